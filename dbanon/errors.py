@@ -1,0 +1,300 @@
+"""One family of errors: each class carries its own code, exit code and SQLSTATE.
+
+The first line of a class's docstring is its default message. A message may name tables, columns,
+counts and types; it never holds a value of a column.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class DbanonError(Exception):
+    """Something went wrong."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+    sqlstate: ClassVar[str] = "XX000"
+
+    def __init__(
+        self, message: str | None = None, *, detail: str | None = None, hint: str | None = None
+    ) -> None:
+        self.message = message or (type(self).__doc__ or "error").partition("\n")[0]
+        self.detail = detail
+        self.hint = hint
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.detail:
+            parts.append(f"Detail: {self.detail}")
+        if self.hint:
+            parts.append(f"Hint: {self.hint}")
+        return "\n".join(parts)
+
+    def to_dict(self) -> dict[str, str | int | None]:
+        """The error as plain values, for machines."""
+        return {
+            "code": self.code,
+            "sqlstate": self.sqlstate,
+            "exit_code": self.exit_code,
+            "message": self.message,
+            "detail": self.detail,
+            "hint": self.hint,
+        }
+
+
+def nearest_names(wanted: str, known: Iterable[str], limit: int = 3) -> str | None:
+    """A hint that lists the known names nearest to ``wanted``, or None when none is near."""
+    folded = {name.casefold(): name for name in sorted(known, reverse=True)}
+    near = difflib.get_close_matches(wanted.casefold(), list(folded), n=limit, cutoff=0.6)
+    if not near:
+        return None
+    return "Did you mean " + " or ".join(f'"{folded[name]}"' for name in near) + "?"
+
+
+# --- usage: exit code 2 -------------------------------------------------------------------------
+
+
+class UsageError(DbanonError):
+    """The call is not valid."""
+
+    code = "usage"
+    exit_code = 2
+    sqlstate = "22023"
+
+
+class InvalidParameter(UsageError):
+    """A parameter has a value that is not allowed."""
+
+    code = "invalid_parameter"
+
+
+class UnknownMethod(UsageError):
+    """No method has this name."""
+
+    code = "unknown_method"
+
+
+class UnknownOption(UsageError):
+    """The method has no such option."""
+
+    code = "unknown_option"
+
+
+class InvalidName(UsageError):
+    """A name cannot be used as an identifier."""
+
+    code = "invalid_name"
+    sqlstate = "42602"
+
+
+class NameTooLong(InvalidName):
+    """A name is longer than the database allows."""
+
+    code = "name_too_long"
+    sqlstate = "42622"
+
+
+class TableNotFound(UsageError):
+    """The table does not exist."""
+
+    code = "table_not_found"
+    sqlstate = "42P01"
+
+
+class SchemaNotFound(UsageError):
+    """The schema does not exist."""
+
+    code = "schema_not_found"
+    sqlstate = "3F000"
+
+
+class ColumnNotFound(UsageError):
+    """The column does not exist."""
+
+    code = "column_not_found"
+    sqlstate = "42703"
+
+
+class OutputExists(UsageError):
+    """The output exists already."""
+
+    code = "output_exists"
+    sqlstate = "42P07"
+
+
+class OutputNotOurs(UsageError):
+    """The output exists and was not made by dbanon, so it is not replaced."""
+
+    code = "output_not_ours"
+    sqlstate = "42P07"
+
+
+class OutputChanged(UsageError):
+    """The view has other columns or types than the new release."""
+
+    code = "output_changed"
+    sqlstate = "42P16"
+
+
+class UnsupportedType(UsageError):
+    """The column's type cannot be used here."""
+
+    code = "unsupported_type"
+    sqlstate = "0A000"
+
+
+class KeyRequired(UsageError):
+    """The relation has no row key of its own: name a unique key."""
+
+    code = "key_required"
+    sqlstate = "0A000"
+
+
+class DuplicateKeys(UsageError):
+    """The row key is not unique."""
+
+    code = "duplicate_keys"
+    sqlstate = "23505"
+
+
+class NullInQuasiIdentifier(UsageError):
+    """A quasi-identifier holds NULL."""
+
+    code = "null_in_quasi_identifier"
+    sqlstate = "22004"
+
+
+class NonFiniteValue(UsageError):
+    """A quasi-identifier holds NaN or infinity."""
+
+    code = "non_finite_value"
+    sqlstate = "22003"
+
+
+class MixedTypes(UsageError):
+    """A column holds values of another type than it declares."""
+
+    code = "mixed_types"
+    sqlstate = "22P02"
+
+
+class ReleaseNotFound(UsageError):
+    """The ledger knows no release of this name."""
+
+    code = "release_not_found"
+    sqlstate = "42P01"
+
+
+class MissingDependency(UsageError):
+    """A package that this needs is not installed."""
+
+    code = "missing_dependency"
+    sqlstate = "0A000"
+
+
+# --- privacy: exit code 3 -----------------------------------------------------------------------
+
+
+class PrivacyRefusal(DbanonError):
+    """The wanted guarantee was not reached, and nothing was published."""
+
+    code = "privacy_refusal"
+    exit_code = 3
+    sqlstate = "ZK002"
+
+
+class RecountFailed(PrivacyRefusal):
+    """The relation failed its recount."""
+
+    code = "recount_failed"
+    sqlstate = "ZK001"
+
+
+class TooFewRecords(PrivacyRefusal):
+    """There are fewer records than k."""
+
+    code = "too_few_records"
+    sqlstate = "ZK002"
+
+
+class SuppressionOverBudget(PrivacyRefusal):
+    """More records would be suppressed than allowed."""
+
+    code = "suppression_over_budget"
+    sqlstate = "ZK003"
+
+
+class MemoryLimit(PrivacyRefusal):
+    """The job needs more memory than allowed."""
+
+    code = "memory_limit"
+    sqlstate = "54000"
+
+
+# --- database: exit code 4, worth a retry -------------------------------------------------------
+
+
+class DatabaseFailure(DbanonError):
+    """The database failed."""
+
+    code = "database_failure"
+    exit_code = 4
+    sqlstate = "58000"
+
+
+class DatabaseUnreachable(DatabaseFailure):
+    """The database cannot be reached."""
+
+    code = "database_unreachable"
+    sqlstate = "08001"
+
+
+class ConnectionLost(DatabaseFailure):
+    """The connection to the database was lost; nothing was published."""
+
+    code = "connection_lost"
+    sqlstate = "08006"
+
+
+class DatabaseBusy(DatabaseFailure):
+    """The database is locked by another session, or a time limit was reached."""
+
+    code = "database_busy"
+    sqlstate = "55P03"
+
+
+class SourceChanged(DatabaseFailure):
+    """The source changed while it was read."""
+
+    code = "source_changed"
+    sqlstate = "40001"
+
+
+class Cancelled(DatabaseFailure):
+    """The run was cancelled."""
+
+    code = "cancelled"
+    sqlstate = "57014"
+
+
+# --- rights: exit code 5; drift: exit code 6 ----------------------------------------------------
+
+
+class InsufficientRights(DbanonError):
+    """The role lacks a right that this needs."""
+
+    code = "insufficient_rights"
+    exit_code = 5
+    sqlstate = "42501"
+
+
+class ReleaseChanged(DbanonError):
+    """The published relation changed since it was verified."""
+
+    code = "release_changed"
+    exit_code = 6
+    sqlstate = "ZK007"

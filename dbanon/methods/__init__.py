@@ -1,0 +1,33 @@
+"""The registry of methods: one file and one line each."""
+
+from __future__ import annotations
+
+from dbanon.errors import UnknownMethod, nearest_names
+from dbanon.methods import mdav
+from dbanon.methods.registry import Method, Option
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        mdav.METHOD,
+    )
+}
+
+
+def find_method(name: str) -> Method:
+    """The method of this name.
+
+    Raises
+    ------
+    UnknownMethod : there is none.
+    """
+    if name not in METHODS:
+        near = nearest_names(name, METHODS)
+        raise UnknownMethod(
+            f'There is no method "{name}".',
+            hint=(near + " " if near else "") + "Known methods: " + ", ".join(METHODS) + ".",
+        )
+    return METHODS[name]
+
+
+__all__ = ["METHODS", "Method", "Option", "find_method"]

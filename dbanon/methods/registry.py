@@ -1,0 +1,164 @@
+"""What a method is to the rest of the house: how it is called, and what it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from dbanon.errors import InvalidParameter, UnknownOption
+from dbanon.partition import MethodResult, Partition
+from dbanon.space import Space
+
+Tick = Callable[[float], None]
+
+# About 20 ms of work between two calls of tick on today's machines.
+SLICE = 4_000_000
+
+ROW_GUARANTEE = "row-wise k-anonymity"
+
+
+@dataclass(frozen=True)
+class Option:
+    """A parameter of a method: its type, its default and what values are allowed."""
+
+    name: str
+    type: type
+    default: Any
+    help: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] | None = None
+
+    def check(self, method: str, value: Any) -> Any:
+        """The value in the option's type.
+
+        Raises
+        ------
+        InvalidParameter : the value has another type or is out of range.
+        """
+        if value is None and self.default is None:
+            return None
+        wrong = InvalidParameter(
+            f'Option "{self.name}" of method {method} must be {self.expected}.', hint=self.help
+        )
+        if isinstance(value, bool) is not (self.type is bool):
+            raise wrong
+        try:
+            converted = self.type(value)
+        except (TypeError, ValueError):
+            raise wrong from None
+        if self.type is int and converted != float(value):
+            raise wrong
+        if self.type in (int, float):
+            if not np.isfinite(converted):
+                raise wrong
+            if self.minimum is not None and converted < self.minimum:
+                raise wrong
+            if self.maximum is not None and converted > self.maximum:
+                raise wrong
+        if self.choices is not None and converted not in self.choices:
+            raise wrong
+        return converted
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        if self.choices is not None:
+            return "one of " + ", ".join(self.choices)
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+        text = words[self.type]
+        if self.minimum is not None and self.maximum is not None:
+            return f"{text} from {self.minimum:g} to {self.maximum:g}"
+        if self.minimum is not None:
+            return f"{text}, at least {self.minimum:g}"
+        return text
+
+
+class Run(Protocol):
+    """How a method is called: see ``Method.run``."""
+
+    def __call__(
+        self, space: Any, k: int, *, tick: Tick, rng: np.random.Generator, **options: Any
+    ) -> MethodResult: ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """A registered method.
+
+    Parameters
+    ----------
+    name : as in calls, commands and SQL.
+    run : ``(space, k, *, tick, rng, **options) -> Partition | AttributePartition | Levels``.
+        ``tick`` takes the share done (0 to 1) and is called at least five times a second; what it
+        raises ends the run. ``rng`` is the only source of chance.
+    summary : one line for people.
+    data : the attributes it takes, in words.
+    class_sizes : the sizes its classes may have, in words.
+    cost : how time grows with n records.
+    reference : where it was published.
+    max_size : the largest class it may give for a k, or None when there is no such bound.
+    guarantee : what a release with it is; less than row-wise k-anonymity is said here.
+    recoding : the recoding its classes are released with, unless the caller names another.
+    takes_categories : True when attributes may be other than numeric.
+    gives : the kind of result.
+    random : True when the result depends on the seed.
+    options : its own parameters.
+    """
+
+    name: str
+    run: Run
+    summary: str
+    data: str
+    class_sizes: str
+    cost: str
+    reference: str
+    max_size: Callable[[int], int] | None = None
+    guarantee: str = ROW_GUARANTEE
+    recoding: str = "mean"
+    takes_categories: bool = False
+    gives: type = Partition
+    random: bool = False
+    options: tuple[Option, ...] = ()
+
+    def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All options of the method, the given ones checked, the others at their defaults.
+
+        Raises
+        ------
+        UnknownOption : the method has no option of this name.
+        InvalidParameter : a value has another type or is out of range.
+        """
+        known = {option.name: option for option in self.options}
+        for name in given:
+            if name not in known:
+                raise UnknownOption(
+                    f'Method {self.name} has no option "{name}".',
+                    hint="Its options: " + (", ".join(known) or "none") + ".",
+                )
+        return {
+            name: option.check(self.name, given[name]) if name in given else option.default
+            for name, option in known.items()
+        }
+
+
+class Kernel(Protocol):
+    """A compiled method that works in slices."""
+
+    @property
+    def progress(self) -> float: ...
+
+    def step(self, budget: int) -> bool: ...
+
+    def labels(self) -> Any: ...
+
+
+def drive(kernel: Kernel, tick: Tick) -> Partition:
+    """Run a kernel to its end in slices, so that what ``tick`` raises ends it within 0.2 s."""
+    while not kernel.step(SLICE):
+        tick(kernel.progress)
+    tick(1.0)
+    return Partition(kernel.labels())

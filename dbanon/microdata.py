@@ -1,0 +1,246 @@
+"""Microdata: the quasi-identifiers of a relation as arrays, in record order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue
+from dbanon.schema import Attribute, Kind
+
+# Up to here every integer is a float64 of its own.
+EXACT_INTEGER = 2.0**53
+
+# Standardized points, the kernel's copy and its index stand beside the matrix while a method runs.
+_COPIES_OF_THE_MATRIX = 4
+_BYTES_PER_RECORD = 64
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One piece of a relation as a store reads it, in any order.
+
+    Parameters
+    ----------
+    keys : int64 (c, m), what the store finds each row by; sorted lexicographically it is the
+        record order.
+    numbers : float64 (c, p), the numeric attributes in their order; anything where not valid.
+        Dates are days and timestamps are microseconds since 1970-01-01 (UTC).
+    texts : q object arrays (c,) of str, the other attributes in their order; None where not valid.
+    valid : bool (c, d) over all attributes in their order, or None when no value is NULL.
+    wide : names of integer or decimal attributes with a value that float64 cannot hold exactly.
+    """
+
+    keys: NDArray[np.int64]
+    numbers: NDArray[np.float64]
+    texts: tuple[NDArray[np.object_], ...] = ()
+    valid: NDArray[np.bool_] | None = None
+    wide: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Microdata:
+    """The quasi-identifiers of n records, in the order of their ascending row key.
+
+    Parameters
+    ----------
+    attributes : the d quasi-identifiers.
+    keys : int64 (n, m), row keys, ascending and without duplicates.
+    numbers : float64 (n, p), read-only: the numeric attributes, in their order.
+    codes : int32 (n, q), read-only: the other attributes, in their order, as positions in
+        ``categories``; -1 where the value is NULL.
+    categories : q tuples of the values that occur, sorted by code point.
+    valid : bool (n, d), read-only, or None when no value is NULL.
+    wide : names of attributes whose values float64 does not hold exactly; their class means have
+        to come from exact arithmetic.
+    """
+
+    attributes: tuple[Attribute, ...]
+    keys: NDArray[np.int64]
+    numbers: NDArray[np.float64]
+    codes: NDArray[np.int32]
+    categories: tuple[tuple[str, ...], ...] = ()
+    valid: NDArray[np.bool_] | None = None
+    wide: frozenset[str] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        for array in (self.keys, self.numbers, self.codes, self.valid):
+            if array is not None:
+                array.setflags(write=False)
+
+    @property
+    def n_records(self) -> int:
+        """The number of records, n."""
+        return len(self.keys)
+
+    @property
+    def numeric(self) -> tuple[Attribute, ...]:
+        """The attributes behind the columns of ``numbers``."""
+        return tuple(attribute for attribute in self.attributes if attribute.kind.is_numeric)
+
+    @property
+    def categorical(self) -> tuple[Attribute, ...]:
+        """The attributes behind the columns of ``codes``."""
+        return tuple(attribute for attribute in self.attributes if not attribute.kind.is_numeric)
+
+    def valid_column(self, name: str) -> NDArray[np.bool_] | None:
+        """bool (n,), False where the attribute is NULL; None when it never is."""
+        if self.valid is None:
+            return None
+        position = [attribute.name for attribute in self.attributes].index(name)
+        column: NDArray[np.bool_] = self.valid[:, position]
+        return None if column.all() else column
+
+
+def microdata_from_chunks(
+    attributes: Sequence[Attribute],
+    chunks: Iterable[Chunk],
+    *,
+    key_width: int = 1,
+    memory_limit: int | None = None,
+) -> Microdata:
+    """Put the chunks of a relation together, in record order, and encode what is not numeric.
+
+    Parameters
+    ----------
+    attributes : the quasi-identifiers, in the order of the chunks' columns.
+    chunks : the pieces; how the rows are cut never changes the result.
+    key_width : the number of key columns, m.
+    memory_limit : bytes that the job may use, or None for no limit.
+
+    Raises
+    ------
+    NonFiniteValue : an attribute holds NaN or infinity.
+    DuplicateKeys : two rows have the same key.
+    MemoryLimit : the records would need more memory than allowed.
+    """
+    attributes = tuple(attributes)
+    n_numeric = sum(attribute.kind.is_numeric for attribute in attributes)
+    per_record = _BYTES_PER_RECORD + 8 * _COPIES_OF_THE_MATRIX * len(attributes)
+    pieces: list[Chunk] = []
+    n = 0
+    for chunk in chunks:
+        n += len(chunk.keys)
+        if memory_limit is not None and n * per_record > memory_limit:
+            raise MemoryLimit(
+                f"The job needs more than {memory_limit // 2**20} MiB of memory.",
+                detail=f"{n} records were read so far, at about {per_record} bytes each.",
+                hint="Raise the memory limit, or use fewer quasi-identifiers.",
+            )
+        pieces.append(chunk)
+
+    keys = _join([piece.keys for piece in pieces], (0, key_width), np.int64)
+    numbers = _join([piece.numbers for piece in pieces], (0, n_numeric), np.float64)
+    valid = _join_valid(pieces, len(attributes))
+    texts = [
+        np.concatenate([piece.texts[q] for piece in pieces]) if pieces else np.empty(0, object)
+        for q in range(len(attributes) - n_numeric)
+    ]
+    wide = frozenset[str]().union(*(piece.wide for piece in pieces))
+    pieces.clear()
+
+    order = _record_order(keys)
+    if order is not None:
+        keys, numbers = keys[order], numbers[order]
+        valid = None if valid is None else valid[order]
+        texts = [text[order] for text in texts]
+    if len(keys) > 1 and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
+        raise DuplicateKeys(
+            "The row key is not unique.",
+            hint="Name columns that tell every row from every other.",
+        )
+    _require_finite(attributes, numbers, valid)
+
+    encoded = [_encode(text) for text in texts]
+    codes = (
+        np.column_stack([code for code, _ in encoded]).astype(np.int32, copy=False)
+        if encoded
+        else np.empty((n, 0), np.int32)
+    )
+    return Microdata(
+        attributes=attributes,
+        keys=np.ascontiguousarray(keys),
+        numbers=np.ascontiguousarray(numbers),
+        codes=np.ascontiguousarray(codes),
+        categories=tuple(values for _, values in encoded),
+        valid=None if valid is None or bool(valid.all()) else valid,
+        wide=wide,
+    )
+
+
+def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
+    """True when float64 may not hold every one of these whole numbers, decimals or instants exactly.
+
+    Parameters
+    ----------
+    values : float64 (c,), the values as float64 rounds them.
+    """
+    if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
+        unit = 1.0
+    elif attribute.kind is Kind.DECIMAL:
+        unit = 10.0**attribute.scale
+    else:
+        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool((np.abs(values) * unit >= EXACT_INTEGER).any())
+
+
+def _join(
+    arrays: list[NDArray[np.generic]], empty_shape: tuple[int, int], dtype: type[np.generic]
+) -> NDArray[np.generic]:
+    if not arrays:
+        return np.empty(empty_shape, dtype)
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _join_valid(pieces: list[Chunk], width: int) -> NDArray[np.bool_] | None:
+    if all(piece.valid is None for piece in pieces):
+        return None
+    return np.concatenate(
+        [
+            np.ones((len(piece.keys), width), bool) if piece.valid is None else piece.valid
+            for piece in pieces
+        ]
+    )
+
+
+def _record_order(keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Positions that sort the keys, or None when they are sorted already."""
+    if keys.shape[1] == 1:
+        column = keys[:, 0]
+        return None if bool((column[1:] >= column[:-1]).all()) else np.argsort(column)
+    return np.lexsort(keys.T[::-1])
+
+
+def _encode(text: NDArray[np.object_]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Dictionary encoding: codes int32 (n,) and the values in code-point order."""
+    values = sorted({value for value in text if value is not None})
+    position = {value: code for code, value in enumerate(values)}
+    position[None] = -1
+    codes = np.fromiter((position[value] for value in text), np.int32, count=len(text))
+    return codes, tuple(values)
+
+
+def _require_finite(
+    attributes: tuple[Attribute, ...],
+    numbers: NDArray[np.float64],
+    valid: NDArray[np.bool_] | None,
+) -> None:
+    column = 0
+    for position, attribute in enumerate(attributes):
+        if not attribute.kind.is_numeric:
+            continue
+        bad = ~np.isfinite(numbers[:, column])
+        if valid is not None:
+            bad &= valid[:, position]
+        if bad.any():
+            what = "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
+            raise NonFiniteValue(
+                f'Column "{attribute.name}" holds {what} in {int(bad.sum())} of {len(bad)} rows.',
+                hint="Exclude these rows in a view, or set them to NULL and choose how NULLs are"
+                " treated.",
+            )
+        column += 1

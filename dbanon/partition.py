@@ -1,0 +1,135 @@
+"""What a method gives: records, attributes or a whole table put into equivalence classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dbanon.errors import RecountFailed
+
+SUPPRESSED = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Every record in one equivalence class, or suppressed.
+
+    Parameters
+    ----------
+    labels : int32 (n,), the class of each record from 0 without gaps; -1 where suppressed.
+    """
+
+    labels: NDArray[np.int32]
+
+    def __init__(self, labels: ArrayLike) -> None:
+        array = np.array(labels, dtype=np.int32)
+        if array.ndim != 1:
+            raise ValueError("labels must have one dimension")
+        if array.size and array.min() < SUPPRESSED:
+            raise ValueError("labels must be -1 or more")
+        array.setflags(write=False)
+        object.__setattr__(self, "labels", array)
+        if self.n_classes and not self.sizes.all():
+            raise ValueError("labels must have no gaps")
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """int64 (n_classes,), the number of records in each class."""
+        return np.bincount(self.labels[self.labels >= 0], minlength=0).astype(np.int64)
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return len(self.sizes)
+
+    @cached_property
+    def n_suppressed(self) -> int:
+        """The number of records in no class."""
+        return int((self.labels == SUPPRESSED).sum())
+
+    @cached_property
+    def _grouped(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        order = np.argsort(self.labels, kind="stable")[self.n_suppressed :]
+        starts = np.concatenate(([0], np.cumsum(self.sizes)[:-1])) if self.n_classes else self.sizes
+        return order, starts.astype(np.int64)
+
+    @property
+    def members(self) -> NDArray[np.int64]:
+        """int64 (n - suppressed,), records by class, in record order within a class."""
+        return self._grouped[0]
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """int64 (n_classes,), where each class begins in ``members``."""
+        return self._grouped[1]
+
+    def require(self, k: int, max_size: int | None = None) -> Partition:
+        """This partition, after a check that its classes hold k to ``max_size`` records.
+
+        Raises
+        ------
+        RecountFailed : a class is smaller than k or larger than ``max_size``.
+        """
+        if self.n_classes and int(self.sizes.min()) < k:
+            raise RecountFailed(
+                f"A class holds {int(self.sizes.min())} records, fewer than k = {k}.",
+                hint="This is an error in the method: please report it.",
+            )
+        if max_size is not None and self.n_classes and int(self.sizes.max()) > max_size:
+            raise RecountFailed(
+                f"A class holds {int(self.sizes.max())} records, more than {max_size}.",
+                hint="This is an error in the method: please report it.",
+            )
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class AttributePartition:
+    """Each attribute grouped by itself: k-anonymous per attribute, not per row.
+
+    Parameters
+    ----------
+    partitions : one Partition of the same n records for each attribute.
+    """
+
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """One hierarchy level per attribute for the whole table (full-domain generalization).
+
+    Parameters
+    ----------
+    levels : for each attribute the number of steps up from the leaves.
+    labels : int32 (n,), the class of each record that follows; -1 where suppressed.
+    """
+
+    levels: tuple[int, ...]
+    labels: NDArray[np.int32]
+
+
+MethodResult: TypeAlias = "Partition | AttributePartition | Levels"
+
+
+def combine(parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int) -> Partition:
+    """One partition of n records from partitions of disjoint sets of records.
+
+    Parameters
+    ----------
+    parts : pairs of the records of a set, int64 (m,), and the partition of that set. Records in
+        no set are suppressed.
+    """
+    labels = np.full(n, SUPPRESSED, np.int32)
+    first = 0
+    for records, partition in parts:
+        labels[records] = np.where(
+            partition.labels >= 0, partition.labels + first, SUPPRESSED
+        )
+        first += partition.n_classes
+    return Partition(labels)

@@ -1,0 +1,31 @@
+"""The registry of recodings: one file and one line each."""
+
+from __future__ import annotations
+
+from dbanon.errors import InvalidParameter
+from dbanon.recoding import mean
+from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+
+RECODINGS: dict[str, Recoding] = {
+    recoding.name: recoding
+    for recoding in (
+        mean.RECODING,
+    )
+}
+
+
+def find_recoding(name: str) -> Recoding:
+    """The recoding of this name.
+
+    Raises
+    ------
+    InvalidParameter : there is none.
+    """
+    if name not in RECODINGS:
+        raise InvalidParameter(
+            f'There is no recoding "{name}".', hint="Known: " + ", ".join(RECODINGS) + "."
+        )
+    return RECODINGS[name]
+
+
+__all__ = ["RECODINGS", "ExactMeans", "Recoding", "ReleasedColumn", "find_recoding"]

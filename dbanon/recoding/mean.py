@@ -1,0 +1,109 @@
+"""Centroid recoding: every class is released with the mean of each attribute.
+
+The mean is rounded to the column's own type and scale, half to even: a mean of integers with
+decimals would tell the size of its class, and a column keeps its type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.microdata import EXACT_INTEGER, Microdata
+from dbanon.partition import Partition
+from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.schema import Attribute, Kind
+
+
+def class_means(
+    values: NDArray[np.float64], partition: Partition
+) -> NDArray[np.float64]:
+    """The mean of each class, float64 (n_classes,), of ``values``, float64 (n,).
+
+    A mean never leaves the range of its class, so that equal values have exactly that mean.
+    """
+    if not partition.n_classes:
+        return np.empty(0)
+    grouped, starts = values[partition.members], partition.starts
+    with np.errstate(over="ignore"):
+        means = np.add.reduceat(grouped, starts) / partition.sizes
+    if not np.isfinite(means).all():
+        shares = grouped / np.repeat(partition.sizes, partition.sizes)
+        means = np.add.reduceat(shares, starts)
+    low, high = np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
+    return np.asarray(np.clip(means, low, high))
+
+
+def integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np.int64]:
+    """The mean of each class rounded half to even, int64 (n_classes,), in exact arithmetic.
+
+    Quotients and remainders by the class size are summed apart, so that no sum overflows. The
+    stores compute wide means with the same formula in SQL.
+    """
+    if not partition.n_classes:
+        return np.empty(0, np.int64)
+    grouped, starts, sizes = values[partition.members], partition.starts, partition.sizes
+    divisor = np.repeat(sizes, sizes)
+    rest = np.add.reduceat(grouped % divisor, starts)
+    whole = np.add.reduceat(grouped // divisor, starts) + rest // sizes
+    rest %= sizes
+    up = (2 * rest > sizes) | ((2 * rest == sizes) & (whole % 2 != 0))
+    return whole + up
+
+
+def mean(
+    microdata: Microdata, partition: Partition, exact_means: ExactMeans
+) -> tuple[ReleasedColumn, ...]:
+    """The class means of every attribute, in the type of its column."""
+    wide = [attribute for attribute in microdata.numeric if attribute.name in microdata.wide]
+    exact = exact_means(partition, wide) if wide else {}
+    columns = []
+    released: NDArray[Any]
+    for position, attribute in enumerate(microdata.numeric):
+        values = microdata.numbers[:, position]
+        valid = microdata.valid_column(attribute.name)
+        missing = None
+        if valid is not None:
+            # A class holds records of one NULL pattern, so its first member speaks for all.
+            missing = ~valid[partition.members[partition.starts]]
+            values = np.where(valid, values, 0.0)
+        unrounded = class_means(values, partition)
+        if attribute.name not in exact:
+            released = rounded(attribute, values, unrounded, partition)
+        elif attribute.kind is not Kind.DECIMAL and attribute.bits <= 64:
+            released = exact[attribute.name].astype(np.int64)
+        else:
+            released = exact[attribute.name]
+        columns.append(ReleasedColumn(attribute, released, missing, unrounded))
+    return tuple(columns)
+
+
+def rounded(
+    attribute: Attribute,
+    values: NDArray[np.float64],
+    unrounded: NDArray[np.float64],
+    partition: Partition,
+) -> NDArray[np.int64] | NDArray[np.float64]:
+    """Class means in the column's type; shapes as in ``ReleasedColumn``."""
+    if attribute.kind is Kind.FLOAT:
+        if attribute.bits == 32:
+            return unrounded.astype(np.float32).astype(np.float64)
+        return unrounded
+    step = 1
+    if attribute.kind is Kind.DECIMAL:
+        values = values * 10.0**attribute.scale
+    elif attribute.kind is Kind.TIMESTAMP and attribute.scale < 6:
+        step = 10 ** (6 - attribute.scale)
+        values = values / step
+    integers = np.rint(values)
+    assert not integers.size or np.abs(integers).max() <= EXACT_INTEGER
+    return integer_means(integers.astype(np.int64), partition) * step
+
+
+RECODING = Recoding(
+    name="mean",
+    run=mean,
+    summary="Class mean, rounded to the column's type and scale",
+)

@@ -1,0 +1,179 @@
+"""Release and Report: what is published, and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dbanon.partition import Partition
+
+if TYPE_CHECKING:
+    from dbanon.recoding import ReleasedColumn
+
+NOT_CHECKED = "not checked against earlier releases"
+SEED_POLICY = (
+    "classes: reproducible; row order: fresh from the operating system's random source, not stored"
+)
+
+
+@dataclass(frozen=True)
+class ColumnLoss:
+    """Information lost in one column: SSE/SST on z-scores, 0 to 1."""
+
+    name: str
+    before_rounding: float
+    released: float
+
+
+@dataclass(frozen=True)
+class Release:
+    """Classes and their released values, ready to be written.
+
+    Parameters
+    ----------
+    partition : the classes, in record order.
+    columns : the released quasi-identifiers.
+    losses : one entry a numeric quasi-identifier.
+    loss_before_rounding, loss : over all columns; ``loss`` is of the values that are written.
+    guarantee : what holds once the recount succeeds, in words.
+    """
+
+    partition: Partition
+    columns: tuple[ReleasedColumn, ...]
+    losses: tuple[ColumnLoss, ...]
+    loss_before_rounding: float
+    loss: float
+    guarantee: str
+
+
+@dataclass(frozen=True)
+class Recount:
+    """What was counted on the written relation, by GROUP BY over the quasi-identifiers.
+
+    Parameters
+    ----------
+    rows : rows in all.
+    histogram : how many classes there are of each size.
+    null_rows : rows with NULL in a quasi-identifier.
+    """
+
+    rows: int
+    histogram: Mapping[int, int]
+    null_rows: int = 0
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return sum(self.histogram.values())
+
+    @property
+    def smallest(self) -> int:
+        """Records in the smallest class: the k that was achieved; 0 when there are no rows."""
+        return min(self.histogram, default=0)
+
+    @property
+    def largest(self) -> int:
+        """Records in the largest class."""
+        return max(self.histogram, default=0)
+
+    @property
+    def median(self) -> float:
+        """The median class size."""
+        if not self.histogram:
+            return 0.0
+        sizes = sorted(self.histogram)
+        ends = np.cumsum([self.histogram[size] for size in sizes])
+        low = sizes[int(np.searchsorted(ends, (ends[-1] + 1) // 2))]
+        high = sizes[int(np.searchsorted(ends, ends[-1] // 2 + 1))]
+        return (low + high) / 2
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a release is, what it lost and how it was made. Holds no value of a column.
+
+    Seconds are per phase: ``read``, ``cluster``, ``write``, ``verify``. Losses are SSE/SST on
+    z-scores, 0 to 1, over the released records.
+    """
+
+    release_id: str
+    created_at: str
+    dbanon_version: str
+    source: str
+    output: str
+    output_kind: str
+    relation: str
+    method: str
+    arguments: Mapping[str, Any]
+    quasi_identifiers: tuple[str, ...]
+    sensitive: tuple[str, ...]
+    kept: tuple[str, ...]
+    not_copied: tuple[str, ...]
+    rows_in: int
+    rows_out: int
+    suppressed: int
+    null_rows: int
+    classes: int
+    smallest_class: int
+    median_class: float
+    largest_class: int
+    k_requested: int
+    k_achieved: int
+    information_loss: float
+    information_loss_before_rounding: float
+    column_losses: tuple[ColumnLoss, ...]
+    guarantee: str
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    seed_policy: str = SEED_POLICY
+    earlier_releases: str = NOT_CHECKED
+    verified: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values, for JSON."""
+        return asdict(self)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The report as pairs of label and text, for people."""
+
+        def names(values: tuple[str, ...]) -> str:
+            return ", ".join(values) or "none"
+
+        loss = f"{self.information_loss:.6f} ({self.information_loss_before_rounding:.6f} before"
+        pairs = [
+            ("release", self.release_id),
+            ("source", self.source),
+            ("output", f"{self.output} ({self.output_kind})"),
+            ("method", f"{self.method}, dbanon {self.dbanon_version}"),
+            ("quasi-identifiers", names(self.quasi_identifiers)),
+            ("sensitive", names(self.sensitive)),
+            ("kept", names(self.kept)),
+            ("not copied", names(self.not_copied)),
+            ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
+            ("k requested / counted", f"{self.k_requested} / {self.k_achieved}"),
+            (
+                "classes: number, smallest / median / largest",
+                f"{self.classes}, {self.smallest_class} / {self.median_class:g}"
+                f" / {self.largest_class}",
+            ),
+            ("information loss", loss + " rounding to column types)"),
+            *(
+                (
+                    f"  {column.name}",
+                    f"{column.released:.6f} ({column.before_rounding:.6f} before)",
+                )
+                for column in self.column_losses
+            ),
+            (
+                "seconds",
+                ", ".join(f"{phase} {value:.2f}" for phase, value in self.seconds.items()),
+            ),
+            ("seed policy", self.seed_policy),
+            ("guarantee", self.guarantee),
+            ("earlier releases", self.earlier_releases),
+        ]
+        if self.relation != self.output:
+            pairs.insert(3, ("released table", self.relation))
+        return pairs

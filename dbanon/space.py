@@ -1,0 +1,124 @@
+"""Where methods measure distance: standardized points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import InvalidParameter
+
+STANDARDIZATIONS = ("zscore", "range", "none")
+
+
+@dataclass(frozen=True)
+class Standardization:
+    """An affine map per column: (x * 2**-exponent - shift) / scale.
+
+    The power of two comes first, so that columns of huge or tiny numbers neither overflow nor
+    vanish, and rescaling a column by a power of two changes no bit of the result.
+
+    Parameters
+    ----------
+    exponent : int64 (p,).
+    shift, scale : float64 (p,). A scale of 0 marks a constant column: it maps to 0.
+    """
+
+    exponent: NDArray[np.int64]
+    shift: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+    def apply(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The standardized copy of ``numbers``, float64 (m, p)."""
+        points = np.ldexp(numbers, -self.exponent)
+        points -= self.shift
+        varying = self.scale != 0
+        points /= np.where(varying, self.scale, 1.0)
+        points[:, ~varying] = 0.0
+        return points
+
+
+def standardization(
+    numbers: NDArray[np.float64],
+    how: str = "zscore",
+    valid: NDArray[np.bool_] | None = None,
+) -> Standardization:
+    """The map that standardizes the columns of ``numbers``.
+
+    Parameters
+    ----------
+    numbers : float64 (n, p).
+    how : ``zscore`` (mean 0, sample standard deviation 1), ``range`` (minimum 0, maximum 1) or
+        ``none`` (only constant columns are set to 0, which changes no distance).
+    valid : bool (n, p), which values count; None for all.
+
+    Raises
+    ------
+    InvalidParameter : no such standardization.
+    """
+    if how not in STANDARDIZATIONS:
+        raise InvalidParameter(
+            f"There is no standardization named {how!r}.",
+            hint="Use one of " + ", ".join(STANDARDIZATIONS) + ".",
+        )
+    p = numbers.shape[1]
+    exponent, shift, scale = np.zeros(p, np.int64), np.zeros(p), np.zeros(p)
+    for column in range(p):
+        values = numbers[:, column] if valid is None else numbers[valid[:, column], column]
+        # Not std == 0: the rounding of a mean gives equal values a tiny deviation.
+        if not values.size or values.max() == values.min():
+            continue
+        if how == "none":
+            scale[column] = 1.0
+            continue
+        exponent[column] = np.frexp(np.abs(values).max())[1]
+        values = np.ldexp(values, -exponent[column])
+        if how == "zscore":
+            shift[column], scale[column] = values.mean(), values.std(ddof=1)
+        else:
+            shift[column], scale[column] = values.min(), values.max() - values.min()
+        if scale[column] == 0.0:  # a spread below the smallest number: no distance to measure
+            shift[column] = 0.0
+    return Standardization(exponent, shift, scale)
+
+
+@dataclass(frozen=True)
+class Space:
+    """The records as a method sees them.
+
+    Parameters
+    ----------
+    points : float64 (n, p), C order, read-only: standardized and weighted numeric attributes.
+    names : the p attributes' names.
+    """
+
+    points: NDArray[np.float64]
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self.points.setflags(write=False)
+
+    @property
+    def n_records(self) -> int:
+        """The number of records, n."""
+        return len(self.points)
+
+
+def weight_vector(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.float64]:
+    """What each column is multiplied by, float64 (p,): the square root of its weight.
+
+    Raises
+    ------
+    InvalidParameter : a weight is negative or not finite, or names no attribute.
+    """
+    for name, weight in weights.items():
+        if name not in names:
+            raise InvalidParameter(
+                f'The weight of "{name}" names no numeric quasi-identifier.',
+                hint="Give weights to quasi-identifiers only.",
+            )
+        if not np.isfinite(weight) or weight < 0:
+            raise InvalidParameter(f'The weight of "{name}" must be 0 or more and finite.')
+    return np.sqrt(np.array([weights.get(name, 1.0) for name in names], np.float64))

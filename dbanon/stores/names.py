@@ -1,0 +1,123 @@
+"""Names of relations and columns: how they are read, quoted and checked. The only place that quotes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dbanon.errors import InvalidName, NameTooLong
+
+
+@dataclass(frozen=True)
+class RelationName:
+    """The name of a table or view, with its schema when one was given."""
+
+    schema: str | None
+    name: str
+
+    def __str__(self) -> str:
+        """The name as people write it: parts are quoted only where a dot or quote is in them."""
+        return ".".join(_shown(part) for part in (self.schema, self.name) if part is not None)
+
+    @property
+    def quoted(self) -> str:
+        """The name as SQL has it."""
+        return ".".join(quote(part) for part in (self.schema, self.name) if part is not None)
+
+    def sibling(self, name: str) -> RelationName:
+        """Another name in the same schema."""
+        return RelationName(self.schema, name)
+
+
+def quote(identifier: str) -> str:
+    """An identifier as SQL has it: in double quotes, so that case and every character are kept.
+
+    Raises
+    ------
+    InvalidName : the identifier is empty or holds a NUL character.
+    """
+    if not identifier or "\0" in identifier:
+        raise InvalidName("A name is empty or holds a NUL character.")
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def quote_list(identifiers: Iterable[str], prefix: str = "") -> str:
+    """Identifiers as a SQL list, each behind ``prefix``."""
+    return ", ".join(prefix + quote(identifier) for identifier in identifiers)
+
+
+def parse_relation(text: str) -> RelationName:
+    """Read ``people``, ``app.people`` or ``"App"."Peo ple"``; letters keep their case.
+
+    Raises
+    ------
+    InvalidName : the text is not one or two names joined by a dot.
+    """
+    parts: list[str] = []
+    rest = text
+    while True:
+        part, rest = _quoted_part(rest) if rest.startswith('"') else _plain_part(rest)
+        parts.append(part)
+        if not rest:
+            break
+        if not rest.startswith("."):
+            raise _not_a_name()
+        rest = rest[1:]
+    if len(parts) > 2 or not all(parts) or any("\0" in part for part in parts):
+        raise _not_a_name()
+    return RelationName(parts[0] if len(parts) == 2 else None, parts[-1])
+
+
+def check_length(identifier: str, limit: int | None, what: str, reserve: int = 0) -> None:
+    """Check that a name fits the database's limit.
+
+    Parameters
+    ----------
+    limit : bytes that a name may have, None for no limit.
+    reserve : bytes kept free for a suffix.
+
+    Raises
+    ------
+    NameTooLong : the name has more bytes than the limit leaves.
+    """
+    if limit is None:
+        return
+    room = limit - reserve
+    if len(identifier.encode()) > room:
+        raise NameTooLong(
+            f"The {what} is {len(identifier.encode())} bytes long; at most {room} fit"
+            + (f" ({limit} less {reserve} for the release's suffix)." if reserve else "."),
+            hint="Choose a shorter name.",
+        )
+
+
+def _quoted_part(text: str) -> tuple[str, str]:
+    position, part = 1, ""
+    while True:
+        end = text.find('"', position)
+        if end < 0:
+            raise _not_a_name()
+        part += text[position:end]
+        if text[end + 1 : end + 2] != '"':
+            return part, text[end + 1 :]
+        part += '"'
+        position = end + 2
+
+
+def _plain_part(text: str) -> tuple[str, str]:
+    part, dot, rest = text.partition(".")
+    if '"' in part or not part or (dot and not rest):
+        raise _not_a_name()
+    return part, dot + rest
+
+
+def _not_a_name() -> InvalidName:
+    return InvalidName(
+        "The name of a table is not valid.",
+        hint='Write table, schema.table or "Schema"."Table"; a dot or a double quote inside a part'
+        ' needs quotes around the part, as in "a.b" or "a""b".',
+    )
+
+
+def _shown(part: str) -> str:
+    return quote(part) if "." in part or '"' in part else part

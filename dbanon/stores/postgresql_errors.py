@@ -1,0 +1,91 @@
+"""psycopg's errors in dbanon's terms.
+
+The server's own text is never passed on: it may quote a value. Names of tables and columns are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from dbanon.errors import (
+    Cancelled,
+    ConnectionLost,
+    DatabaseBusy,
+    DatabaseFailure,
+    DbanonError,
+    InsufficientRights,
+    NonFiniteValue,
+    OutputChanged,
+    OutputExists,
+    SourceChanged,
+)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise errors of the database as dbanon's own."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise translation(error.orig) from None
+    except Exception as error:
+        if isinstance(error, DbanonError) or not _is_psycopg(error):
+            raise
+        raise translation(error) from None
+
+
+def translation(error: Any) -> DbanonError:
+    """The error of ours for an error of the driver."""
+    state = getattr(error, "sqlstate", None)
+    detail = f"SQLSTATE {state}" + _names(error) if state else None
+    if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
+        return ConnectionLost(detail=detail or type(error).__name__)
+    if state == "42501":
+        return InsufficientRights(detail=detail, hint="See the minimum rights in docs/rights.md.")
+    if state == "57014":
+        return Cancelled("The database cancelled the run, or its time limit was reached.")
+    if state in ("55P03", "40P01"):
+        return DatabaseBusy(
+            "A lock was not to be had in time.", detail=detail, hint="Try again later."
+        )
+    if state == "40001":
+        return SourceChanged(detail=detail, hint="Try again.")
+    if state in ("42P07", "23505"):
+        return OutputExists(
+            "Another session made a relation of this name.", detail=detail, hint="Try again."
+        )
+    if state == "42P16":
+        return OutputChanged(
+            hint="PostgreSQL cannot change a view's columns in place: drop the view, or choose"
+            " another name."
+        )
+    if state == "2BP01":
+        return OutputChanged(
+            "Other objects depend on the output, so it cannot be replaced.",
+            hint="Release a view: it stays when its release is replaced.",
+        )
+    if state == "22003":
+        return NonFiniteValue("A quasi-identifier holds a value too large for float64.")
+    return DatabaseFailure(f"The database refused a statement{_names(error)}.", detail=detail)
+
+
+def _names(error: Any) -> str:
+    diagnosis = getattr(error, "diag", None)
+    named = [
+        f'{what} "{name}"'
+        for what, name in (
+            ("table", getattr(diagnosis, "table_name", None)),
+            ("column", getattr(diagnosis, "column_name", None)),
+            ("constraint", getattr(diagnosis, "constraint_name", None)),
+        )
+        if name
+    ]
+    return " (" + ", ".join(named) + ")" if named else ""
+
+
+def _is_psycopg(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] == "psycopg"

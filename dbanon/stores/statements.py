@@ -1,0 +1,134 @@
+"""The runtime SQL that the databases share. Identifiers come quoted from ``names``, values never.
+
+Aliases: s source, m key map, l labels, c class values, r copied rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dbanon.stores.names import RelationName, quote, quote_list
+
+LABELS = "dbanon_labels"
+CLASSES = "dbanon_classes"
+KEY_MAP = "dbanon_key_map"
+ROWS = "dbanon_rows"
+
+
+def value_column(position: int) -> str:
+    """The staging column of the quasi-identifier at this position."""
+    return f"v{position}"
+
+
+def create_staging(name: str, columns: Sequence[tuple[str, str]], suffix: str = "") -> str:
+    """CREATE of a temporary table; columns are pairs of name and SQL type."""
+    body = ", ".join(f"{quote(column)} {sql_type}" for column, sql_type in columns)
+    return f"CREATE TEMPORARY TABLE {quote(name)} ({body}){suffix}"
+
+
+def create_key_map(
+    source: RelationName, keys: Sequence[str], ordered: Sequence[str], suffix: str = ""
+) -> str:
+    """A numbering of the rows of a source by a key that is no integer.
+
+    ``ordered`` holds the key columns as they are sorted (bytewise), so that the number is the
+    place in the record order on every database.
+    """
+    return (
+        f"CREATE TEMPORARY TABLE {quote(KEY_MAP)}{suffix} AS"
+        f" SELECT row_number() OVER (ORDER BY {', '.join(ordered)}) AS ordinal,"
+        f" {quote_list(keys, 's.')} FROM {source.quoted} AS s"
+    )
+
+
+def join_key_map(keys: Sequence[str]) -> str:
+    """The JOIN that gives each row of the source its number."""
+    on = " AND ".join(f"s.{quote(key)} = m.{quote(key)}" for key in keys)
+    return f" JOIN {quote(KEY_MAP)} AS m ON {on}"
+
+
+def key_problems(source: RelationName, keys: Sequence[str]) -> str:
+    """Counts of rows whose key holds NULL, and of keys that occur more than once."""
+    null = " OR ".join(f"s.{quote(key)} IS NULL" for key in keys)
+    return (
+        f"SELECT (SELECT count(*) FROM {source.quoted} AS s WHERE {null}),"
+        f" (SELECT count(*) FROM (SELECT 1 AS one FROM {source.quoted} AS s"
+        f" GROUP BY {quote_list(keys, 's.')} HAVING count(*) > 1) AS repeated)"
+    )
+
+
+def write_from_source(
+    target: RelationName,
+    columns: Sequence[str],
+    expressions: Sequence[str],
+    from_source: str,
+    key_expressions: Sequence[str],
+) -> str:
+    """INSERT of the release: kept columns from the source, the others from their class's values."""
+    on = " AND ".join(
+        f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
+    )
+    return (
+        f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
+        f" FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
+        f" JOIN {quote(CLASSES)} AS c ON c.class = l.class ORDER BY l.position"
+    )
+
+
+def write_from_copies(
+    target: RelationName, columns: Sequence[str], expressions: Sequence[str]
+) -> str:
+    """INSERT of the release where the kept columns were copied from another database."""
+    return (
+        f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
+        f" FROM {quote(ROWS)} AS r JOIN {quote(CLASSES)} AS c ON c.class = r.class"
+        " ORDER BY r.position"
+    )
+
+
+def exact_sums(
+    columns: Iterable[tuple[str, str]], from_source: str, key_expressions: Sequence[str]
+) -> str:
+    """Quotients and remainders by the class size, summed per class, of whole-number expressions.
+
+    ``columns`` are pairs of the expressions of quotient and remainder, in terms of the integer
+    ``n.size``. No sum overflows: a class's quotients add up to at most its largest value.
+    """
+    on = " AND ".join(
+        f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
+    )
+    sums = ", ".join(
+        f"CAST(sum({part}) AS VARCHAR(100))" for pair in columns for part in pair
+    )
+    return (
+        f"SELECT l.class, {sums} FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
+        f" JOIN (SELECT class, count(*) AS size FROM {quote(LABELS)} GROUP BY class) AS n"
+        " ON n.class = l.class GROUP BY l.class"
+    )
+
+
+def recount(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
+    """The histogram of class sizes, apart for classes with and without a NULL."""
+    names = quote_list(quasi_identifiers)
+    null = " OR ".join(f"{quote(name)} IS NULL" for name in quasi_identifiers)
+    return (
+        "SELECT size, null_in_class, count(*) FROM"
+        f" (SELECT count(*) AS size, ({null}) AS null_in_class FROM {relation.quoted}"
+        f" GROUP BY {names}) AS classes GROUP BY size, null_in_class"
+    )
+
+
+def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
+    """The query with which anyone can recount a release."""
+    names = quote_list(quasi_identifiers)
+    return (
+        "SELECT min(size) AS smallest_class, count(*) AS classes, sum(size) AS rows\n"
+        f"FROM (SELECT count(*) AS size FROM {relation.quoted}\n"
+        f"      GROUP BY {names}) AS classes;"
+    )
+
+
+def insert_row(relation: RelationName, columns: Sequence[str]) -> str:
+    """INSERT of one row of bind parameters, written ``?``."""
+    marks = ", ".join("?" for _ in columns)
+    return f"INSERT INTO {relation.quoted} ({quote_list(columns)}) VALUES ({marks})"
