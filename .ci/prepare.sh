@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Installs what the Makefile needs from the system, where it may; says what is missing where it may not.
+#   prepare.sh build      Python >= 3.10 with venv and headers, a C++ compiler: required
+#   prepare.sh postgres   a PostgreSQL server with PL/Python: without one those tests skip (with CI=true they fail)
+set -eu
+PYTHON=${PYTHON:-python3}
+
+may_install() { [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; }
+
+apt_update() {
+  apt-get update </dev/null || echo "apt-get update failed; going on with the package lists at hand" >&2
+}
+
+apt_install() {
+  echo "installing: $*" >&2
+  DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$@" </dev/null
+}
+
+missing_for_build() {
+  local missing=()
+  command -v "$PYTHON" >/dev/null || missing+=(python3)
+  "$PYTHON" -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
+  "$PYTHON" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
+    missing+=(python3-dev)
+  command -v "${CXX:-c++}" >/dev/null || missing+=(g++)
+  echo "${missing[@]}"
+}
+
+prepare_build() {
+  local missing
+  missing=$(missing_for_build)
+  if [ -n "$missing" ] && may_install; then
+    apt_update
+    # shellcheck disable=SC2086  # one word per package
+    apt_install $missing
+    hash -r
+    missing=$(missing_for_build)
+  fi
+  if [ -n "$missing" ]; then
+    echo "Missing for $PYTHON: $missing (Debian's package names). Install them, or choose another" \
+      "interpreter with 'make PYTHON=...'." >&2
+    exit 1
+  fi
+  "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || {
+    echo "$PYTHON is $("$PYTHON" --version), dbanon needs Python 3.10 or newer: 'make PYTHON=...'" >&2
+    exit 1
+  }
+}
+
+# Major version of the newest server on this machine; the tests look in the same places.
+server_major() {
+  local bindir newest=
+  for bindir in $(pg_config --bindir 2>/dev/null) /usr/lib/postgresql/*/bin \
+    "$(dirname "$(command -v initdb || echo /nowhere/initdb)")"; do
+    if [ -x "$bindir/initdb" ] && [ -x "$bindir/postgres" ]; then
+      newest="$newest $("$bindir/postgres" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')"
+    fi
+  done
+  echo "$newest" | tr ' ' '\n' | sort -n | tail -n 1
+}
+
+prepare_postgres() {
+  local major
+  major=$(server_major)
+  if [ -n "$major" ]; then
+    # Only Debian's own packages are completed; a server from elsewhere is its owner's business.
+    [ -d "/usr/lib/postgresql/$major/lib" ] && [ ! -e "/usr/lib/postgresql/$major/lib/plpython3.so" ] || return 0
+  fi
+  if may_install; then
+    apt_update
+    if [ -z "$major" ]; then
+      major=$(apt-cache search --names-only '^postgresql-plpython3-[0-9]+$' |
+        sed 's/^postgresql-plpython3-\([0-9]*\).*/\1/' | sort -n | tail -n 1)
+    fi
+    if [ -n "$major" ] && apt_install "postgresql-$major" "postgresql-plpython3-$major"; then
+      return 0
+    fi
+  fi
+  # Not an error here: the tests decide whether they can do without.
+  echo "No PostgreSQL server with PL/Python; on Debian: postgresql postgresql-plpython3-${major:-NN}" >&2
+}
+
+case "${1:-}" in
+  build) prepare_build ;;
+  postgres) prepare_postgres ;;
+  *) echo "usage: $0 build|postgres" >&2; exit 2 ;;
+esac

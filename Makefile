@@ -1,0 +1,61 @@
+# The targets below need nothing beforehand but make, and on Debian as root not even Python or a compiler:
+# .ci/prepare.sh installs what is missing, elsewhere it says what to install.
+
+PYTHON ?= python3
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip --quiet
+PYTEST_ARGS ?=
+
+# Directories are listed too: their time changes when a file in them is added or removed.
+SOURCES := $(shell find dbanon sql migrations -name __pycache__ -prune -o -print)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup develop demo test bench lint clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+setup: $(VENV)/.package $(VENV)/.dev ## .venv with the package and all development tools, brought up to date
+
+demo: $(VENV)/.package ## the demonstration; needs no database server
+	$(VENV)/bin/dbanon demo
+
+test: setup ## all tests; as root on Debian a missing PostgreSQL server is installed
+	.ci/prepare.sh postgres
+	$(VENV)/bin/pytest $(PYTEST_ARGS)
+
+# -I: with the working directory first on the path, dbanon would be the source tree, which has no compiled core.
+bench: setup ## seconds, memory and loss side by side
+	$(VENV)/bin/python -I -m benchmarks
+
+lint: setup ## ruff, mypy, import-linter
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+develop: setup ## editable install (then run .venv/bin/pytest; an outdated `make setup` puts the copy back)
+	$(PIP) install --no-build-isolation --no-deps --config-settings=editable.rebuild=false --editable .
+
+clean: ## remove everything that was built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The build tools stay in the venv: building outside pip's isolation lets CMake compile only what changed.
+# The .pth file lets tests, benchmarks and examples import one another; it comes after site-packages,
+# so dbanon remains the installed one.
+$(VENV)/.base: pyproject.toml
+	PYTHON=$(PYTHON) .ci/prepare.sh build
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install scikit-build-core nanobind cmake ninja
+	$(VENV)/bin/python -c 'import os, sysconfig; \
+	  open(os.path.join(sysconfig.get_path("purelib"), "checkout.pth"), "w").write(os.getcwd() + "\n")'
+	touch $@
+
+$(VENV)/.package: $(VENV)/.base $(SOURCES)
+	$(PIP) install --no-build-isolation .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.package
+	$(PIP) install --no-build-isolation '.[dev]'
+	touch $@

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.postgres_server import Kind, NoServerError, Server, throwaway_server
+from tests.reference_data import Table, data_directory, load_casc
+
+IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
+
+# No deadline, no health check on speed: a busy machine is not a wrong program.
+settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if IN_CI else "dev")
+
+_NEEDS_SERVER = {"pg_server", "local_pg_server"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _NEEDS_SERVER & set(getattr(item, "fixturenames", ())):
+            item.add_marker("postgresql")
+
+
+def _without_server(reason: str) -> NoReturn:
+    # A build that checks nothing on PostgreSQL must not look like one that does.
+    if IN_CI:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@contextmanager
+def _server_or_skip(kind: Kind | None = None) -> Iterator[Server]:
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(throwaway_server(fsync=False, kind=kind))
+        except NoServerError as error:
+            _without_server(str(error))
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pg_server() -> Iterator[Server]:
+    """A server for the whole session. A test that stops it must start it again."""
+    with _server_or_skip() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def local_pg_server(pg_server: Server) -> Iterator[Server]:
+    """A server on this machine, as functions in PL/Python need it: `pg_server` if it is one."""
+    if pg_server.is_local:
+        yield pg_server
+        return
+    with _server_or_skip(kind="local") as server:
+        yield server
+
+
+@pytest.fixture
+def pg_url(pg_server: Server) -> Iterator[str]:
+    """A fresh database, as superuser; it and all roles made meanwhile are dropped afterwards."""
+    with pg_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def pg_role(pg_server: Server, pg_url: str) -> Callable[..., str]:
+    """`pg_role("anna")` makes a role that may log in: its URL for the database of `pg_url`.
+
+    A second argument has words of CREATE ROLE: `pg_role("anna", "CREATEDB IN ROLE dbanon_runner")`.
+    """
+
+    def make(name: str, options: str = "") -> str:
+        return pg_server.create_role(name, url=pg_url, options=options)
+
+    return make
+
+
+@pytest.fixture
+def plpython_url(local_pg_server: Server) -> Iterator[str]:
+    """As `pg_url`, on a server of this machine, with the language plpython3u created."""
+    if not local_pg_server.execute(
+        "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
+    ):
+        _without_server(f"PostgreSQL {local_pg_server.version} here has no PL/Python")
+    with local_pg_server.database() as url:
+        local_pg_server.execute("CREATE EXTENSION plpython3u", url=url)
+        yield url
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of the reference data; skips where there is none."""
+    folder = data_directory()
+    if folder is None:
+        pytest.skip("no reference data: neither DBANON_DATA nor ../shared/data is a folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def casc(data_dir: Path) -> Callable[[str], Table]:
+    """`casc("census")`: names and values of the numeric columns; also `tarragona` and `eia`."""
+    tables: dict[str, Table] = {}
+
+    def load(name: str) -> Table:
+        if name not in tables:
+            tables[name] = load_casc(name, data_dir)
+            tables[name].values.flags.writeable = False
+        return tables[name]
+
+    return load
