@@ -1,0 +1,34 @@
+"""Compiled kernels: each works in slices, so that a long run can be interrupted between them."""
+
+import numpy as np
+import numpy.typing as npt
+
+from dbanon.kernels._kernels import (
+    DEFAULT_BUDGET,
+    Kernel,
+    Mdav,
+    set_simd_level,
+    simd_level,
+    simd_levels,
+)
+
+__all__ = [
+    "DEFAULT_BUDGET",
+    "Kernel",
+    "Mdav",
+    "mdav_brute",
+    "set_simd_level",
+    "simd_level",
+    "simd_levels",
+]
+
+
+def mdav_brute(points: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int32]:
+    """MDAV by scanning all records, in one go: the yardstick for the index.
+
+    points: (n, p) float64, C-contiguous. Returns the class of each record, (n,).
+    """
+    kernel = Mdav(points, k, "brute")
+    while not kernel.step():
+        pass
+    return kernel.labels()

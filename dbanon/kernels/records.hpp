@@ -1,0 +1,94 @@
+// The records not yet in a class, and the questions the methods ask about them. Two ways to answer
+// with the same results: the tree, and blocks scanned one after the other.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kdtree.hpp"
+#include "moving_farthest.hpp"
+#include "queries.hpp"
+
+namespace dbanon {
+
+enum class Search { automatic, index, brute };
+
+// A matrix of records owned by the caller, row by row.
+struct Table {
+    const double* points;
+    std::int32_t n;
+    int p;
+    const double* row(std::int32_t id) const { return points + std::int64_t{id} * p; }
+};
+
+// A query is begun after start() and then continued until the answer is complete.
+class Records {
+   public:
+    virtual ~Records() = default;
+    // Before the first question, and then once a round: (re)builds what the questions need.
+    virtual bool prepare(Work& work) = 0;
+    virtual std::int32_t size() const = 0;
+    virtual void erase(std::int32_t id) = 0;
+
+    virtual void begin(NearQuery& q) = 0;
+    virtual bool nearest(NearQuery& q, Work& work) = 0;
+    virtual void begin(FarQuery& q) = 0;
+    virtual bool farthest(FarQuery& q, Work& work) = 0;
+    // Both about the same point; begun by begin(near) and begin(far).
+    virtual bool around(NearQuery& near, FarQuery& far, Work& work) = 0;
+    // From a point that moves little between questions.
+    virtual void begin_moving(FarQuery& q) = 0;
+    virtual bool farthest_moving(FarQuery& q, Work& work) = 0;
+};
+
+std::unique_ptr<Records> make_records(const Table& table, Search search);
+
+class TreeRecords final : public Records {
+   public:
+    TreeRecords(const Table& table, const Ops& ops);
+    bool prepare(Work& work) override;
+    std::int32_t size() const override { return tree_.size(); }
+    void erase(std::int32_t id) override { tree_.erase(id); }
+    void begin(NearQuery& q) override { tree_.begin(q); }
+    bool nearest(NearQuery& q, Work& work) override { return tree_.nearest(q, work); }
+    void begin(FarQuery& q) override { tree_.begin(q); }
+    bool farthest(FarQuery& q, Work& work) override { return tree_.farthest(q, work); }
+    bool around(NearQuery& near, FarQuery& far, Work& work) override;
+    void begin_moving(FarQuery& q) override { moving_.begin(q); }
+    bool farthest_moving(FarQuery& q, Work& work) override { return moving_.find(q, work); }
+
+   private:
+    KdTree tree_;
+    MovingFarthest moving_;
+    std::int32_t built_size_;
+};
+
+class BlockRecords final : public Records {
+   public:
+    BlockRecords(const Table& table, const Ops& ops);
+    bool prepare(Work& work) override;
+    std::int32_t size() const override { return size_; }
+    void erase(std::int32_t id) override;
+    void begin(NearQuery& q) override { q.pending = 0; }
+    bool nearest(NearQuery& q, Work& work) override;
+    void begin(FarQuery& q) override { q.pending = 0; }
+    bool farthest(FarQuery& q, Work& work) override;
+    bool around(NearQuery& near, FarQuery& far, Work& work) override;
+    void begin_moving(FarQuery& q) override { begin(q); }
+    bool farthest_moving(FarQuery& q, Work& work) override { return farthest(q, work); }
+
+   private:
+    std::int32_t blocks() const { return (size_ + kBlock - 1) / kBlock; }
+    std::int32_t piece(std::int32_t from, Work& work) const;
+
+    Table table_;
+    const Ops& ops_;
+    std::int32_t size_;
+    std::int32_t filled_ = 0;
+    std::unique_ptr<double[]> points_;
+    std::vector<std::int32_t> ids_, count_, place_;
+    BlocksView view_{};
+};
+
+}  // namespace dbanon

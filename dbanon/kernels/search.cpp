@@ -1,0 +1,243 @@
+// Compiled once per instruction set; DBANON_OPS names the table this build exports.
+#include "search.hpp"
+
+#include <utility>
+
+#include "lanes.hpp"
+
+namespace {
+
+using namespace dbanon;
+
+constexpr int kBlockParts = kBlock / Lanes::width;
+constexpr int kFanParts = kFan / Lanes::width;
+
+bool before(const Found& a, const Found& b) {
+    return a.distance < b.distance || (a.distance == b.distance && a.id < b.id);
+}
+
+void offer(Near& q, double distance, std::int32_t id) {
+    if (id == q.exclude || distance > q.limit || (distance == q.limit && id > q.limit_id)) return;
+    Found* heap = q.found;
+    const Found entry{distance, id};
+    std::int32_t at;
+    if (q.count < q.k) {
+        at = q.count++;
+        while (at > 0 && before(heap[(at - 1) / 2], entry)) {
+            heap[at] = heap[(at - 1) / 2];
+            at = (at - 1) / 2;
+        }
+    } else {
+        at = 0;
+        for (std::int32_t next = 1; next < q.k; next = 2 * at + 1) {
+            if (next + 1 < q.k && before(heap[next], heap[next + 1])) ++next;
+            if (!before(entry, heap[next])) break;
+            heap[at] = heap[next];
+            at = next;
+        }
+    }
+    heap[at] = entry;
+    if (q.count == q.k) {
+        q.limit = heap[0].distance;
+        q.limit_id = heap[0].id;
+    }
+}
+
+void offer(Far& q, double distance, std::int32_t id) {
+    if (distance > q.best.distance || (distance == q.best.distance && id < q.best.id)) {
+        q.best = {distance, id};
+    }
+}
+
+template <int P>
+int width(int p) {
+    return P > 0 ? P : p;
+}
+
+template <int P>
+void block_distances(const BlocksView& blocks, std::int32_t block, const double* point,
+                     Lanes (&sum)[kBlockParts]) {
+    const int p = width<P>(blocks.p);
+    const double* at = blocks.points + static_cast<std::int64_t>(block) * p * kBlock;
+    for (int part = 0; part < kBlockParts; ++part) sum[part] = Lanes::all(0.0);
+    for (int j = 0; j < p; ++j) {
+        const Lanes q = Lanes::all(point[j]);
+        for (int part = 0; part < kBlockParts; ++part) {
+            const Lanes gap = q - Lanes::load(at + j * kBlock + part * Lanes::width);
+            sum[part] = sum[part] + gap * gap;
+        }
+    }
+}
+
+template <int P, bool Nearest, bool Farthest>
+void scan_block(const BlocksView& blocks, std::int32_t block, const double* point, Near* near,
+                Far* far) {
+    Lanes sum[kBlockParts];
+    block_distances<P>(blocks, block, point, sum);
+    const unsigned used = (1u << blocks.count[block]) - 1u;
+    unsigned close = 0;
+    unsigned distant = 0;
+    for (int part = 0; part < kBlockParts; ++part) {
+        if constexpr (Nearest) {
+            close |= at_most(sum[part], Lanes::all(near->limit)) << (part * Lanes::width);
+        }
+        if constexpr (Farthest) {
+            distant |= at_most(Lanes::all(far->best.distance), sum[part]) << (part * Lanes::width);
+        }
+    }
+    close &= used;
+    distant &= used;
+    if ((close | distant) == 0) return;
+    double distance[kBlock];
+    for (int part = 0; part < kBlockParts; ++part) sum[part].store(distance + part * Lanes::width);
+    const std::int32_t* ids = blocks.ids + static_cast<std::int64_t>(block) * kBlock;
+    for (; close != 0; close &= close - 1) {
+        const int lane = __builtin_ctz(close);
+        offer(*near, distance[lane], ids[lane]);
+    }
+    for (; distant != 0; distant &= distant - 1) {
+        const int lane = __builtin_ctz(distant);
+        offer(*far, distance[lane], ids[lane]);
+    }
+}
+
+// Squared distances from the point to the nearest (or farthest) points of the children's boxes.
+template <int P, bool Nearest>
+void box_bounds(const TreeView& tree, std::int32_t node, const double* point,
+                Lanes (&sum)[kFanParts]) {
+    const int p = width<P>(tree.leaves.p);
+    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * 2 * p * kFan;
+    const double* hi = lo + p * kFan;
+    const Lanes zero = Lanes::all(0.0);
+    for (int part = 0; part < kFanParts; ++part) sum[part] = zero;
+    for (int j = 0; j < p; ++j) {
+        const Lanes q = Lanes::all(point[j]);
+        for (int part = 0; part < kFanParts; ++part) {
+            const int at = j * kFan + part * Lanes::width;
+            const Lanes low = Lanes::load(lo + at);
+            const Lanes high = Lanes::load(hi + at);
+            const Lanes gap = Nearest ? max(max(low - q, q - high), zero) : max(q - low, high - q);
+            sum[part] = sum[part] + gap * gap;
+        }
+    }
+}
+
+// Pushes the children in `open` so that the most promising one is popped first.
+template <bool Nearest>
+std::int32_t push(const TreeView& tree, std::int32_t node, unsigned open, const double* bound,
+                  Pending* stack, std::int32_t pending) {
+    const std::int32_t base = pending;
+    for (; open != 0; open &= open - 1) {
+        const int slot = __builtin_ctz(open);
+        const Pending entry{bound[slot], tree.child[node * kFan + slot],
+                            tree.first[node * kFan + slot]};
+        std::int32_t at = pending++;
+        while (at > base && (Nearest ? stack[at - 1].bound < entry.bound
+                                     : stack[at - 1].bound > entry.bound)) {
+            stack[at] = stack[at - 1];
+            --at;
+        }
+        stack[at] = entry;
+    }
+    return pending;
+}
+
+template <int P>
+bool nearest(const TreeView& tree, Near& q, Work& work) {
+    while (q.pending > 0) {
+        if (work.spent()) return false;
+        const Pending top = q.stack[--q.pending];
+        if (top.bound > q.limit || (top.bound == q.limit && top.first > q.limit_id)) continue;
+        if (top.ref < 0) {
+            scan_block<P, true, false>(tree.leaves, ~top.ref, q.point, &q, nullptr);
+            work.left -= block_cost(tree.leaves.p);
+            continue;
+        }
+        work.left -= block_cost(tree.leaves.p);
+        Lanes sum[kFanParts];
+        box_bounds<P, true>(tree, top.ref, q.point, sum);
+        double bound[kFan];
+        unsigned open = 0;
+        for (int part = 0; part < kFanParts; ++part) {
+            open |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
+            sum[part].store(bound + part * Lanes::width);
+        }
+        q.pending = push<true>(tree, top.ref, open & tree.live[top.ref], bound, q.stack, q.pending);
+    }
+    return true;
+}
+
+template <int P>
+bool farthest(const TreeView& tree, Far& q, Work& work) {
+    while (q.pending > 0) {
+        if (work.spent()) return false;
+        const Pending top = q.stack[--q.pending];
+        if (top.bound < q.best.distance || (top.bound == q.best.distance && top.first > q.best.id)) {
+            continue;
+        }
+        if (top.ref < 0) {
+            scan_block<P, false, true>(tree.leaves, ~top.ref, q.point, nullptr, &q);
+            work.left -= block_cost(tree.leaves.p);
+            continue;
+        }
+        work.left -= block_cost(tree.leaves.p);
+        Lanes sum[kFanParts];
+        box_bounds<P, false>(tree, top.ref, q.point, sum);
+        double bound[kFan];
+        unsigned open = 0;
+        for (int part = 0; part < kFanParts; ++part) {
+            open |= at_most(Lanes::all(q.best.distance), sum[part]) << (part * Lanes::width);
+            sum[part].store(bound + part * Lanes::width);
+        }
+        q.pending =
+            push<false>(tree, top.ref, open & tree.live[top.ref], bound, q.stack, q.pending);
+    }
+    return true;
+}
+
+template <int P>
+void far_bounds(const TreeView& tree, std::int32_t node, const double* point, double* out) {
+    Lanes sum[kFanParts];
+    box_bounds<P, false>(tree, node, point, sum);
+    for (int part = 0; part < kFanParts; ++part) sum[part].store(out + part * Lanes::width);
+}
+
+template <int P>
+void scan_near(const BlocksView& blocks, std::int32_t first, std::int32_t last, Near& near) {
+    for (std::int32_t block = first; block < last; ++block) {
+        scan_block<P, true, false>(blocks, block, near.point, &near, nullptr);
+    }
+}
+
+template <int P>
+void scan_far(const BlocksView& blocks, std::int32_t first, std::int32_t last, Far& far) {
+    for (std::int32_t block = first; block < last; ++block) {
+        scan_block<P, false, true>(blocks, block, far.point, nullptr, &far);
+    }
+}
+
+template <int P>
+void scan_both(const BlocksView& blocks, std::int32_t first, std::int32_t last, Near& near,
+               Far& far) {
+    for (std::int32_t block = first; block < last; ++block) {
+        scan_block<P, true, true>(blocks, block, near.point, &near, &far);
+    }
+}
+
+template <int P>
+constexpr Ops kOps = {nearest<P>,   farthest<P>, far_bounds<P>,
+                      scan_near<P>, scan_far<P>, scan_both<P>};
+
+template <int... P>
+const Ops* table(std::integer_sequence<int, P...>) {
+    static constexpr Ops ops[] = {kOps<P>...};
+    return ops;
+}
+
+}  // namespace
+
+namespace dbanon {
+
+const Ops* DBANON_OPS() { return table(std::make_integer_sequence<int, kTemplated + 1>{}); }
+
+}  // namespace dbanon

@@ -1,0 +1,93 @@
+// The inner loops of every kernel: distances to blocks of records, and best-bound walks of the
+// tree. They are compiled once per instruction set; this header holds only plain structures, so that
+// no inline function of the library is compiled with instructions the machine may lack.
+//
+// Exactness. A squared distance is the sum of (q_j - x_j)^2, attributes left to right, without
+// fused operations. The bounds of a box are computed by the very same operations on the box's faces.
+// Rounding is monotone, hence the computed bound never passes the computed distance of a
+// record inside the box: bounds need no slack, whatever the magnitude of the data.
+#pragma once
+
+#include <cstdint>
+
+namespace dbanon {
+
+constexpr int kBlock = 16;  // records in a block (a leaf of the tree)
+constexpr int kFan = 8;     // children of an inner node
+
+struct Found {
+    double distance;  // squared
+    std::int32_t id;
+};
+
+// What is left of a slice, in elementary distance evaluations.
+struct Work {
+    std::int64_t left;
+    bool spent() const { return left <= 0; }
+};
+
+// Blocks of kBlock records each: attribute j of lane l in block b is at
+// points[(b * p + j) * kBlock + l]. Lanes from count[b] on hold arbitrary finite values.
+struct BlocksView {
+    int p;
+    const double* points;
+    const std::int32_t* ids;
+    const std::int32_t* count;
+};
+
+// Inner node i: lower faces lo[j][child] at boxes[i * 2p * kFan], then upper faces hi[j][child].
+// child >= 0 is an inner node, child < 0 the leaf ~child. `first` is the smallest record
+// index below the child, so that ties end a search instead of widening it.
+struct TreeView {
+    BlocksView leaves;
+    const double* boxes;
+    const std::int32_t* child;
+    const std::int32_t* first;
+    const std::uint8_t* live;
+};
+
+struct Pending {
+    double bound;
+    std::int32_t ref;
+    std::int32_t first;
+};
+
+// The k nearest to `point`; `found` is a heap with the worst on top. Resumable.
+struct Near {
+    const double* point;
+    std::int32_t k;
+    std::int32_t exclude;
+    std::int32_t count;
+    std::int32_t limit_id;
+    double limit;
+    Found* found;
+    Pending* stack;
+    std::int32_t pending;
+};
+
+// The record farthest from `point`. Resumable.
+struct Far {
+    const double* point;
+    Found best;
+    Pending* stack;
+    std::int32_t pending;
+};
+
+struct Ops {
+    // Both return true when the search is complete, false when the slice is spent.
+    bool (*nearest)(const TreeView&, Near&, Work&);
+    bool (*farthest)(const TreeView&, Far&, Work&);
+    // Distances of the far corners of a node's children.
+    void (*far_bounds)(const TreeView&, std::int32_t node, const double* point, double* out);
+    // Blocks first..last-1, one after the other, for either question or for both at once.
+    void (*scan_near)(const BlocksView&, std::int32_t first, std::int32_t last, Near&);
+    void (*scan_far)(const BlocksView&, std::int32_t first, std::int32_t last, Far&);
+    void (*scan_both)(const BlocksView&, std::int32_t first, std::int32_t last, Near&, Far&);
+};
+
+constexpr int kTemplated = 16;  // numbers of attributes with code of their own; slot 0 is for any
+
+// The price of one block, in the unit of Work.
+inline constexpr std::int64_t block_cost(int p) { return kBlock * (p < 8 ? 1 : p / 8); }
+
+}  // namespace dbanon
