@@ -36,13 +36,13 @@ from dbanon.stores.base import (
     Locator,
     OnSql,
     Output,
-    Session,
     Source,
     choose_key,
     is_integer_key,
     key_required,
 )
 from dbanon.stores.names import RelationName, check_length, quote, quote_list
+from dbanon.stores.session import Session
 from dbanon.stores.postgresql_errors import translated
 
 if TYPE_CHECKING:

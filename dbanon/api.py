@@ -1,0 +1,207 @@
+"""Python's door to databases and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dbanon.errors import InvalidParameter, TooFewRecords
+from dbanon.measures import centroid_loss
+from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.partition import Partition
+from dbanon.pipeline import Policy, find_classes
+from dbanon.schema import Attribute, Kind, Role
+from dbanon.space import standardization
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dbanon.jobs import PhaseProgress
+    from dbanon.release import Report
+    from dbanon.stores.base import OnSql
+
+
+def anonymize(
+    database: Any,
+    *,
+    table: str,
+    quasi_identifiers: Sequence[str],
+    k: int,
+    output: str,
+    method: str = "mdav",
+    options: Mapping[str, Any] | None = None,
+    sensitive: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    key: Sequence[str] = (),
+    standardize: str = "zscore",
+    weights: Mapping[str, float] | None = None,
+    nulls: str = "error",
+    max_suppression: float | None = None,
+    recoding: str | None = None,
+    seed: int = 0,
+    output_kind: str = "table",
+    if_exists: str = "error",
+    target: Any = None,
+    chunk_rows: int | None = None,
+    memory_limit: int | None = None,
+    progress: PhaseProgress | None = None,
+    on_sql: OnSql | None = None,
+) -> Report:
+    """Anonymize a table of a database into a table or view that was recounted before it is visible.
+
+    Parameters
+    ----------
+    database : a URL, a SQLAlchemy engine or a DuckDB connection.
+    table, output : names as in ``app.people`` or ``'"App"."Peo ple"'``; letters keep their case.
+    quasi_identifiers : columns that together could re-identify a person.
+    k : the smallest number of rows that may share them, 2 or more.
+    sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
+    key : columns that tell every row from every other; needed for views and foreign tables.
+    target : another database to write to, as ``database``; the same one when None.
+    chunk_rows : rows read at a time; never changes the result.
+    memory_limit : bytes that reading and clustering may use; None for no limit.
+    progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
+    on_sql : called with the text of each SQL statement before it runs.
+
+    The other parameters are those of ``Policy`` and ``Job``.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong; nothing was published then.
+    """
+    from dbanon.jobs import Job, run
+    from dbanon.stores import open_store
+    from dbanon.stores.base import DEFAULT_CHUNK_ROWS
+    from dbanon.stores.names import parse_relation
+
+    policy = Policy(
+        k=k,
+        method=method,
+        options=options or {},
+        standardize=standardize,
+        weights=weights or {},
+        nulls=nulls,
+        max_suppression=max_suppression,
+        recoding=recoding,
+        seed=seed,
+    )
+    for name, value in (
+        ("quasi_identifiers", quasi_identifiers),
+        ("sensitive", sensitive),
+        ("keep", keep),
+        ("key", key),
+    ):
+        if isinstance(value, str):
+            raise InvalidParameter(f"{name} must be a list of names.", hint='Write ["…"].')
+    job = Job(
+        source=open_store(database, on_sql),
+        table=parse_relation(table),
+        output=parse_relation(output),
+        quasi_identifiers=tuple(quasi_identifiers),
+        policy=policy,
+        sensitive=tuple(sensitive),
+        keep=tuple(keep),
+        key=tuple(key),
+        output_kind=output_kind,
+        if_exists=if_exists,
+        target=None if target is None else open_store(target, on_sql),
+        chunk_rows=DEFAULT_CHUNK_ROWS if chunk_rows is None else chunk_rows,
+        memory_limit=memory_limit,
+    )
+    return run(job, progress)
+
+
+def partition(
+    data: ArrayLike | pd.DataFrame,
+    k: int,
+    *,
+    method: str = "mdav",
+    standardize: str = "zscore",
+    weights: Mapping[str, float] | None = None,
+    nulls: str = "error",
+    seed: int = 0,
+    **options: Any,
+) -> Partition:
+    """Put records into equivalence classes of at least k, in the order they are given.
+
+    Parameters
+    ----------
+    data : (n, p) numbers, or a DataFrame whose columns are all quasi-identifiers.
+    k : smallest number of records in a class.
+    options : the method's own parameters.
+
+    Returns
+    -------
+    Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``.
+
+    Raises
+    ------
+    TooFewRecords : fewer than k records.
+    NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
+    UnsupportedType : a column that the method does not take.
+    """
+    microdata = _microdata(data)
+    policy = Policy(
+        k=k,
+        method=method,
+        options=options,
+        standardize=standardize,
+        weights=weights or {},
+        nulls=nulls,
+        seed=seed,
+    )
+    return find_classes(microdata, policy)
+
+
+def information_loss(data: ArrayLike | pd.DataFrame, classes: Partition) -> float:
+    """SSE/SST on z-scores when every class is released with its centroid: 0 none, 1 all.
+
+    Parameters
+    ----------
+    data : (n, p) numbers, or a DataFrame of numbers, as given to ``partition``.
+    classes : a partition of these n records; suppressed records are left out.
+
+    Raises
+    ------
+    InvalidParameter : the partition is of another number of records.
+    """
+    microdata = _microdata(data)
+    if len(classes.labels) != microdata.n_records:
+        raise InvalidParameter(
+            f"The partition has {len(classes.labels)} records, the data {microdata.n_records}."
+        )
+    points = standardization(microdata.numbers).apply(microdata.numbers)
+    return centroid_loss(points, classes).total
+
+
+def _microdata(data: Any) -> Microdata:
+    if hasattr(data, "columns") and hasattr(data, "iloc"):
+        from dbanon.frame import microdata_from_frame
+
+        return microdata_from_frame(data, list(data.columns))
+    return _microdata_from_array(data)
+
+
+def _microdata_from_array(data: ArrayLike) -> Microdata:
+    try:
+        numbers = np.array(data, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InvalidParameter("The data must be numbers.") from None
+    if numbers.ndim != 2 or not numbers.shape[1]:
+        raise InvalidParameter(
+            "The data must have two dimensions: records and attributes.",
+            hint="A single attribute is data.reshape(-1, 1).",
+        )
+    if not len(numbers):
+        raise TooFewRecords("There are no records.")
+    attributes = [
+        Attribute(f"column {i}", Kind.FLOAT, Role.QUASI_IDENTIFIER) for i in range(numbers.shape[1])
+    ]
+    return microdata_from_chunks(attributes, [Chunk(_row_numbers(len(numbers)), numbers)])
+
+
+def _row_numbers(n: int) -> NDArray[np.int64]:
+    return np.arange(n, dtype=np.int64).reshape(-1, 1)

@@ -1,0 +1,261 @@
+"""Python's door to pandas: the only module that knows data frames."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dbanon.errors import (
+    ColumnNotFound,
+    InvalidParameter,
+    RecountFailed,
+    UnsupportedType,
+    nearest_names,
+)
+from dbanon.microdata import Chunk, Microdata, is_wide, microdata_from_chunks
+from dbanon.partition import Partition
+from dbanon.pipeline import Policy, find_classes, recode, require_kinds
+from dbanon.recoding import ReleasedColumn
+from dbanon.release import Recount, Report
+from dbanon.schema import Attribute, Kind
+from dbanon.stores.base import random_order, round_half_even
+from dbanon.version import version
+
+
+def anonymize_frame(
+    frame: pd.DataFrame,
+    *,
+    quasi_identifiers: Sequence[str],
+    k: int,
+    method: str = "mdav",
+    options: Mapping[str, Any] | None = None,
+    sensitive: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    standardize: str = "zscore",
+    weights: Mapping[str, float] | None = None,
+    nulls: str = "error",
+    max_suppression: float | None = None,
+    recoding: str | None = None,
+    seed: int = 0,
+) -> tuple[pd.DataFrame, Report]:
+    """Anonymize a data frame; the result is counted again before it is returned.
+
+    Rows come back in fresh random order under a new index. Columns named nowhere are left out.
+    NaN and NaT are NULLs.
+
+    Parameters
+    ----------
+    frame : the records; its order is the record order, its index is not looked at.
+    quasi_identifiers, sensitive, keep : column names by role.
+
+    The other parameters are those of ``Policy``.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong.
+    """
+    started = time.perf_counter()
+    policy = Policy(
+        k=k,
+        method=method,
+        options=options or {},
+        standardize=standardize,
+        weights=weights or {},
+        nulls=nulls,
+        max_suppression=max_suppression,
+        recoding=recoding,
+        seed=seed,
+    )
+    named = [*quasi_identifiers, *sensitive, *keep]
+    for name in named:
+        if named.count(name) > 1:
+            raise InvalidParameter(f'Column "{name}" is named more than once.')
+    microdata = microdata_from_frame(frame, list(quasi_identifiers), named)
+    require_kinds(policy, microdata.attributes)
+    seconds = {"read": time.perf_counter() - started}
+
+    started = time.perf_counter()
+    partition = find_classes(microdata, policy)
+    seconds["cluster"] = time.perf_counter() - started
+
+    started = time.perf_counter()
+
+    def exact_means(
+        partition: Partition, attributes: Sequence[Attribute]
+    ) -> dict[str, NDArray[np.object_]]:
+        return {a.name: _exact_means(frame[a.name], partition) for a in attributes}
+
+    release = recode(microdata, partition, policy, exact_means)
+    records = np.flatnonzero(partition.labels >= 0)
+    records = records[random_order(len(records))]
+    released = frame[[name for name in frame.columns if name in named]].iloc[records].copy()
+    released.index = pd.RangeIndex(len(released))
+    labels = partition.labels[records]
+    for column in release.columns:
+        name = column.attribute.name
+        released[name] = _series(column, frame[name].dtype, labels)
+    seconds["write"] = time.perf_counter() - started
+
+    started = time.perf_counter()
+    recount = _recount(released, list(quasi_identifiers))
+    if recount.smallest < k or recount.rows != len(records):
+        raise RecountFailed(
+            f"The smallest class counted holds {recount.smallest} rows, fewer than k = {k}.",
+            hint="This is an error in dbanon: please report it.",
+        )
+    seconds["verify"] = time.perf_counter() - started
+    report = Report(
+        release_id=str(uuid.uuid4()),
+        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        dbanon_version=version(),
+        source="data frame",
+        output="data frame",
+        output_kind="frame",
+        relation="data frame",
+        method=policy.method,
+        arguments=policy.arguments(),
+        quasi_identifiers=tuple(quasi_identifiers),
+        sensitive=tuple(sensitive),
+        kept=tuple(keep),
+        not_copied=tuple(str(name) for name in frame.columns if name not in named),
+        rows_in=microdata.n_records,
+        rows_out=recount.rows,
+        suppressed=partition.n_suppressed,
+        null_rows=recount.null_rows,
+        classes=recount.classes,
+        smallest_class=recount.smallest,
+        median_class=recount.median,
+        largest_class=recount.largest,
+        k_requested=int(policy.k),
+        k_achieved=recount.smallest,
+        information_loss=release.loss,
+        information_loss_before_rounding=release.loss_before_rounding,
+        column_losses=release.losses,
+        guarantee=release.guarantee,
+        seconds=seconds | {"total": sum(seconds.values())},
+    )
+    return released, report
+
+
+def microdata_from_frame(
+    frame: pd.DataFrame, names: Sequence[str], named: Sequence[str] = ()
+) -> Microdata:
+    """The named columns of a frame as microdata, in the frame's order.
+
+    Raises
+    ------
+    ColumnNotFound : a name in ``names`` or ``named`` is no column of the frame.
+    """
+    columns = list(frame.columns)
+    for name in dict.fromkeys([*names, *named]):
+        if name not in columns:
+            raise ColumnNotFound(
+                f'The data frame has no column "{name}".',
+                hint=nearest_names(str(name), [str(column) for column in columns]),
+            )
+        if columns.count(name) > 1:
+            raise InvalidParameter(f'The data frame has two columns named "{name}".')
+    attributes = [_attribute(str(name), frame[name]) for name in names]
+    n = len(frame)
+    numeric = [a for a in attributes if a.kind.is_numeric]
+    numbers = np.zeros((n, len(numeric)))
+    texts = []
+    valid = np.ones((n, len(attributes)), bool)
+    wide = set()
+    column = 0
+    for position, (attribute, name) in enumerate(zip(attributes, names, strict=True)):
+        series = frame[name]
+        valid[:, position] = series.notna().to_numpy()
+        if not attribute.kind.is_numeric:
+            text = series.astype(str).to_numpy(object)
+            text[~valid[:, position]] = None
+            texts.append(text)
+            continue
+        numbers[:, column] = _numbers(attribute, series)
+        if is_wide(numbers[:, column], attribute):
+            wide.add(attribute.name)
+        column += 1
+    keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
+    chunk = Chunk(keys, numbers, tuple(texts), None if valid.all() else valid, frozenset(wide))
+    return microdata_from_chunks(attributes, [chunk])
+
+
+def _attribute(name: str, series: pd.Series[Any]) -> Attribute:
+    dtype = series.dtype
+    types = pd.api.types
+    text = str(dtype)
+    if types.is_bool_dtype(dtype):
+        return Attribute(name, Kind.BOOLEAN, sql_type=text)
+    if types.is_integer_dtype(dtype):
+        return Attribute(name, Kind.INTEGER, sql_type=text)
+    if types.is_float_dtype(dtype):
+        bits = 32 if "32" in text else 64
+        if "16" in text or "128" in text:
+            raise UnsupportedType(
+                f'Column "{name}" is of type {text}.', hint="Use float32 or float64."
+            )
+        return Attribute(name, Kind.FLOAT, sql_type=text, bits=bits)
+    if types.is_datetime64_any_dtype(dtype):
+        zoned = isinstance(dtype, pd.DatetimeTZDtype)
+        return Attribute(name, Kind.TIMESTAMP, sql_type=text, scale=6, zoned=zoned)
+    if types.is_string_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
+        return Attribute(name, Kind.CATEGORY, sql_type=text)
+    return Attribute(name, Kind.OTHER, sql_type=text)
+
+
+def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64]:
+    if attribute.kind is Kind.TIMESTAMP:
+        if attribute.zoned:
+            series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+        moments = series.to_numpy("datetime64[us]")
+        empty = np.isnat(moments)
+        numbers = np.where(empty, 0, moments.astype(np.int64)).astype(np.float64)
+        return numbers
+    return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
+
+
+def _exact_means(series: pd.Series[Any], partition: Partition) -> NDArray[np.object_]:
+    values = series
+    if pd.api.types.is_datetime64_any_dtype(series.dtype):
+        if isinstance(series.dtype, pd.DatetimeTZDtype):
+            values = series.dt.tz_convert("UTC").dt.tz_localize(None)
+        integers = values.to_numpy("datetime64[us]").astype(np.int64).astype(object)
+    else:
+        integers = values.to_numpy(object)
+    integers[series.isna().to_numpy()] = 0
+    # Python's integers have no limit, and reduceat adds them as they are.
+    exact = np.array([int(value) for value in integers[partition.members]], object)
+    sums = np.add.reduceat(exact, partition.starts)
+    means = [round_half_even(int(s), int(n)) for s, n in zip(sums, partition.sizes, strict=True)]
+    return np.array(means, object)
+
+
+def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> pd.Series[Any]:
+    values, missing = column.values, column.missing
+    if column.attribute.kind is Kind.TIMESTAMP:
+        moments = values.astype("datetime64[us]")
+        if missing is not None:
+            moments = np.where(missing, np.datetime64("NaT"), moments)
+        series: pd.Series[Any] = pd.Series(moments[labels])
+        if column.attribute.zoned:
+            return series.dt.tz_localize("UTC").astype(dtype)
+        return series.astype(dtype)
+    if missing is None:
+        return pd.Series(values[labels]).astype(dtype)
+    holed = values.astype(object)
+    holed[missing] = pd.NA if pd.api.types.is_extension_array_dtype(dtype) else np.nan
+    return pd.Series(holed[labels], dtype=dtype)
+
+
+def _recount(frame: pd.DataFrame, names: list[str]) -> Recount:
+    sizes = frame.groupby(names, dropna=False, observed=True).size().to_numpy()
+    histogram = {int(size): int(count) for size, count in zip(*np.unique(sizes, return_counts=True), strict=True)}
+    null_rows = int(frame[names].isna().any(axis=1).sum())
+    return Recount(len(frame), histogram, null_rows)

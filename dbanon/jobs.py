@@ -1,0 +1,370 @@
+"""A job: policy, source and target, and how it is run."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
+from dbanon.microdata import Microdata
+from dbanon.partition import Partition
+from dbanon.pipeline import Policy, find_classes, recode, require_kinds
+from dbanon.recoding import ReleasedColumn
+from dbanon.release import Recount, Release, Report
+from dbanon.schema import Attribute
+from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
+from dbanon.stores.names import RelationName, quote
+from dbanon.stores.session import Session
+from dbanon.version import version
+
+PHASES = ("read", "cluster", "write", "verify")
+IF_EXISTS = ("error", "replace")
+
+# Called with the phase and the share of it that is done; what it raises ends the run.
+PhaseProgress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What shall be anonymized, how, and where to.
+
+    Parameters
+    ----------
+    source, target : the databases; the same one when ``target`` is None.
+    table, output : the relation that is read and the one that is made.
+    quasi_identifiers, sensitive, keep : columns by role; a column named nowhere is not copied.
+    policy : the wanted guarantee.
+    key : columns that tell every row from every other; empty for the relation's own row key.
+    output_kind : ``table``, or ``view`` for a stable name over a released table.
+    if_exists : ``error``, or ``replace`` for outputs that dbanon made.
+    chunk_rows : rows that are read at a time; never changes the result.
+    memory_limit : bytes that reading and clustering may use; None for no limit.
+    """
+
+    source: Store
+    table: RelationName
+    output: RelationName
+    quasi_identifiers: tuple[str, ...]
+    policy: Policy
+    sensitive: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    output_kind: str = "table"
+    if_exists: str = "error"
+    target: Store | None = None
+    chunk_rows: int = DEFAULT_CHUNK_ROWS
+    memory_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("output_kind", self.output_kind, OUTPUT_KINDS),
+            ("if_exists", self.if_exists, IF_EXISTS),
+        ):
+            if value not in known:
+                raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
+        if self.chunk_rows < 1:
+            raise InvalidParameter("chunk_rows must be 1 or more.")
+        named = [*self.quasi_identifiers, *self.sensitive, *self.keep]
+        for column in named:
+            if named.count(column) > 1:
+                raise InvalidParameter(
+                    f'Column "{column}" is named more than once.',
+                    hint="A column is a quasi-identifier, sensitive or kept.",
+                )
+
+
+def run(job: Job, progress: PhaseProgress | None = None) -> Report:
+    """Run a job: read, cluster, write, recount; visible only when the recount holds.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong; nothing was published then.
+    """
+    progress = progress or _silent
+    with ExitStack() as stack:
+        if job.target is None or job.target.same_database(job.source):
+            source_session = stack.enter_context(job.source.session(write=True))
+            target_session = source_session
+        else:
+            source_session = stack.enter_context(job.source.session(write=False))
+            target_session = stack.enter_context(job.target.session(write=True))
+        started = time.perf_counter()
+        report = _Run(job, source_session, target_session, progress).report()
+        before_commit = time.perf_counter()
+        stack.close()
+        spent = dict(report.seconds)
+        spent["write"] += time.perf_counter() - before_commit
+        return replace(report, seconds=spent | {"total": time.perf_counter() - started})
+
+
+class _Run:
+    """One run of a job on open sessions."""
+
+    def __init__(
+        self, job: Job, source: Session, target: Session, progress: PhaseProgress
+    ) -> None:
+        self.job, self.source_session, self.target_session = job, source, target
+        self.progress = progress
+        self.release_id = str(uuid.uuid4())
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+
+    def report(self) -> Report:
+        job = self.job
+        source, attributes, output = self._prepare()
+
+        microdata = self._timed("read", lambda: self._read(source, attributes))
+        partition = self._timed(
+            "cluster",
+            lambda: find_classes(
+                microdata, job.policy, lambda share: self.progress("cluster", share)
+            ),
+        )
+        release = self._timed("write", lambda: self._write(source, output, microdata, partition))
+        recount = self._timed("verify", lambda: self._verify(output, release, microdata))
+        report = self._say(source, output, release, recount, microdata)
+
+        started = time.perf_counter()
+        session = self.target_session
+        session.publish(output, self._released_names(source))
+        session.ensure_ledger()
+        types = {a.name: a.sql_type for a in source.schema.attributes}
+        session.record(report, output, recount, types)
+        self.progress("verify", 1.0)
+        self.seconds["write"] += time.perf_counter() - started
+        return replace(report, seconds=dict(self.seconds))
+
+    def _prepare(self) -> tuple[Source, tuple[Attribute, ...], Output]:
+        """Everything that can be refused before a row is read."""
+        job = self.job
+        source = self.source_session.find_source(job.table)
+        named = [*job.quasi_identifiers, *job.sensitive, *job.keep]
+        for name in named:
+            source.attribute(name)
+        attributes = tuple(source.attribute(name) for name in job.quasi_identifiers)
+        require_kinds(job.policy, attributes)
+        source = self.source_session.locate(source, job.key)
+        self.source_session.require_rights(source, named)
+        if self.target_session is not self.source_session:
+            for name in named:
+                self.target_session.type_of(source.attribute(name))
+        output = self.target_session.plan_output(
+            job.output, job.output_kind, job.if_exists, self.release_id
+        )
+        return source, self.source_session.inspect(source, attributes), output
+
+    def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:
+        self.progress("read", 0.0)
+        return self.source_session.read(
+            source,
+            attributes,
+            chunk_rows=self.job.chunk_rows,
+            memory_limit=self.job.memory_limit,
+            progress=lambda share: self.progress("read", share),
+        )
+
+    def _write(
+        self, source: Source, output: Output, microdata: Microdata, partition: Partition
+    ) -> Release:
+        self.progress("write", 0.0)
+
+        def exact_means(
+            partition: Partition, attributes: Sequence[Attribute]
+        ) -> Mapping[str, NDArray[np.object_]]:
+            return self.source_session.exact_means(source, microdata, partition, attributes)
+
+        release = recode(microdata, partition, self.job.policy, exact_means)
+        session = self.target_session
+        copied = session is not self.source_session
+        columns = {column.attribute.name: column for column in release.columns}
+        kept = [
+            attribute
+            for attribute in source.schema.attributes
+            if attribute.name in (*self.job.sensitive, *self.job.keep)
+        ]
+        if copied:
+            columns = {
+                name: replace(
+                    column,
+                    attribute=replace(
+                        column.attribute, sql_type=session.type_of(column.attribute)
+                    ),
+                )
+                for name, column in columns.items()
+            }
+            session.load_rows(kept, self._copied_rows(source, microdata, partition, kept))
+        else:
+            session.stage_labels(microdata, partition, source.located.types)
+        self.progress("write", 0.3)
+        session.load_classes(list(columns.values()), partition.n_classes)
+        session.write(output, self._written(source, columns, copied), None if copied else source)
+        session.analyze(output.written)
+        self.progress("write", 1.0)
+        return release
+
+    def _written(
+        self, source: Source, columns: Mapping[str, ReleasedColumn], copied: bool
+    ) -> list[tuple[str, str, str]]:
+        """Name, SQL type and SQL expression of each column, in the order of the source."""
+        positions = {name: position for position, name in enumerate(columns)}
+        written = []
+        for name in self._released_names(source):
+            attribute = source.attribute(name)
+            if name in columns:
+                column = columns[name]
+                sql_type = column.attribute.sql_type
+                value = self.target_session.released_expression(positions[name], column)
+            elif copied:
+                sql_type, value = self.target_session.type_of(attribute), f"r.{quote(name)}"
+            else:
+                sql_type, value = attribute.sql_type, f"s.{quote(name)}"
+            written.append((name, sql_type, value))
+        return written
+
+    def _released_names(self, source: Source) -> list[str]:
+        job = self.job
+        named = {*job.quasi_identifiers, *job.sensitive, *job.keep}
+        return [a.name for a in source.schema.attributes if a.name in named]
+
+    def _copied_rows(
+        self,
+        source: Source,
+        microdata: Microdata,
+        partition: Partition,
+        kept: Sequence[Attribute],
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], list[tuple[Any, ...]]]]:
+        """Kept values with the class and the random place of their record, in pieces."""
+        released = np.flatnonzero(partition.labels >= 0)
+        positions = np.full(microdata.n_records, -1, np.int32)
+        positions[released] = random_order(len(released))
+        if not kept:
+            order = released[np.argsort(positions[released])]
+            yield partition.labels[order], positions[order], [()] * len(order)
+            return
+        names = [attribute.name for attribute in kept]
+        done = 0
+        for keys, rows in self.source_session.read_rows(source, names, self.job.chunk_rows):
+            records = find_records(microdata.keys, keys)
+            chosen = np.flatnonzero(partition.labels[records] >= 0)
+            records = records[chosen]
+            done += len(rows)
+            self.progress("write", 0.3 * min(done / max(microdata.n_records, 1), 1.0))
+            yield partition.labels[records], positions[records], [rows[i] for i in chosen]
+
+    def _verify(self, output: Output, release: Release, microdata: Microdata) -> Recount:
+        """Count what was written, before anyone can see it.
+
+        Raises
+        ------
+        SourceChanged : there are more or fewer rows than records.
+        RecountFailed : a class is too small, or NULLs are where none may be.
+        """
+        self.progress("verify", 0.0)
+        names = self.job.quasi_identifiers
+        recount = self.target_session.recount(output.written, names)
+        expected = microdata.n_records - release.partition.n_suppressed
+        if recount.rows != expected:
+            raise SourceChanged(
+                f"{expected} records were read, but {recount.rows} rows were written.",
+                hint="The source gives other rows each time it is read: anonymize a table, or name"
+                " a key that tells every row from every other.",
+            )
+        if recount.smallest < self.job.policy.k:
+            raise RecountFailed(
+                f"The smallest class counted in the database holds {recount.smallest} rows, fewer"
+                f" than k = {self.job.policy.k}; nothing was published.",
+                hint="This is an error in dbanon: please report it.",
+            )
+        null_rows = 0
+        if microdata.valid is not None and self.job.policy.nulls == "category":
+            null_rows = int((~microdata.valid.all(axis=1)).sum())
+        if recount.null_rows != null_rows:
+            raise RecountFailed(
+                f"{recount.null_rows} rows with a NULL were written, {null_rows} were expected;"
+                " nothing was published.",
+                hint="This is an error in dbanon: please report it.",
+            )
+        return recount
+
+    def _say(
+        self,
+        source: Source,
+        output: Output,
+        release: Release,
+        recount: Recount,
+        microdata: Microdata,
+    ) -> Report:
+        job = self.job
+        released = self._released_names(source)
+        return Report(
+            release_id=self.release_id,
+            created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            dbanon_version=version(),
+            source=str(source.name),
+            output=str(output.name),
+            output_kind=output.kind,
+            relation=str(output.relation),
+            method=job.policy.method,
+            arguments=job.policy.arguments(),
+            quasi_identifiers=job.quasi_identifiers,
+            sensitive=job.sensitive,
+            kept=job.keep,
+            not_copied=tuple(
+                a.name for a in source.schema.attributes if a.name not in released
+            ),
+            rows_in=microdata.n_records,
+            rows_out=recount.rows,
+            suppressed=release.partition.n_suppressed,
+            null_rows=recount.null_rows,
+            classes=recount.classes,
+            smallest_class=recount.smallest,
+            median_class=recount.median,
+            largest_class=recount.largest,
+            k_requested=int(job.policy.k),
+            k_achieved=recount.smallest,
+            information_loss=release.loss,
+            information_loss_before_rounding=release.loss_before_rounding,
+            column_losses=release.losses,
+            guarantee=release.guarantee,
+            seconds=dict(self.seconds),
+        )
+
+    def _timed(self, phase: str, work: Callable[[], Any]) -> Any:
+        started = time.perf_counter()
+        result = work()
+        self.seconds[phase] += time.perf_counter() - started
+        return result
+
+
+def find_records(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of ``keys``, int64 (c, m), among ``ordered``, int64 (n, m), ascending.
+
+    Raises
+    ------
+    SourceChanged : a key is not there.
+    """
+    if ordered.shape[1] == 1:
+        column, wanted = ordered[:, 0], keys[:, 0]
+    else:
+        # Two columns become one: the few values of the first are numbered.
+        firsts = np.unique(ordered[:, 0])
+        column, wanted = (
+            (np.searchsorted(firsts, pair[:, 0]) << 48) | pair[:, 1] for pair in (ordered, keys)
+        )
+    found = np.searchsorted(column, wanted)
+    if len(wanted) and (
+        not len(column) or bool((column[np.minimum(found, len(column) - 1)] != wanted).any())
+    ):
+        raise SourceChanged("A row was not there when the quasi-identifiers were read.")
+    return found
+
+
+def _silent(phase: str, share: float) -> None:
+    """Progress for callers who watch nothing."""

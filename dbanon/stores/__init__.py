@@ -1,0 +1,62 @@
+"""Databases: one Store protocol, one store a database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dbanon.errors import InvalidParameter
+from dbanon.stores.base import OnSql, Store
+
+
+def open_store(database: Any, on_sql: OnSql | None = None) -> Store:
+    """The store for a URL, a SQLAlchemy engine or a DuckDB connection.
+
+    Parameters
+    ----------
+    database : ``postgresql://…``, ``sqlite:///file.db``, ``duckdb:///file.duckdb``, a SQLAlchemy
+        ``Engine`` of PostgreSQL or SQLite, or a DuckDB connection.
+    on_sql : called with the text of each statement before it runs.
+
+    Raises
+    ------
+    InvalidParameter : there is no store for it.
+    """
+    # Each import costs a quarter of a second or more: only the one that is needed.
+    if type(database).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
+        from dbanon.stores.duckdb_store import DuckdbStore
+
+        return DuckdbStore(database, on_sql)
+    from sqlalchemy import Engine, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = database.url if isinstance(database, Engine) else make_url(database)
+    except ArgumentError:
+        raise InvalidParameter(
+            "The database URL cannot be read.",
+            hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",
+        ) from None
+    backend = url.get_backend_name()
+    if backend == "postgresql":
+        from dbanon.stores.postgresql_store import PostgresqlStore
+
+        return PostgresqlStore(database if isinstance(database, Engine) else url, on_sql)
+    if backend == "sqlite":
+        from dbanon.stores.sqlite_store import SqliteStore
+
+        return SqliteStore(database if isinstance(database, Engine) else url, on_sql)
+    if backend == "duckdb":
+        from dbanon.stores.duckdb_store import DuckdbStore
+
+        if not url.database or url.database == ":memory:":
+            raise InvalidParameter(
+                "A DuckDB URL must name a file.",
+                hint="Write duckdb:///file.duckdb; in Python a DuckDB connection may be given.",
+            )
+        return DuckdbStore(url.database, on_sql)
+    raise InvalidParameter(
+        f"There is no store for {backend}.", hint="Use PostgreSQL, DuckDB or SQLite."
+    )
+
+
+__all__ = ["Store", "open_store"]

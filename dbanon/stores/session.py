@@ -1,0 +1,463 @@
+"""What every SQL session does in the same way, and what each database does in its own.
+
+A session is one transaction with one snapshot. What it wrote becomes visible when it is committed,
+all at once, and is gone when it is not.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import DuplicateKeys, OutputExists, OutputNotOurs, ReleaseNotFound
+from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.partition import Partition
+from dbanon.recoding import ReleasedColumn
+from dbanon.release import Recount, Report
+from dbanon.schema import Attribute
+from dbanon.stores import ledger, statements
+from dbanon.stores.base import (
+    DEFAULT_CHUNK_ROWS,
+    MARK,
+    SUFFIX_LENGTH,
+    Existing,
+    OnSql,
+    Output,
+    Source,
+    random_order,
+    round_half_even,
+    suffix,
+)
+from dbanon.stores.names import RelationName, check_length, quote
+
+Progress = Callable[[float], None]
+
+
+class Session(ABC):
+    """One transaction on one database."""
+
+    name_limit: ClassVar[int | None] = None
+    ledger_types: ClassVar[Mapping[str, str]]
+    staging_suffix: ClassVar[str] = ""
+
+    def __init__(self, on_sql: OnSql | None = None) -> None:
+        self._on_sql = on_sql
+        self._staged: Partition | None = None
+
+    # -- what each database does in its own way ---------------------------------------------------
+
+    @abstractmethod
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Execute a statement; bind parameters are written ``?``."""
+
+    @abstractmethod
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Execute a query and fetch all of its rows."""
+
+    @abstractmethod
+    def find_source(self, name: RelationName) -> Source:
+        """The relation of this name, without locator.
+
+        Raises
+        ------
+        TableNotFound : there is none.
+        """
+
+    @abstractmethod
+    def locate(self, source: Source, key: Sequence[str]) -> Source:
+        """The source with the locator of its rows; ``key`` names key columns, or is empty."""
+
+    @abstractmethod
+    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
+        """Check that these columns may be read.
+
+        Raises
+        ------
+        InsufficientRights : a right is missing; the hint says which to grant.
+        """
+
+    @abstractmethod
+    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        """The attributes with what only their values tell, such as an undeclared scale.
+
+        Raises
+        ------
+        MixedTypes : a column holds values of another type than it declares.
+        """
+
+    @abstractmethod
+    def read_chunks(
+        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+    ) -> Iterator[Chunk]:
+        """The keys and these numeric attributes of all rows, in pieces, in any order."""
+
+    @abstractmethod
+    def read_rows(
+        self, source: Source, columns: Sequence[str], chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+        """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
+
+    @abstractmethod
+    def load_labels(
+        self,
+        keys: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        types: Sequence[str],
+    ) -> None:
+        """Create and fill the staging table of labels: key columns, class, position."""
+
+    @abstractmethod
+    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
+        """Create and fill the staging table of class values."""
+
+    @abstractmethod
+    def load_rows(
+        self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]
+    ) -> None:
+        """Create and fill the staging table of copied rows.
+
+        ``pieces`` are triples of classes, int32 (c,), positions, int32 (c,), and rows.
+        """
+
+    @abstractmethod
+    def released_expression(self, position: int, column: ReleasedColumn) -> str:
+        """SQL that gives the class value at this position the column's own type."""
+
+    @abstractmethod
+    def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
+        """SQL of the quotient and the remainder by n.size of an integer or unscaled decimal."""
+
+    @abstractmethod
+    def type_of(self, attribute: Attribute) -> str:
+        """The SQL type here of a column that may come from another database.
+
+        Raises
+        ------
+        UnsupportedType : this database has no such type.
+        """
+
+    @abstractmethod
+    def resolve_output(self, name: RelationName) -> RelationName:
+        """The output's name as this database has it, with its schema."""
+
+    @abstractmethod
+    def prepare_schema(self, name: RelationName) -> None:
+        """Make sure that the output's schema exists and that a table may be made there.
+
+        Raises
+        ------
+        InsufficientRights : the role may not.
+        """
+
+    @abstractmethod
+    def find_existing(self, name: RelationName) -> Existing | None:
+        """The relation that has this name now, or None."""
+
+    @abstractmethod
+    def create_released(
+        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
+    ) -> None:
+        """Create the table that is written, with dbanon's mark; columns are names and types."""
+
+    @abstractmethod
+    def publish(self, output: Output, columns: Sequence[str]) -> None:
+        """Give the written table its place: rename it, or point the view to it."""
+
+    @abstractmethod
+    def analyze(self, relation: RelationName) -> None:
+        """Collect the statistics of released values."""
+
+    @abstractmethod
+    def ensure_ledger(self) -> None:
+        """Create the ledger, or bring it to this version."""
+
+    @abstractmethod
+    def has_ledger(self) -> bool:
+        """True when this database has a ledger."""
+
+    @abstractmethod
+    def ledger_name(self, table: str) -> RelationName:
+        """The name of a table of the ledger here."""
+
+    @abstractmethod
+    def current_user(self) -> str | None:
+        """The role that publishes, where the database has roles."""
+
+    @abstractmethod
+    def drop_table(self, relation: RelationName) -> None:
+        """Drop a released table."""
+
+    # -- what all databases do in the same way ----------------------------------------------------
+
+    def note(self, sql: str) -> None:
+        """Show a statement to those who asked to see the SQL."""
+        if self._on_sql is not None:
+            self._on_sql(sql)
+
+    def read(
+        self,
+        source: Source,
+        attributes: Sequence[Attribute],
+        *,
+        chunk_rows: int = DEFAULT_CHUNK_ROWS,
+        memory_limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> Microdata:
+        """Read the row keys and the given attributes, and nothing else, in record order."""
+        locator = source.located
+        if locator.mapped or locator.unchecked:
+            self._check_keys(source, locator.mapped or locator.unchecked)
+        if locator.mapped:
+            ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
+            self.run(
+                statements.create_key_map(
+                    source.name, locator.mapped, ordered, self.staging_suffix
+                )
+            )
+        chunks = self.read_chunks(source, attributes, chunk_rows)
+        if progress is not None:
+            chunks = _watched(chunks, source.estimated_rows, progress)
+        return microdata_from_chunks(
+            attributes, chunks, key_width=len(locator.types), memory_limit=memory_limit
+        )
+
+    def _check_keys(self, source: Source, keys: Sequence[str]) -> None:
+        nulls, repeated = self.rows(statements.key_problems(source.name, keys))[0]
+        if nulls or repeated:
+            raise DuplicateKeys(
+                f"The key of {source.name} is not unique: {repeated} keys occur more than once,"
+                f" {nulls} rows have a key with NULL.",
+                hint="Name columns that tell every row from every other.",
+            )
+
+    def sort_key(self, attribute: Attribute) -> str:
+        """A key column as it is sorted: text by code point, whatever its collation."""
+        return f"s.{quote(attribute.name)}"
+
+    def stage_labels(self, microdata: Microdata, partition: Partition, types: Sequence[str]) -> None:
+        """Write the class of every released record to staging, once, in fresh random order."""
+        if self._staged is partition:
+            return
+        released = np.flatnonzero(partition.labels >= 0)
+        order = random_order(len(released))
+        records = released[order]
+        self.load_labels(
+            microdata.keys[records],
+            partition.labels[records],
+            np.arange(len(records), dtype=np.int32),
+            types,
+        )
+        self._staged = partition
+
+    def exact_means(
+        self,
+        source: Source,
+        microdata: Microdata,
+        partition: Partition,
+        attributes: Sequence[Attribute],
+    ) -> dict[str, NDArray[np.object_]]:
+        """Class means of wide attributes, rounded half to even, by exact arithmetic in SQL.
+
+        Object arrays (n_classes,) of Python integers, in units of 10**-scale; 0 where NULL.
+        """
+        self.stage_labels(microdata, partition, source.located.types)
+        parts = [self.wide_parts(attribute) for attribute in attributes]
+        means = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
+        query = statements.exact_sums(parts, source.from_clause, source.located.expressions)
+        for label, *sums in self.rows(query):
+            size = int(partition.sizes[label])
+            for position, attribute in enumerate(attributes):
+                quotient, remainder = sums[2 * position], sums[2 * position + 1]
+                if quotient is not None:
+                    total = int(quotient) * size + int(remainder)
+                    means[attribute.name][label] = round_half_even(total, size)
+        return means
+
+    def plan_output(self, name: RelationName, kind: str, if_exists: str, release_id: str) -> Output:
+        """Check that the output may be made, before anything is read."""
+        name = self.resolve_output(name)
+        reserve = SUFFIX_LENGTH
+        check_length(name.name, self.name_limit, "name of the output", reserve)
+        if name.schema is not None:
+            check_length(name.schema, self.name_limit, "schema of the output")
+        self.prepare_schema(name)
+        existing = self.find_existing(name)
+        relation = name.sibling(name.name + suffix(release_id)) if kind == "view" else name
+        output = Output(name, relation, kind, release_id, existing.kind if existing else None)
+        if existing is None:
+            return output
+        if if_exists == "error":
+            raise OutputExists(
+                f"The output {name} exists already.",
+                hint="Choose another name, or replace it with if_exists=replace.",
+            )
+        if existing.mark is None or not self._knows(existing.mark):
+            raise OutputNotOurs(
+                f"The output {name} exists and was not made by dbanon, so it is not replaced.",
+                hint="Choose another name, or drop it yourself.",
+            )
+        if existing.kind != kind:
+            raise OutputExists(
+                f"The output {name} is a {existing.kind}, and a {kind} was asked for.",
+                hint=f"Drop the {existing.kind} yourself, or choose another name.",
+            )
+        return output
+
+    def _knows(self, mark: str) -> bool:
+        """True when the ledger has the release that a relation's mark names."""
+        if not mark.startswith(MARK) or not self.has_ledger():
+            return False
+        release = self.ledger_name("release").quoted
+        known = self.rows(
+            f"SELECT count(*) FROM {release} WHERE CAST(release_id AS VARCHAR(36)) = ?",  # noqa: S608
+            (mark.removeprefix(MARK),),
+        )
+        return bool(known[0][0])
+
+    def write(
+        self,
+        output: Output,
+        columns: Sequence[tuple[str, str, str]],
+        source: Source | None,
+    ) -> None:
+        """Join class values with kept columns into the table that is written.
+
+        Parameters
+        ----------
+        columns : name, SQL type and SQL expression of each column of the release.
+        source : the relation that kept columns come from, or None when they were copied.
+        """
+        names = [name for name, _, _ in columns]
+        expressions = [expression for _, _, expression in columns]
+        self.create_released(
+            output, [(name, sql_type) for name, sql_type, _ in columns], output.release_id
+        )
+        if source is None:
+            self.run(statements.write_from_copies(output.written, names, expressions))
+        else:
+            self.run(
+                statements.write_from_source(
+                    output.written,
+                    names,
+                    expressions,
+                    source.from_clause,
+                    source.located.expressions,
+                )
+            )
+
+    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
+        """Count the classes of a relation by GROUP BY over its quasi-identifiers."""
+        histogram: dict[int, int] = {}
+        null_rows = rows = 0
+        for size, has_null, count in self.rows(statements.recount(relation, quasi_identifiers)):
+            histogram[int(size)] = histogram.get(int(size), 0) + int(count)
+            rows += int(size) * int(count)
+            null_rows += int(size) * int(count) if has_null else 0
+        return Recount(rows, histogram, null_rows)
+
+    def record(
+        self,
+        report: Report,
+        output: Output,
+        recount: Recount,
+        sql_types: Mapping[str, str],
+    ) -> None:
+        """Write a release into the ledger, and close the entry of the one it replaces."""
+        release, column = self.ledger_name("release"), self.ledger_name("release_column")
+        where, values = self._output_condition(output.name)
+        self.run(
+            f"UPDATE {release.quoted} SET superseded_at = ?"  # noqa: S608
+            f" WHERE superseded_at IS NULL AND {where}",
+            (self.timestamp(report.created_at), *values),
+        )
+        row = ledger.release_row(report, output.name, output.relation, recount.histogram)
+        row["published_by"] = self.current_user()
+        row["created_at"] = self.timestamp(report.created_at)
+        self.run(statements.insert_row(release, list(row)), tuple(row.values()))
+        for entry in ledger.column_rows(report, sql_types):
+            self.run(statements.insert_row(column, list(entry)), tuple(entry.values()))
+
+    def timestamp(self, text: str) -> Any:
+        """A time as the ledger's column takes it."""
+        return datetime.fromisoformat(text)
+
+    def _output_condition(self, name: RelationName) -> tuple[str, tuple[str, ...]]:
+        if name.schema is None:
+            return "output_schema IS NULL AND output_name = ?", (name.name,)
+        return "output_schema = ? AND output_name = ?", (name.schema, name.name)
+
+    def find_release(self, name: RelationName) -> dict[str, Any]:
+        """The ledger's entry of the release that has this name now, with its quasi-identifiers.
+
+        Raises
+        ------
+        ReleaseNotFound : the ledger has none.
+        """
+        name = self.resolve_output(name)
+        missing = ReleaseNotFound(
+            f"The ledger of this database has no release {name}.",
+            hint="Name the quasi-identifiers and k to recount a relation that is not in it.",
+        )
+        if not self.has_ledger():
+            raise missing
+        where, values = self._output_condition(name)
+        wanted = ("release_id", "relation_name", "output_kind", "k_requested", "rows_out")
+        wanted = (*wanted, "histogram", "guarantee", "null_rows")
+        found = self.rows(
+            f"SELECT {', '.join(wanted)} FROM {self.ledger_name('release').quoted}"  # noqa: S608
+            f" WHERE superseded_at IS NULL AND {where}",
+            values,
+        )
+        if not found:
+            raise missing
+        entry = dict(zip(wanted, found[-1], strict=True))
+        if isinstance(entry["histogram"], str):
+            entry["histogram"] = json.loads(entry["histogram"])
+        entry["release_id"] = str(entry["release_id"])
+        entry["name"] = name
+        entry["quasi_identifiers"] = [
+            column
+            for (column,) in self.rows(
+                f"SELECT name FROM {self.ledger_name('release_column').quoted}"  # noqa: S608
+                " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role = 'quasi_identifier'"
+                " ORDER BY position",
+                (entry["release_id"],),
+            )
+        ]
+        return entry
+
+    def superseded_tables(self, keep_last: int) -> list[RelationName]:
+        """Released tables that a view no longer shows, but for the newest ``keep_last``."""
+        if not self.has_ledger():
+            return []
+        found = self.rows(
+            "SELECT output_schema, output_name, relation_name, release_id"
+            f" FROM {self.ledger_name('release').quoted}"  # noqa: S608
+            " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
+            " ORDER BY superseded_at DESC, created_at DESC"
+        )
+        seen: dict[tuple[str | None, str], int] = {}
+        tables = []
+        for schema, output, relation, release_id in found:
+            seen[schema, output] = seen.get((schema, output), 0) + 1
+            name = RelationName(schema, relation)
+            existing = self.find_existing(name)
+            ours = existing is not None and existing.mark == MARK + str(release_id)
+            if seen[schema, output] > keep_last and ours:
+                tables.append(name)
+        return tables
+
+
+def _watched(chunks: Iterable[Chunk], rows: int, progress: Progress) -> Iterator[Chunk]:
+    done = 0
+    for chunk in chunks:
+        done += len(chunk.keys)
+        progress(min(done / rows, 1.0) if rows > 0 else 0.0)
+        yield chunk

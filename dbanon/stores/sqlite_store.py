@@ -1,0 +1,514 @@
+"""SQLite: the file is locked for writing from the start, so that one snapshot is read and written.
+
+SQLite has no schemas: the schema part of a name becomes a prefix (``release.people`` is the table
+``release_people``). It has no fixed types either: what a column declares is checked on its values.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import URL, Engine, create_engine
+
+from dbanon.errors import (
+    Cancelled,
+    DatabaseBusy,
+    DatabaseFailure,
+    DatabaseUnreachable,
+    DbanonError,
+    InsufficientRights,
+    MixedTypes,
+    OutputExists,
+    TableNotFound,
+    UnsupportedType,
+    nearest_names,
+)
+from dbanon.microdata import Chunk, is_wide
+from dbanon.recoding import ReleasedColumn
+from dbanon.schema import Attribute, Kind, Schema
+from dbanon.stores import statements
+from dbanon.stores.base import (
+    MARK,
+    Existing,
+    Locator,
+    OnSql,
+    Output,
+    Source,
+    choose_key,
+    is_integer_key,
+    key_required,
+)
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.session import Session
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_ROWIDS = ("rowid", "_rowid_", "oid")
+# What the values of a kind may be, in the words of typeof().
+_STORED_AS = {
+    Kind.INTEGER: ("integer",),
+    Kind.DECIMAL: ("integer", "real"),
+    Kind.FLOAT: ("integer", "real"),
+    Kind.DATE: ("text",),
+    Kind.TIMESTAMP: ("text",),
+}
+
+
+class SqliteSession(Session):
+    """One transaction on SQLite."""
+
+    def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
+        super().__init__(on_sql)
+        self._connection = connection
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        self._driver = driver
+        for name in (statements.LABELS, statements.CLASSES, statements.ROWS, statements.KEY_MAP):
+            self._driver.execute(f"DROP TABLE IF EXISTS temp.{quote(name)}")
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self.note(sql)
+        with _translated():
+            self._driver.execute(sql, tuple(parameters)).close()
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        self.note(sql)
+        with _translated():
+            return self._driver.execute(sql, tuple(parameters)).fetchall()
+
+    def _pieces(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        self.note(sql)
+        with _translated():
+            cursor = self._driver.execute(sql)
+            while rows := cursor.fetchmany(chunk_rows):
+                yield rows
+
+    # -- source -----------------------------------------------------------------------------------
+
+    def find_source(self, name: RelationName) -> Source:
+        resolved = self.resolve_output(name)
+        found = self.rows(
+            "SELECT type FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
+            (resolved.name,),
+        )
+        if not found:
+            known = self.rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+            raise TableNotFound(
+                f"There is no table {resolved}.",
+                hint=nearest_names(resolved.name, [n for (n,) in known]),
+            )
+        attributes = tuple(
+            _attribute(column, declared, not not_null)
+            for _, column, declared, not_null, *_ in self._columns(resolved)
+        )
+        return Source(resolved, Schema(attributes), found[0][0])
+
+    def _columns(self, name: RelationName) -> list[tuple[Any, ...]]:
+        return self.rows("SELECT * FROM pragma_table_xinfo(?)", (name.name,))
+
+    def locate(self, source: Source, key: Sequence[str]) -> Source:
+        stated = bool(key)
+        columns = self._columns(source.name)
+        if not stated:
+            # pk is the place in the key, from 1.
+            key = [row[1] for row in sorted(columns, key=lambda row: row[5]) if row[5]]
+        attributes = choose_key(source, key)
+        if is_integer_key(attributes):
+            column = f"s.{quote(attributes[0].name)}"
+            return replace(
+                source,
+                locator=Locator((column,), ("INTEGER",), unchecked=tuple(key)),
+            )
+        if attributes:
+            return replace(source, locator=Locator(("m.ordinal",), ("INTEGER",), tuple(key)))
+        names = {row[1].lower() for row in columns}
+        free = [name for name in _ROWIDS if name not in names]
+        if source.kind == "table" and free:
+            return replace(source, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
+        raise key_required(source)
+
+    def sort_key(self, attribute: Attribute) -> str:
+        return f"{super().sort_key(attribute)} COLLATE BINARY"
+
+    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
+        """SQLite has no roles."""
+
+    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        checks, looked_at = [], []
+        for attribute in attributes:
+            if attribute.kind in _STORED_AS:
+                column = f"s.{quote(attribute.name)}"
+                stored = ", ".join(f"'{name}'" for name in (*_STORED_AS[attribute.kind], "null"))
+                checks.append(f"sum(typeof({column}) NOT IN ({stored}))")
+                # Text dates: their length tells how many digits of a second they have.
+                checks.append(f"max(length({column}))")
+                looked_at.append(attribute)
+        if not checks:
+            return tuple(attributes)
+        query = f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s"  # noqa: S608
+        found = self.rows(query)[0]
+        inspected = {}
+        for position, attribute in enumerate(looked_at):
+            wrong, longest = found[2 * position], found[2 * position + 1]
+            if wrong:
+                expected = " or ".join(_STORED_AS[attribute.kind])
+                raise MixedTypes(
+                    f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but'
+                    f" {wrong} of its values are not stored as {expected}.",
+                    hint="Correct these values, or cast the column in a view.",
+                )
+            if attribute.kind is Kind.TIMESTAMP:
+                digits = max((longest or 0) - len("2000-01-01 00:00:00."), 0)
+                attribute = replace(attribute, scale=min(digits, 6))
+            inspected[attribute.name] = attribute
+        return tuple(inspected.get(a.name, a) for a in attributes)
+
+    def read_chunks(
+        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+    ) -> Iterator[Chunk]:
+        locator = source.located
+        parts = [*locator.expressions, *(f"s.{quote(a.name)}" for a in attributes)]
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"  # noqa: S608
+        for rows in self._pieces(query, chunk_rows):
+            keys, *columns = zip(*rows, strict=True)
+            yield _chunk(source, np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
+
+    def read_rows(
+        self, source: Source, columns: Sequence[str], chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+        parts = [*source.located.expressions, *(f"s.{quote(name)}" for name in columns)]
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"  # noqa: S608
+        for rows in self._pieces(query, chunk_rows):
+            keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
+            yield keys, [row[1:] for row in rows]
+
+    # -- staging ----------------------------------------------------------------------------------
+
+    def _load(
+        self, table: str, columns: Sequence[tuple[str, str]], rows: Iterable[tuple[Any, ...]]
+    ) -> None:
+        self.run(statements.create_staging(table, columns))
+        marks = ", ".join("?" for _ in columns)
+        insert = f"INSERT INTO {quote(table)} VALUES ({marks})"  # noqa: S608
+        self.note(insert)
+        with _translated():
+            self._driver.executemany(insert, rows).close()
+
+    def load_labels(
+        self,
+        keys: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        types: Sequence[str],
+    ) -> None:
+        # The join looks labels up by key, one by one: an index pays.
+        columns = [("key0", "INTEGER PRIMARY KEY"), ("class", "INTEGER"), ("position", "INTEGER")]
+        order = np.argsort(keys[:, 0])
+        lists = (values[order].tolist() for values in (keys[:, 0], classes, positions))
+        self._load(statements.LABELS, columns, zip(*lists, strict=True))
+
+    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
+        named = [("class", "INTEGER PRIMARY KEY")]
+        lists: list[Sequence[Any]] = [range(n_classes)]
+        for position, column in enumerate(columns):
+            named.append((statements.value_column(position), ""))
+            lists.append(_stored_values(column))
+        self._load(statements.CLASSES, named, zip(*lists, strict=True))
+
+    def load_rows(
+        self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]
+    ) -> None:
+        columns = [("class", "INTEGER"), ("position", "INTEGER")]
+        columns += [(a.name, self.type_of(a)) for a in attributes]
+        rows = (
+            (label, position, *map(_storable, row))
+            for classes, positions, piece in pieces
+            for label, position, row in zip(
+                classes.tolist(), positions.tolist(), piece, strict=True
+            )
+        )
+        self._load(statements.ROWS, columns, rows)
+
+    # -- what the shared statements need ----------------------------------------------------------
+
+    def released_expression(self, position: int, column: ReleasedColumn) -> str:
+        return f"c.{statements.value_column(position)}"
+
+    def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
+        column = f"s.{quote(attribute.name)}"
+        if attribute.kind is Kind.TIMESTAMP:
+            fraction = f"substr({column} || '000000', instr({column} || '.', '.') + 1, 6)"
+            has_point = f"instr({column}, '.') > 0"
+            micros = f"CASE WHEN {has_point} THEN CAST({fraction} AS INTEGER) ELSE 0 END"
+            column = f"(unixepoch({column}) * 1000000 + {micros})"
+        elif attribute.kind is Kind.DECIMAL:
+            # Stored as a 64-bit integer or as a float, which scaling does not make less exact.
+            column = f"CAST(round({column} * {10**attribute.scale}) AS INTEGER)"
+        return f"{column} / n.size", f"{column} % n.size"
+
+    def type_of(self, attribute: Attribute) -> str:
+        if attribute.kind is Kind.OTHER:
+            raise UnsupportedType(
+                f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
+                " another database.",
+                hint="Cast it to text or to a number in a view, and anonymize the view.",
+            )
+        if attribute.kind is Kind.DECIMAL:
+            return f"DECIMAL({attribute.precision or 38},{attribute.scale})"
+        return {
+            Kind.INTEGER: "INTEGER",
+            Kind.FLOAT: "REAL",
+            Kind.DATE: "DATE",
+            Kind.TIMESTAMP: "TIMESTAMP",
+            Kind.BOOLEAN: "BOOLEAN",
+            Kind.CATEGORY: "TEXT",
+        }[attribute.kind]
+
+    # -- output -----------------------------------------------------------------------------------
+
+    def resolve_output(self, name: RelationName) -> RelationName:
+        if name.schema is None or name.schema == "main":
+            return RelationName(None, name.name)
+        return RelationName(None, f"{name.schema}_{name.name}")
+
+    def prepare_schema(self, name: RelationName) -> None:
+        """SQLite has no schemas."""
+
+    def find_existing(self, name: RelationName) -> Existing | None:
+        found = self.rows(
+            "SELECT type, sql FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
+            (name.name,),
+        )
+        if not found:
+            return None
+        kind, sql = found[0]
+        mark = re.search(rf"/\* ({MARK}[0-9a-f-]{{36}}) \*/", sql or "")
+        return Existing(kind, mark.group(1) if mark else None)
+
+    def create_released(
+        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
+    ) -> None:
+        # SQLite keeps the text of CREATE: the mark is a comment in it.
+        body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
+        self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
+
+    def publish(self, output: Output, columns: Sequence[str]) -> None:
+        if output.kind == "view":
+            if output.replaces:
+                self.run(f"DROP VIEW {output.name.quoted}")
+            self.run(
+                f"CREATE VIEW {output.name.quoted} AS /* {MARK}{output.release_id} */"
+                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"  # noqa: S608
+            )
+            return
+        if output.replaces:
+            self.drop_table(output.name)
+        self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+
+    def analyze(self, relation: RelationName) -> None:
+        """Statistics of the whole file are the owner's to collect."""
+
+    def drop_table(self, relation: RelationName) -> None:
+        self.run(f"DROP TABLE {relation.quoted}")
+
+    # -- ledger -----------------------------------------------------------------------------------
+
+    def has_ledger(self) -> bool:
+        return self.find_existing(self.ledger_name("release")) is not None
+
+    def ensure_ledger(self) -> None:
+        from dbanon.stores.history import migrate
+
+        migrate(self._connection)
+
+    def ledger_name(self, table: str) -> RelationName:
+        return RelationName(None, f"dbanon_{table}")
+
+    def timestamp(self, text: str) -> Any:
+        return text
+
+    def current_user(self) -> str | None:
+        return None
+
+
+class SqliteStore:
+    """A SQLite database."""
+
+    def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
+        self._engine = engine if isinstance(engine, Engine) else create_engine(engine)
+        self._url, self._on_sql = self._engine.url, on_sql
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def session(self, *, write: bool) -> Iterator[SqliteSession]:
+        """One transaction; other writers wait from its start when ``write`` is True."""
+        self._require_file(write)
+        with _translated():
+            connection = self._engine.connect()
+        driver: Any = connection.connection.driver_connection
+        before = driver.isolation_level
+        try:
+            # The driver shall not begin or commit by itself, least of all around DDL.
+            driver.isolation_level = None
+            connection.begin()
+            with _translated():
+                driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                yield SqliteSession(connection, self._on_sql)
+                with _translated():
+                    driver.execute("COMMIT")
+            except BaseException:
+                if driver.in_transaction:
+                    driver.execute("ROLLBACK")
+                raise
+        finally:
+            driver.isolation_level = before
+            connection.close()
+
+    def _require_file(self, write: bool) -> None:
+        name = self._url.database
+        if not name or name == ":memory:" or name.startswith("file:"):
+            return
+        path = Path(name)
+        if not path.exists() and not (write and path.resolve().parent.is_dir()):
+            raise DatabaseUnreachable(f"There is no file {name}.")
+
+    def same_database(self, other: object) -> bool:
+        """True when both are the same file or the same engine."""
+        if not isinstance(other, SqliteStore):
+            return False
+        if self._engine is other._engine:
+            return True
+        mine, theirs = self._url.database, other._url.database
+        if not mine or not theirs or ":memory:" in (mine, theirs):
+            return False
+        return Path(mine).resolve() == Path(theirs).resolve()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise SQLite's errors as dbanon's own, without their text: it may quote a value."""
+    try:
+        yield
+    except DbanonError:
+        raise
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise DatabaseBusy(detail=name, hint="Try again later.") from None
+        if name.startswith("SQLITE_INTERRUPT"):
+            raise Cancelled from None
+        if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
+            raise InsufficientRights("The database file may not be written.", detail=name) from None
+        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):
+            raise DatabaseUnreachable("The database cannot be opened.", detail=name) from None
+        if "already exists" in str(error):
+            raise OutputExists(detail=name) from None
+        raise DatabaseFailure("The database refused a statement.", detail=name) from None
+
+
+def _attribute(name: str, declared: str, nullable: bool) -> Attribute:
+    """A column by the type it declares, as SQLite's own rules of affinity read it."""
+    upper = declared.upper()
+    kind, extra = Kind.OTHER, {}
+    limits = re.search(r"\((\d+)\s*(?:,\s*(\d+))?\)", upper)
+    if "BOOL" in upper:
+        kind = Kind.BOOLEAN
+    elif "INT" in upper:
+        kind = Kind.INTEGER
+    elif any(word in upper for word in ("CHAR", "CLOB", "TEXT")):
+        kind = Kind.CATEGORY
+    elif any(word in upper for word in ("REAL", "FLOA", "DOUB")):
+        kind = Kind.FLOAT
+    elif "TIME" in upper:
+        kind = Kind.TIMESTAMP if upper.startswith(("DATETIME", "TIMESTAMP")) else Kind.OTHER
+    elif "DATE" in upper:
+        kind = Kind.DATE
+    elif upper.startswith(("DEC", "NUM")):
+        kind = Kind.FLOAT
+        if limits is not None:
+            kind = Kind.DECIMAL
+            extra = {"precision": int(limits[1]), "scale": int(limits[2] or 0)}
+    return Attribute(name, kind, sql_type=declared, nullable=nullable, **extra)
+
+
+def _chunk(
+    source: Source,
+    keys: NDArray[np.int64],
+    columns: Sequence[tuple[Any, ...]],
+    attributes: Sequence[Attribute],
+) -> Chunk:
+    numbers = np.empty((len(keys), len(attributes)))
+    valid = None
+    wide = set()
+    for position, (attribute, values) in enumerate(zip(attributes, columns, strict=True)):
+        if None in values:
+            if valid is None:
+                valid = np.ones(numbers.shape, bool)
+            valid[:, position] = [value is not None for value in values]
+        numbers[:, position] = _numbers(source, attribute, values)
+        if is_wide(numbers[:, position], attribute):
+            wide.add(attribute.name)
+    return Chunk(keys, numbers, valid=valid, wide=frozenset(wide))
+
+
+def _numbers(source: Source, attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float64]:
+    """Stored values as numbers, float64 (c,); 0 where NULL."""
+    if attribute.kind not in (Kind.DATE, Kind.TIMESTAMP):
+        return np.array([0 if value is None else value for value in values], np.float64)
+    unit = "D" if attribute.kind is Kind.DATE else "us"
+    try:
+        # A date with a time of day does not fit unit D: numpy refuses what it would cut.
+        texts = [value or "1970-01-01" for value in values]
+        moments = np.array(texts, dtype=f"datetime64[{unit}]")
+    except ValueError:
+        raise MixedTypes(
+            f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but some'
+            " values are not written as "
+            + ("YYYY-MM-DD." if unit == "D" else "YYYY-MM-DD HH:MM:SS[.ffffff]."),
+            hint="Correct these values, or cast the column in a view.",
+        ) from None
+    return moments.astype(np.int64).astype(np.float64)
+
+
+def _stored_values(column: ReleasedColumn) -> Sequence[Any]:
+    """Class values as SQLite stores them, None where NULL."""
+    attribute, values = column.attribute, column.values
+    stored: list[Any]
+    if attribute.kind is Kind.DATE:
+        stored = np.datetime_as_string(values.astype("datetime64[D]")).tolist()
+    elif attribute.kind is Kind.TIMESTAMP:
+        unit = "s" if attribute.scale == 0 else "ms" if attribute.scale <= 3 else "us"
+        text = np.datetime_as_string(values.astype("datetime64[us]"), unit=unit)
+        stored = np.char.replace(text, "T", " ").tolist()
+    elif attribute.kind is Kind.DECIMAL and attribute.scale:
+        stored = [int(value) / 10**attribute.scale for value in values]
+    else:
+        stored = values.tolist()
+    if column.missing is not None:
+        stored = [None if no else value for value, no in zip(stored, column.missing, strict=True)]
+    return stored
+
+
+def _storable(value: Any) -> Any:
+    """A value of another database as SQLite stores it."""
+    if value is None or isinstance(value, (int, float, str, bytes)):
+        return value
+    if hasattr(value, "as_tuple"):  # Decimal
+        return float(value) if value.as_tuple().exponent < 0 else int(value)
+    if hasattr(value, "hour"):
+        return value.isoformat(sep=" ")
+    return str(value)
