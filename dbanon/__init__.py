@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from dbanon.errors import DbanonError
     from dbanon.frame import anonymize_frame
     from dbanon.methods import METHODS
-    from dbanon.partition import Partition
+    from dbanon.partitions import Partition
     from dbanon.pipeline import Policy
     from dbanon.release import Report
 
 _HOMES = {
     "METHODS": "dbanon.methods",
     "DbanonError": "dbanon.errors",
-    "Partition": "dbanon.partition",
+    "Partition": "dbanon.partitions",
     "Policy": "dbanon.pipeline",
     "Report": "dbanon.release",
     "anonymize": "dbanon.api",

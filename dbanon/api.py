@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.measures import centroid_loss
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
-from dbanon.partition import Partition
+from dbanon.partitions import Partition
 from dbanon.pipeline import Policy, find_classes
 from dbanon.schema import Attribute, Kind, Role
 from dbanon.space import standardization

@@ -20,7 +20,7 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.microdata import Chunk, Microdata, is_wide, microdata_from_chunks
-from dbanon.partition import Partition
+from dbanon.partitions import Partition
 from dbanon.pipeline import Policy, find_classes, recode, require_kinds
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Report

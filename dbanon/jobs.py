@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.microdata import Microdata
-from dbanon.partition import Partition
+from dbanon.partitions import Partition
 from dbanon.pipeline import Policy, find_classes, recode, require_kinds
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report

@@ -21,7 +21,7 @@ from dbanon.measures import Loss, released_loss
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method, Tick
 from dbanon.microdata import Microdata
-from dbanon.partition import Partition, combine
+from dbanon.partitions import Partition, combine
 from dbanon.recoding import ExactMeans, find_recoding
 from dbanon.release import ColumnLoss, Release
 from dbanon.schema import Attribute

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbanon.partition import Partition
+from dbanon.partitions import Partition
 
 if TYPE_CHECKING:
     from dbanon.recoding import ReleasedColumn

@@ -17,7 +17,7 @@ import numpy as np
 
 from dbanon.kernels import Mdav
 from dbanon.methods.registry import Method, Tick, drive
-from dbanon.partition import Partition
+from dbanon.partitions import Partition
 from dbanon.space import Space
 
 

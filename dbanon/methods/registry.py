@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dbanon.errors import InvalidParameter, UnknownOption
-from dbanon.partition import MethodResult, Partition
+from dbanon.partitions import MethodResult, Partition
 from dbanon.space import Space
 
 Tick = Callable[[float], None]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.microdata import Microdata
-from dbanon.partition import Partition
+from dbanon.partitions import Partition
 from dbanon.schema import Attribute, Kind
 
 # Exact class means of wide attributes: Python integers, in units of 10**-scale, None where NULL.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.microdata import EXACT_INTEGER, Microdata
-from dbanon.partition import Partition
+from dbanon.partitions import Partition
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
 from dbanon.schema import Attribute, Kind
 

@@ -95,9 +95,7 @@ class DuckdbSession(Session):
     def _batches(self, sql: str, chunk_rows: int) -> Iterator[pa.RecordBatch]:
         self.note(sql)
         with _translated():
-            # A cursor of its own would not see this transaction; the reader is drained first.
-            reader = self._connection.execute(sql).to_arrow_reader(chunk_rows)
-            yield from reader
+            yield from self._connection.sql(sql).to_arrow_reader(chunk_rows)
 
     # -- source -----------------------------------------------------------------------------------
 

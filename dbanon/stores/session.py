@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dbanon.errors import DuplicateKeys, OutputExists, OutputNotOurs, ReleaseNotFound
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
-from dbanon.partition import Partition
+from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Report
 from dbanon.schema import Attribute
