@@ -203,7 +203,7 @@ class _Run:
         else:
             session.stage_labels(microdata, partition, source.located.types)
         self.progress("write", 0.3)
-        session.load_classes(list(columns.values()), partition.n_classes)
+        session.stage_classes(partition, list(columns.values()))
         session.write(output, self._written(source, columns, copied), None if copied else source)
         session.analyze(output.written)
         self.progress("write", 1.0)
@@ -244,9 +244,9 @@ class _Run:
         released = np.flatnonzero(partition.labels >= 0)
         positions = np.full(microdata.n_records, -1, np.int32)
         positions[released] = random_order(len(released))
+        classes = self.target_session.class_numbers(partition)[partition.labels]
         if not kept:
-            order = released[np.argsort(positions[released])]
-            yield partition.labels[order], positions[order], [()] * len(order)
+            yield classes[released], positions[released], [()] * len(released)
             return
         names = [attribute.name for attribute in kept]
         done = 0
@@ -256,7 +256,7 @@ class _Run:
             records = records[chosen]
             done += len(rows)
             self.progress("write", 0.3 * min(done / max(microdata.n_records, 1), 1.0))
-            yield partition.labels[records], positions[records], [rows[i] for i in chosen]
+            yield classes[records], positions[records], [rows[i] for i in chosen]
 
     def _verify(self, output: Output, release: Release, microdata: Microdata) -> Recount:
         """Count what was written, before anyone can see it.

@@ -147,13 +147,14 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
     weights = weight_vector(tuple(a.name for a in microdata.numeric), policy.weights)
     rng = np.random.Generator(np.random.PCG64(policy.seed))
     tick = tick or _silent
+    valid = _numeric_valid(microdata)
     parts = []
     done = 0
     for records in strata:
         points = transform.apply(microdata.numbers[records])
         points *= weights
-        if microdata.valid is not None:
-            points[~_numeric_valid(microdata)[records]] = 0.0
+        if valid is not None:
+            points[~valid[records]] = 0.0
         space = Space(np.ascontiguousarray(points), tuple(a.name for a in microdata.numeric))
         share, before = len(records) / n, done / n
 
@@ -173,7 +174,7 @@ def recode(
     columns = recoding.run(microdata, partition, exact_means)
     transform = standardization(microdata.numbers, "zscore", _numeric_valid(microdata))
     points = transform.apply(microdata.numbers)
-    valid = None if microdata.valid is None else _numeric_valid(microdata)
+    valid = _numeric_valid(microdata)
 
     def loss(released: list[NDArray[np.float64]]) -> Loss:
         return released_loss(
@@ -286,10 +287,10 @@ def _too_few(
     )
 
 
-def _numeric_valid(microdata: Microdata) -> NDArray[np.bool_]:
-    """bool (n, p), which numeric values are not NULL."""
+def _numeric_valid(microdata: Microdata) -> NDArray[np.bool_] | None:
+    """bool (n, p), which numeric values are not NULL; None when all are."""
     if microdata.valid is None:
-        return np.ones(microdata.numbers.shape, bool)
+        return None
     numeric = [attribute.kind.is_numeric for attribute in microdata.attributes]
     return microdata.valid[:, numeric]
 

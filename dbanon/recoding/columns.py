@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,6 +37,15 @@ class ReleasedColumn:
     values: NDArray[Any]
     missing: NDArray[np.bool_] | None = None
     unrounded: NDArray[np.float64] | None = None
+
+    def take(self, order: NDArray[np.int64]) -> ReleasedColumn:
+        """The column with its classes in another order, int64 (n_classes,)."""
+        return replace(
+            self,
+            values=self.values[order],
+            missing=None if self.missing is None else self.missing[order],
+            unrounded=None if self.unrounded is None else self.unrounded[order],
+        )
 
     def as_float(self) -> NDArray[np.float64]:
         """The released values as the numbers that ``Microdata`` holds, float64 (n_classes,)."""

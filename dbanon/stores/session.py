@@ -49,6 +49,7 @@ class Session(ABC):
     def __init__(self, on_sql: OnSql | None = None) -> None:
         self._on_sql = on_sql
         self._staged: Partition | None = None
+        self._class_numbers: NDArray[np.int32] | None = None
 
     # -- what each database does in its own way ---------------------------------------------------
 
@@ -242,19 +243,32 @@ class Session(ABC):
         return f"s.{quote(attribute.name)}"
 
     def stage_labels(self, microdata: Microdata, partition: Partition, types: Sequence[str]) -> None:
-        """Write the class of every released record to staging, once, in fresh random order."""
+        """Write the class of every released record to staging, once, under random class numbers.
+
+        Rows go in key order, which the join with the source likes best; the random positions
+        beside them give the release its order.
+        """
         if self._staged is partition:
             return
         released = np.flatnonzero(partition.labels >= 0)
-        order = random_order(len(released))
-        records = released[order]
         self.load_labels(
-            microdata.keys[records],
-            partition.labels[records],
-            np.arange(len(records), dtype=np.int32),
+            microdata.keys[released],
+            self.class_numbers(partition)[partition.labels[released]],
+            random_order(len(released)).astype(np.int32),
             types,
         )
         self._staged = partition
+
+    def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
+        """The number in staging of each class, int32 (n_classes,): random, the same all through."""
+        if self._class_numbers is None:
+            self._class_numbers = random_order(partition.n_classes).astype(np.int32)
+        return self._class_numbers
+
+    def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
+        """Write the released values of every class to staging, in the order of its numbers."""
+        order = np.argsort(self.class_numbers(partition))
+        self.load_classes([column.take(order) for column in columns], partition.n_classes)
 
     def exact_means(
         self,
@@ -271,7 +285,9 @@ class Session(ABC):
         parts = [self.wide_parts(attribute) for attribute in attributes]
         means = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
         query = statements.exact_sums(parts, source.from_clause, source.located.expressions)
-        for label, *sums in self.rows(query):
+        labels = np.argsort(self.class_numbers(partition))
+        for number, *sums in self.rows(query):
+            label = labels[number]
             size = int(partition.sizes[label])
             for position, attribute in enumerate(attributes):
                 quotient, remainder = sums[2 * position], sums[2 * position + 1]

@@ -64,14 +64,18 @@ def write_from_source(
     from_source: str,
     key_expressions: Sequence[str],
 ) -> str:
-    """INSERT of the release: kept columns from the source, the others from their class's values."""
+    """INSERT of the release: kept columns from the source, the others from their class's values.
+
+    Class numbers and positions in staging are random, so the order of the rows is: equal rows
+    stand together, and nothing tells where a row came from.
+    """
     on = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
         f" FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
-        f" JOIN {quote(CLASSES)} AS c ON c.class = l.class ORDER BY l.position"
+        f" JOIN {quote(CLASSES)} AS c ON c.class = l.class ORDER BY l.class, l.position"
     )
 
 
@@ -82,7 +86,7 @@ def write_from_copies(
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
         f" FROM {quote(ROWS)} AS r JOIN {quote(CLASSES)} AS c ON c.class = r.class"
-        " ORDER BY r.position"
+        " ORDER BY r.class, r.position"
     )
 
 
