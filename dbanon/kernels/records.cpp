@@ -30,7 +30,7 @@ std::unique_ptr<Records> make_records(const Table& table, Search search) {
 }
 
 TreeRecords::TreeRecords(const Table& table, const Ops& ops)
-    : tree_(table.points, table.n, table.p, ops), moving_(tree_) {}
+    : tree_(table.points, table.n, table.p, ops), moving_{MovingFarthest(tree_), MovingFarthest(tree_)} {}
 
 bool TreeRecords::around(NearQuery& near, FarQuery& far, Work& work) {
     return tree_.farthest(far, work) && tree_.nearest(near, work);
@@ -77,6 +77,12 @@ void BlockRecords::erase(std::int32_t id) {
     for (int j = 0; j < table_.p; ++j) target[j * kBlock] = source[j * kBlock];
     ids_[static_cast<std::size_t>(to)] = ids_[static_cast<std::size_t>(from)];
     place_[static_cast<std::size_t>(ids_[static_cast<std::size_t>(to)])] = to;
+}
+
+void BlockRecords::update(std::int32_t id) {
+    const std::int32_t at = place_[static_cast<std::size_t>(id)];
+    double* target = points_.get() + std::int64_t{at / kBlock} * kBlock * table_.p + at % kBlock;
+    for (int j = 0; j < table_.p; ++j) target[j * kBlock] = table_.row(id)[j];
 }
 
 std::int32_t BlockRecords::piece(std::int32_t from, Work& work) const {
@@ -171,9 +177,9 @@ bool AdaptiveRecords::around(NearQuery& near, FarQuery& far, Work& work) {
     return count(before, work, now_->around(near, far, work));
 }
 
-bool AdaptiveRecords::farthest_moving(FarQuery& q, Work& work) {
+bool AdaptiveRecords::farthest_moving(FarQuery& q, int path, Work& work) {
     const std::int64_t before = work.left;
-    return count(before, work, now_->farthest_moving(q, work));
+    return count(before, work, now_->farthest_moving(q, path, work));
 }
 
 }  // namespace dbanon

@@ -37,9 +37,9 @@ class Records {
     virtual bool farthest(FarQuery& q, Work& work) = 0;
     // Both about the same point; begun by begin(near) and begin(far).
     virtual bool around(NearQuery& near, FarQuery& far, Work& work) = 0;
-    // From a point that moves little between questions.
-    virtual void begin_moving(FarQuery& q) = 0;
-    virtual bool farthest_moving(FarQuery& q, Work& work) = 0;
+    // From one of two points, each of which moves little between questions about it.
+    virtual void begin_moving(FarQuery& q, int path) = 0;
+    virtual bool farthest_moving(FarQuery& q, int path, Work& work) = 0;
 };
 
 std::unique_ptr<Records> make_records(const Table& table, Search search);
@@ -56,12 +56,14 @@ class TreeRecords final : public Records {
     void begin(FarQuery& q) override { tree_.begin(q); }
     bool farthest(FarQuery& q, Work& work) override { return tree_.farthest(q, work); }
     bool around(NearQuery& near, FarQuery& far, Work& work) override;
-    void begin_moving(FarQuery& q) override { moving_.begin(q); }
-    bool farthest_moving(FarQuery& q, Work& work) override { return moving_.find(q, work); }
+    void begin_moving(FarQuery& q, int path) override { moving_[path].begin(q); }
+    bool farthest_moving(FarQuery& q, int path, Work& work) override {
+        return moving_[path].find(q, work);
+    }
 
    private:
     KdTree tree_;
-    MovingFarthest moving_;
+    MovingFarthest moving_[2];
 };
 
 class BlockRecords final : public Records {
@@ -72,13 +74,15 @@ class BlockRecords final : public Records {
     bool prepare(Work& work) override;
     std::int32_t size() const override { return size_; }
     void erase(std::int32_t id) override;
+    // The row of this record has changed.
+    void update(std::int32_t id);
     void begin(NearQuery& q) override { q.pending = 0; }
     bool nearest(NearQuery& q, Work& work) override;
     void begin(FarQuery& q) override { q.pending = 0; }
     bool farthest(FarQuery& q, Work& work) override;
     bool around(NearQuery& near, FarQuery& far, Work& work) override;
-    void begin_moving(FarQuery& q) override { begin(q); }
-    bool farthest_moving(FarQuery& q, Work& work) override { return farthest(q, work); }
+    void begin_moving(FarQuery& q, int) override { begin(q); }
+    bool farthest_moving(FarQuery& q, int, Work& work) override { return farthest(q, work); }
 
    private:
     std::int32_t blocks() const { return (size_ + kBlock - 1) / kBlock; }
@@ -106,8 +110,8 @@ class AdaptiveRecords final : public Records {
     void begin(FarQuery& q) override { now_->begin(q); }
     bool farthest(FarQuery& q, Work& work) override;
     bool around(NearQuery& near, FarQuery& far, Work& work) override;
-    void begin_moving(FarQuery& q) override { now_->begin_moving(q); }
-    bool farthest_moving(FarQuery& q, Work& work) override;
+    void begin_moving(FarQuery& q, int path) override { now_->begin_moving(q, path); }
+    bool farthest_moving(FarQuery& q, int path, Work& work) override;
 
    private:
     bool count(std::int64_t before, const Work& work, bool done);
