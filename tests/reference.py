@@ -183,7 +183,7 @@ def _within(points, members):
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def density_first(points, k, lowest):
-    """LDF (lowest density first) or HDF: the candidate with the largest or smallest sum of squares."""
+    """LDF (lowest density first) or HDF: the candidate of largest or smallest sum of squares."""
     part = _Partition(len(points))
     taken = []
     while len(part.ids) >= k:
