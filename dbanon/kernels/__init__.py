@@ -5,8 +5,13 @@ import numpy.typing as npt
 
 from dbanon.kernels._kernels import (
     DEFAULT_BUDGET,
+    Cbfs,
+    DensityFirst,
     Kernel,
+    Md,
     Mdav,
+    Tfrp,
+    Vmdav,
     set_simd_level,
     simd_level,
     simd_levels,
@@ -14,8 +19,13 @@ from dbanon.kernels._kernels import (
 
 __all__ = [
     "DEFAULT_BUDGET",
+    "Cbfs",
+    "DensityFirst",
     "Kernel",
+    "Md",
     "Mdav",
+    "Tfrp",
+    "Vmdav",
     "mdav_brute",
     "set_simd_level",
     "simd_level",

@@ -101,12 +101,12 @@ void scan_block(const BlocksView& blocks, std::int32_t block, const double* poin
     }
 }
 
-// Squared distances from the point to the nearest (or farthest) points of the children's boxes.
-template <int P, bool Nearest>
-void box_bounds(const TreeView& tree, std::int32_t node, const double* point,
-                Lanes (&sum)[kFanParts]) {
+// Squared distances from the point to the children's boxes.
+template <int P>
+void near_bounds(const TreeView& tree, std::int32_t node, const double* point,
+                 Lanes (&sum)[kFanParts]) {
     const int p = width<P>(tree.leaves.p);
-    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * 2 * p * kFan;
+    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFan;
     const double* hi = lo + p * kFan;
     const Lanes zero = Lanes::all(0.0);
     for (int part = 0; part < kFanParts; ++part) sum[part] = zero;
@@ -114,11 +114,44 @@ void box_bounds(const TreeView& tree, std::int32_t node, const double* point,
         const Lanes q = Lanes::all(point[j]);
         for (int part = 0; part < kFanParts; ++part) {
             const int at = j * kFan + part * Lanes::width;
-            const Lanes low = Lanes::load(lo + at);
-            const Lanes high = Lanes::load(hi + at);
-            const Lanes gap = Nearest ? max(max(low - q, q - high), zero) : max(q - low, high - q);
+            const Lanes gap = max(max(Lanes::load(lo + at) - q, q - Lanes::load(hi + at)), zero);
             sum[part] = sum[part] + gap * gap;
         }
+    }
+}
+
+// The smaller of the two upper bounds explained in search.hpp.
+template <int P>
+void far_bounds(const TreeView& tree, std::int32_t node, const Far& far, Lanes (&sum)[kFanParts]) {
+    const int p = width<P>(tree.leaves.p);
+    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFan;
+    const double* hi = lo + p * kFan;
+    const double* reach = hi + p * kFan;
+    Lanes along[kFanParts];
+    for (int part = 0; part < kFanParts; ++part) sum[part] = along[part] = Lanes::all(0.0);
+    for (int j = 0; j < p; ++j) {
+        const Lanes q = Lanes::all(far.point[j]);
+        const Lanes middle = Lanes::all(tree.middle[j]);
+        const Lanes toward = Lanes::all(far.toward[j]);
+        for (int part = 0; part < kFanParts; ++part) {
+            const int at = j * kFan + part * Lanes::width;
+            const Lanes low = Lanes::load(lo + at);
+            const Lanes high = Lanes::load(hi + at);
+            const Lanes gap = max(q - low, high - q);
+            sum[part] = sum[part] + gap * gap;
+            along[part] = along[part] + max((low - middle) * toward, (high - middle) * toward);
+        }
+    }
+    const Lanes away = Lanes::all(far.away);
+    // Every term is at most p (N + |q - o|)^2; the last part is for squares that underflow.
+    const Lanes slack = Lanes::all(p * (p + 16) * 4.5e-16);
+    for (int part = 0; part < kFanParts; ++part) {
+        const Lanes out = Lanes::load(reach + part * Lanes::width);
+        const Lanes both = out + away;
+        const Lanes inner = min(along[part], out * away);
+        const Lanes bound = out * out + away * away + (inner + inner) + slack * (both * both) +
+                            Lanes::all(1e-290);
+        sum[part] = min(bound, sum[part]);
     }
 }
 
@@ -155,7 +188,7 @@ bool nearest(const TreeView& tree, Near& q, Work& work) {
         }
         work.left -= block_cost(tree.leaves.p);
         Lanes sum[kFanParts];
-        box_bounds<P, true>(tree, top.ref, q.point, sum);
+        near_bounds<P>(tree, top.ref, q.point, sum);
         double bound[kFan];
         unsigned open = 0;
         for (int part = 0; part < kFanParts; ++part) {
@@ -182,7 +215,7 @@ bool farthest(const TreeView& tree, Far& q, Work& work) {
         }
         work.left -= block_cost(tree.leaves.p);
         Lanes sum[kFanParts];
-        box_bounds<P, false>(tree, top.ref, q.point, sum);
+        far_bounds<P>(tree, top.ref, q, sum);
         double bound[kFan];
         unsigned open = 0;
         for (int part = 0; part < kFanParts; ++part) {
@@ -196,9 +229,9 @@ bool farthest(const TreeView& tree, Far& q, Work& work) {
 }
 
 template <int P>
-void far_bounds(const TreeView& tree, std::int32_t node, const double* point, double* out) {
+void child_bounds(const TreeView& tree, std::int32_t node, const Far& far, double* out) {
     Lanes sum[kFanParts];
-    box_bounds<P, false>(tree, node, point, sum);
+    far_bounds<P>(tree, node, far, sum);
     for (int part = 0; part < kFanParts; ++part) sum[part].store(out + part * Lanes::width);
 }
 
@@ -225,7 +258,7 @@ void scan_both(const BlocksView& blocks, std::int32_t first, std::int32_t last, 
 }
 
 template <int P>
-constexpr Ops kOps = {nearest<P>,   farthest<P>, far_bounds<P>,
+constexpr Ops kOps = {nearest<P>,   farthest<P>, child_bounds<P>,
                       scan_near<P>, scan_far<P>, scan_both<P>};
 
 template <int... P>
