@@ -8,6 +8,7 @@ from typing import Any
 
 from dbanon.errors import InvalidParameter, RecountFailed, ReleaseChanged, TableNotFound
 from dbanon.release import Recount
+from dbanon.stores import ledger
 from dbanon.stores.base import Store
 from dbanon.stores.names import RelationName
 from dbanon.stores.session import Session
@@ -69,18 +70,18 @@ def verify(
             source = session.find_source(relation)
             for name in quasi_identifiers:
                 source.attribute(name)
-            entry, name, names = None, source.name, tuple(quasi_identifiers)
+            entry, relation, names = None, source.name, tuple(quasi_identifiers)
         else:
-            entry = session.find_release(relation)
-            name, names = entry["name"], tuple(entry["quasi_identifiers"])
+            entry = ledger.find_release(session, relation)
+            relation, names = entry["name"], tuple(entry["quasi_identifiers"])
             k = int(entry["k_requested"]) if k is None else k
-            _require_relation(session, name)
-        recount = session.recount(name, names)
+            _require_relation(session, relation)
+        recount = session.recount(relation, names)
     unchanged = None
     if entry is not None:
         unchanged = _histogram(recount) == entry["histogram"]
     found = Verification(
-        relation=str(name),
+        relation=str(relation),
         quasi_identifiers=names,
         rows=recount.rows,
         classes=recount.classes,
@@ -93,16 +94,16 @@ def verify(
         release_id=entry["release_id"] if entry else None,
         unchanged=unchanged,
         guarantee=entry["guarantee"] if entry else None,
-        recount_sql=recount_for_people(name, names),
+        recount_sql=recount_for_people(relation, names),
     )
     if recount.smallest < k:
         raise RecountFailed(
-            f"The smallest class of {name} holds {recount.smallest} rows, fewer than k = {k}.",
+            f"The smallest class of {relation} holds {recount.smallest} rows, fewer than k = {k}.",
             hint="Withdraw the relation, and release it again.",
         )
     if unchanged is False:
         raise ReleaseChanged(
-            f"The class sizes of {name} are not those recorded when it was released.",
+            f"The class sizes of {relation} are not those recorded when it was released.",
             hint="Find out who changed it, and release it again.",
         )
     return found
@@ -116,7 +117,7 @@ def collect_garbage(store: Store, keep_last: int = 1) -> list[str]:
     if keep_last < 0:
         raise InvalidParameter("keep_last must be 0 or more.")
     with store.session(write=True) as session:
-        tables = session.superseded_tables(keep_last)
+        tables = ledger.superseded_tables(session, keep_last)
         for table in tables:
             session.drop_table(table)
     return [str(table) for table in tables]

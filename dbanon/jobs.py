@@ -20,6 +20,7 @@ from dbanon.pipeline import Policy, find_classes, recode, require_kinds
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute
+from dbanon.stores import ledger
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session import Session
@@ -108,9 +109,7 @@ def run(job: Job, progress: PhaseProgress | None = None) -> Report:
 class _Run:
     """One run of a job on open sessions."""
 
-    def __init__(
-        self, job: Job, source: Session, target: Session, progress: PhaseProgress
-    ) -> None:
+    def __init__(self, job: Job, source: Session, target: Session, progress: PhaseProgress) -> None:
         self.job, self.source_session, self.target_session = job, source, target
         self.progress = progress
         self.release_id = str(uuid.uuid4())
@@ -136,7 +135,7 @@ class _Run:
         session.publish(output, self._released_names(source))
         session.ensure_ledger()
         types = {a.name: a.sql_type for a in source.schema.attributes}
-        session.record(report, output, recount, types)
+        ledger.record(session, report, output, recount, types)
         self.progress("verify", 1.0)
         self.seconds["write"] += time.perf_counter() - started
         return replace(report, seconds=dict(self.seconds))
@@ -193,9 +192,7 @@ class _Run:
             columns = {
                 name: replace(
                     column,
-                    attribute=replace(
-                        column.attribute, sql_type=session.type_of(column.attribute)
-                    ),
+                    attribute=replace(column.attribute, sql_type=session.type_of(column.attribute)),
                 )
                 for name, column in columns.items()
             }
@@ -316,9 +313,7 @@ class _Run:
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,
-            not_copied=tuple(
-                a.name for a in source.schema.attributes if a.name not in released
-            ),
+            not_copied=tuple(a.name for a in source.schema.attributes if a.name not in released),
             rows_in=microdata.n_records,
             rows_out=recount.rows,
             suppressed=release.partition.n_suppressed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,7 +173,7 @@ def microdata_from_chunks(
 
 
 def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
-    """True when float64 may not hold every one of these whole numbers, decimals or instants exactly.
+    """True when float64 may not hold each of these whole numbers, decimals or instants exactly.
 
     Parameters
     ----------
@@ -188,9 +189,7 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
         return bool((np.abs(values) * unit >= EXACT_INTEGER).any())
 
 
-def _join(
-    arrays: list[NDArray[np.generic]], empty_shape: tuple[int, int], dtype: type[np.generic]
-) -> NDArray[np.generic]:
+def _join(arrays: list[Any], empty_shape: tuple[int, int], dtype: Any) -> Any:
     if not arrays:
         return np.empty(empty_shape, dtype)
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
@@ -237,7 +236,9 @@ def _require_finite(
         if valid is not None:
             bad &= valid[:, position]
         if bad.any():
-            what = "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
+            what = (
+                "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
+            )
             raise NonFiniteValue(
                 f'Column "{attribute.name}" holds {what} in {int(bad.sum())} of {len(bad)} rows.',
                 hint="Exclude these rows in a view, or set them to NULL and choose how NULLs are"

@@ -59,7 +59,8 @@ class Policy:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or self.k < 2:
+        whole: object = self.k
+        if isinstance(whole, bool) or not isinstance(whole, (int, np.integer)) or whole < 2:
             raise InvalidParameter(
                 "k must be a whole number, 2 or more.",
                 hint="Common choices are 3, 5 and 10.",
@@ -177,9 +178,7 @@ def recode(
     valid = _numeric_valid(microdata)
 
     def loss(released: list[NDArray[np.float64]]) -> Loss:
-        return released_loss(
-            points, partition, transform.apply(np.column_stack(released)), valid
-        )
+        return released_loss(points, partition, transform.apply(np.column_stack(released)), valid)
 
     before = loss([_filled(column.unrounded) for column in columns])
     after = loss([column.as_float() for column in columns])

@@ -6,12 +6,7 @@ from dbanon.errors import UnknownMethod, nearest_names
 from dbanon.methods import mdav
 from dbanon.methods.registry import Method, Option
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        mdav.METHOD,
-    )
-}
+METHODS: dict[str, Method] = {method.name: method for method in (mdav.METHOD,)}
 
 
 def find_method(name: str) -> Method:

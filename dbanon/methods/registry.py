@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from dbanon.errors import InvalidParameter, UnknownOption
 from dbanon.partitions import MethodResult, Partition
-from dbanon.space import Space
 
 Tick = Callable[[float], None]
 
@@ -77,12 +76,8 @@ class Option:
         return text
 
 
-class Run(Protocol):
-    """How a method is called: see ``Method.run``."""
-
-    def __call__(
-        self, space: Any, k: int, *, tick: Tick, rng: np.random.Generator, **options: Any
-    ) -> MethodResult: ...
+# (space, k, *, tick, rng, **options): see Method.run.
+Run: TypeAlias = "Callable[..., MethodResult]"
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.recoding import mean
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
 
-RECODINGS: dict[str, Recoding] = {
-    recoding.name: recoding
-    for recoding in (
-        mean.RECODING,
-    )
-}
+RECODINGS: dict[str, Recoding] = {recoding.name: recoding for recoding in (mean.RECODING,)}
 
 
 def find_recoding(name: str) -> Recoding:

@@ -17,9 +17,7 @@ from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
 from dbanon.schema import Attribute, Kind
 
 
-def class_means(
-    values: NDArray[np.float64], partition: Partition
-) -> NDArray[np.float64]:
+def class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
     """The mean of each class, float64 (n_classes,), of ``values``, float64 (n,).
 
     A mean never leaves the range of its class, so that equal values have exactly that mean.
@@ -50,7 +48,7 @@ def integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np
     whole = np.add.reduceat(grouped // divisor, starts) + rest // sizes
     rest %= sizes
     up = (2 * rest > sizes) | ((2 * rest == sizes) & (whole % 2 != 0))
-    return whole + up
+    return np.asarray(whole + up, np.int64)
 
 
 def mean(

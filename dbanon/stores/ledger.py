@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dbanon.release import Report
+from dbanon.errors import ReleaseNotFound
+from dbanon.release import Recount, Report
 from dbanon.schema import Role
+from dbanon.stores import statements
+from dbanon.stores.base import MARK, Output
 from dbanon.stores.names import RelationName, quote
+
+if TYPE_CHECKING:
+    from dbanon.stores.session import Session
 
 LEDGER_SCHEMA = "dbanon"
 
@@ -124,3 +130,108 @@ def column_rows(report: Report, sql_types: Mapping[str, str]) -> list[dict[str, 
         }
         for position, (name, role) in enumerate(named)
     ]
+
+
+def knows(session: Session, mark: str) -> bool:
+    """True when the ledger has the release that a relation's mark names."""
+    if not mark.startswith(MARK) or not session.has_ledger():
+        return False
+    release = session.ledger_name("release").quoted
+    known = session.rows(
+        f"SELECT count(*) FROM {release} WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (mark.removeprefix(MARK),),
+    )
+    return bool(known[0][0])
+
+
+def record(
+    session: Session,
+    report: Report,
+    output: Output,
+    recount: Recount,
+    sql_types: Mapping[str, str],
+) -> None:
+    """Write a release into the ledger, and close the entry of the one it replaces."""
+    release, column = session.ledger_name("release"), session.ledger_name("release_column")
+    where, values = _output_condition(output.name)
+    session.run(
+        f"UPDATE {release.quoted} SET superseded_at = ? WHERE superseded_at IS NULL AND {where}",
+        (session.timestamp(report.created_at), *values),
+    )
+    row = release_row(report, output.name, output.relation, recount.histogram)
+    row["published_by"] = session.current_user()
+    row["created_at"] = session.timestamp(report.created_at)
+    session.run(statements.insert_row(release, list(row)), tuple(row.values()))
+    for entry in column_rows(report, sql_types):
+        session.run(statements.insert_row(column, list(entry)), tuple(entry.values()))
+
+
+def _output_condition(name: RelationName) -> tuple[str, tuple[str, ...]]:
+    if name.schema is None:
+        return "output_schema IS NULL AND output_name = ?", (name.name,)
+    return "output_schema = ? AND output_name = ?", (name.schema, name.name)
+
+
+def find_release(session: Session, name: RelationName) -> dict[str, Any]:
+    """The ledger's entry of the release that has this name now, with its quasi-identifiers.
+
+    Raises
+    ------
+    ReleaseNotFound : the ledger has none.
+    """
+    name = session.resolve_output(name)
+    missing = ReleaseNotFound(
+        f"The ledger of this database has no release {name}.",
+        hint="Name the quasi-identifiers and k to recount a relation that is not in it.",
+    )
+    if not session.has_ledger():
+        raise missing
+    where, values = _output_condition(name)
+    wanted = (
+        *("release_id", "relation_name", "output_kind", "k_requested", "rows_out"),
+        *("histogram", "guarantee", "null_rows"),
+    )
+    found = session.rows(
+        f"SELECT {', '.join(wanted)} FROM {session.ledger_name('release').quoted}"
+        f" WHERE superseded_at IS NULL AND {where}",
+        values,
+    )
+    if not found:
+        raise missing
+    entry = dict(zip(wanted, found[-1], strict=True))
+    if isinstance(entry["histogram"], str):
+        entry["histogram"] = json.loads(entry["histogram"])
+    entry["release_id"] = str(entry["release_id"])
+    entry["name"] = name
+    entry["quasi_identifiers"] = [
+        column
+        for (column,) in session.rows(
+            f"SELECT name FROM {session.ledger_name('release_column').quoted}"
+            " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role = 'quasi_identifier'"
+            " ORDER BY position",
+            (entry["release_id"],),
+        )
+    ]
+    return entry
+
+
+def superseded_tables(session: Session, keep_last: int) -> list[RelationName]:
+    """Released tables that a view no longer shows, but for the newest ``keep_last``."""
+    if not session.has_ledger():
+        return []
+    found = session.rows(
+        "SELECT output_schema, output_name, relation_name, release_id"
+        f" FROM {session.ledger_name('release').quoted}"
+        " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
+        " ORDER BY superseded_at DESC, created_at DESC"
+    )
+    seen: dict[tuple[str | None, str], int] = {}
+    tables = []
+    for schema, output, relation, release_id in found:
+        seen[schema, output] = seen.get((schema, output), 0) + 1
+        name = RelationName(schema, relation)
+        existing = session.find_existing(name)
+        ours = existing is not None and existing.mark == MARK + str(release_id)
+        if seen[schema, output] > keep_last and ours:
+            tables.append(name)
+    return tables

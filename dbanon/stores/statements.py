@@ -101,9 +101,7 @@ def exact_sums(
     on = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
-    sums = ", ".join(
-        f"CAST(sum({part}) AS VARCHAR(100))" for pair in columns for part in pair
-    )
+    sums = ", ".join(f"CAST(sum({part}) AS VARCHAR(100))" for pair in columns for part in pair)
     return (
         f"SELECT l.class, {sums} FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
         f" JOIN (SELECT class, count(*) AS size FROM {quote(LABELS)} GROUP BY class) AS n"
