@@ -155,6 +155,13 @@ void far_bounds(const TreeView& tree, std::int32_t node, const Far& far, Lanes (
     }
 }
 
+// Among equal bounds the one with the smallest record: after it, ties end the search.
+template <bool Nearest>
+bool sooner(const Pending& a, const Pending& b) {
+    if (a.bound != b.bound) return Nearest ? a.bound < b.bound : a.bound > b.bound;
+    return a.first < b.first;
+}
+
 // Pushes the children in `open` so that the most promising one is popped first.
 template <bool Nearest>
 std::int32_t push(const TreeView& tree, std::int32_t node, unsigned open, const double* bound,
@@ -165,8 +172,7 @@ std::int32_t push(const TreeView& tree, std::int32_t node, unsigned open, const 
         const Pending entry{bound[slot], tree.child[node * kFan + slot],
                             tree.first[node * kFan + slot]};
         std::int32_t at = pending++;
-        while (at > base && (Nearest ? stack[at - 1].bound < entry.bound
-                                     : stack[at - 1].bound > entry.bound)) {
+        while (at > base && sooner<Nearest>(stack[at - 1], entry)) {
             stack[at] = stack[at - 1];
             --at;
         }
