@@ -1,11 +1,13 @@
 """Compiled kernels. Arrays are float64, C-contiguous, (n, p); labels are int32, (n,)."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 DEFAULT_BUDGET: int
+
+Search: TypeAlias = Literal["auto", "index", "brute"]
 
 def simd_level() -> str:
     """The instruction set that new kernels will use."""
@@ -43,5 +45,44 @@ class Mdav(Kernel):
         self,
         points: npt.NDArray[np.float64],
         k: int,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
+    ) -> None: ...
+
+class Cbfs(Kernel):
+    """CBFS (Laszlo & Mukherjee 2005)."""
+
+    def __init__(
+        self, points: npt.NDArray[np.float64], k: int, search: Search = "auto"
+    ) -> None: ...
+
+class Md(Kernel):
+    """MD, also called DBFS (Domingo-Ferrer & Mateo-Sanz 2002)."""
+
+    def __init__(
+        self, points: npt.NDArray[np.float64], k: int, search: Search = "auto"
+    ) -> None: ...
+
+class Vmdav(Kernel):
+    """V-MDAV (Solanas & Martinez-Balleste 2006)."""
+
+    def __init__(
+        self, points: npt.NDArray[np.float64], k: int, lam: float, search: Search = "auto"
+    ) -> None: ...
+
+class Tfrp(Kernel):
+    """TFRP-1, or TFRP-2 when `second_stage` (Chang, Li & Huang 2007)."""
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        second_stage: bool,
+        search: Search = "auto",
+    ) -> None: ...
+
+class DensityFirst(Kernel):
+    """LDF when `lowest`, else HDF (Wen, Lin & Wang)."""
+
+    def __init__(
+        self, points: npt.NDArray[np.float64], k: int, lowest: bool, search: Search = "auto"
     ) -> None: ...

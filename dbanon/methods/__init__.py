@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from dbanon.errors import UnknownMethod, nearest_names
-from dbanon.methods import mdav
+from dbanon.methods import cbfs, hdf, ldf, md, mdav, tfrp1, tfrp2, vmdav
 from dbanon.methods.registry import Method, Option
 
-METHODS: dict[str, Method] = {method.name: method for method in (mdav.METHOD,)}
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        mdav.METHOD,
+        cbfs.METHOD,
+        md.METHOD,
+        tfrp1.METHOD,
+        tfrp2.METHOD,
+        ldf.METHOD,
+        hdf.METHOD,
+        vmdav.METHOD,
+    )
+}
 
 
 def find_method(name: str) -> Method:

@@ -13,9 +13,6 @@ from dbanon.partitions import MethodResult, Partition
 
 Tick = Callable[[float], None]
 
-# About 20 ms of work between two calls of tick on today's machines.
-SLICE = 4_000_000
-
 ROW_GUARANTEE = "row-wise k-anonymity"
 
 
@@ -146,14 +143,14 @@ class Kernel(Protocol):
     @property
     def progress(self) -> float: ...
 
-    def step(self, budget: int) -> bool: ...
+    def step(self, budget: int = ...) -> bool: ...
 
     def labels(self) -> Any: ...
 
 
 def drive(kernel: Kernel, tick: Tick) -> Partition:
     """Run a kernel to its end in slices, so that what ``tick`` raises ends it within 0.2 s."""
-    while not kernel.step(SLICE):
+    while not kernel.step():
         tick(kernel.progress)
     tick(1.0)
     return Partition(kernel.labels())
