@@ -47,6 +47,7 @@ from dbanon.stores.sqlite_errors import translated
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+_INSTRUCTIONS_BETWEEN_LOOKS = 100_000
 _ROWIDS = ("rowid", "_rowid_", "oid")
 
 
@@ -130,24 +131,11 @@ class SqliteSession(Session):
         """SQLite has no roles."""
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        checks, looked_at = [], []
-        for attribute in attributes:
-            if attribute.kind in types.STORED_AS:
-                column = f"s.{quote(attribute.name)}"
-                stored = ", ".join(
-                    f"'{name}'" for name in (*types.STORED_AS[attribute.kind], "null")
-                )
-                checks.append(f"sum(typeof({column}) NOT IN ({stored}))")
-                # Text dates: their length tells how many digits of a second they have.
-                checks.append(f"max(length({column}))")
-                looked_at.append(attribute)
-        if not checks:
-            return tuple(attributes)
+        checks = [_checks(attribute) for attribute in attributes]
         query = f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s"
         found = self.rows(query)[0]
-        inspected = {}
-        for position, attribute in enumerate(looked_at):
-            wrong, longest = found[2 * position], found[2 * position + 1]
+        inspected = []
+        for attribute, wrong, longest in zip(attributes, found[::2], found[1::2], strict=True):
             if wrong:
                 expected = " or ".join(types.STORED_AS[attribute.kind])
                 raise MixedTypes(
@@ -155,11 +143,13 @@ class SqliteSession(Session):
                     f" {wrong} of its values are not stored as {expected}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            if attribute.kind is Kind.TIMESTAMP:
-                digits = max((longest or 0) - len("2000-01-01 00:00:00."), 0)
-                attribute = replace(attribute, scale=min(digits, 6))
-            inspected[attribute.name] = attribute
-        return tuple(inspected.get(a.name, a) for a in attributes)
+            digits = max((longest or 0) - len("2000-01-01 00:00:00."), 0)
+            inspected.append(
+                replace(attribute, scale=min(digits, 6))
+                if attribute.kind is Kind.TIMESTAMP
+                else attribute
+            )
+        return tuple(inspected)
 
     def read_chunks(
         self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
@@ -323,6 +313,8 @@ class SqliteStore:
             connection = self._engine.connect()
         driver: Any = connection.connection.driver_connection
         before = driver.isolation_level
+        # Python runs the handlers of signals only between its own instructions: this gives it some.
+        driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
         try:
             # The driver shall not begin or commit by itself, least of all around DDL.
             driver.isolation_level = None
@@ -338,6 +330,7 @@ class SqliteStore:
                     driver.execute("ROLLBACK")
                 raise
         finally:
+            driver.set_progress_handler(None, 0)
             driver.isolation_level = before
             connection.close()
 
@@ -359,3 +352,16 @@ class SqliteStore:
         if not mine or not theirs or ":memory:" in (mine, theirs):
             return False
         return Path(mine).resolve() == Path(theirs).resolve()
+
+
+def _checks(attribute: Attribute) -> str:
+    """SQL of how many values are stored otherwise than declared, and of the longest text."""
+    column = f"s.{quote(attribute.name)}"
+    stored = types.STORED_AS.get(attribute.kind)
+    wrong = "0"
+    if stored is not None:
+        allowed = ", ".join(f"'{name}'" for name in (*stored, "null"))
+        wrong = f"sum(typeof({column}) NOT IN ({allowed}))"
+    # The length of a text date tells how many digits of a second it has.
+    longest = f"max(length({column}))" if attribute.kind is Kind.TIMESTAMP else "0"
+    return f"{wrong}, {longest}"
