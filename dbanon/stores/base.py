@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 OUTPUT_KINDS = ("table", "view")
 MARK = "dbanon release "
 DEFAULT_CHUNK_ROWS = 65_536
+# What DuckDB and SQLite put beside a database file while it is written.
+_FILE_ENDINGS = (".wal", "-wal", "-journal", "-shm")
 
 OnSql = Callable[[str], None]
 
@@ -155,6 +158,19 @@ def round_half_even(total: int, size: int) -> int:
     """total / size rounded to a whole number, half to even, for any integers."""
     whole, rest = divmod(total, size)
     return whole + (2 * rest > size or (2 * rest == size and whole % 2 != 0))
+
+
+@contextmanager
+def new_file_is_temporary(path: Path) -> Iterator[None]:
+    """Remove a database file that the block made, when the block fails."""
+    existed = path.exists()
+    try:
+        yield
+    except BaseException:
+        if not existed:
+            for name in (path, *(path.with_name(path.name + end) for end in _FILE_ENDINGS)):
+                name.unlink(missing_ok=True)
+        raise
 
 
 def choose_key(source: Source, key: Sequence[str]) -> tuple[Attribute, ...]:

@@ -34,6 +34,7 @@ from dbanon.stores.base import (
     choose_key,
     is_integer_key,
     key_required,
+    new_file_is_temporary,
 )
 from dbanon.stores.duckdb_errors import translated
 from dbanon.stores.names import RelationName, quote, quote_list
@@ -321,23 +322,29 @@ class DuckdbStore:
     @contextmanager
     def session(self, *, write: bool) -> Iterator[DuckdbSession]:
         """One transaction; a file is opened for it alone, read-only when ``write`` is False."""
-        if isinstance(self._database, str):
+        if not isinstance(self._database, str):
+            with self._transaction(self._database) as session:
+                yield session
+            return
+        with new_file_is_temporary(Path(self._database)):
             connection = _connect(self._database, write)
-        else:
-            connection = self._database
-        try:
-            with translated():
-                connection.execute("BEGIN TRANSACTION")
             try:
-                yield DuckdbSession(connection, self._on_sql)
-                with translated():
-                    connection.execute("COMMIT")
-            except BaseException:
-                _roll_back(connection)
-                raise
-        finally:
-            if isinstance(self._database, str):
+                with self._transaction(connection) as session:
+                    yield session
+            finally:
                 connection.close()
+
+    @contextmanager
+    def _transaction(self, connection: duckdb.DuckDBPyConnection) -> Iterator[DuckdbSession]:
+        with translated():
+            connection.execute("BEGIN TRANSACTION")
+        try:
+            yield DuckdbSession(connection, self._on_sql)
+            with translated():
+                connection.execute("COMMIT")
+        except BaseException:
+            _roll_back(connection)
+            raise
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same connection."""

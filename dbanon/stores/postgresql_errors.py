@@ -54,6 +54,10 @@ def translation(error: Any) -> DbanonError:
         )
     if state == "40001":
         return SourceChanged(detail=detail, hint="Try again.")
+    if state == "42P01":
+        return SourceChanged(
+            "Another session dropped a relation that is needed.", hint="Try again."
+        )
     if state in ("42P07", "23505"):
         return OutputExists(
             "Another session made a relation of this name.", detail=detail, hint="Try again."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from dbanon.stores.base import (
     choose_key,
     is_integer_key,
     key_required,
+    new_file_is_temporary,
 )
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
@@ -308,7 +309,16 @@ class SqliteStore:
     @contextmanager
     def session(self, *, write: bool) -> Iterator[SqliteSession]:
         """One transaction; other writers wait from its start when ``write`` is True."""
-        self._require_file(write)
+        with ExitStack() as stack:
+            path = self._path()
+            if path is not None:
+                if not path.exists() and not (write and path.resolve().parent.is_dir()):
+                    raise DatabaseUnreachable(f"There is no file {path}.")
+                stack.enter_context(new_file_is_temporary(path))
+            yield stack.enter_context(self._transaction(write))
+
+    @contextmanager
+    def _transaction(self, write: bool) -> Iterator[SqliteSession]:
         with translated():
             connection = self._engine.connect()
         driver: Any = connection.connection.driver_connection
@@ -334,13 +344,12 @@ class SqliteStore:
             driver.isolation_level = before
             connection.close()
 
-    def _require_file(self, write: bool) -> None:
+    def _path(self) -> Path | None:
+        """The file, or None for a database in memory."""
         name = self._url.database
         if not name or name == ":memory:" or name.startswith("file:"):
-            return
-        path = Path(name)
-        if not path.exists() and not (write and path.resolve().parent.is_dir()):
-            raise DatabaseUnreachable(f"There is no file {name}.")
+            return None
+        return Path(name)
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same engine."""
@@ -348,10 +357,8 @@ class SqliteStore:
             return False
         if self._engine is other._engine:
             return True
-        mine, theirs = self._url.database, other._url.database
-        if not mine or not theirs or ":memory:" in (mine, theirs):
-            return False
-        return Path(mine).resolve() == Path(theirs).resolve()
+        mine, theirs = self._path(), other._path()
+        return mine is not None and theirs is not None and mine.resolve() == theirs.resolve()
 
 
 def _checks(attribute: Attribute) -> str:
