@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy import URL, Engine, NullPool, create_engine
 
 from dbanon.errors import (
     DatabaseUnreachable,
@@ -61,8 +61,11 @@ class SqliteSession(Session):
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         self._driver = driver
-        for name in (statements.LABELS, statements.CLASSES, statements.ROWS, statements.KEY_MAP):
-            self._driver.execute(f"DROP TABLE IF EXISTS temp.{quote(name)}")
+
+    def drop_staging(self) -> None:
+        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
+        for name in statements.STAGING:
+            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -266,7 +269,10 @@ class SqliteSession(Session):
             return
         if output.replaces:
             self.drop_table(output.name)
+        # Otherwise the views on the table that was just dropped would make RENAME fail.
+        self.run("PRAGMA legacy_alter_table = ON")
         self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+        self.run("PRAGMA legacy_alter_table = OFF")
 
     def analyze(self, relation: RelationName) -> None:
         """Statistics of the whole file are the owner's to collect."""
@@ -298,7 +304,9 @@ class SqliteStore:
     """A SQLite database."""
 
     def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
-        self._engine = engine if isinstance(engine, Engine) else create_engine(engine)
+        if not isinstance(engine, Engine):
+            engine = create_engine(engine, poolclass=NullPool)
+        self._engine = engine
         self._url, self._on_sql = self._engine.url, on_sql
 
     @property
@@ -332,7 +340,9 @@ class SqliteStore:
             with translated():
                 driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
-                yield SqliteSession(connection, self._on_sql)
+                session = SqliteSession(connection, self._on_sql)
+                yield session
+                session.drop_staging()
                 with translated():
                     driver.execute("COMMIT")
             except BaseException:

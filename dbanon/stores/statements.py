@@ -13,6 +13,7 @@ LABELS = "dbanon_labels"
 CLASSES = "dbanon_classes"
 KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS)
 
 
 def value_column(position: int) -> str:
