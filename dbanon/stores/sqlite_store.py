@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,14 @@ from dbanon.errors import (
     TableNotFound,
     nearest_names,
 )
-from dbanon.microdata import Chunk
+from dbanon.microdata import Chunk, Microdata
+from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
 from dbanon.stores import sqlite_types as types
 from dbanon.stores import statements
 from dbanon.stores.base import (
+    DEFAULT_CHUNK_ROWS,
     MARK,
     Existing,
     Locator,
@@ -39,6 +42,7 @@ from dbanon.stores.base import (
     choose_key,
     is_integer_key,
     key_required,
+    round_half_even,
 )
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
@@ -227,6 +231,33 @@ class SqliteSession(Session):
             )
         )
         self._load(statements.ROWS, columns, rows)
+
+    def exact_means(
+        self,
+        source: Source,
+        microdata: Microdata,
+        partition: Partition,
+        attributes: Sequence[Attribute],
+    ) -> dict[str, NDArray[np.object_]]:
+        """As in every session; decimals are added up here, where numbers have no limit."""
+        self.stage_labels(microdata, partition, source.located.types)
+        others = [a for a in attributes if a.kind is not Kind.DECIMAL]
+        means = super().exact_means(source, microdata, partition, others) if others else {}
+        labels = np.argsort(self.class_numbers(partition))
+        for attribute in (a for a in attributes if a.kind is Kind.DECIMAL):
+            unit = 10**attribute.scale
+            totals = [0] * partition.n_classes
+            query = statements.class_values(
+                f"s.{quote(attribute.name)}", source.from_clause, source.located.expressions
+            )
+            for rows in self._pieces(query, DEFAULT_CHUNK_ROWS):
+                for number, value in rows:
+                    totals[labels[number]] += round(Fraction(value or 0) * unit)
+            means[attribute.name] = np.array(
+                [round_half_even(t, int(n)) for t, n in zip(totals, partition.sizes, strict=True)],
+                object,
+            )
+        return means
 
     # -- what the shared statements need ----------------------------------------------------------
 
