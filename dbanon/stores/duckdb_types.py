@@ -97,6 +97,16 @@ def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
     return kind_name, pa.array(values, mask=missing)
 
 
+def portable(attribute: Attribute) -> str:
+    """SQL of a kept column as another database can take it."""
+    column = f"s.{quote(attribute.name)}"
+    if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
+        return f"CAST({column} AS VARCHAR)"
+    if attribute.kind is Kind.TIMESTAMP and not attribute.zoned:
+        return f"CAST({column} AS TIMESTAMP)"
+    return column
+
+
 def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
     width = batch.num_columns - len(attributes)
     keys = np.column_stack(

@@ -137,35 +137,24 @@ class SqliteSession(Session):
         """SQLite has no roles."""
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        checks, looked_at = [], []
-        for attribute in attributes:
-            if attribute.kind in types.STORED_AS:
-                column = f"s.{quote(attribute.name)}"
-                stored = ", ".join(
-                    f"'{name}'" for name in (*types.STORED_AS[attribute.kind], "null")
-                )
-                checks.append(f"sum(typeof({column}) NOT IN ({stored}))")
-                # Text dates: their length tells how many digits of a second they have.
-                checks.append(f"max(length({column}))")
-                looked_at.append(attribute)
-        if not checks:
+        looked_at = [a for a in attributes if a.kind in types.STORED_AS]
+        if not looked_at:
             return tuple(attributes)
-        query = f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s"
-        found = self.rows(query)[0]
+        checks = [
+            f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT TRUE),"
+            f" {types.extent(a)}"
+            for a in looked_at
+        ]
+        found = self.rows(f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s")[0]
         inspected = {}
-        for position, attribute in enumerate(looked_at):
-            wrong, longest = found[2 * position], found[2 * position + 1]
+        for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
             if wrong:
-                expected = " or ".join(types.STORED_AS[attribute.kind])
                 raise MixedTypes(
                     f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but'
-                    f" {wrong} of its values are not stored as {expected}.",
+                    f" {wrong} of its values are not {types.expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            if attribute.kind is Kind.TIMESTAMP:
-                digits = max((longest or 0) - len("2000-01-01 00:00:00."), 0)
-                attribute = replace(attribute, scale=min(digits, 6))
-            inspected[attribute.name] = attribute
+            inspected[attribute.name] = types.with_extent(attribute, extent)
         return tuple(inspected.get(a.name, a) for a in attributes)
 
     def read_chunks(
@@ -176,7 +165,7 @@ class SqliteSession(Session):
         query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
         for rows in self._pieces(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
-            yield types.chunk(source, np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
+            yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
 
     def read_rows(
         self, source: Source, columns: Sequence[str], chunk_rows: int
