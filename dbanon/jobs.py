@@ -151,13 +151,18 @@ class _Run:
         require_kinds(job.policy, attributes)
         source = self.source_session.locate(source, job.key)
         self.source_session.require_rights(source, named)
-        if self.target_session is not self.source_session:
-            for name in named:
-                self.target_session.type_of(source.attribute(name))
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )
-        return source, self.source_session.inspect(source, attributes), output
+        if self.target_session is self.source_session:
+            return source, self.source_session.inspect(source, attributes), output
+        # Kept values leave their database: they are looked at, too.
+        source = source.with_attributes(
+            self.source_session.inspect(source, [source.attribute(name) for name in named])
+        )
+        for name in named:
+            self.target_session.type_of(source.attribute(name))
+        return source, tuple(source.attribute(name) for name in job.quasi_identifiers), output
 
     def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:
         self.progress("read", 0.0)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import ColumnNotFound, InvalidParameter, KeyRequired, nearest_names
+from dbanon.errors import (
+    ColumnNotFound,
+    InvalidParameter,
+    KeyRequired,
+    UnsupportedType,
+    nearest_names,
+)
 from dbanon.schema import Attribute, Kind, Schema
 from dbanon.stores import statements
 from dbanon.stores.names import RelationName
@@ -79,6 +85,13 @@ class Source:
         raise ColumnNotFound(
             f'Table {self.name} has no column "{name}".',
             hint=nearest_names(name, [a.name for a in self.schema.attributes]),
+        )
+
+    def with_attributes(self, attributes: Sequence[Attribute]) -> Source:
+        """The source with these attributes in place of its own of the same names."""
+        changed = {attribute.name: attribute for attribute in attributes}
+        return replace(
+            self, schema=Schema(tuple(changed.get(a.name, a) for a in self.schema.attributes))
         )
 
     @property
@@ -190,6 +203,15 @@ def key_required(source: Source) -> KeyRequired:
     return KeyRequired(
         f"{source.name} is a {source.kind}: its rows have no key of their own.",
         hint="Name columns that tell every row from every other (--key, or key=[...]).",
+    )
+
+
+def cannot_travel() -> UnsupportedType:
+    """The error for a kept value that only its own database can hold."""
+    return UnsupportedType(
+        "A kept column holds a value that cannot be copied to another database, such as NaN or an"
+        " infinite date.",
+        hint="Exclude these rows in a view, or cast the column to text there.",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,6 +31,7 @@ from dbanon.stores.base import (
     OnSql,
     Output,
     Source,
+    cannot_travel,
     choose_key,
     is_integer_key,
     key_required,
@@ -179,12 +180,13 @@ class DuckdbSession(Session):
         parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
         for name in columns:
             attribute = source.attribute(name)
-            cast = attribute.kind in (Kind.CATEGORY, Kind.OTHER)
-            column = f"s.{quote(name)}"
-            parts.append(f"CAST({column} AS VARCHAR)" if cast else column)
+            parts.append(types.portable(attribute))
         query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
         for batch in self._batches(query, chunk_rows):
-            lists = [column.to_pylist() for column in batch.columns[1:]]
+            try:
+                lists = [column.to_pylist() for column in batch.columns[1:]]
+            except (pa.ArrowException, ValueError, OverflowError):
+                raise cannot_travel() from None
             rows = list(zip(*lists, strict=True)) if lists else [()] * batch.num_rows
             yield batch.column(0).to_numpy().astype(np.int64).reshape(-1, 1), rows
 
@@ -199,7 +201,9 @@ class DuckdbSession(Session):
         try:
             self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING}")
         finally:
-            self._connection.unregister(_INCOMING)
+            # In a transaction that failed, even this is refused.
+            with suppress(duckdb.Error):
+                self._connection.unregister(_INCOMING)
 
     def load_labels(
         self,
@@ -230,7 +234,11 @@ class DuckdbSession(Session):
         self.run(statements.create_staging(statements.ROWS, columns))
         for classes, positions, rows in pieces:
             lists = list(zip(*rows, strict=True)) if attributes else []
-            arrays = [pa.array(classes), pa.array(positions), *(pa.array(list(v)) for v in lists)]
+            arrays = [pa.array(classes), pa.array(positions)]
+            try:
+                arrays += [pa.array(list(values)) for values in lists]
+            except (pa.ArrowException, OverflowError):
+                raise cannot_travel() from None
             self._append(statements.ROWS, pa.table(arrays, [str(i) for i in range(len(arrays))]))
 
     # -- what the shared statements need ----------------------------------------------------------

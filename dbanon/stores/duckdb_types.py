@@ -97,6 +97,16 @@ def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
     return kind_name, pa.array(values, mask=missing)
 
 
+def portable(attribute: Attribute) -> str:
+    """SQL of a kept column as another database can take it."""
+    column = f"s.{quote(attribute.name)}"
+    if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
+        return f"CAST({column} AS VARCHAR)"
+    if attribute.kind is Kind.TIMESTAMP and not attribute.zoned:
+        return f"CAST({column} AS TIMESTAMP)"
+    return column
+
+
 def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
     width = batch.num_columns - len(attributes)
     keys = np.column_stack(
@@ -130,13 +140,13 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
-        unscaled = f"CAST(epoch_us({column}) AS HUGEINT)"
+        unscaled = f"CAST(epoch_us({column}) AS HUGEINT) // {10 ** (6 - attribute.scale)}"
     elif attribute.kind is Kind.DECIMAL:
         # A decimal's text always has all digits of its scale: without the point it is unscaled.
         unscaled = f"CAST(replace(CAST({column} AS VARCHAR), '.', '') AS HUGEINT)"
     else:
         unscaled = f"CAST({column} AS HUGEINT)"
-    return f"{unscaled} // n.size", f"{unscaled} % n.size"
+    return f"({unscaled}) // n.size", f"({unscaled}) % n.size"
 
 
 def type_of(attribute: Attribute) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 from sqlalchemy.exc import DBAPIError
 
 from dbanon.errors import (
@@ -23,6 +24,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
+from dbanon.stores.base import cannot_travel
 
 
 @contextmanager
@@ -41,6 +43,8 @@ def translated() -> Iterator[None]:
 def translation(error: Any) -> DbanonError:
     """The error of ours for an error of the driver."""
     state = getattr(error, "sqlstate", None)
+    if state is None and isinstance(error, psycopg.DataError):
+        return cannot_travel()
     detail = f"SQLSTATE {state}" + _names(error) if state else None
     if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,14 @@ from dbanon.errors import (
     TableNotFound,
     nearest_names,
 )
-from dbanon.microdata import Chunk
+from dbanon.microdata import Chunk, Microdata
+from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
 from dbanon.stores import sqlite_types as types
 from dbanon.stores import statements
 from dbanon.stores.base import (
+    DEFAULT_CHUNK_ROWS,
     MARK,
     Existing,
     Locator,
@@ -40,6 +43,7 @@ from dbanon.stores.base import (
     is_integer_key,
     key_required,
     new_file_is_temporary,
+    round_half_even,
 )
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
@@ -135,25 +139,25 @@ class SqliteSession(Session):
         """SQLite has no roles."""
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        checks = [_checks(attribute) for attribute in attributes]
-        query = f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s"
-        found = self.rows(query)[0]
-        inspected = []
-        for attribute, wrong, longest in zip(attributes, found[::2], found[1::2], strict=True):
+        looked_at = [a for a in attributes if a.kind in types.STORED_AS]
+        if not looked_at:
+            return tuple(attributes)
+        checks = [
+            f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT TRUE),"
+            f" {types.extent(a)}"
+            for a in looked_at
+        ]
+        found = self.rows(f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s")[0]
+        inspected = {}
+        for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
             if wrong:
-                expected = " or ".join(types.STORED_AS[attribute.kind])
                 raise MixedTypes(
                     f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but'
-                    f" {wrong} of its values are not stored as {expected}.",
+                    f" {wrong} of its values are not {types.expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            digits = max((longest or 0) - len("2000-01-01 00:00:00."), 0)
-            inspected.append(
-                replace(attribute, scale=min(digits, 6))
-                if attribute.kind is Kind.TIMESTAMP
-                else attribute
-            )
-        return tuple(inspected)
+            inspected[attribute.name] = types.with_extent(attribute, extent)
+        return tuple(inspected.get(a.name, a) for a in attributes)
 
     def read_chunks(
         self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
@@ -163,7 +167,7 @@ class SqliteSession(Session):
         query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
         for rows in self._pieces(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
-            yield types.chunk(source, np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
+            yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
 
     def read_rows(
         self, source: Source, columns: Sequence[str], chunk_rows: int
@@ -218,6 +222,33 @@ class SqliteSession(Session):
             )
         )
         self._load(statements.ROWS, columns, rows)
+
+    def exact_means(
+        self,
+        source: Source,
+        microdata: Microdata,
+        partition: Partition,
+        attributes: Sequence[Attribute],
+    ) -> dict[str, NDArray[np.object_]]:
+        """As in every session; decimals are added up here, where numbers have no limit."""
+        self.stage_labels(microdata, partition, source.located.types)
+        others = [a for a in attributes if a.kind is not Kind.DECIMAL]
+        means = super().exact_means(source, microdata, partition, others) if others else {}
+        labels = np.argsort(self.class_numbers(partition))
+        for attribute in (a for a in attributes if a.kind is Kind.DECIMAL):
+            unit = 10**attribute.scale
+            totals = [0] * partition.n_classes
+            query = statements.class_values(
+                f"s.{quote(attribute.name)}", source.from_clause, source.located.expressions
+            )
+            for rows in self._pieces(query, DEFAULT_CHUNK_ROWS):
+                for number, value in rows:
+                    totals[labels[number]] += round(Fraction(value or 0) * unit)
+            means[attribute.name] = np.array(
+                [round_half_even(t, int(n)) for t, n in zip(totals, partition.sizes, strict=True)],
+                object,
+            )
+        return means
 
     # -- what the shared statements need ----------------------------------------------------------
 
@@ -369,16 +400,3 @@ class SqliteStore:
             return True
         mine, theirs = self._path(), other._path()
         return mine is not None and theirs is not None and mine.resolve() == theirs.resolve()
-
-
-def _checks(attribute: Attribute) -> str:
-    """SQL of how many values are stored otherwise than declared, and of the longest text."""
-    column = f"s.{quote(attribute.name)}"
-    stored = types.STORED_AS.get(attribute.kind)
-    wrong = "0"
-    if stored is not None:
-        allowed = ", ".join(f"'{name}'" for name in (*stored, "null"))
-        wrong = f"sum(typeof({column}) NOT IN ({allowed}))"
-    # The length of a text date tells how many digits of a second it has.
-    longest = f"max(length({column}))" if attribute.kind is Kind.TIMESTAMP else "0"
-    return f"{wrong}, {longest}"
