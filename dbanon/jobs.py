@@ -157,6 +157,7 @@ class _Run:
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )
+        source = self._timed("read", lambda: self.source_session.pin(source, named))
         return source, self.source_session.inspect(source, attributes), output
 
     def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:

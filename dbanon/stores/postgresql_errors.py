@@ -1,4 +1,4 @@
-"""psycopg's errors in dbanon's terms.
+"""PostgreSQL's errors in dbanon's terms.
 
 The server's own text is never passed on: it may quote a value. Names of tables and columns are.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-from sqlalchemy.exc import DBAPIError
 
 from dbanon.errors import (
     Cancelled,
@@ -30,12 +28,12 @@ def translated() -> Iterator[None]:
     """Raise errors of the database as dbanon's own."""
     try:
         yield
-    except DBAPIError as error:
-        raise translation(error.orig) from None
     except Exception as error:
-        if isinstance(error, DbanonError) or not _is_psycopg(error):
+        # SQLAlchemy's errors wrap the driver's; it is not imported for this, a backend has none.
+        original = getattr(error, "orig", error)
+        if isinstance(error, DbanonError) or not _is_psycopg(original):
             raise
-        raise translation(error) from None
+        raise translation(original) from None
 
 
 def translation(error: Any) -> DbanonError:
@@ -87,5 +85,5 @@ def _names(error: Any) -> str:
     return " (" + ", ".join(named) + ")" if named else ""
 
 
-def _is_psycopg(error: Exception) -> bool:
+def _is_psycopg(error: object) -> bool:
     return type(error).__module__.partition(".")[0] == "psycopg"
