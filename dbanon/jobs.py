@@ -303,7 +303,7 @@ class _Run:
         released = self._released_names(source)
         return Report(
             release_id=self.release_id,
-            created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
             dbanon_version=version(),
             source=str(source.name),
             output=str(output.name),

@@ -15,6 +15,9 @@ from dbanon.schema import Attribute, Kind
 # Up to here every integer is a float64 of its own.
 EXACT_INTEGER = 2.0**53
 
+# A power of ten beyond it is no float64.
+_LARGEST_SCALE = 300
+
 # Standardized points, the kernel's copy and its index stand beside the matrix while a method runs.
 _COPIES_OF_THE_MATRIX = 4
 _BYTES_PER_RECORD = 64
@@ -182,6 +185,8 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
         unit = 1.0
     elif attribute.kind is Kind.DECIMAL:
+        if attribute.scale > _LARGEST_SCALE:
+            return True
         unit = 10.0**attribute.scale
     else:
         return False

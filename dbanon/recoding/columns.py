@@ -49,15 +49,11 @@ class ReleasedColumn:
 
     def as_float(self) -> NDArray[np.float64]:
         """The released values as the numbers that ``Microdata`` holds, float64 (n_classes,)."""
-        values = (
-            np.array([0 if value is None else value for value in self.values])
-            if (self.values.dtype == object)
-            else self.values
-        )
-        numbers = values.astype(np.float64)
-        if self.attribute.kind is Kind.DECIMAL:
-            numbers /= 10.0**self.attribute.scale
-        return numbers
+        unit = 10**self.attribute.scale if self.attribute.kind is Kind.DECIMAL else 1
+        if self.values.dtype == object:
+            # Python divides integers of any length without rounding them first.
+            return np.array([(value or 0) / unit for value in self.values], np.float64)
+        return np.asarray(self.values / float(unit))
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,11 @@ class DuckdbSession(Session):
         super().__init__(on_sql)
         self._connection = connection
         self._is_table = False
-        for name in (statements.LABELS, statements.CLASSES, statements.ROWS, statements.KEY_MAP):
-            # Staging of a connection that the caller keeps outlives the transaction.
-            connection.execute(f"DROP TABLE IF EXISTS temp.{quote(name)}")
+
+    def drop_staging(self) -> None:
+        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
+        for name in statements.STAGING:
+            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -328,7 +330,9 @@ class DuckdbStore:
             with translated():
                 connection.execute("BEGIN TRANSACTION")
             try:
-                yield DuckdbSession(connection, self._on_sql)
+                session = DuckdbSession(connection, self._on_sql)
+                yield session
+                session.drop_staging()
                 with translated():
                     connection.execute("COMMIT")
             except BaseException:

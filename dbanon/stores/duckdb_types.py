@@ -130,13 +130,13 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
-        unscaled = f"CAST(epoch_us({column}) AS HUGEINT)"
+        unscaled = f"CAST(epoch_us({column}) AS HUGEINT) // {10 ** (6 - attribute.scale)}"
     elif attribute.kind is Kind.DECIMAL:
         # A decimal's text always has all digits of its scale: without the point it is unscaled.
         unscaled = f"CAST(replace(CAST({column} AS VARCHAR), '.', '') AS HUGEINT)"
     else:
         unscaled = f"CAST({column} AS HUGEINT)"
-    return f"{unscaled} // n.size", f"{unscaled} % n.size"
+    return f"({unscaled}) // n.size", f"({unscaled}) % n.size"
 
 
 def type_of(attribute: Attribute) -> str:

@@ -111,8 +111,18 @@ def _number(attribute: Attribute) -> str:
     elif attribute.kind is Kind.TIMESTAMP:
         sent, zero = f"timestamp_send({column}::timestamp)", "int8send(0)"
     else:
-        sent, zero = f"float8send({column}::double precision)", "float8send(0)"
+        sent, zero = f"float8send({_float8(attribute, column)})", "float8send(0)"
     return f"coalesce({sent}, {zero})" if attribute.nullable else sent
+
+
+def _float8(attribute: Attribute, column: str) -> str:
+    if attribute.kind is not Kind.DECIMAL or attribute.precision:
+        return f"{column}::double precision"
+    # Beyond float8's range the cast would fail, and quote the value in the server's log.
+    return (
+        f"CASE WHEN abs({column}) BETWEEN 1e-300 AND 1e300 THEN {column}::double precision"
+        f" WHEN abs({column}) < 1 THEN 0 ELSE 'Infinity' END"
+    )
 
 
 def _record_type(key_types: Sequence[str], attributes: Sequence[Attribute]) -> np.dtype[np.void]:

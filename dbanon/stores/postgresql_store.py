@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy import URL, Engine, NullPool, create_engine
 
 from dbanon.errors import ConnectionLost, DatabaseUnreachable, MissingDependency
 from dbanon.microdata import Chunk
@@ -204,7 +204,7 @@ class PostgresqlStore:
         url = engine.url if isinstance(engine, Engine) else engine
         if not isinstance(engine, Engine) or engine.driver != "psycopg":
             try:
-                engine = create_engine(url.set(drivername="postgresql+psycopg"))
+                engine = create_engine(url.set(drivername="postgresql+psycopg"), poolclass=NullPool)
             except ModuleNotFoundError:
                 raise MissingDependency(
                     "PostgreSQL needs the package psycopg.",

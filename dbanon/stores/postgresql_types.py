@@ -38,9 +38,9 @@ def wide_parts(attribute: Attribute) -> tuple[str, str]:
     """SQL of the quotient and the remainder by n.size of an integer, decimal or instant."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
-        column = f"(extract(epoch FROM {column}) * 1000000)"
-    else:
-        column = f"({column}::numeric * {10**attribute.scale})"
+        column = f"extract(epoch FROM {column})"
+    # A whole number, whose digits after the point trunc takes away.
+    column = f"trunc({column}::numeric * {10**attribute.scale})"
     return f"div({column}, n.size)", f"mod({column}, n.size)"
 
 

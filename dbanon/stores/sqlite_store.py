@@ -11,12 +11,13 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy import URL, Engine, NullPool, create_engine
 
 from dbanon.errors import (
     DatabaseUnreachable,
@@ -24,12 +25,14 @@ from dbanon.errors import (
     TableNotFound,
     nearest_names,
 )
-from dbanon.microdata import Chunk
+from dbanon.microdata import Chunk, Microdata
+from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
 from dbanon.stores import sqlite_types as types
 from dbanon.stores import statements
 from dbanon.stores.base import (
+    DEFAULT_CHUNK_ROWS,
     MARK,
     Existing,
     Locator,
@@ -39,6 +42,7 @@ from dbanon.stores.base import (
     choose_key,
     is_integer_key,
     key_required,
+    round_half_even,
 )
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
@@ -59,8 +63,11 @@ class SqliteSession(Session):
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         self._driver = driver
-        for name in (statements.LABELS, statements.CLASSES, statements.ROWS, statements.KEY_MAP):
-            self._driver.execute(f"DROP TABLE IF EXISTS temp.{quote(name)}")
+
+    def drop_staging(self) -> None:
+        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
+        for name in statements.STAGING:
+            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -225,6 +232,33 @@ class SqliteSession(Session):
         )
         self._load(statements.ROWS, columns, rows)
 
+    def exact_means(
+        self,
+        source: Source,
+        microdata: Microdata,
+        partition: Partition,
+        attributes: Sequence[Attribute],
+    ) -> dict[str, NDArray[np.object_]]:
+        """As in every session; decimals are added up here, where numbers have no limit."""
+        self.stage_labels(microdata, partition, source.located.types)
+        others = [a for a in attributes if a.kind is not Kind.DECIMAL]
+        means = super().exact_means(source, microdata, partition, others) if others else {}
+        labels = np.argsort(self.class_numbers(partition))
+        for attribute in (a for a in attributes if a.kind is Kind.DECIMAL):
+            unit = 10**attribute.scale
+            totals = [0] * partition.n_classes
+            query = statements.class_values(
+                f"s.{quote(attribute.name)}", source.from_clause, source.located.expressions
+            )
+            for rows in self._pieces(query, DEFAULT_CHUNK_ROWS):
+                for number, value in rows:
+                    totals[labels[number]] += round(Fraction(value or 0) * unit)
+            means[attribute.name] = np.array(
+                [round_half_even(t, int(n)) for t, n in zip(totals, partition.sizes, strict=True)],
+                object,
+            )
+        return means
+
     # -- what the shared statements need ----------------------------------------------------------
 
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
@@ -275,7 +309,10 @@ class SqliteSession(Session):
             return
         if output.replaces:
             self.drop_table(output.name)
+        # Otherwise the views on the table that was just dropped would make RENAME fail.
+        self.run("PRAGMA legacy_alter_table = ON")
         self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+        self.run("PRAGMA legacy_alter_table = OFF")
 
     def analyze(self, relation: RelationName) -> None:
         """Statistics of the whole file are the owner's to collect."""
@@ -307,7 +344,9 @@ class SqliteStore:
     """A SQLite database."""
 
     def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
-        self._engine = engine if isinstance(engine, Engine) else create_engine(engine)
+        if not isinstance(engine, Engine):
+            engine = create_engine(engine, poolclass=NullPool)
+        self._engine = engine
         self._url, self._on_sql = self._engine.url, on_sql
 
     @property
@@ -330,7 +369,9 @@ class SqliteStore:
             with translated():
                 driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
-                yield SqliteSession(connection, self._on_sql)
+                session = SqliteSession(connection, self._on_sql)
+                yield session
+                session.drop_staging()
                 with translated():
                     driver.execute("COMMIT")
             except BaseException:

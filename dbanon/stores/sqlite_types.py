@@ -125,13 +125,12 @@ def storable(value: Any) -> Any:
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
-        fraction = f"substr({column} || '000000', instr({column} || '.', '.') + 1, 6)"
-        has_point = f"instr({column}, '.') > 0"
-        micros = f"CASE WHEN {has_point} THEN CAST({fraction} AS INTEGER) ELSE 0 END"
-        column = f"(unixepoch({column}) * 1000000 + {micros})"
-    elif attribute.kind is Kind.DECIMAL:
-        # Stored as a 64-bit integer or as a float, which scaling does not make less exact.
-        column = f"CAST(round({column} * {10**attribute.scale}) AS INTEGER)"
+        # Apart, because SQLite rounds what it reads to milliseconds.
+        seconds = f"CAST(strftime('%s', substr({column}, 1, 19)) AS INTEGER)"
+        fraction = (
+            f"CAST(substr(substr({column}, 21) || '000000', 1, {attribute.scale}) AS INTEGER)"
+        )
+        column = f"({seconds} * {10**attribute.scale} + {fraction})"
     return f"{column} / n.size", f"{column} % n.size"
 
 

@@ -13,6 +13,7 @@ LABELS = "dbanon_labels"
 CLASSES = "dbanon_classes"
 KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS)
 
 
 def value_column(position: int) -> str:
@@ -101,12 +102,20 @@ def exact_sums(
     on = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
-    sums = ", ".join(f"CAST(sum({part}) AS VARCHAR(100))" for pair in columns for part in pair)
+    sums = ", ".join(f"CAST(sum({part}) AS TEXT)" for pair in columns for part in pair)
     return (
         f"SELECT l.class, {sums} FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
         f" JOIN (SELECT class, count(*) AS size FROM {quote(LABELS)} GROUP BY class) AS n"
         " ON n.class = l.class GROUP BY l.class"
     )
+
+
+def class_values(column: str, from_source: str, key_expressions: Sequence[str]) -> str:
+    """Class and value of a column, row by row."""
+    on = " AND ".join(
+        f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
+    )
+    return f"SELECT l.class, {column} FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
 
 
 def recount(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
