@@ -154,6 +154,7 @@ class _Run:
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )
+        source = self._timed("read", lambda: self.source_session.pin(source, named))
         if self.target_session is self.source_session:
             return source, self.source_session.inspect(source, attributes), output
         # Kept values leave their database: they are looked at, too.

@@ -51,45 +51,6 @@ class Mdav(Kernel):
     ) -> None: ...
 
 class Cbfs(Kernel):
-    """CBFS (Laszlo & Mukherjee 2005)."""
-
-    def __init__(
-        self, points: npt.NDArray[np.float64], k: int, search: Search = "auto"
-    ) -> None: ...
-
-class Md(Kernel):
-    """MD, also called DBFS (Domingo-Ferrer & Mateo-Sanz 2002)."""
-
-    def __init__(
-        self, points: npt.NDArray[np.float64], k: int, search: Search = "auto"
-    ) -> None: ...
-
-class Vmdav(Kernel):
-    """V-MDAV (Solanas & Martinez-Balleste 2006)."""
-
-    def __init__(
-        self, points: npt.NDArray[np.float64], k: int, lam: float, search: Search = "auto"
-    ) -> None: ...
-
-class Tfrp(Kernel):
-    """TFRP-1, or TFRP-2 when `second_stage` (Chang, Li & Huang 2007)."""
-
-    def __init__(
-        self,
-        points: npt.NDArray[np.float64],
-        k: int,
-        second_stage: bool,
-        search: Search = "auto",
-    ) -> None: ...
-
-class DensityFirst(Kernel):
-    """LDF when `lowest`, else HDF (Wen, Lin & Wang)."""
-
-    def __init__(
-        self, points: npt.NDArray[np.float64], k: int, lowest: bool, search: Search = "auto"
-    ) -> None: ...
-
-class Cbfs(Kernel):
     """Centroid-based fixed size.
 
     While k or more remain: the record farthest from the centroid of the remaining ones, and its
@@ -101,7 +62,7 @@ class Cbfs(Kernel):
         self,
         points: npt.NDArray[np.float64],
         k: int,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
     ) -> None: ...
 
 class Md(Kernel):
@@ -115,7 +76,7 @@ class Md(Kernel):
         self,
         points: npt.NDArray[np.float64],
         k: int,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
     ) -> None: ...
 
 class Vmdav(Kernel):
@@ -129,7 +90,7 @@ class Vmdav(Kernel):
         points: npt.NDArray[np.float64],
         k: int,
         lam: float = 0.2,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
     ) -> None: ...
 
 class Tfrp(Kernel):
@@ -146,7 +107,7 @@ class Tfrp(Kernel):
         points: npt.NDArray[np.float64],
         k: int,
         second_stage: bool = True,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
     ) -> None: ...
 
 class DensityFirst(Kernel):
@@ -160,5 +121,5 @@ class DensityFirst(Kernel):
         points: npt.NDArray[np.float64],
         k: int,
         lowest: bool,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
     ) -> None: ...

@@ -64,6 +64,7 @@ class Source:
     kind : ``table``, ``view`` …, as the database calls it.
     estimated_rows : about how many rows it has, for the progress bar; 0 when unknown.
     locator : how its rows are found again; None before ``locate``.
+    copy : what is read in its place, where statements see different snapshots.
     """
 
     name: RelationName
@@ -71,6 +72,7 @@ class Source:
     kind: str
     estimated_rows: int = 0
     locator: Locator | None = None
+    copy: RelationName | None = None
 
     def attribute(self, name: str) -> Attribute:
         """The column of this name.
@@ -101,10 +103,15 @@ class Source:
         return self.locator
 
     @property
+    def relation(self) -> RelationName:
+        """What is read."""
+        return self.copy or self.name
+
+    @property
     def from_clause(self) -> str:
         """The source and its key map, as FROM has them."""
         join = statements.join_key_map(self.located.mapped) if self.located.mapped else ""
-        return f"{self.name.quoted} AS s{join}"
+        return f"{self.relation.quoted} AS s{join}"
 
 
 @dataclass(frozen=True)

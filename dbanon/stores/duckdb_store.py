@@ -303,8 +303,7 @@ class DuckdbSession(Session):
 
     def ensure_ledger(self) -> None:
         self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(ledger.LEDGER_SCHEMA)}")
-        names = self.ledger_name("release"), self.ledger_name("release_column")
-        for statement in ledger.ledger_ddl(self.ledger_types, *names):
+        for statement in ledger.ledger_ddl(self.ledger_types, self.ledger_name):
             self.run(statement)
 
     def ledger_name(self, table: str) -> RelationName:

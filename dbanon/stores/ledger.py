@@ -7,7 +7,7 @@ SQLite get them by the Alembic history in ``migrations/``, DuckDB by ``ledger_dd
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import ReleaseNotFound
@@ -69,16 +69,62 @@ RELEASE_COLUMN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     ("information_loss_before_rounding", "double", True),
 )
 
+# One row a call that was made inside the database, written with its release.
+RUN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("run_id", "uuid", False),
+    ("release_id", "uuid", True),
+    ("door", "text", False),
+    ("method", "text", False),
+    ("source", "text", False),
+    ("output_schema", "text", True),
+    ("output_name", "text", False),
+    ("started_at", "timestamp", False),
+    ("finished_at", "timestamp", True),
+    ("state", "text", False),
+    ("error_code", "text", True),
+    ("run_by", "text", True),
+    ("application", "text", True),
+    ("server_version", "text", True),
+)
+
+# Generalization trees: a name each, and the nodes, of which the root has no parent.
+HIERARCHY_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("name", "text", False),
+    ("kind", "text", False),
+    ("description", "text", True),
+    ("created_at", "timestamp", False),
+    ("created_by", "text", True),
+)
+
+HIERARCHY_NODE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("hierarchy", "text", False),
+    ("node", "integer", False),
+    ("parent", "integer", True),
+    ("label", "text", False),
+    ("low", "double", True),
+    ("high", "double", True),
+)
+
+# Columns and primary key of each table.
+TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
+    "release": (RELEASE_COLUMNS, ("release_id",)),
+    "release_column": (RELEASE_COLUMN_COLUMNS, ("release_id", "position")),
+    "run": (RUN_COLUMNS, ("run_id",)),
+    "hierarchy": (HIERARCHY_COLUMNS, ("name",)),
+    "hierarchy_node": (HIERARCHY_NODE_COLUMNS, ("hierarchy", "node")),
+}
+
+# The newest revision in migrations/.
+HEAD = "0002"
+
 NOT_COPIED = "not_copied"
 
 
-def ledger_ddl(types: Mapping[str, str], release: RelationName, column: RelationName) -> list[str]:
-    """CREATE statements of the ledger's two tables for a dialect without Alembic."""
+def ledger_ddl(types: Mapping[str, str], name_of: Callable[[str], RelationName]) -> list[str]:
+    """CREATE statements of the ledger's tables for a dialect without Alembic."""
     statements = []
-    for relation, columns, key in (
-        (release, RELEASE_COLUMNS, ["release_id"]),
-        (column, RELEASE_COLUMN_COLUMNS, ["release_id", "position"]),
-    ):
+    for table, (columns, key) in TABLES.items():
+        relation = name_of(table)
         lines = [
             f"{quote(name)} {types[kind]}{'' if nullable else ' NOT NULL'}"
             for name, kind, nullable in columns

@@ -1,4 +1,4 @@
-"""psycopg's errors in dbanon's terms.
+"""PostgreSQL's errors in dbanon's terms.
 
 The server's own text is never passed on: it may quote a value. Names of tables and columns are.
 """
@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-import psycopg
-from sqlalchemy.exc import DBAPIError
 
 from dbanon.errors import (
     Cancelled,
@@ -32,18 +29,18 @@ def translated() -> Iterator[None]:
     """Raise errors of the database as dbanon's own."""
     try:
         yield
-    except DBAPIError as error:
-        raise translation(error.orig) from None
     except Exception as error:
-        if isinstance(error, DbanonError) or not _is_psycopg(error):
+        # SQLAlchemy's errors wrap the driver's; it is not imported for this, a backend has none.
+        original = getattr(error, "orig", error)
+        if isinstance(error, DbanonError) or not _is_psycopg(original):
             raise
-        raise translation(error) from None
+        raise translation(original) from None
 
 
 def translation(error: Any) -> DbanonError:
     """The error of ours for an error of the driver."""
     state = getattr(error, "sqlstate", None)
-    if state is None and isinstance(error, psycopg.DataError):
+    if state is None and "DataError" in {base.__name__ for base in type(error).__mro__}:
         return cannot_travel()
     detail = f"SQLSTATE {state}" + _names(error) if state else None
     if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
@@ -95,5 +92,5 @@ def _names(error: Any) -> str:
     return " (" + ", ".join(named) + ")" if named else ""
 
 
-def _is_psycopg(error: Exception) -> bool:
+def _is_psycopg(error: object) -> bool:
     return type(error).__module__.partition(".")[0] == "psycopg"

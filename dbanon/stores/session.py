@@ -198,6 +198,13 @@ class Session(ABC):
         if self._on_sql is not None:
             self._on_sql(sql)
 
+    def pin(self, source: Source, columns: Sequence[str]) -> Source:
+        """The source as one snapshot has it, with these columns, until the transaction ends.
+
+        Nothing to do where the transaction has one snapshot, as clients' have.
+        """
+        return source
+
     def read(
         self,
         source: Source,
@@ -224,7 +231,7 @@ class Session(ABC):
         )
 
     def _check_keys(self, source: Source, keys: Sequence[str]) -> None:
-        nulls, repeated = self.rows(statements.key_problems(source.name, keys))[0]
+        nulls, repeated = self.rows(statements.key_problems(source.relation, keys))[0]
         if nulls or repeated:
             raise DuplicateKeys(
                 f"The key of {source.name} is not unique: {repeated} keys occur more than once,"
