@@ -8,15 +8,13 @@
 #include <limits>
 
 #include "dispatch.hpp"
+#include "generalization.hpp"
 #include "mdav.hpp"
-
-namespace nb = nanobind;
+#include "run.hpp"
 
 namespace dbanon {
 namespace {
 
-using Points = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Labels = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
 
 constexpr std::int64_t kDefaultBudget = 1 << 20;
 
@@ -45,43 +43,6 @@ Search search_named(const std::string& name) {
     if (name == "brute") return Search::brute;
     throw nb::value_error("search must be 'auto', 'index' or 'brute'");
 }
-
-// A kernel and the array it reads, which must live as long.
-class Run {
-   public:
-    Run(Points points, std::unique_ptr<Kernel> kernel)
-        : points_(std::move(points)), kernel_(std::move(kernel)) {}
-
-    bool step(std::int64_t budget) {
-        if (budget < 1) throw nb::value_error("budget must be at least 1");
-        const nb::gil_scoped_release release;
-        return kernel_->step(budget);
-    }
-    double progress() {
-        const nb::gil_scoped_release release;
-        return kernel_->progress();
-    }
-    Labels labels() {
-        bool done = false;
-        {
-            const nb::gil_scoped_release release;
-            done = kernel_->done();
-        }
-        if (!done) throw std::runtime_error("labels() before step() has returned True");
-        auto copy = std::make_unique<std::vector<std::int32_t>>(kernel_->labels());
-        std::int32_t* data = copy->data();
-        const std::size_t size = copy->size();
-        const nb::capsule owner(copy.get(), [](void* at) noexcept {
-            delete static_cast<std::vector<std::int32_t>*>(at);
-        });
-        copy.release();
-        return Labels(data, {size}, owner);
-    }
-
-   private:
-    Points points_;
-    std::unique_ptr<Kernel> kernel_;
-};
 
 class MdavRun : public Run {
    public:
@@ -112,4 +73,5 @@ NB_MODULE(_kernels, m) {
     nb::class_<MdavRun, Run>(m, "Mdav")
         .def(nb::init<Points, std::int64_t, const std::string&>(), nb::arg("points").noconvert(),
              nb::arg("k"), nb::arg("search") = "auto");
+    bind_generalization(m);
 }
