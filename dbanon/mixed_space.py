@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy import Hierarchy, flat
+from dbanon.hierarchy import Hierarchy
+from dbanon.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.microdata import Microdata
-from dbanon.schema import Attribute, Kind
 
 # lcm(1, ..., 16) = 720720 times 2**10: below 2**30, so that a cost fits into 32 bits.
 _STEP = 720720
@@ -25,8 +24,6 @@ UNIT = _STEP * 1024
 
 # Up to this many steps between minimum and maximum whole numbers keep equal distances equal.
 _GRID_STEPS = 1 << 17
-
-Hierarchies: TypeAlias = Mapping[str, Hierarchy]
 
 
 @dataclass(frozen=True)
@@ -103,67 +100,6 @@ def mixed_space(
             if valid is not None:
                 codes[~valid, position] = 0
     return lambda records: MixedSpace(np.ascontiguousarray(codes[records]), units, trees, names)
-
-
-def trees_of(microdata: Microdata, hierarchies: Hierarchies) -> tuple[Hierarchy | None, ...]:
-    """The hierarchy of each attribute: the one given, flat for a category, None for a number.
-
-    Raises
-    ------
-    InvalidParameter : a name is no quasi-identifier.
-    """
-    names = [attribute.name for attribute in microdata.attributes]
-    for name in hierarchies:
-        if name not in names:
-            raise InvalidParameter(
-                f'The hierarchy of "{name}" names no quasi-identifier.',
-                hint="Give hierarchies to quasi-identifiers only.",
-            )
-    found: list[Hierarchy | None] = []
-    for attribute in microdata.attributes:
-        if attribute.name in hierarchies:
-            found.append(hierarchies[attribute.name])
-        elif attribute.kind.is_numeric:
-            found.append(None)
-        else:
-            position = microdata.categorical.index(attribute)
-            found.append(flat(microdata.categories[position]))
-    return tuple(found)
-
-
-def leaf_codes(
-    microdata: Microdata, attribute: Attribute, tree: Hierarchy
-) -> NDArray[np.int32]:
-    """The leaf position of each record's value, int32 (n,); 0 where it is NULL.
-
-    Raises
-    ------
-    HierarchyBroken : a value is no leaf.
-    """
-    if not attribute.kind.is_numeric:
-        position = microdata.categorical.index(attribute)
-        leaves = tree.encode(microdata.categories[position], attribute.name)
-        # One more place for the code -1 of NULL.
-        return np.append(leaves, np.int32(0))[microdata.codes[:, position]]
-    numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
-    valid = microdata.valid_column(attribute.name)
-    codes = np.zeros(len(numbers), np.int32)
-    present = slice(None) if valid is None else valid
-    values, inverse = np.unique(numbers[present], return_inverse=True)
-    leaves = tree.encode([number_text(value, attribute) for value in values], attribute.name)
-    codes[present] = leaves[inverse.reshape(-1)]
-    return codes
-
-
-def number_text(value: float, attribute: Attribute) -> str:
-    """A number, date or timestamp as the leaves of a hierarchy spell it."""
-    if attribute.kind is Kind.DATE:
-        return str(np.datetime64(int(value), "D"))
-    if attribute.kind is Kind.TIMESTAMP:
-        return str(np.datetime64(int(value), "us")).replace("T", " ")
-    if attribute.kind is Kind.DECIMAL:
-        return f"{value:.{attribute.scale}f}"
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.int64]:

@@ -5,8 +5,10 @@ import numpy.typing as npt
 
 from dbanon.kernels._kernels import (
     DEFAULT_BUDGET,
+    GaaCp,
     Kernel,
     Mdav,
+    RefineLoss,
     set_simd_level,
     simd_level,
     simd_levels,
@@ -14,8 +16,10 @@ from dbanon.kernels._kernels import (
 
 __all__ = [
     "DEFAULT_BUDGET",
+    "GaaCp",
     "Kernel",
     "Mdav",
+    "RefineLoss",
     "mdav_brute",
     "set_simd_level",
     "simd_level",

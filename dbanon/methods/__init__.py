@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dbanon.errors import UnknownMethod, nearest_names
-from dbanon.methods import mdav
+from dbanon.methods import gaa_cp, mdav
 from dbanon.methods.registry import Method, Option
 
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         mdav.METHOD,
+        gaa_cp.METHOD,
     )
 }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
-from dbanon.recoding import mean
+from dbanon.recoding import generalization, mean
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.settings import INTERVALS, Settings
 
 RECODINGS: dict[str, Recoding] = {
     recoding.name: recoding
     for recoding in (
         mean.RECODING,
+        generalization.RECODING,
     )
 }
 
@@ -28,4 +30,12 @@ def find_recoding(name: str) -> Recoding:
     return RECODINGS[name]
 
 
-__all__ = ["RECODINGS", "ExactMeans", "Recoding", "ReleasedColumn", "find_recoding"]
+__all__ = [
+    "INTERVALS",
+    "RECODINGS",
+    "ExactMeans",
+    "Recoding",
+    "ReleasedColumn",
+    "Settings",
+    "find_recoding",
+]
