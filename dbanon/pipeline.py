@@ -203,7 +203,9 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
 
         parts.append((records, _run(method, space(records), policy, advance, rng)))
         done += len(records)
-    return combine(parts, n)
+    partition = combine(parts, n)
+    _check_budget(policy, partition.n_suppressed, n)
+    return partition
 
 
 def recode(

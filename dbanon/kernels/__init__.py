@@ -6,8 +6,10 @@ import numpy.typing as npt
 from dbanon.kernels._kernels import (
     DEFAULT_BUDGET,
     GaaCp,
+    KMember,
     Kernel,
     Mdav,
+    Merging,
     RefineLoss,
     set_simd_level,
     simd_level,
@@ -17,8 +19,10 @@ from dbanon.kernels._kernels import (
 __all__ = [
     "DEFAULT_BUDGET",
     "GaaCp",
+    "KMember",
     "Kernel",
     "Mdav",
+    "Merging",
     "RefineLoss",
     "mdav_brute",
     "set_simd_level",

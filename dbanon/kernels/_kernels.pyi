@@ -64,6 +64,37 @@ class GaaCp(Kernel):
         k: int,
     ) -> None: ...
 
+class KMember(Kernel):
+    """k-member (Byun, Kamra, Bertino & Li 2007), exact. Arrays as for GaaCp."""
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        k: int,
+    ) -> None: ...
+
+class Merging(Kernel):
+    """KACA (threshold below 0) and EBKC (else: a distance, mean over the attributes).
+
+    Arrays as for GaaCp.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        k: int,
+        seed: int,
+        threshold: float,
+    ) -> None: ...
+
 class RefineLoss(Kernel):
     """Local search on the loss of classes, `rounds` long; the same for the same seed.
 

@@ -4,7 +4,8 @@
 
 #include <limits>
 
-#include "gaa_cp.hpp"
+#include "greedy.hpp"
+#include "merging.hpp"
 #include "refine_loss.hpp"
 #include "run.hpp"
 
@@ -69,12 +70,32 @@ std::unique_ptr<MixedTable> mixed(const Codes& codes, const Units& units, const 
                                         std::move(trees));
 }
 
-class GaaCpRun : public Run {
+template <class Method>
+class GreedyRun : public Run {
    public:
-    GaaCpRun(const Codes& codes, const Units& units, const Integers& leaves, const Integers& depths,
-             const Integers& gaps, std::int64_t k)
-        : Run({}, std::make_unique<GaaCp>(mixed(codes, units, leaves, depths, gaps, k),
-                                          static_cast<std::int32_t>(k))) {}
+    GreedyRun(const Codes& codes, const Units& units, const Integers& leaves,
+              const Integers& depths, const Integers& gaps, std::int64_t k)
+        : Run({}, std::make_unique<Method>(mixed(codes, units, leaves, depths, gaps, k),
+                                           static_cast<std::int32_t>(k))) {}
+};
+
+template <class Method>
+void bind_greedy(nb::module_& m, const char* name) {
+    nb::class_<GreedyRun<Method>, Run>(m, name)
+        .def(nb::init<const Codes&, const Units&, const Integers&, const Integers&, const Integers&,
+                      std::int64_t>(),
+             nb::arg("codes").noconvert(), nb::arg("units").noconvert(),
+             nb::arg("leaves").noconvert(), nb::arg("depths").noconvert(),
+             nb::arg("gaps").noconvert(), nb::arg("k"));
+}
+
+class MergingRun : public Run {
+   public:
+    MergingRun(const Codes& codes, const Units& units, const Integers& leaves,
+               const Integers& depths, const Integers& gaps, std::int64_t k, std::uint64_t seed,
+               double threshold)
+        : Run({}, std::make_unique<Merging>(mixed(codes, units, leaves, depths, gaps, k),
+                                            static_cast<std::int32_t>(k), seed, threshold)) {}
 };
 
 class RefineLossRun : public Run {
@@ -100,12 +121,14 @@ class RefineLossRun : public Run {
 }  // namespace
 
 void bind_generalization(nb::module_& m) {
-    nb::class_<GaaCpRun, Run>(m, "GaaCp")
+    bind_greedy<GaaCp>(m, "GaaCp");
+    bind_greedy<KMember>(m, "KMember");
+    nb::class_<MergingRun, Run>(m, "Merging")
         .def(nb::init<const Codes&, const Units&, const Integers&, const Integers&, const Integers&,
-                      std::int64_t>(),
+                      std::int64_t, std::uint64_t, double>(),
              nb::arg("codes").noconvert(), nb::arg("units").noconvert(),
              nb::arg("leaves").noconvert(), nb::arg("depths").noconvert(),
-             nb::arg("gaps").noconvert(), nb::arg("k"));
+             nb::arg("gaps").noconvert(), nb::arg("k"), nb::arg("seed"), nb::arg("threshold"));
     nb::class_<RefineLossRun, Run>(m, "RefineLoss")
         .def(nb::init<const Codes&, const Units&, const Integers&, const Integers&, const Integers&,
                       const Integers&, std::int64_t, std::int64_t, std::uint64_t>(),

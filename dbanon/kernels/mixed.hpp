@@ -41,6 +41,7 @@ class Tree {
         return from == to ? 0 : unit_ - to * share_[static_cast<std::size_t>(from)];
     }
     // What a leaf gives up for each level: unit / depth.
+    Cost largest_share() const { return share_[static_cast<std::size_t>(shallowest_)]; }
     Cost share(Code leaf) const { return share_[static_cast<std::size_t>(depth(leaf))]; }
 
    private:

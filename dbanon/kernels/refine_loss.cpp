@@ -8,7 +8,7 @@ namespace dbanon {
 
 namespace {
 
-constexpr std::int32_t kNeighbours = 24;
+constexpr std::int32_t kNeighbours = 12;
 constexpr std::size_t kEntries = 72;     // in a pool
 constexpr std::size_t kMostClasses = 8;  // in a pool
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -184,10 +184,7 @@ double RefineLoss::price(std::int32_t i, std::int32_t j) {
     } else {
         increase = shapes_.loss(a, b) - loss_[a] - loss_[b];
     }
-    double value = static_cast<double>(increase);
-    if (rule_ == 1) value /= static_cast<double>(shapes_.size(a) + std::min<Cost>(shapes_.size(b), k_));
-    if (rule_ == 2) value /= static_cast<double>(std::min<Cost>(std::min(shapes_.size(a), shapes_.size(b)), k_));
-    return value * (1.0 + noise_ * chance_.share());
+    return static_cast<double>(increase) * (1.0 + noise_ * chance_.share());
 }
 
 void RefineLoss::cheapest(std::int32_t i) {
@@ -206,9 +203,8 @@ void RefineLoss::cheapest(std::int32_t i) {
 
 // Small clusters merge, the cheapest first, until every cluster holds k records.
 void RefineLoss::agglomerate() {
-    static constexpr double kNoise[] = {0.0, 0.1, 0.2, 0.4, 0.8};
+    static constexpr double kNoise[] = {0.0, 0.8, 1.6, 3.2, 6.4};
     noise_ = kNoise[chance_.below(5)];
-    rule_ = static_cast<int>(chance_.below(3));
     for (const std::int32_t i : alive_) {
         if (shapes_.size(static_cast<std::size_t>(i)) < k_) cheapest(i);
     }

@@ -84,6 +84,24 @@ Cost Reach::at_most(const Code* low, const Code* high) const {
     return sum;
 }
 
+Cost Growth::at_least(const Code* low, const Code* high, Cost limit) const {
+    Cost sum = 0;
+    for (std::size_t a = 0; a < extent_.low.size(); ++a) {
+        const Code l = std::min(extent_.low[a], high[a]), h = std::max(extent_.high[a], low[a]);
+        if (l == h) continue;
+        const int attribute = static_cast<int>(a);
+        if (const Tree* tree = table_.tree(attribute)) {
+            const Cost share = low[a] == high[a] ? tree->share(low[a]) : tree->largest_share();
+            sum += (extent_.size + 1) * table_.unit(attribute) -
+                   tree->common(l, h) * (extent_.share[a] + share);
+        } else {
+            sum += (extent_.size + 1) * (h - l);
+        }
+        if (sum > limit) return sum;
+    }
+    return sum;
+}
+
 TupleTree::TupleTree(const MixedTable& table)
     : table_(table),
       remaining_(table.records()),
@@ -202,20 +220,22 @@ std::int32_t TupleTree::take(std::int32_t tuple) {
     return record;
 }
 
-void TupleTree::look(std::int32_t node, const Reach& reach, Found& best, Work& work) const {
+template <class Measure>
+void TupleTree::look(std::int32_t node, const Measure& measure, Found& best, Work& work) const {
     const Node& leaf = nodes_[static_cast<std::size_t>(node)];
     work.left -= leaf.last - leaf.first;
     for (std::int32_t i = leaf.first; i < leaf.last; ++i) {
         const std::int32_t t = order_[static_cast<std::size_t>(i)];
-        const Cost distance = reach.distance(t, best.distance);
+        const Cost distance = measure.distance(t, best.distance);
         if (distance > best.distance) continue;
         if (distance < best.distance || next(t) < best.record) best = {distance, next(t), t};
     }
 }
 
-std::int32_t TupleTree::nearest(const Reach& reach, std::int32_t hint, Work& work) {
+template <class Measure>
+std::int32_t TupleTree::nearest(const Measure& measure, std::int32_t hint, Work& work) {
     Found best{kFar, kNothing, -1};
-    if (hint >= 0) look(leaf_[static_cast<std::size_t>(hint)], reach, best, work);
+    if (hint >= 0) look(leaf_[static_cast<std::size_t>(hint)], measure, best, work);
     open_.clear();
     open_.push_back({0, 0});
     while (!open_.empty()) {
@@ -226,13 +246,13 @@ std::int32_t TupleTree::nearest(const Reach& reach, std::int32_t hint, Work& wor
         if (top.bound == best.distance && at.least > best.record) continue;
         --work.left;
         if (at.left < 0) {
-            look(top.node, reach, best, work);
+            look(top.node, measure, best, work);
             continue;
         }
         Open child[2] = {{kFar, at.left}, {kFar, at.right}};
         for (Open& c : child) {
             if (nodes_[static_cast<std::size_t>(c.node)].least == kNothing) continue;
-            c.bound = reach.at_least(low(c.node), high(c.node), best.distance);
+            c.bound = measure.at_least(low(c.node), high(c.node), best.distance);
         }
         const bool swap = child[1].bound > child[0].bound;
         for (const Open& c : {child[swap], child[!swap]}) {
@@ -241,6 +261,9 @@ std::int32_t TupleTree::nearest(const Reach& reach, std::int32_t hint, Work& wor
     }
     return best.tuple;
 }
+
+template std::int32_t TupleTree::nearest(const Reach&, std::int32_t, Work&);
+template std::int32_t TupleTree::nearest(const Growth&, std::int32_t, Work&);
 
 void TupleTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t count,
                         std::int32_t* found, Work& work) {

@@ -30,6 +30,22 @@ class Reach {
     std::vector<std::int32_t> depth_;  // of the class's node
 };
 
+// The loss of a class with one more record (k-member): its increase but for a constant.
+class Growth {
+   public:
+    explicit Growth(const MixedTable& table) : table_(table) {}
+
+    void start(std::int32_t tuple) { extent_.start(table_, tuple); }
+    void add(std::int32_t tuple) { extent_.add(table_, tuple); }
+
+    Cost distance(std::int32_t tuple, Cost) const { return extent_.loss_with(table_, tuple); }
+    Cost at_least(const Code* low, const Code* high, Cost limit) const;
+
+   private:
+    const MixedTable& table_;
+    Extent extent_;
+};
+
 class TupleTree {
    public:
     explicit TupleTree(const MixedTable& table);
@@ -46,7 +62,8 @@ class TupleTree {
     std::int32_t take(std::int32_t tuple);
 
     // By (distance, index of the next record); `hint` is a tuple to look around first, or -1.
-    std::int32_t nearest(const Reach& reach, std::int32_t hint, Work& work);
+    template <class Measure>
+    std::int32_t nearest(const Measure& measure, std::int32_t hint, Work& work);
     // The `count` nearest tuples but `tuple`, nearest first, ties by tuple; with all remaining.
     void nearest(const Reach& reach, std::int32_t tuple, std::int32_t count, std::int32_t* found,
                  Work& work);
@@ -68,7 +85,8 @@ class TupleTree {
     void summarize(std::int32_t node);
     Code* low(std::int32_t node) { return boxes_.data() + 2 * std::int64_t{node} * table_.d(); }
     Code* high(std::int32_t node) { return low(node) + table_.d(); }
-    void look(std::int32_t node, const Reach& reach, Found& best, Work& work) const;
+    template <class Measure>
+    void look(std::int32_t node, const Measure& measure, Found& best, Work& work) const;
 
     const MixedTable& table_;
     std::int32_t remaining_;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbanon.errors import UnknownMethod, nearest_names
-from dbanon.methods import gaa_cp, mdav
+from dbanon.methods import ebkc, full_domain, gaa_cp, kaca, kmember, mdav, mondrian
 from dbanon.methods.registry import Method, Option
 
 METHODS: dict[str, Method] = {
@@ -11,6 +11,11 @@ METHODS: dict[str, Method] = {
     for method in (
         mdav.METHOD,
         gaa_cp.METHOD,
+        kaca.METHOD,
+        ebkc.METHOD,
+        kmember.METHOD,
+        mondrian.METHOD,
+        full_domain.METHOD,
     )
 }
 

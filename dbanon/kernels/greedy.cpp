@@ -1,26 +1,30 @@
-#include "gaa_cp.hpp"
+#include "greedy.hpp"
 
 #include "tuple_tree.hpp"
 
 namespace dbanon {
 
-Steps GaaCp::run() {
+template <class Measure, bool from_seed>
+Steps Greedy::grow() {
     const MixedTable& table = *mixed_;
     TupleTree tuples(table);
+    Measure measure(table);
     Reach reach(table);
     std::vector<Extent> classes;
     std::int32_t seed = 0;
     while (tuples.remaining() >= k_) {
         const auto label = static_cast<std::int32_t>(classes.size());
         Extent& extent = classes.emplace_back();
+        measure.start(seed);
         reach.start(seed);
         extent.start(table, seed);
         assign(tuples.take(seed), label);
         std::int32_t last = seed;
         while (extent.size < k_) {
-            last = tuples.nearest(reach, last, work_);
+            last = tuples.nearest(measure, last, work_);
             assign(tuples.take(last), label);
-            reach.add(last);
+            measure.add(last);
+            if constexpr (!from_seed) reach.add(last);
             extent.add(table, last);
             if (work_.left <= 0) co_yield nullptr;
         }
@@ -44,5 +48,9 @@ Steps GaaCp::run() {
         if (work_.left <= 0) co_yield nullptr;
     }
 }
+
+Steps GaaCp::run() { return grow<Reach, false>(); }
+
+Steps KMember::run() { return grow<Growth, true>(); }
 
 }  // namespace dbanon
