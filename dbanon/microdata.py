@@ -90,6 +90,12 @@ class Microdata:
         """The attributes behind the columns of ``codes``."""
         return tuple(attribute for attribute in self.attributes if not attribute.kind.is_numeric)
 
+    def numeric_valid(self) -> NDArray[np.bool_] | None:
+        """bool (n, p), which values of ``numbers`` are not NULL; None when all are."""
+        if self.valid is None:
+            return None
+        return self.valid[:, [attribute.kind.is_numeric for attribute in self.attributes]]
+
     def valid_column(self, name: str) -> NDArray[np.bool_] | None:
         """bool (n,), False where the attribute is NULL; None when it never is."""
         if self.valid is None:

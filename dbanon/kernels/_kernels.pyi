@@ -123,3 +123,71 @@ class DensityFirst(Kernel):
         lowest: bool,
         search: Search = "auto",
     ) -> None: ...
+
+class GaaCp(Kernel):
+    """GAA-CP (Jiang, Zeng & Ma 2017), exact. Arrays as ``MixedSpace.arrays`` gives them.
+
+    codes: int32 (n, d). units: int64 (d,). leaves: int32 (d,), the leaves of each attribute's
+    hierarchy, 0 when it is numeric. depths, gaps: int32 (sum of leaves,). All C-contiguous; none is
+    kept. Values out of range raise ValueError.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        k: int,
+    ) -> None: ...
+
+class KMember(Kernel):
+    """k-member (Byun, Kamra, Bertino & Li 2007), exact. Arrays as for GaaCp."""
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        k: int,
+    ) -> None: ...
+
+class Merging(Kernel):
+    """KACA (threshold below 0) and EBKC (else: a distance, mean over the attributes).
+
+    Arrays as for GaaCp.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        k: int,
+        seed: int,
+        threshold: float,
+    ) -> None: ...
+
+class RefineLoss(Kernel):
+    """Local search on the loss of classes, `rounds` long; the same for the same seed.
+
+    labels: int32 (n,), classes of at least k records; -1 stays -1. Other arrays as for GaaCp.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        labels: npt.NDArray[np.int32],
+        k: int,
+        rounds: int,
+        seed: int,
+    ) -> None: ...
