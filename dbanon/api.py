@@ -44,6 +44,11 @@ def anonymize(
     max_suppression: float | None = None,
     recoding: str | None = None,
     seed: int = 0,
+    refine: str | None = None,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    intervals: str = "text",
+    local_range: bool = False,
+    steps: Mapping[str, float] | None = None,
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -62,6 +67,7 @@ def anonymize(
     k : the smallest number of rows that may share them, 2 or more.
     sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
     key : columns that tell every row from every other; needed for views and foreign tables.
+    hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
     target : another database to write to, as ``database``; the same one when None.
     chunk_rows : rows read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
@@ -89,6 +95,11 @@ def anonymize(
         max_suppression=max_suppression,
         recoding=recoding,
         seed=seed,
+        refine=refine,
+        hierarchies=load_hierarchies(hierarchies),
+        intervals=intervals,
+        local_range=local_range,
+        steps=steps or {},
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),

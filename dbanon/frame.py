@@ -21,7 +21,7 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.hierarchy import Hierarchy, load_hierarchies
-from dbanon.microdata import Chunk, Microdata, is_wide, microdata_from_chunks
+from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
 from dbanon.partitions import Partition
 from dbanon.pipeline import Policy, find_classes, recode, require_kinds
 from dbanon.recoding import ReleasedColumn
@@ -193,7 +193,8 @@ def microdata_from_frame(
     n = len(frame)
     numeric = [a for a in attributes if a.kind.is_numeric]
     numbers = np.zeros((n, len(numeric)))
-    texts = []
+    codes = []
+    categories = []
     valid = np.ones((n, len(attributes)), bool)
     wide = set()
     column = 0
@@ -203,15 +204,23 @@ def microdata_from_frame(
         if not attribute.kind.is_numeric:
             text = series.astype(str).to_numpy(object)
             text[~valid[:, position]] = None
-            texts.append(text)
+            encoded, values = encode(text)
+            codes.append(encoded)
+            categories.append(values)
             continue
         numbers[:, column] = _numbers(attribute, series)
         if is_wide(numbers[:, column], attribute):
             wide.add(attribute.name)
         column += 1
     keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
-    chunk = Chunk(keys, numbers, tuple(texts), None if valid.all() else valid, frozenset(wide))
-    return microdata_from_chunks(attributes, [chunk])
+    chunk = Chunk(
+        keys,
+        numbers,
+        np.column_stack(codes) if codes else None,
+        None if valid.all() else valid,
+        frozenset(wide),
+    )
+    return microdata_from_chunks(attributes, [chunk], categories=categories)
 
 
 def _attribute(name: str, series: pd.Series[Any]) -> Attribute:
