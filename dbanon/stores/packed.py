@@ -62,11 +62,12 @@ def packed_record(
     return " || ".join(parts)
 
 
-def by_address(source: RelationName, record: str, joins: str = "") -> str:
-    """A query for the records of a range of pages, bound as two ``tid`` parameters."""
+def by_address(source: RelationName, record: str, pages: tuple[str, str], joins: str = "") -> str:
+    """A query for the records of a range of pages, given as SQL of two addresses."""
+    low, high = pages
     return (
         f"SELECT string_agg({record}, ''::bytea) FROM ONLY {source.quoted} AS s{joins}"
-        " WHERE s.ctid >= $1::tid AND s.ctid < $2::tid"
+        f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid"
     )
 
 

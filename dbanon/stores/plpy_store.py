@@ -157,7 +157,9 @@ class PlpySession(PostgresqlSession):
     ) -> Iterator[Chunk]:
         locator = source.located
         record = packed.packed_record(locator.expressions, locator.types, attributes)
-        query = packed.by_address(source.relation, record, self.value_joins(attributes))
+        query = packed.by_address(
+            source.relation, record, ("$1", "$2"), self.value_joins(attributes)
+        )
         step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
         with translated():
             plan = self._plpy.prepare(query, ["text", "text"])

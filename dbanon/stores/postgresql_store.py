@@ -79,13 +79,14 @@ class PsycopgSession(PostgresqlSession):
         )[0]
         density = max(rows / pages, 1.0) if pages and rows > 0 else 64.0
         step = max(int(chunk_rows / density), 1)
-        query = (
-            packed.by_address(source.name, record, joins).replace("$1", "%s").replace("$2", "%s")
-        )
-        self.note(query)
         for first in range(0, int(pages), step):
+            # Not as parameters: a name may hold what the driver takes for one.
+            ends = (f"'({first},0)'", f"'({first + step},0)'")
+            query = packed.by_address(source.name, record, ends, joins)
+            if first == 0:
+                self.note(query)
             with translated(), self._driver.cursor(binary=True) as cursor:
-                cursor.execute(query, (f"({first},0)", f"({first + step},0)"))
+                cursor.execute(query)
                 (buffer,) = cursor.fetchone()
             if buffer:
                 yield buffer
