@@ -189,6 +189,40 @@ class ReleaseNotFound(UsageError):
     sqlstate = "42P01"
 
 
+class LedgerMissing(UsageError):
+    """The ledger is missing, or of another version."""
+
+    code = "ledger_missing"
+    sqlstate = "55000"
+
+
+class InstallRefused(UsageError):
+    """The SQL side is not installed in this database."""
+
+    code = "install_refused"
+    sqlstate = "55000"
+
+
+class PythonNotUsable(InstallRefused):
+    """The server's Python cannot use dbanon."""
+
+    code = "python_not_usable"
+
+
+class VersionMismatch(UsageError):
+    """SQL functions and Python package are of different versions."""
+
+    code = "version_mismatch"
+    sqlstate = "55000"
+
+
+class NotBuilt(UsageError):
+    """This is not built yet."""
+
+    code = "not_built"
+    sqlstate = "0A000"
+
+
 class MissingDependency(UsageError):
     """A package that this needs is not installed."""
 

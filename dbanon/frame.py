@@ -243,8 +243,7 @@ def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
         moments = series.to_numpy("datetime64[us]")
         empty = np.isnat(moments)
-        numbers = np.where(empty, 0, moments.astype(np.int64)).astype(np.float64)
-        return numbers
+        return np.where(empty, 0, moments.astype(np.int64)).astype(np.float64)
     return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
 
 
@@ -264,7 +263,7 @@ def _exact_means(series: pd.Series[Any], partition: Partition) -> NDArray[np.obj
     return np.array(means, object)
 
 
-def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> pd.Series[Any]:
+def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> Any:
     values, missing = column.values, column.missing
     if column.attribute.kind is Kind.CATEGORY:
         texts = values[labels]
@@ -288,6 +287,9 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> pd
 
 def _recount(frame: pd.DataFrame, names: list[str]) -> Recount:
     sizes = frame.groupby(names, dropna=False, observed=True).size().to_numpy()
-    histogram = {int(size): int(count) for size, count in zip(*np.unique(sizes, return_counts=True), strict=True)}
+    histogram = {
+        int(size): int(count)
+        for size, count in zip(*np.unique(sizes, return_counts=True), strict=True)
+    }
     null_rows = int(frame[names].isna().any(axis=1).sum())
     return Recount(len(frame), histogram, null_rows)

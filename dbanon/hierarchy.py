@@ -324,7 +324,9 @@ def flat(values: Sequence[str], root: str = "*") -> Hierarchy:
     """All values directly below the root."""
     while root in values:
         root += "*"
-    return Hierarchy([root, *values], [-1] + [0] * len(values)) if values else Hierarchy([root], [-1])
+    return (
+        Hierarchy([root, *values], [-1] + [0] * len(values)) if values else Hierarchy([root], [-1])
+    )
 
 
 def broken(problems: Sequence[Problem], what: str) -> HierarchyBroken:

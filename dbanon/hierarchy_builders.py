@@ -107,7 +107,9 @@ def prefixes(
         if mask in value:
             raise InvalidParameter("A value holds the mask character: choose another mask.")
         # A shorter code is masked to its own length, so that its labels are its own.
-        kept = [value[:count] + mask * (len(value) - count) for count in levels if count < len(value)]
+        kept = [
+            value[:count] + mask * (len(value) - count) for count in levels if count < len(value)
+        ]
         rows.append([value, *kept, mask * max(length, 1)])
     return _tree(rows)
 
@@ -206,5 +208,3 @@ def _decimal(value: float | str, what: str) -> Decimal:
 def _plain(number: Decimal) -> str:
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-

@@ -20,6 +20,7 @@ from dbanon.pipeline import Policy, find_classes, recode, require_kinds
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute
+from dbanon.stores import ledger
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session import Session
@@ -108,9 +109,7 @@ def run(job: Job, progress: PhaseProgress | None = None) -> Report:
 class _Run:
     """One run of a job on open sessions."""
 
-    def __init__(
-        self, job: Job, source: Session, target: Session, progress: PhaseProgress
-    ) -> None:
+    def __init__(self, job: Job, source: Session, target: Session, progress: PhaseProgress) -> None:
         self.job, self.source_session, self.target_session = job, source, target
         self.progress = progress
         self.release_id = str(uuid.uuid4())
@@ -136,7 +135,7 @@ class _Run:
         session.publish(output, self._released_names(source))
         session.ensure_ledger()
         types = {a.name: a.sql_type for a in source.schema.attributes}
-        session.record(report, output, recount, types)
+        ledger.record(session, report, output, recount, types)
         self.progress("verify", 1.0)
         self.seconds["write"] += time.perf_counter() - started
         return replace(report, seconds=dict(self.seconds))
@@ -152,13 +151,19 @@ class _Run:
         require_kinds(job.policy, attributes)
         source = self.source_session.locate(source, job.key)
         self.source_session.require_rights(source, named)
-        if self.target_session is not self.source_session:
-            for name in named:
-                self.target_session.type_of(source.attribute(name))
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )
-        return source, self.source_session.inspect(source, attributes), output
+        source = self._timed("read", lambda: self.source_session.pin(source, named))
+        if self.target_session is self.source_session:
+            return source, self.source_session.inspect(source, attributes), output
+        # Kept values leave their database: they are looked at, too.
+        source = source.with_attributes(
+            self.source_session.inspect(source, [source.attribute(name) for name in named])
+        )
+        for name in named:
+            self.target_session.type_of(source.attribute(name))
+        return source, tuple(source.attribute(name) for name in job.quasi_identifiers), output
 
     def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:
         self.progress("read", 0.0)
@@ -193,9 +198,7 @@ class _Run:
             columns = {
                 name: replace(
                     column,
-                    attribute=replace(
-                        column.attribute, sql_type=session.type_of(column.attribute)
-                    ),
+                    attribute=replace(column.attribute, sql_type=session.type_of(column.attribute)),
                 )
                 for name, column in columns.items()
             }
@@ -203,7 +206,7 @@ class _Run:
         else:
             session.stage_labels(microdata, partition, source.located.types)
         self.progress("write", 0.3)
-        session.load_classes(list(columns.values()), partition.n_classes)
+        session.stage_classes(partition, list(columns.values()))
         session.write(output, self._written(source, columns, copied), None if copied else source)
         session.analyze(output.written)
         self.progress("write", 1.0)
@@ -244,9 +247,9 @@ class _Run:
         released = np.flatnonzero(partition.labels >= 0)
         positions = np.full(microdata.n_records, -1, np.int32)
         positions[released] = random_order(len(released))
+        classes = self.target_session.class_numbers(partition)[partition.labels]
         if not kept:
-            order = released[np.argsort(positions[released])]
-            yield partition.labels[order], positions[order], [()] * len(order)
+            yield classes[released], positions[released], [()] * len(released)
             return
         names = [attribute.name for attribute in kept]
         done = 0
@@ -256,7 +259,7 @@ class _Run:
             records = records[chosen]
             done += len(rows)
             self.progress("write", 0.3 * min(done / max(microdata.n_records, 1), 1.0))
-            yield partition.labels[records], positions[records], [rows[i] for i in chosen]
+            yield classes[records], positions[records], [rows[i] for i in chosen]
 
     def _verify(self, output: Output, release: Release, microdata: Microdata) -> Recount:
         """Count what was written, before anyone can see it.
@@ -305,7 +308,7 @@ class _Run:
         released = self._released_names(source)
         return Report(
             release_id=self.release_id,
-            created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
             dbanon_version=version(),
             source=str(source.name),
             output=str(output.name),
@@ -316,9 +319,7 @@ class _Run:
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,
-            not_copied=tuple(
-                a.name for a in source.schema.attributes if a.name not in released
-            ),
+            not_copied=tuple(a.name for a in source.schema.attributes if a.name not in released),
             rows_in=microdata.n_records,
             rows_out=recount.rows,
             suppressed=release.partition.n_suppressed,

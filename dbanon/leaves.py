@@ -42,9 +42,7 @@ def trees_of(microdata: Microdata, hierarchies: Hierarchies) -> tuple[Hierarchy 
     return tuple(found)
 
 
-def leaf_codes(
-    microdata: Microdata, attribute: Attribute, tree: Hierarchy
-) -> NDArray[np.int32]:
+def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> NDArray[np.int32]:
     """The leaf position of each record's value, int32 (n,); 0 where it is NULL.
 
     Raises

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from dbanon.schema import Attribute, Kind
 
 # Up to here every integer is a float64 of its own.
 EXACT_INTEGER = 2.0**53
+
+# A power of ten beyond it is no float64.
+_LARGEST_SCALE = 300
 
 # Standardized points, the kernel's copy and its index stand beside the matrix while a method runs.
 _COPIES_OF_THE_MATRIX = 4
@@ -86,10 +90,10 @@ class Microdata:
         """The attributes behind the columns of ``codes``."""
         return tuple(attribute for attribute in self.attributes if not attribute.kind.is_numeric)
 
-    def numeric_valid(self) -> NDArray[np.bool_]:
-        """bool (n, p), which values of ``numbers`` are not NULL."""
+    def numeric_valid(self) -> NDArray[np.bool_] | None:
+        """bool (n, p), which values of ``numbers`` are not NULL; None when all are."""
         if self.valid is None:
-            return np.ones(self.numbers.shape, bool)
+            return None
         return self.valid[:, [attribute.kind.is_numeric for attribute in self.attributes]]
 
     def valid_column(self, name: str) -> NDArray[np.bool_] | None:
@@ -178,7 +182,7 @@ def microdata_from_chunks(
 
 
 def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
-    """True when float64 may not hold every one of these whole numbers, decimals or instants exactly.
+    """True when float64 may not hold each of these whole numbers, decimals or instants exactly.
 
     Parameters
     ----------
@@ -187,6 +191,8 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
         unit = 1.0
     elif attribute.kind is Kind.DECIMAL:
+        if attribute.scale > _LARGEST_SCALE:
+            return True
         unit = 10.0**attribute.scale
     else:
         return False
@@ -194,9 +200,7 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
         return bool((np.abs(values) * unit >= EXACT_INTEGER).any())
 
 
-def _join(
-    arrays: list[NDArray[np.generic]], empty_shape: tuple[int, int], dtype: type[np.generic]
-) -> NDArray[np.generic]:
+def _join(arrays: list[Any], empty_shape: tuple[int, int], dtype: Any) -> Any:
     if not arrays:
         return np.empty(empty_shape, dtype)
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
@@ -243,7 +247,9 @@ def _require_finite(
         if valid is not None:
             bad &= valid[:, position]
         if bad.any():
-            what = "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
+            what = (
+                "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
+            )
             raise NonFiniteValue(
                 f'Column "{attribute.name}" holds {what} in {int(bad.sum())} of {len(bad)} rows.',
                 hint="Exclude these rows in a view, or set them to NULL and choose how NULLs are"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ class MixedSpace:
         """The number of records, n."""
         return len(self.codes)
 
-    def arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int64], *tuple[NDArray[np.int32], ...]]:
+    def arrays(self) -> tuple[Any, ...]:
         """What kernels take: codes, units, leaves per attribute, their depths and gaps."""
         trees = [tree for tree in self.trees if tree is not None]
         counts = [0 if tree is None else tree.n_leaves for tree in self.trees]

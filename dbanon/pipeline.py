@@ -70,7 +70,8 @@ class Policy:
     steps: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or self.k < 2:
+        whole: object = self.k
+        if isinstance(whole, bool) or not isinstance(whole, (int, np.integer)) or whole < 2:
             raise InvalidParameter(
                 "k must be a whole number, 2 or more.",
                 hint="Common choices are 3, 5 and 10.",
@@ -143,8 +144,10 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
     method = find_method(policy.method)
     recoding = find_recoding(str(policy.recoding))
     for attribute in attributes:
-        if not attribute.kind.is_numeric and not recoding.takes_categories and (
-            method.takes_categories
+        if (
+            not attribute.kind.is_numeric
+            and not recoding.takes_categories
+            and (method.takes_categories)
         ):
             raise UnsupportedType(
                 f'Column "{attribute.name}" is no number, and recoding {recoding.name} takes'
@@ -215,7 +218,9 @@ def recode(
     recoding = find_recoding(str(policy.recoding))
     columns = recoding.run(microdata, partition, exact_means, policy.settings)
     before, after = _MEASURES[recoding.measure](microdata, partition, policy, columns)
-    measured = [column for column in columns if recoding.measure == "sse" or column.lost is not None]
+    measured = [
+        column for column in columns if recoding.measure == "sse" or column.lost is not None
+    ]
     return Release(
         partition=partition,
         columns=columns,

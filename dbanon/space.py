@@ -135,7 +135,7 @@ def numeric_space(
     def space(records: NDArray[np.int64]) -> Space:
         points = transform.apply(microdata.numbers[records])
         points *= factors
-        if microdata.valid is not None:
+        if valid is not None:
             points[~valid[records]] = 0.0
         return Space(np.ascontiguousarray(points), names)
 

@@ -14,7 +14,9 @@ def random_tree(rng, leaves, shape):
     if shape == "flat":
         return Hierarchy(["root", *(f"v{i}" for i in range(leaves))], [-1] + [0] * leaves)
     if shape == "deep":
-        rows = [[f"v{i}", *(f"{i // 2**j}/{j}" for j in range(1, 12)), "root"] for i in range(leaves)]
+        rows = [
+            [f"v{i}", *(f"{i // 2**j}/{j}" for j in range(1, 12)), "root"] for i in range(leaves)
+        ]
         return Hierarchy.from_levels(rows)
     if shape == "even":
         return Hierarchy.from_levels([[f"v{i}", f"g{i // 3}", "root"] for i in range(leaves)])

@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 from dbanon.errors import UnknownMethod, nearest_names
-from dbanon.methods import ebkc, full_domain, gaa_cp, kaca, kmember, mdav, mondrian
+from dbanon.methods import (
+    cbfs,
+    ebkc,
+    full_domain,
+    gaa_cp,
+    hdf,
+    kaca,
+    kmember,
+    ldf,
+    md,
+    mdav,
+    mondrian,
+    tfrp1,
+    tfrp2,
+    vmdav,
+)
 from dbanon.methods.registry import Method, Option
 
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         mdav.METHOD,
+        cbfs.METHOD,
+        md.METHOD,
+        tfrp1.METHOD,
+        tfrp2.METHOD,
+        ldf.METHOD,
+        hdf.METHOD,
+        vmdav.METHOD,
         gaa_cp.METHOD,
         kaca.METHOD,
         ebkc.METHOD,

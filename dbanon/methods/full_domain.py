@@ -133,7 +133,5 @@ METHOD = Method(
     recoding="generalization",
     takes_categories=True,
     space=mixed_space,
-    options=(
-        Option("suppression", float, 0.0, "Largest share of records to withhold.", 0, 1),
-    ),
+    options=(Option("suppression", float, 0.0, "Largest share of records to withhold.", 0, 1),),
 )

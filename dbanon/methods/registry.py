@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,6 @@ from dbanon.partitions import MethodResult, Partition
 from dbanon.space import numeric_space
 
 Tick = Callable[[float], None]
-
-# About 20 ms of work between two calls of tick on today's machines.
-SLICE = 4_000_000
 
 ROW_GUARANTEE = "row-wise k-anonymity"
 
@@ -80,12 +77,8 @@ class Option:
         return text
 
 
-class Run(Protocol):
-    """How a method is called: see ``Method.run``."""
-
-    def __call__(
-        self, space: Any, k: int, *, tick: Tick, rng: np.random.Generator, **options: Any
-    ) -> MethodResult: ...
+# (space, k, *, tick, rng, **options): see Method.run.
+Run: TypeAlias = "Callable[..., MethodResult]"
 
 
 class SpaceBuilder(Protocol):
@@ -187,14 +180,14 @@ class Kernel(Protocol):
     @property
     def progress(self) -> float: ...
 
-    def step(self, budget: int) -> bool: ...
+    def step(self, budget: int = ...) -> bool: ...
 
     def labels(self) -> Any: ...
 
 
 def drive(kernel: Kernel, tick: Tick) -> Partition:
     """Run a kernel to its end in slices, so that what ``tick`` raises ends it within 0.2 s."""
-    while not kernel.step(SLICE):
+    while not kernel.step():
         tick(kernel.progress)
     tick(1.0)
     return Partition(kernel.labels())

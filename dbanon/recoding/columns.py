@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,15 +49,22 @@ class ReleasedColumn:
         """The name of the quasi-identifier it stands for."""
         return self.of or self.attribute.name
 
+    def take(self, order: NDArray[np.int64]) -> ReleasedColumn:
+        """The column with its classes in another order, int64 (n_classes,)."""
+        return replace(
+            self,
+            values=self.values[order],
+            missing=None if self.missing is None else self.missing[order],
+            unrounded=None if self.unrounded is None else self.unrounded[order],
+        )
+
     def as_float(self) -> NDArray[np.float64]:
         """The released values as the numbers that ``Microdata`` holds, float64 (n_classes,)."""
-        values = np.array([0 if value is None else value for value in self.values]) if (
-            self.values.dtype == object
-        ) else self.values
-        numbers = values.astype(np.float64)
-        if self.attribute.kind is Kind.DECIMAL:
-            numbers /= 10.0**self.attribute.scale
-        return numbers
+        unit = 10**self.attribute.scale if self.attribute.kind is Kind.DECIMAL else 1
+        if self.values.dtype == object:
+            # Python divides integers of any length without rounding them first.
+            return np.array([(value or 0) / unit for value in self.values], np.float64)
+        return np.asarray(self.values / float(unit))
 
 
 @dataclass(frozen=True)

@@ -73,9 +73,7 @@ def in_one_pass(from_clause: str, record: str, chunk_rows: int) -> str:
     )
 
 
-def unpack(
-    buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribute]
-) -> Chunk:
+def unpack(buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribute]) -> Chunk:
     """The chunk that the bytes of ``packed_record`` hold."""
     records = np.frombuffer(buffer, _record_type(key_types, attributes))
     keys = np.column_stack([_key(records, i, kind) for i, kind in enumerate(key_types)])
@@ -113,16 +111,24 @@ def _number(attribute: Attribute) -> str:
     elif attribute.kind is Kind.TIMESTAMP:
         sent, zero = f"timestamp_send({column}::timestamp)", "int8send(0)"
     else:
-        sent, zero = f"float8send({column}::double precision)", "float8send(0)"
+        sent, zero = f"float8send({_float8(attribute, column)})", "float8send(0)"
     return f"coalesce({sent}, {zero})" if attribute.nullable else sent
+
+
+def _float8(attribute: Attribute, column: str) -> str:
+    if attribute.kind is not Kind.DECIMAL or attribute.precision:
+        return f"{column}::double precision"
+    # Beyond float8's range the cast would fail, and quote the value in the server's log.
+    return (
+        f"CASE WHEN abs({column}) BETWEEN 1e-300 AND 1e300 THEN {column}::double precision"
+        f" WHEN abs({column}) < 1 THEN 0 ELSE 'Infinity' END"
+    )
 
 
 def _record_type(key_types: Sequence[str], attributes: Sequence[Attribute]) -> np.dtype[np.void]:
     fields: list[tuple[str, str]] = []
     for position, key_type in enumerate(key_types):
-        fields += [
-            (name.format(f"key{position}"), code) for name, code in _KEY_PARTS[key_type][1]
-        ]
+        fields += [(name.format(f"key{position}"), code) for name, code in _KEY_PARTS[key_type][1]]
     codes = {Kind.DATE: ">i4", Kind.TIMESTAMP: ">i8"}
     fields += [
         (f"v{position}", codes.get(attribute.kind, ">f8"))
@@ -137,14 +143,12 @@ def _key(records: NDArray[np.void], position: int, key_type: str) -> NDArray[np.
     name = f"key{position}"
     if key_type == "tid":
         block = records[f"{name}_block"].astype(np.int64)
-        return (block << 16) | records[f"{name}_row"]
+        return np.asarray((block << 16) | records[f"{name}_row"], np.int64)
     key: NDArray[np.int64] = records[name].astype(np.int64)
     return key
 
 
-def _valid(
-    records: NDArray[np.void], attributes: Sequence[Attribute]
-) -> NDArray[np.bool_] | None:
+def _valid(records: NDArray[np.void], attributes: Sequence[Attribute]) -> NDArray[np.bool_] | None:
     nullable = [i for i, attribute in enumerate(attributes) if attribute.nullable]
     valid = None
     for start in range(0, len(nullable), _MASK_BITS):

@@ -13,6 +13,7 @@ LABELS = "dbanon_labels"
 CLASSES = "dbanon_classes"
 KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS)
 
 
 def value_column(position: int) -> str:
@@ -64,14 +65,18 @@ def write_from_source(
     from_source: str,
     key_expressions: Sequence[str],
 ) -> str:
-    """INSERT of the release: kept columns from the source, the others from their class's values."""
+    """INSERT of the release: kept columns from the source, the others from their class's values.
+
+    Class numbers and positions in staging are random, so the order of the rows is: equal rows
+    stand together, and nothing tells where a row came from.
+    """
     on = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
         f" FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
-        f" JOIN {quote(CLASSES)} AS c ON c.class = l.class ORDER BY l.position"
+        f" JOIN {quote(CLASSES)} AS c ON c.class = l.class ORDER BY l.class, l.position"
     )
 
 
@@ -82,7 +87,7 @@ def write_from_copies(
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
         f" FROM {quote(ROWS)} AS r JOIN {quote(CLASSES)} AS c ON c.class = r.class"
-        " ORDER BY r.position"
+        " ORDER BY r.class, r.position"
     )
 
 
@@ -97,14 +102,20 @@ def exact_sums(
     on = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
-    sums = ", ".join(
-        f"CAST(sum({part}) AS VARCHAR(100))" for pair in columns for part in pair
-    )
+    sums = ", ".join(f"CAST(sum({part}) AS TEXT)" for pair in columns for part in pair)
     return (
         f"SELECT l.class, {sums} FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
         f" JOIN (SELECT class, count(*) AS size FROM {quote(LABELS)} GROUP BY class) AS n"
         " ON n.class = l.class GROUP BY l.class"
     )
+
+
+def class_values(column: str, from_source: str, key_expressions: Sequence[str]) -> str:
+    """Class and value of a column, row by row."""
+    on = " AND ".join(
+        f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
+    )
+    return f"SELECT l.class, {column} FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
 
 
 def recount(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
