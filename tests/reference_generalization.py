@@ -31,7 +31,7 @@ class Records:
         ]
 
     def distance(self, record, members):
-        """Twice the sum over the attributes of definition 5, the class being its generalized record."""
+        """Twice the sum over the attributes of definition 5, to the class's generalized record."""
         total = 0
         for a, tree in enumerate(self.trees):
             inside = [self.codes[i][a] for i in members]

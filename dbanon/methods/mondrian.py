@@ -4,10 +4,10 @@ A class is cut in two along the attribute that is widest in it, in units of the 
 where that gives no two sides of k records, along the next widest; where none does, it is a class of
 the result. Cuts, by ``cut``:
 
-- ``strict`` (default): between two different values, nearest to the median; categories in the order
-  of their hierarchy.
-- ``tree``: as strict for numbers; categories only between children of their common ancestor, so that
-  every side is a set of whole branches.
+- ``strict`` (default): between two different values, nearest to the median; categories in the
+  order of their hierarchy.
+- ``tree``: as strict for numbers; categories only between children of their common ancestor, so
+  that every side is a set of whole branches.
 - ``relaxed``: at the median; records equal to it go to either side.
 
 Source: K. LeFevre, D. DeWitt and R. Ramakrishnan, "Mondrian multidimensional k-anonymity", ICDE

@@ -29,9 +29,13 @@ PLACES = Hierarchy.from_levels(
 def run(name, space, k, seed=0, **options):
     method = methods.METHODS[name]
     shares = []
-    partition = method.run(space, k, tick=shares.append,
-                           rng=np.random.Generator(np.random.PCG64(seed)),
-                           **method.checked_options(options))
+    partition = method.run(
+        space,
+        k,
+        tick=shares.append,
+        rng=np.random.Generator(np.random.PCG64(seed)),
+        **method.checked_options(options),
+    )
     assert all(0 <= share <= 1 for share in shares)
     return partition
 
@@ -52,8 +56,9 @@ def test_contract(name, case, seed):
     np.testing.assert_array_equal(space.codes, before)
     if n < 2 * k:
         assert partition.n_classes == 1
-    same = MixedSpace(space.codes[:1].repeat(n, axis=0).copy(), space.units, space.trees,
-                      space.names)
+    same = MixedSpace(
+        space.codes[:1].repeat(n, axis=0).copy(), space.units, space.trees, space.names
+    )
     alike = run(name, same, k, seed)
     records = reference.Records(same)
     assert not any(records.loss(np.flatnonzero(alike.labels == c)) for c in range(alike.n_classes))
@@ -85,15 +90,15 @@ SIX = ["Ulm", "Bonn", "Essen", "Kiel", "Kiel", "Bonn"]
 @pytest.mark.parametrize(
     ("name", "space", "k", "options", "expected"),
     [
-        # {0, 1, 2}; farthest from its seed 0: 13, with 12 and 11; 10 raises the loss of the first by
-        # 4 * 10 - 3 * 2 = 34, that of the second by 4 * 3 - 3 * 2 = 6.
+        # {0, 1, 2}; farthest from its seed 0: 13, with 12 and 11; 10 raises the loss of the first
+        # by 4 * 10 - 3 * 2 = 34, that of the second by 4 * 3 - 3 * 2 = 6.
         ("kmember", one_number([0, 1, 2, 10, 11, 12, 13]), 3, {}, [0, 0, 0, 1, 1, 1, 1]),
         # 5 and 6 are alone: together they lose 2 * 1; with the zeros 3 * 5 or 3 * 6, with the
         # twenties more. So in either order of chance.
         ("kaca", one_number([0, 0, 5, 6, 20, 20]), 2, {}, [0, 0, 1, 1, 2, 2]),
         # 5 and 6 are within 0.5 * 20 of the zeros, 20 is not; the four are cut in halves.
         ("ebkc", one_number([0, 0, 5, 6, 20, 20]), 2, {}, [0, 0, 1, 1, 2, 2]),
-        # The median lies among the ones; the cut after 4 records leaves one, that after 3 leaves two.
+        # The median lies among the ones; the cut after 4 records leaves one, after 3 two.
         ("mondrian", one_number([1, 1, 1, 2, 9]), 2, {}, [0, 0, 0, 1, 1]),
         ("mondrian", one_number([1, 1, 1, 2, 9]), 2, {"cut": "relaxed"}, [0, 0, 1, 1, 1]),
         # In the order of leaves: Ulm, Bonn, Bonn | Essen, Kiel, Kiel.
@@ -119,8 +124,12 @@ def test_full_domain_is_the_best_of_all_combinations(case, suppression):
     kept = [a for a, tree in enumerate(space.trees) if tree is not None][:3]
     if not kept:
         return
-    space = MixedSpace(np.ascontiguousarray(space.codes[:, kept]), space.units[kept],
-                       tuple(space.trees[a] for a in kept), tuple(space.names[a] for a in kept))
+    space = MixedSpace(
+        np.ascontiguousarray(space.codes[:, kept]),
+        space.units[kept],
+        tuple(space.trees[a] for a in kept),
+        tuple(space.names[a] for a in kept),
+    )
     n = space.n_records
     partition = run("full_domain", space, k, suppression=suppression)
     best = np.inf
@@ -131,8 +140,9 @@ def test_full_domain_is_the_best_of_all_combinations(case, suppression):
             nodes = space.trees[a].at_level(level)[space.codes[:, a]]
             loss += space.units[a] * space.trees[a].loss(space.codes[:, a], nodes).sum()
             rows.append(nodes)
-        _, group, size = np.unique(np.column_stack(rows), axis=0, return_inverse=True,
-                                   return_counts=True)
+        _, group, size = np.unique(
+            np.column_stack(rows), axis=0, return_inverse=True, return_counts=True
+        )
         withheld = size[size < k].sum()
         if withheld <= int(suppression * n) and withheld < n:
             share = withheld / n
@@ -147,12 +157,14 @@ def test_full_domain_is_the_best_of_all_combinations(case, suppression):
 def test_frames(name):
     rng = np.random.default_rng(3)
     n = 200
-    frame = pd.DataFrame({
-        "age": rng.integers(18, 90, n),
-        "place": rng.choice(["Ulm", "Bonn", "Essen", "Kiel"], n),
-        "sex": rng.choice(["f", "m"], n),
-        "seen": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D"),
-    })
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, n),
+            "place": rng.choice(["Ulm", "Bonn", "Essen", "Kiel"], n),
+            "sex": rng.choice(["f", "m"], n),
+            "seen": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D"),
+        }
+    )
     trees = {"place": PLACES}
     partition = dbanon.partition(frame, 4, method=name, hierarchies=trees)
     loss = dbanon.generalization_loss(frame, partition, hierarchies=trees)
@@ -169,12 +181,17 @@ def test_frames(name):
 
 
 def test_nulls():
-    frame = pd.DataFrame({"a": ["x", "y", None, None, "x", "z"], "b": [1.0, 2, 3, 4, np.nan, np.nan]})
+    frame = pd.DataFrame(
+        {"a": ["x", "y", None, None, "x", "z"], "b": [1.0, 2, 3, 4, np.nan, np.nan]}
+    )
     with pytest.raises(dbanon.DbanonError, match="NULL"):
         dbanon.partition(frame, 2, method="gaa_cp")
     partition = dbanon.partition(frame, 2, method="gaa_cp", nulls="category", refine="fast")
     assert sorted(map(sorted, (np.flatnonzero(partition.labels == c) for c in range(3)))) == [
-        [0, 1], [2, 3], [4, 5]]
+        [0, 1],
+        [2, 3],
+        [4, 5],
+    ]
     assert dbanon.generalization_loss(frame, partition) == pytest.approx(2 + 2 * 1 / 3 * 2 + 2)
     assert dbanon.partition(frame, 2, method="gaa_cp", nulls="suppress").n_suppressed == 4
 
@@ -199,8 +216,14 @@ def test_refusals(tmp_path):
     with pytest.raises(UnsupportedType, match="gaa_cp"):
         dbanon.partition(frame, 2)
     with pytest.raises(SuppressionOverBudget):
-        dbanon.anonymize_frame(frame, quasi_identifiers=["place", "age"], k=2, max_suppression=0.1,
-                               method="full_domain", options={"suppression": 0.5})
+        dbanon.anonymize_frame(
+            frame,
+            quasi_identifiers=["place", "age"],
+            k=2,
+            max_suppression=0.1,
+            method="full_domain",
+            options={"suppression": 0.5},
+        )
 
 
 def test_numbers_by_hierarchy():

@@ -22,19 +22,27 @@ JOBS = Hierarchy.from_levels(
 
 
 def people():
-    return pd.DataFrame({
-        "age": [31, 38, 44, 47, 30, 47],
-        "job": ["nurse", "doctor", "cook", "cook", "nurse", "cook"],
-        "town": ["A", "A", "B", "C", "A", "C"],
-        "ill": list("uvwxyz"),
-    })
+    return pd.DataFrame(
+        {
+            "age": [31, 38, 44, 47, 30, 47],
+            "job": ["nurse", "doctor", "cook", "cook", "nurse", "cook"],
+            "town": ["A", "A", "B", "C", "A", "C"],
+            "ill": list("uvwxyz"),
+        }
+    )
 
 
 def release(frame=None, k=2, **more):
     frame = people() if frame is None else frame
     return dbanon.anonymize_frame(
-        frame, quasi_identifiers=["age", "job", "town"], sensitive=["ill"], k=k, method="gaa_cp",
-        hierarchies={"job": JOBS}, **more)
+        frame,
+        quasi_identifiers=["age", "job", "town"],
+        sensitive=["ill"],
+        k=k,
+        method="gaa_cp",
+        hierarchies={"job": JOBS},
+        **more,
+    )
 
 
 def of(out, ill):
@@ -54,7 +62,8 @@ def test_text_on_a_grid():
     assert losses["age"].released == pytest.approx((2 * 2 + 2 * 1 + 2 * 7) / 17 / 6)
     assert losses["job"].released == losses["town"].released == pytest.approx(2 / 6)
     assert report.information_loss == pytest.approx(
-        np.mean([column.released for column in report.column_losses]))
+        np.mean([column.released for column in report.column_losses])
+    )
     assert report.k_achieved == 2
 
 
@@ -92,8 +101,9 @@ def test_nulls_and_dates():
     out, report = release(frame, nulls="category")
     assert of(out, "u").town is None
     assert of(out, "x").age is None
-    assert re.fullmatch(r"\[20\d\d-\d\d-01 00:00:00.000000, 20\d\d-\d\d-01 00:00:00.000000\)",
-                        of(out, "u").age)
+    assert re.fullmatch(
+        r"\[20\d\d-\d\d-01 00:00:00.000000, 20\d\d-\d\d-01 00:00:00.000000\)", of(out, "u").age
+    )
     assert report.null_rows == 4
     assert report.k_achieved == 2
 
@@ -102,16 +112,21 @@ def test_categories_need_generalization():
     with pytest.raises(UnsupportedType, match="generalization"):
         release(recoding="mean")
     numbers = people()[["age"]]
-    out, report = dbanon.anonymize_frame(numbers, quasi_identifiers=["age"], k=2, method="gaa_cp",
-                                         recoding="mean")
+    out, report = dbanon.anonymize_frame(
+        numbers, quasi_identifiers=["age"], k=2, method="gaa_cp", recoding="mean"
+    )
     assert report.loss_measure == "sse"
-    out, report = dbanon.anonymize_frame(numbers, quasi_identifiers=["age"], k=2,
-                                         recoding="generalization")
+    out, report = dbanon.anonymize_frame(
+        numbers, quasi_identifiers=["age"], k=2, recoding="generalization"
+    )
     assert out.age.str.startswith("[").all()
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=40), st.sampled_from(["FLOAT", "INTEGER"]),
-       st.floats(1e-3, 1e5))
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=40),
+    st.sampled_from(["FLOAT", "INTEGER"]),
+    st.floats(1e-3, 1e5),
+)
 @settings(max_examples=200)
 def test_grids_hold_their_classes(values, kind, step):
     numbers = np.array(values)
@@ -125,8 +140,10 @@ def test_grids_hold_their_classes(values, kind, step):
         np.testing.assert_allclose(np.rint(low / grid.step) * grid.step, low, atol=1e-9 * 1e6)
 
 
-@pytest.mark.parametrize(("days", "months", "step"), [
-    (10, 0, 1), (100, 0, 7), (400, 1, None), (2000, 12, None), (40000, 120, None)])
+@pytest.mark.parametrize(
+    ("days", "months", "step"),
+    [(10, 0, 1), (100, 0, 7), (400, 1, None), (2000, 12, None), (40000, 120, None)],
+)
 def test_grids_of_dates(days, months, step):
     grid = grid_for(Attribute("d", Kind.DATE), 0, days, None)
     assert grid.months == months

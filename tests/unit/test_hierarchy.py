@@ -20,10 +20,16 @@ def test_forms_agree(tmp_path):
     assert tree.labels[0] == "*"
     assert tree.n_leaves == 4
     assert tree.height == 3
-    pairs = [(label, tree.labels[p] if p >= 0 else None) for label, p in zip(
-        tree.labels, tree.parents.tolist(), strict=True)]
-    nested = {"*": {"23***": {"232**": ["23208", "23200"], "230**": ["23085"]},
-                    "10***": {"101**": ["10115"]}}}
+    pairs = [
+        (label, tree.labels[p] if p >= 0 else None)
+        for label, p in zip(tree.labels, tree.parents.tolist(), strict=True)
+    ]
+    nested = {
+        "*": {
+            "23***": {"232**": ["23208", "23200"], "230**": ["23085"]},
+            "10***": {"101**": ["10115"]},
+        }
+    }
     assert Hierarchy.from_parents(pairs) == tree
     assert Hierarchy.from_parents(pairs[1:]) == tree
     assert Hierarchy.from_nested(nested) == tree
@@ -46,8 +52,11 @@ def test_tree():
     assert [tree.labels[node] for node in tree.at_level(2)] == ["23***"] * 3 + ["10***"]
 
 
-@given(st.integers(0, 10**6), st.integers(1, 30),
-       st.sampled_from(["one", "flat", "even", "deep", "uneven"]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 30),
+    st.sampled_from(["one", "flat", "even", "deep", "uneven"]),
+)
 def test_common_ancestors_of_any_tree(seed, leaves, shape):
     tree = random_tree(np.random.default_rng(seed), leaves, shape)
     n = tree.n_leaves
@@ -124,9 +133,17 @@ def test_builders():
     assert ages.positions == {"-1": 0, "7": 1, "12": 2, "30": 3}
     parts = builders.intervals(["0.25", "0.3"], ["0.1"])
     assert levels(parts, "0.3") == ("[0.3, 0.4)", "*")
-    days = builders.dates(["2024-05-17", "1999-12-31"], ("month", "quarter", "year", "5y", "decade"))
+    days = builders.dates(
+        ["2024-05-17", "1999-12-31"], ("month", "quarter", "year", "5y", "decade")
+    )
     assert levels(days, "2024-05-17") == (
-        "2024-05", "2024-Q2", "2024", "2020 to 2024", "2020s", "*")
+        "2024-05",
+        "2024-Q2",
+        "2024",
+        "2020 to 2024",
+        "2020s",
+        "*",
+    )
     codes = builders.prefixes(["23208", "23220", "99"])
     assert levels(codes, "23220") == ("2322*", "232**", "23***", "2****", "*****")
     assert levels(codes, "99") == ("9*", "*****")
@@ -159,16 +176,25 @@ def test_suggest():
     assert builders.suggest(["2024-05-17", "2023-01-01"]).height == 4
     assert builders.suggest(["10115", "23208"]).height == 5
     assert builders.suggest([str(age) for age in range(17, 91)]).path("33")[1:] == (
-        "[30, 35)", "[25, 50)", "*")
+        "[30, 35)",
+        "[25, 50)",
+        "*",
+    )
     assert builders.suggest(["b", "a"]) == flat(["a", "b"])
     assert builders.suggest(["5"]).height == 1
     assert builders.suggest([]).n_leaves == 1
 
 
-@pytest.mark.parametrize(("labels", "parents"), [
-    ([], []), (["a", "a"], [-1, 0]), (["a"], [0]), (["a", "b"], [-1, -1]),
-    (["a", "b", "c", "d"], [-1, 0, 0, 1]),
-])
+@pytest.mark.parametrize(
+    ("labels", "parents"),
+    [
+        ([], []),
+        (["a", "a"], [-1, 0]),
+        (["a"], [0]),
+        (["a", "b"], [-1, -1]),
+        (["a", "b", "c", "d"], [-1, 0, 0, 1]),
+    ],
+)
 def test_nodes_must_be_a_tree_in_order(labels, parents):
     with pytest.raises(ValueError):
         Hierarchy(labels, parents)
