@@ -168,7 +168,8 @@ def _released(
             if key in columns or (column.of is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame has a column named "{key}" already.')
             columns[key] = _series(column, frame[name].dtype, labels)
-    return pd.DataFrame(columns)
+    released: pd.DataFrame = pd.DataFrame(columns)
+    return released
 
 
 def microdata_from_frame(

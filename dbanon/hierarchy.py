@@ -166,7 +166,9 @@ class Hierarchy:
         """
         deep = self.leaf_depths[leaves]
         climbed = deep - self.depths[nodes]
-        return np.divide(climbed, deep, out=np.zeros(len(deep)), where=deep > 0)
+        shares = np.zeros(len(deep))
+        np.divide(climbed, deep, out=shares, where=deep > 0)
+        return shares
 
     def path(self, label: str) -> tuple[str, ...]:
         """The labels from this one up to the root."""
@@ -178,9 +180,9 @@ class Hierarchy:
 
     def at_level(self, level: int) -> NDArray[np.int32]:
         """int32 (L,), the node ``level`` edges above each leaf, the root at most."""
-        nodes = self.leaves.copy()
+        nodes: NDArray[np.int32] = self.leaves.copy()
         for _ in range(level):
-            nodes = np.where(nodes > 0, self.parents[nodes], 0).astype(np.int32)
+            nodes = np.maximum(self.parents[nodes], 0).astype(np.int32, copy=False)
         return nodes
 
     def __eq__(self, other: object) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation
+from itertools import pairwise
 
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy import Hierarchy, flat
@@ -100,7 +101,7 @@ def prefixes(
         raise InvalidParameter("The mask must be one character.")
     length = max((len(value) for value in values), default=0)
     levels = list(range(length - 1, 0, -1)) if keep is None else list(keep)
-    if any(a <= b for a, b in zip(levels, levels[1:], strict=False)) or min(levels, default=1) < 1:
+    if any(a <= b for a, b in pairwise(levels)) or min(levels, default=1) < 1:
         raise InvalidParameter("The numbers of kept characters must fall, down to 1 at least.")
     rows = []
     for value in sorted(set(values)):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +52,15 @@ class MixedSpace:
         """The number of records, n."""
         return len(self.codes)
 
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(
+        self,
+    ) -> tuple[
+        NDArray[np.int32],
+        NDArray[np.int64],
+        NDArray[np.int32],
+        NDArray[np.int32],
+        NDArray[np.int32],
+    ]:
         """What kernels take: codes, units, leaves per attribute, their depths and gaps."""
         trees = [tree for tree in self.trees if tree is not None]
         counts = [0 if tree is None else tree.n_leaves for tree in self.trees]
@@ -117,7 +124,8 @@ def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.i
     if not given.any():
         return np.zeros(len(names), np.int64)
     shares = np.maximum(np.rint(given / given.max() * (UNIT // _STEP)), given > 0)
-    return shares.astype(np.int64) * _STEP
+    units: NDArray[np.int64] = shares.astype(np.int64) * _STEP
+    return units
 
 
 def _steps(

@@ -147,7 +147,7 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
         if (
             not attribute.kind.is_numeric
             and not recoding.takes_categories
-            and (method.takes_categories)
+            and method.takes_categories
         ):
             raise UnsupportedType(
                 f'Column "{attribute.name}" is no number, and recoding {recoding.name} takes'
@@ -277,7 +277,7 @@ _MEASURES = {"sse": _sse, "iloss": _iloss}
 def class_losses(
     microdata: Microdata, partition: Partition, hierarchies: Mapping[str, Hierarchy]
 ) -> NDArray[np.float64]:
-    """iloss of each attribute, float64 (d,), summed over the records, on the classes' own ranges."""
+    """iloss of each attribute on the classes' own ranges, float64 (d,), summed over records."""
     losses = []
     trees = trees_of(microdata, hierarchies)
     for attribute, tree in zip(microdata.attributes, trees, strict=True):

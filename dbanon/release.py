@@ -39,8 +39,8 @@ class Release:
     losses : one entry a numeric quasi-identifier.
     loss_before_rounding, loss : over all columns; ``loss`` is of the values that are written.
     guarantee : what holds once the recount succeeds, in words.
-    measure : ``sse``: SSE/SST on z-scores; ``iloss``: iloss per cell, ``loss_before_rounding`` being
-        that of the classes' own ranges.
+    measure : ``sse``: SSE/SST on z-scores; ``iloss``: iloss per cell, ``loss_before_rounding``
+        being that of the classes' own ranges.
     """
 
     partition: Partition

@@ -111,6 +111,12 @@ class RefineLossRun : public Run {
                                         const Integers& gaps, const Integers& labels,
                                         std::int64_t k, std::int64_t rounds, std::uint64_t seed) {
         if (labels.shape(0) != codes.shape(0)) throw nb::value_error("one label for each record");
+        for (std::size_t i = 0; i < labels.shape(0); ++i) {
+            const std::int32_t label = labels.data()[i];
+            if (label < -1 || (label >= 0 && static_cast<std::size_t>(label) >= labels.shape(0))) {
+                throw nb::value_error("labels must be from -1 to the number of records");
+            }
+        }
         if (rounds < 0) throw nb::value_error("rounds must be at least 0");
         return std::make_unique<RefineLoss>(mixed(codes, units, leaves, depths, gaps, k),
                                             labels.data(), static_cast<std::int32_t>(k), rounds,

@@ -21,6 +21,7 @@ RefineLoss::RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* la
       mixed_(std::move(mixed)),
       rounds_(rounds),
       chance_(seed),
+      withheld_(static_cast<std::size_t>(mixed_->records()), false),
       slot_(static_cast<std::size_t>(mixed_->tuples()), -1),
       shapes_(*mixed_) {
     shapes_.resize(4 * kEntries + 2);
@@ -36,7 +37,10 @@ void RefineLoss::collect(const std::int32_t* labels) {
     for (std::int32_t t = 0; t < mixed_->tuples(); ++t) {
         for (std::int32_t at = mixed_->begin(t); at < mixed_->end(t); ++at) {
             const std::int32_t label = labels[mixed_->copy(at)];
-            if (label < 0) continue;
+            if (label < 0) {
+                withheld_[static_cast<std::size_t>(mixed_->copy(at))] = true;
+                continue;
+            }
             auto& tuples = classes_[static_cast<std::size_t>(label)].tuples;
             if (tuples.empty() || tuples.back().first != t) tuples.emplace_back(t, 0);
             ++tuples.back().second;
@@ -105,7 +109,9 @@ Steps RefineLoss::run() {
     for (std::size_t c = 0; c < classes_.size(); ++c) {
         for (const auto& [tuple, copies] : classes_[c].tuples) {
             for (std::int32_t i = 0; i < copies; ++i) {
-                const std::int32_t record = mixed_->copy(next[static_cast<std::size_t>(tuple)]++);
+                std::int32_t& at = next[static_cast<std::size_t>(tuple)];
+                while (withheld_[static_cast<std::size_t>(mixed_->copy(at))]) ++at;
+                const std::int32_t record = mixed_->copy(at++);
                 owner[static_cast<std::size_t>(record)] = static_cast<std::int32_t>(c);
             }
         }
@@ -122,6 +128,7 @@ Steps RefineLoss::run() {
 // A class that loses something and a few classes that hold neighbours of its records.
 bool RefineLoss::choose() {
     pool_.clear();
+    if (classes_.empty()) return false;
     const auto c = static_cast<std::int32_t>(chance_.below(classes_.size()));
     const Class& seed = classes_[static_cast<std::size_t>(c)];
     if (seed.loss == 0 || seed.tuples.size() > kEntries / 2) return false;

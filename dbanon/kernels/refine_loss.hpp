@@ -53,6 +53,8 @@ class RefineLoss final : public Kernel {
     std::vector<std::int32_t> neighbours_;            // (tuples, near_)
     std::int32_t near_ = 0;
 
+    std::vector<bool> withheld_;                      // records suppressed from the start
+
     // The pool of a round.
     std::vector<std::int32_t> pool_;
     std::vector<Entry> entries_;

@@ -1,8 +1,8 @@
 """Measures that look at class sizes alone.
 
 Sources: K. LeFevre, D. DeWitt and R. Ramakrishnan, "Mondrian multidimensional k-anonymity", ICDE
-2006 (average class size); R. Bayardo and R. Agrawal, "Data privacy through optimal k-anonymization",
-ICDE 2005 (discernibility).
+2006 (average class size); R. Bayardo and R. Agrawal, "Data privacy through optimal
+k-anonymization", ICDE 2005 (discernibility).
 """
 
 from __future__ import annotations

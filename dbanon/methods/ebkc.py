@@ -1,9 +1,9 @@
 """EBKC: entropy-based k-anonymity clustering.
 
-Each distinct record joins the nearest class within the distance ``threshold``, or starts one; random
-classes below k merge with the class that makes the loss grow least; classes of 2k and more are cut
-in two halves, in the order of the attribute of largest entropy, until all are below 2k or of equal
-records.
+Each distinct record joins the nearest class within the distance ``threshold``, or starts one;
+random classes below k merge with the class that makes the loss grow least; classes of 2k and more
+are cut in two halves, in the order of the attribute of largest entropy, until all are below 2k or
+of equal records.
 
 Source: Zhang J. P., Zhao Y., Yang Y. and Yang J., "A k-anonymity clustering algorithm based on the
 information entropy", CSCWD 2014, as described in Jiang, Zeng and Ma, Journal of Software 28 (2017),

@@ -1,15 +1,15 @@
 """Full-domain generalization: one level of every attribute for the whole table.
 
 A level is a number of steps up from the leaves. Of all combinations of levels that give classes of
-k, the one of least loss is taken: climbed share of the way to the root, summed over cells; records in
-classes below k are withheld while they are at most the share ``suppression`` of all, and lose all.
-Numbers without a hierarchy have the levels: as they are, sixteenths, eighths, quarters and halves of
-the range, one value for all. Ties go to the lower level of the attribute named first.
+k, the one of least loss is taken: climbed share of the way to the root, summed over cells; records
+in classes below k are withheld while they are at most the share ``suppression`` of all, and lose
+all. Numbers without a hierarchy have the levels: as they are, sixteenths, eighths, quarters and
+halves of the range, one value for all. Ties go to the lower level of the attribute named first.
 
 Combinations above one that needs no more suppression than allowed need none either, and those below
 one that fails fail (K. LeFevre, D. DeWitt and R. Ramakrishnan, "Incognito: efficient full-domain
-k-anonymity", SIGMOD 2005), so chains of the lattice are searched by halves (F. Kohlmayer, F. Prasser
-et al., "Flash: efficient, stable and optimal k-anonymity", PASSAT 2012).
+k-anonymity", SIGMOD 2005), so chains of the lattice are searched by halves (F. Kohlmayer,
+F. Prasser et al., "Flash: efficient, stable and optimal k-anonymity", PASSAT 2012).
 
 Classes: k and more. They are released as any class is, by what its records have in common, which
 never loses more than the levels found.

@@ -1,10 +1,10 @@
 """GAA-CP: greedy k-anonymity by clustering partition.
 
 The first class starts with record 0 and takes the nearest remaining record, one at a time, until it
-holds k. The next class starts with the record farthest from the class just closed. The last records,
-fewer than k, join one by one the class whose loss they raise least. Distance: definitions 5 and 6
-of the paper, the class standing for its generalized record. Ties go to the record of smaller index,
-then to the class made first.
+holds k. The next class starts with the record farthest from the class just closed. The last
+records, fewer than k, join one by one the class whose loss they raise least. Distance: definitions
+5 and 6 of the paper, the class standing for its generalized record. Ties go to the record of
+smaller index, then to the class made first.
 
 Source: Jiang H. W., Zeng G. S. and Ma H. Y., "Greedy clustering-anonymity method for privacy
 preservation of table data-publishing", Journal of Software 28 (2017) 341-351, algorithm 1. Step 3.1

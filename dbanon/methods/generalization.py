@@ -16,7 +16,7 @@ from dbanon.mixed_space import MixedSpace
 from dbanon.partitions import Partition
 
 # Rounds for each class of k records that the table could hold.
-ROUNDS = {"fast": 20, "thorough": 900}
+ROUNDS = {"fast": 30, "thorough": 1200}
 
 
 def refine(

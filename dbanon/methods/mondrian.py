@@ -4,16 +4,16 @@ A class is cut in two along the attribute that is widest in it, in units of the 
 where that gives no two sides of k records, along the next widest; where none does, it is a class of
 the result. Cuts, by ``cut``:
 
-- ``strict`` (default): between two different values, nearest to the median; categories in the order
-  of their hierarchy.
-- ``tree``: as strict for numbers; categories only between children of their common ancestor, so that
-  every side is a set of whole branches.
+- ``strict`` (default): between two different values, nearest to the median; categories in the
+  order of their hierarchy.
+- ``tree``: as strict for numbers; categories only between children of their common ancestor, so
+  that every side is a set of whole branches.
 - ``relaxed``: at the median; records equal to it go to either side.
 
 Source: K. LeFevre, D. DeWitt and R. Ramakrishnan, "Mondrian multidimensional k-anonymity", ICDE
 2006. Ties go to the attribute named first and to the lower cut. The paper cuts at the median or not
 at all; here the nearest cut with k records on both sides is taken.
-Classes: relaxed k to 2k-1; else k and more.
+Classes: k and more; relaxed k to 2k-1, larger ones hold equal records.
 Cost: O(n log n) for each attribute.
 """
 
@@ -100,7 +100,7 @@ METHOD = Method(
     run=mondrian,
     summary="Recursive cuts of the widest attribute at its median",
     data="numeric and categorical",
-    class_sizes="k and more; relaxed: k to 2k-1",
+    class_sizes="k and more; relaxed: k to 2k-1, more when all records of a class are equal",
     cost="O(n log n) for each attribute",
     reference="LeFevre, DeWitt & Ramakrishnan 2006",
     recoding="generalization",

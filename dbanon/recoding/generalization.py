@@ -11,6 +11,7 @@ It is that of the label released, not of the range behind it.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,8 @@ def _ancestors(
     nodes = tree.common(low, high)
     released = partition.labels >= 0
     cells = tree.loss(leaves[released], nodes[partition.labels[released]])
-    lost = np.bincount(partition.labels[released], cells, partition.n_classes)
+    lost = np.zeros(partition.n_classes)
+    np.add.at(lost, partition.labels[released], cells)
     labels = np.array(tree.labels, object)[nodes]
     return ReleasedColumn(_as_text(attribute), labels, missing, lost=_none_where(lost, missing))
 
@@ -116,13 +118,13 @@ def _intervals(
     ]
 
 
-def _ends(values: NDArray[np.generic], partition: Partition) -> tuple[NDArray, NDArray]:  # type: ignore[type-arg]
+def _ends(values: NDArray[Any], partition: Partition) -> tuple[NDArray[Any], NDArray[Any]]:
     """The smallest and the largest value of each class."""
     if not partition.n_classes:
         return values[:0], values[:0]
     grouped = values[partition.members]
     starts = partition.starts
-    return np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)  # type: ignore[arg-type]
+    return np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
 
 
 def _texts(

@@ -57,7 +57,7 @@ class Grid:
 
 
 def grid_for(attribute: Attribute, least: float, most: float, step: float | None) -> Grid:
-    """The grid of a column with values from ``least`` to ``most``; ``step`` when the caller has one.
+    """The grid of a column with values from ``least`` to ``most``, or the caller's ``step``.
 
     The step is 1, 2 or 5 times a power of ten, at least the unit of the column's type; of dates it
     is days, weeks or whole months.

@@ -19,7 +19,7 @@ def run(space, k, budget=kernels.DEFAULT_BUDGET):
 
 
 @given(spaces())
-@settings(max_examples=250)
+@settings(max_examples=120)
 def test_equals_the_plain_version(case):
     space, k = case
     expected = reference.gaa_cp(space, k)
@@ -33,8 +33,8 @@ def test_worked_example():
     Class 0 starts with record 0 (30, m, 232). Distances, the widths of age over 25: record 1 5/25,
     record 3 12/25; records 2 and 4 differ in sex too. So {0, 1}, age 30 to 35. Farthest from it:
     record 4 (55: width 25/25, other sex, other zip). Class 1: record 4; nearest record 2 (10/25),
-    so {4, 2}. One record is left, 3 (42, m, 232). To class 0: 3 * 12/25 - 2 * 5/25 = 26/25. To class
-    1: 3 * 13/25 - 2 * 10/25 = 19/25 in age, and 3 + 3 in sex and zip. It joins class 0, as in the
+    so {4, 2}. One record is left, 3 (42, m, 232). To class 0: 3 * 12/25 - 2 * 5/25 = 26/25. To
+    class 1: 3 * 13/25 - 2 * 10/25 = 19/25 in age, and 3 + 3 in sex and zip. It joins class 0, as in the
     paper's table 2.
     """
     tree = Hierarchy.from_levels([["m", "person"], ["f", "person"]])
@@ -49,14 +49,14 @@ def test_worked_example():
 
 
 def test_large_tree_and_wide_table():
-    """10,000 leaves (no table of pairs), 70 attributes."""
+    """10,000 leaves (no table of pairs), 66 attributes."""
     rows = [[f"v{i}", f"a{i // 10}", f"b{i // 100}", f"c{i // 1000}", "*"] for i in range(10_000)]
     tree = Hierarchy.from_levels(rows)
     rng = np.random.default_rng(1)
-    codes = rng.integers(0, 10_000, (40, 70)).astype(np.int32)
+    codes = rng.integers(0, 10_000, (14, 66)).astype(np.int32)
     codes[:, 1::2] = codes[:, 1::2] // 40 * 40
-    names = tuple(map(str, range(70)))
-    space = MixedSpace(codes, np.full(70, UNIT), (tree,) * 70, names)
+    names = tuple(map(str, range(66)))
+    space = MixedSpace(codes, np.full(66, UNIT), (tree,) * 66, names)
     np.testing.assert_array_equal(run(space, 3), reference.gaa_cp(space, 3))
 
 
