@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, TooFewRecords
+from dbanon.hierarchy import Hierarchy, load_hierarchies
 from dbanon.measures import centroid_loss
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, find_classes
+from dbanon.pipeline import Policy, class_losses, find_classes
 from dbanon.schema import Attribute, Kind, Role
 from dbanon.space import standardization
 
@@ -42,6 +44,11 @@ def anonymize(
     max_suppression: float | None = None,
     recoding: str | None = None,
     seed: int = 0,
+    refine: str | None = None,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    intervals: str = "text",
+    local_range: bool = False,
+    steps: Mapping[str, float] | None = None,
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -60,6 +67,7 @@ def anonymize(
     k : the smallest number of rows that may share them, 2 or more.
     sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
     key : columns that tell every row from every other; needed for views and foreign tables.
+    hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
     target : another database to write to, as ``database``; the same one when None.
     chunk_rows : rows read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
@@ -87,6 +95,11 @@ def anonymize(
         max_suppression=max_suppression,
         recoding=recoding,
         seed=seed,
+        refine=refine,
+        hierarchies=load_hierarchies(hierarchies),
+        intervals=intervals,
+        local_range=local_range,
+        steps=steps or {},
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),
@@ -123,6 +136,8 @@ def partition(
     weights: Mapping[str, float] | None = None,
     nulls: str = "error",
     seed: int = 0,
+    refine: str | None = None,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
     **options: Any,
 ) -> Partition:
     """Put records into equivalence classes of at least k, in the order they are given.
@@ -131,6 +146,9 @@ def partition(
     ----------
     data : (n, p) numbers, or a DataFrame whose columns are all quasi-identifiers.
     k : smallest number of records in a class.
+    refine : ``fast`` or ``thorough`` improves the classes by local search.
+    hierarchies : a Hierarchy or the path of its file by column; a column without one is a number,
+        or a category whose values are different or not.
     options : the method's own parameters.
 
     Returns
@@ -152,6 +170,8 @@ def partition(
         weights=weights or {},
         nulls=nulls,
         seed=seed,
+        refine=refine,
+        hierarchies=load_hierarchies(hierarchies),
     )
     return find_classes(microdata, policy)
 
@@ -169,12 +189,38 @@ def information_loss(data: ArrayLike | pd.DataFrame, classes: Partition) -> floa
     InvalidParameter : the partition is of another number of records.
     """
     microdata = _microdata(data)
+    _require_same(classes, microdata)
+    points = standardization(microdata.numbers).apply(microdata.numbers)
+    return centroid_loss(points, classes).total
+
+
+def generalization_loss(
+    data: ArrayLike | pd.DataFrame,
+    classes: Partition,
+    *,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+) -> float:
+    """iloss on the classes' own ranges and common ancestors: 0 none, records times columns all.
+
+    Parameters
+    ----------
+    data, hierarchies : as given to ``partition``.
+    classes : a partition of these n records; suppressed records are left out.
+
+    Raises
+    ------
+    InvalidParameter : the partition is of another number of records.
+    """
+    microdata = _microdata(data)
+    _require_same(classes, microdata)
+    return float(class_losses(microdata, classes, load_hierarchies(hierarchies)).sum())
+
+
+def _require_same(classes: Partition, microdata: Microdata) -> None:
     if len(classes.labels) != microdata.n_records:
         raise InvalidParameter(
             f"The partition has {len(classes.labels)} records, the data {microdata.n_records}."
         )
-    points = standardization(microdata.numbers).apply(microdata.numbers)
-    return centroid_loss(points, classes).total
 
 
 def _microdata(data: Any) -> Microdata:

@@ -120,16 +120,29 @@ def half_of_memory() -> int:
 
 @contextmanager
 def signals() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: rolled back, staging gone."""
+    """SIGTERM ends a run as Ctrl-C does: rolled back, staging gone.
 
-    def terminate(number: int, frame: FrameType | None) -> NoReturn:
-        raise TerminatedError
+    What a signal raises inside a database's own code may come out as an error of that database,
+    so the signal that arrived decides how the run is said to have ended.
+    """
+    received: list[int] = []
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    def arrive(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, arrive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except BaseException:
+        if signal.SIGTERM in received:
+            raise TerminatedError from None
+        if received:
+            raise KeyboardInterrupt from None
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -147,10 +160,10 @@ def errors(form: str) -> Iterator[None]:
                     click.echo(f"{label}: {text}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        click.echo("Interrupted: rolled back, nothing was published.", err=True)
+        click.echo("Interrupted: a run that was not finished is rolled back.", err=True)
         sys.exit(INTERRUPTED)
     except TerminatedError:
-        click.echo("Terminated: rolled back, nothing was published.", err=True)
+        click.echo("Terminated: a run that was not finished is rolled back.", err=True)
         sys.exit(TERMINATED)
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
@@ -159,7 +172,7 @@ def errors(form: str) -> Iterator[None]:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         click.echo(
-            f"Error [unexpected]: {type(error).__name__} at {place}; nothing was published.\n"
+            f"Error [unexpected]: {type(error).__name__} at {place}.\n"
             "Hint: please report this, with the command and this line.",
             err=True,
         )

@@ -11,17 +11,15 @@
 #include "density.hpp"
 #include "diameter.hpp"
 #include "dispatch.hpp"
+#include "generalization.hpp"
 #include "mdav.hpp"
+#include "run.hpp"
 #include "tfrp.hpp"
 #include "vmdav.hpp"
-
-namespace nb = nanobind;
 
 namespace dbanon {
 namespace {
 
-using Points = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Labels = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
 
 constexpr std::int64_t kDefaultBudget = 1 << 19;
 
@@ -50,43 +48,6 @@ Search search_named(const std::string& name) {
     if (name == "brute") return Search::brute;
     throw nb::value_error("search must be 'auto', 'index' or 'brute'");
 }
-
-// A kernel and the array it reads, which must live as long.
-class Run {
-   public:
-    Run(Points points, std::unique_ptr<Kernel> kernel)
-        : points_(std::move(points)), kernel_(std::move(kernel)) {}
-
-    bool step(std::int64_t budget) {
-        if (budget < 1) throw nb::value_error("budget must be at least 1");
-        const nb::gil_scoped_release release;
-        return kernel_->step(budget);
-    }
-    double progress() {
-        const nb::gil_scoped_release release;
-        return kernel_->progress();
-    }
-    Labels labels() {
-        bool done = false;
-        {
-            const nb::gil_scoped_release release;
-            done = kernel_->done();
-        }
-        if (!done) throw std::runtime_error("labels() before step() has returned True");
-        auto copy = std::make_unique<std::vector<std::int32_t>>(kernel_->labels());
-        std::int32_t* data = copy->data();
-        const std::size_t size = copy->size();
-        const nb::capsule owner(copy.get(), [](void* at) noexcept {
-            delete static_cast<std::vector<std::int32_t>*>(at);
-        });
-        copy.release();
-        return Labels(data, {size}, owner);
-    }
-
-   private:
-    Points points_;
-    std::unique_ptr<Kernel> kernel_;
-};
 
 // A Python class of its own for each kernel; `options` are the arguments between k and search.
 template <class Method, class... Options>
@@ -129,4 +90,5 @@ NB_MODULE(_kernels, m) {
     add<Vmdav, double>(m, "Vmdav", nb::arg("lam") = 0.2);
     add<Tfrp, bool>(m, "Tfrp", nb::arg("second_stage") = true);
     add<Density, bool>(m, "DensityFirst", nb::arg("lowest"));
+    bind_generalization(m);
 }

@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from dbanon.errors import UnknownMethod, nearest_names
-from dbanon.methods import cbfs, hdf, ldf, md, mdav, tfrp1, tfrp2, vmdav
+from dbanon.methods import (
+    cbfs,
+    ebkc,
+    full_domain,
+    gaa_cp,
+    hdf,
+    kaca,
+    kmember,
+    ldf,
+    md,
+    mdav,
+    mondrian,
+    tfrp1,
+    tfrp2,
+    vmdav,
+)
 from dbanon.methods.registry import Method, Option
 
 METHODS: dict[str, Method] = {
@@ -17,6 +32,12 @@ METHODS: dict[str, Method] = {
         ldf.METHOD,
         hdf.METHOD,
         vmdav.METHOD,
+        gaa_cp.METHOD,
+        kaca.METHOD,
+        ebkc.METHOD,
+        kmember.METHOD,
+        mondrian.METHOD,
+        full_domain.METHOD,
     )
 }
 

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, UnknownOption
+from dbanon.hierarchy import Hierarchy
+from dbanon.microdata import Microdata
 from dbanon.partitions import MethodResult, Partition
+from dbanon.space import numeric_space
 
 Tick = Callable[[float], None]
 
@@ -77,6 +81,35 @@ class Option:
 Run: TypeAlias = "Callable[..., MethodResult]"
 
 
+class SpaceBuilder(Protocol):
+    """How a method sees records: from the whole table's microdata, a function from sets of records
+    to the space that ``Run`` takes."""
+
+    def __call__(
+        self,
+        microdata: Microdata,
+        *,
+        standardize: str,
+        weights: Mapping[str, float],
+        hierarchies: Mapping[str, Hierarchy],
+    ) -> Callable[[NDArray[np.int64]], Any]: ...
+
+
+class Refine(Protocol):
+    """How a method's classes are improved: never a larger loss, all classes still >= k."""
+
+    def __call__(
+        self,
+        space: Any,
+        partition: Partition,
+        k: int,
+        level: str,
+        *,
+        tick: Tick,
+        rng: np.random.Generator,
+    ) -> Partition: ...
+
+
 @dataclass(frozen=True)
 class Method:
     """A registered method.
@@ -97,6 +130,8 @@ class Method:
     recoding : the recoding its classes are released with, unless the caller names another.
     takes_categories : True when attributes may be other than numeric.
     gives : the kind of result.
+    space : what it sees of the records.
+    refine : the local search that may follow it, or None. After it ``max_size`` does not hold.
     random : True when the result depends on the seed.
     options : its own parameters.
     """
@@ -113,6 +148,8 @@ class Method:
     recoding: str = "mean"
     takes_categories: bool = False
     gives: type = Partition
+    space: SpaceBuilder = numeric_space
+    refine: Refine | None = None
     random: bool = False
     options: tuple[Option, ...] = ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,9 +31,11 @@ from dbanon.stores.base import (
     OnSql,
     Output,
     Source,
+    cannot_travel,
     choose_key,
     is_integer_key,
     key_required,
+    new_file_is_temporary,
 )
 from dbanon.stores.duckdb_errors import translated
 from dbanon.stores.names import RelationName, quote, quote_list
@@ -58,7 +60,7 @@ class DuckdbSession(Session):
 
     def drop_staging(self) -> None:
         """Drop what links rows to classes: a connection that the caller keeps would keep it."""
-        for name in statements.STAGING:
+        for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -158,6 +160,9 @@ class DuckdbSession(Session):
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
         """DuckDB has no roles."""
 
+    def text_of(self, attribute: Attribute) -> str:
+        return f"CAST(s.{quote(attribute.name)} AS VARCHAR)"
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         return tuple(attributes)
 
@@ -166,9 +171,11 @@ class DuckdbSession(Session):
     ) -> Iterator[Chunk]:
         parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
         parts += [
-            f"{types.number(a)} AS {statements.value_column(i)}" for i, a in enumerate(attributes)
+            f"{types.number(i, a)} AS {statements.value_column(i)}"
+            for i, a in enumerate(attributes)
         ]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        joins = self.value_joins(attributes)
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
         for batch in self._batches(query, chunk_rows):
             yield types.chunk(batch, attributes)
 
@@ -178,12 +185,13 @@ class DuckdbSession(Session):
         parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
         for name in columns:
             attribute = source.attribute(name)
-            cast = attribute.kind in (Kind.CATEGORY, Kind.OTHER)
-            column = f"s.{quote(name)}"
-            parts.append(f"CAST({column} AS VARCHAR)" if cast else column)
+            parts.append(types.portable(attribute))
         query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
         for batch in self._batches(query, chunk_rows):
-            lists = [column.to_pylist() for column in batch.columns[1:]]
+            try:
+                lists = [column.to_pylist() for column in batch.columns[1:]]
+            except (pa.ArrowException, ValueError, OverflowError):
+                raise cannot_travel() from None
             rows = list(zip(*lists, strict=True)) if lists else [()] * batch.num_rows
             yield batch.column(0).to_numpy().astype(np.int64).reshape(-1, 1), rows
 
@@ -198,7 +206,9 @@ class DuckdbSession(Session):
         try:
             self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING}")
         finally:
-            self._connection.unregister(_INCOMING)
+            # In a transaction that failed, even this is refused.
+            with suppress(duckdb.Error):
+                self._connection.unregister(_INCOMING)
 
     def load_labels(
         self,
@@ -229,7 +239,11 @@ class DuckdbSession(Session):
         self.run(statements.create_staging(statements.ROWS, columns))
         for classes, positions, rows in pieces:
             lists = list(zip(*rows, strict=True)) if attributes else []
-            arrays = [pa.array(classes), pa.array(positions), *(pa.array(list(v)) for v in lists)]
+            arrays = [pa.array(classes), pa.array(positions)]
+            try:
+                arrays += [pa.array(list(values)) for values in lists]
+            except (pa.ArrowException, OverflowError):
+                raise cannot_travel() from None
             self._append(statements.ROWS, pa.table(arrays, [str(i) for i in range(len(arrays))]))
 
     # -- what the shared statements need ----------------------------------------------------------
@@ -322,25 +336,31 @@ class DuckdbStore:
     @contextmanager
     def session(self, *, write: bool) -> Iterator[DuckdbSession]:
         """One transaction; a file is opened for it alone, read-only when ``write`` is False."""
-        if isinstance(self._database, str):
-            connection = _connect(self._database, write)
-        else:
-            connection = self._database
-        try:
-            with translated():
-                connection.execute("BEGIN TRANSACTION")
-            try:
-                session = DuckdbSession(connection, self._on_sql)
+        if not isinstance(self._database, str):
+            with self._transaction(self._database) as session:
                 yield session
-                session.drop_staging()
-                with translated():
-                    connection.execute("COMMIT")
-            except BaseException:
-                _roll_back(connection)
-                raise
-        finally:
-            if isinstance(self._database, str):
+            return
+        with new_file_is_temporary(Path(self._database)):
+            connection = _connect(self._database, write)
+            try:
+                with self._transaction(connection) as session:
+                    yield session
+            finally:
                 connection.close()
+
+    @contextmanager
+    def _transaction(self, connection: duckdb.DuckDBPyConnection) -> Iterator[DuckdbSession]:
+        with translated():
+            connection.execute("BEGIN TRANSACTION")
+        try:
+            session = DuckdbSession(connection, self._on_sql)
+            yield session
+            session.drop_staging()
+            with translated():
+                connection.execute("COMMIT")
+        except BaseException:
+            _roll_back(connection)
+            raise
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same connection."""

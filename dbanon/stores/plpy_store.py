@@ -37,7 +37,6 @@ from dbanon.stores.postgresql_errors import translation
 from dbanon.stores.postgresql_session import PostgresqlSession
 
 COPY = RelationName("pg_temp", "dbanon_source")
-STAGING = (COPY.name, statements.LABELS, statements.CLASSES, statements.KEY_MAP, statements.ROWS)
 
 # Rows or classes whose numbers travel as the text of one array.
 PIECE = 65_536
@@ -159,7 +158,7 @@ class PlpySession(PostgresqlSession):
     ) -> Iterator[Chunk]:
         locator = source.located
         record = packed.packed_record(locator.expressions, locator.types, attributes)
-        query = packed.by_address(source.relation, record)
+        query = packed.by_address(source.relation, record, self.value_joins(attributes))
         step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
         with translated():
             plan = self._plpy.prepare(query, ["text", "text"])
@@ -257,7 +256,7 @@ class PlpySession(PostgresqlSession):
         self._staged = self._class_numbers = None
 
     def _staging(self) -> list[str]:
-        names = ", ".join(map(literal, STAGING))
+        names = ", ".join(map(literal, (COPY.name, *self.staging_tables)))
         return [
             name
             for (name,) in self.rows(

@@ -21,6 +21,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
+from dbanon.stores.base import cannot_travel
 
 
 @contextmanager
@@ -39,6 +40,8 @@ def translated() -> Iterator[None]:
 def translation(error: Any) -> DbanonError:
     """The error of ours for an error of the driver."""
     state = getattr(error, "sqlstate", None)
+    if state is None and "DataError" in {base.__name__ for base in type(error).__mro__}:
+        return cannot_travel()
     detail = f"SQLSTATE {state}" + _names(error) if state else None
     if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
@@ -52,6 +55,10 @@ def translation(error: Any) -> DbanonError:
         )
     if state == "40001":
         return SourceChanged(detail=detail, hint="Try again.")
+    if state == "42P01":
+        return SourceChanged(
+            "Another session dropped a relation that is needed.", hint="Try again."
+        )
     if state in ("42P07", "23505"):
         return OutputExists(
             "Another session made a relation of this name.", detail=detail, hint="Try again."

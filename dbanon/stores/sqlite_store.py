@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -42,6 +42,7 @@ from dbanon.stores.base import (
     choose_key,
     is_integer_key,
     key_required,
+    new_file_is_temporary,
     round_half_even,
 )
 from dbanon.stores.names import RelationName, quote, quote_list
@@ -51,6 +52,7 @@ from dbanon.stores.sqlite_errors import translated
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+_INSTRUCTIONS_BETWEEN_LOOKS = 100_000
 _ROWIDS = ("rowid", "_rowid_", "oid")
 
 
@@ -66,7 +68,7 @@ class SqliteSession(Session):
 
     def drop_staging(self) -> None:
         """Drop what links rows to classes: a connection that the caller keeps would keep it."""
-        for name in statements.STAGING:
+        for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -136,47 +138,46 @@ class SqliteSession(Session):
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
         """SQLite has no roles."""
 
+    def text_of(self, attribute: Attribute) -> str:
+        return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        checks, looked_at = [], []
-        for attribute in attributes:
-            if attribute.kind in types.STORED_AS:
-                column = f"s.{quote(attribute.name)}"
-                stored = ", ".join(
-                    f"'{name}'" for name in (*types.STORED_AS[attribute.kind], "null")
-                )
-                checks.append(f"sum(typeof({column}) NOT IN ({stored}))")
-                # Text dates: their length tells how many digits of a second they have.
-                checks.append(f"max(length({column}))")
-                looked_at.append(attribute)
-        if not checks:
+        looked_at = [a for a in attributes if a.kind in types.STORED_AS]
+        if not looked_at:
             return tuple(attributes)
-        query = f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s"
-        found = self.rows(query)[0]
+        checks = [
+            f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT TRUE),"
+            f" {types.extent(a)}"
+            for a in looked_at
+        ]
+        found = self.rows(f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s")[0]
         inspected = {}
-        for position, attribute in enumerate(looked_at):
-            wrong, longest = found[2 * position], found[2 * position + 1]
+        for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
             if wrong:
-                expected = " or ".join(types.STORED_AS[attribute.kind])
                 raise MixedTypes(
                     f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but'
-                    f" {wrong} of its values are not stored as {expected}.",
+                    f" {wrong} of its values are not {types.expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            if attribute.kind is Kind.TIMESTAMP:
-                digits = max((longest or 0) - len("2000-01-01 00:00:00."), 0)
-                attribute = replace(attribute, scale=min(digits, 6))
-            inspected[attribute.name] = attribute
+            inspected[attribute.name] = types.with_extent(attribute, extent)
         return tuple(inspected.get(a.name, a) for a in attributes)
 
     def read_chunks(
         self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
-        parts = [*locator.expressions, *(f"s.{quote(a.name)}" for a in attributes)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        parts = [
+            *locator.expressions,
+            *(
+                f"s.{quote(a.name)}" if a.kind.is_numeric else f"d{i}.code"
+                for i, a in enumerate(attributes)
+            ),
+        ]
+        joins = self.value_joins(attributes)
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
         for rows in self._pieces(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
-            yield types.chunk(source, np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
+            yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
 
     def read_rows(
         self, source: Source, columns: Sequence[str], chunk_rows: int
@@ -357,11 +358,22 @@ class SqliteStore:
     @contextmanager
     def session(self, *, write: bool) -> Iterator[SqliteSession]:
         """One transaction; other writers wait from its start when ``write`` is True."""
-        self._require_file(write)
+        with ExitStack() as stack:
+            path = self._path()
+            if path is not None:
+                if not path.exists() and not (write and path.resolve().parent.is_dir()):
+                    raise DatabaseUnreachable(f"There is no file {path}.")
+                stack.enter_context(new_file_is_temporary(path))
+            yield stack.enter_context(self._transaction(write))
+
+    @contextmanager
+    def _transaction(self, write: bool) -> Iterator[SqliteSession]:
         with translated():
             connection = self._engine.connect()
         driver: Any = connection.connection.driver_connection
         before = driver.isolation_level
+        # Python runs the handlers of signals only between its own instructions: this gives it some.
+        driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
         try:
             # The driver shall not begin or commit by itself, least of all around DDL.
             driver.isolation_level = None
@@ -379,16 +391,16 @@ class SqliteStore:
                     driver.execute("ROLLBACK")
                 raise
         finally:
+            driver.set_progress_handler(None, 0)
             driver.isolation_level = before
             connection.close()
 
-    def _require_file(self, write: bool) -> None:
+    def _path(self) -> Path | None:
+        """The file, or None for a database in memory."""
         name = self._url.database
         if not name or name == ":memory:" or name.startswith("file:"):
-            return
-        path = Path(name)
-        if not path.exists() and not (write and path.resolve().parent.is_dir()):
-            raise DatabaseUnreachable(f"There is no file {name}.")
+            return None
+        return Path(name)
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same engine."""
@@ -396,7 +408,5 @@ class SqliteStore:
             return False
         if self._engine is other._engine:
             return True
-        mine, theirs = self._url.database, other._url.database
-        if not mine or not theirs or ":memory:" in (mine, theirs):
-            return False
-        return Path(mine).resolve() == Path(theirs).resolve()
+        mine, theirs = self._path(), other._path()
+        return mine is not None and theirs is not None and mine.resolve() == theirs.resolve()

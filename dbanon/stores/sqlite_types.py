@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import MixedTypes, UnsupportedType
-from dbanon.microdata import Chunk, is_wide
+from dbanon.errors import UnsupportedType
+from dbanon.microdata import Chunk, chunk_from_columns
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind
-from dbanon.stores.base import Source
+from dbanon.stores.base import cannot_travel
 from dbanon.stores.names import quote
 
 # What the values of a kind may be, in the words of typeof().
@@ -23,7 +25,63 @@ STORED_AS = {
     Kind.FLOAT: ("integer", "real"),
     Kind.DATE: ("text",),
     Kind.TIMESTAMP: ("text",),
+    Kind.BOOLEAN: ("integer",),
+    Kind.CATEGORY: ("text",),
 }
+
+
+def is_well_formed(attribute: Attribute) -> str:
+    """SQL that is true where a stored value is what its column declares."""
+    column = f"s.{quote(attribute.name)}"
+    stored = ", ".join(f"'{name}'" for name in STORED_AS[attribute.kind])
+    condition = f"typeof({column}) IN ({stored})"
+    if attribute.kind is Kind.BOOLEAN:
+        condition += f" AND {column} IN (0, 1)"
+    elif attribute.kind is Kind.DATE:
+        # SQLite reads much as a date, and carries what is over into the next month.
+        condition += f" AND date({column}, '+0 days') = {column}"
+    elif attribute.kind is Kind.TIMESTAMP:
+        second = f"substr({column}, 1, 19)"
+        fraction = f"substr({column}, 20)"
+        condition += (
+            f" AND datetime({second}, '+0 days')"
+            f" IN (replace({second}, 'T', ' '), {column} || ' 00:00:00')"
+            f" AND ({fraction} = '' OR {fraction} GLOB '.[0-9]*'"
+            f" AND NOT {fraction} GLOB '.*[^0-9]*' AND length({fraction}) <= 7)"
+        )
+    return condition
+
+
+def extent(attribute: Attribute) -> str:
+    """SQL of the longest text of a timestamp, and of the largest amount of a decimal."""
+    column = f"s.{quote(attribute.name)}"
+    if attribute.kind is Kind.DECIMAL:
+        return f"max(abs({column}))"
+    return f"max(length({column}))" if attribute.kind is Kind.TIMESTAMP else "NULL"
+
+
+def with_extent(attribute: Attribute, extent: Any) -> Attribute:
+    """The attribute with what the extent of its values tells beyond its declaration."""
+    if attribute.kind is Kind.TIMESTAMP:
+        digits = max((extent or 0) - len("2000-01-01 00:00:00."), 0)
+        return replace(attribute, scale=digits)
+    if attribute.kind is Kind.DECIMAL and (extent or 0) >= 10 ** (
+        attribute.precision - attribute.scale
+    ):
+        # SQLite does not hold anyone to the precision; other databases do.
+        return replace(attribute, precision=38)
+    return attribute
+
+
+def expected(attribute: Attribute) -> str:
+    """What a stored value of a column must be, in words."""
+    if attribute.kind is Kind.DATE:
+        return "written as YYYY-MM-DD"
+    if attribute.kind is Kind.TIMESTAMP:
+        return "written as YYYY-MM-DD HH:MM:SS[.ffffff]"
+    if attribute.kind is Kind.BOOLEAN:
+        return "0 or 1"
+    return "stored as " + " or ".join(STORED_AS[attribute.kind])
 
 
 def attribute(name: str, declared: str, nullable: bool) -> Attribute:
@@ -54,41 +112,28 @@ def attribute(name: str, declared: str, nullable: bool) -> Attribute:
 
 
 def chunk(
-    source: Source,
     keys: NDArray[np.int64],
     columns: Sequence[tuple[Any, ...]],
     attributes: Sequence[Attribute],
 ) -> Chunk:
     numbers = np.empty((len(keys), len(attributes)))
     valid = None
-    wide = set()
     for position, (attribute, values) in enumerate(zip(attributes, columns, strict=True)):
         if None in values:
             if valid is None:
                 valid = np.ones(numbers.shape, bool)
             valid[:, position] = [value is not None for value in values]
-        numbers[:, position] = _numbers(source, attribute, values)
-        if is_wide(numbers[:, position], attribute):
-            wide.add(attribute.name)
-    return Chunk(keys, numbers, valid=valid, wide=frozenset(wide))
+        numbers[:, position] = _numbers(attribute, values)
+    return chunk_from_columns(keys, numbers, valid, attributes)
 
 
-def _numbers(source: Source, attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float64]:
+def _numbers(attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float64]:
     """Stored values as numbers, float64 (c,); 0 where NULL."""
     if attribute.kind not in (Kind.DATE, Kind.TIMESTAMP):
         return np.array([0 if value is None else value for value in values], np.float64)
     unit = "D" if attribute.kind is Kind.DATE else "us"
-    try:
-        # A date with a time of day does not fit unit D: numpy refuses what it would cut.
-        texts = [value or "1970-01-01" for value in values]
-        moments = np.array(texts, dtype=f"datetime64[{unit}]")
-    except ValueError:
-        raise MixedTypes(
-            f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but some'
-            " values are not written as "
-            + ("YYYY-MM-DD." if unit == "D" else "YYYY-MM-DD HH:MM:SS[.ffffff]."),
-            hint="Correct these values, or cast the column in a view.",
-        ) from None
+    texts = ["1970-01-01" if value is None else value for value in values]
+    moments = np.array(texts, dtype=f"datetime64[{unit}]")
     return moments.astype(np.int64).astype(np.float64)
 
 
@@ -113,10 +158,15 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
 
 def storable(value: Any) -> Any:
     """A value of another database as SQLite stores it."""
+    if isinstance(value, (float, Decimal)) and value != value:
+        # NaN would silently be stored as NULL.
+        raise cannot_travel()
     if value is None or isinstance(value, (int, float, str, bytes)):
         return value
-    if hasattr(value, "as_tuple"):  # Decimal
-        return float(value) if value.as_tuple().exponent < 0 else int(value)
+    if isinstance(value, Decimal):
+        if value.is_infinite():
+            raise cannot_travel()
+        return float(value) if int(value) != value else int(value)
     if hasattr(value, "hour"):
         return value.isoformat(sep=" ")
     return str(value)

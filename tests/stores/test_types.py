@@ -128,7 +128,7 @@ DECIMALS = [
     ("postgresql", "numeric(38,10)", LONG, 10),
     ("postgresql", "numeric", CENTS, 2),
     ("postgresql", "numeric", LONG, 10),
-    ("postgresql", "numeric", [Decimal(f"{value}".replace(".", "")) for value in LONG], 0),
+    ("postgresql", "numeric", [Decimal(f"{value:f}".replace(".", "")) for value in LONG], 0),
     ("duckdb", "DECIMAL(10,2)", CENTS, 2),
     ("duckdb", "DECIMAL(38,10)", LONG, 10),
     ("duckdb", "DECIMAL(4,0)", [Decimal(x) for x in SMALL], 0),
