@@ -12,6 +12,7 @@ none outlives it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -353,11 +354,15 @@ def bound(sql: str, parameters: Sequence[Any]) -> str:
 
     Literals and not parameters, because PostgreSQL gives a literal the type of its place.
     """
-    parts = sql.split("?") if parameters else [sql]
-    assert len(parts) == len(parameters) + 1
-    return parts[0] + "".join(
-        literal(value) + part for value, part in zip(parameters, parts[1:], strict=True)
+    if not parameters:
+        return sql
+    values = iter([literal(value) for value in parameters])
+    # A quoted identifier may hold a question mark of its own.
+    filled = re.sub(
+        r'"(?:[^"]|"")*"|\?', lambda found: next(values) if found[0] == "?" else found[0], sql
     )
+    assert next(values, None) is None
+    return filled
 
 
 def literal(value: Any) -> str:
