@@ -55,7 +55,7 @@ def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[s
         if name == "sqlite":
             return SqliteDatabase(tmp_path / "test.db")
         found: PostgresqlDatabase = request.getfixturevalue("postgresql")
-        return found.getfixturevalue("_shared_url"))
+        return found
 
     return make
 
