@@ -43,9 +43,9 @@ def is_well_formed(attribute: Attribute) -> str:
     elif attribute.kind is Kind.TIMESTAMP:
         second = f"substr({column}, 1, 19)"
         fraction = f"substr({column}, 20)"
+        written = f"replace({second}, 'T', ' '), {column} || ' 00:00:00'"
         condition += (
-            f" AND datetime({second}, '+0 days')"
-            f" IN (replace({second}, 'T', ' '), {column} || ' 00:00:00')"
+            f" AND datetime({second}, '+0 days') IN ({written})"
             f" AND ({fraction} = '' OR {fraction} GLOB '.[0-9]*'"
             f" AND NOT {fraction} GLOB '.*[^0-9]*' AND length({fraction}) <= 7)"
         )

@@ -175,9 +175,8 @@ def test_a_table_that_others_depend_on_is_not_replaced(postgresql: PostgresqlDat
     assert postgresql.state() == state
 
 
-def test_grants_on_a_view_survive_and_open_nothing_else(
-    postgresql: PostgresqlDatabase, pg_role: Any
-) -> None:
+def test_grants_on_a_view_survive_and_open_nothing_else(pg_url: str, pg_role: Any) -> None:
+    postgresql = PostgresqlDatabase(pg_url)
     load_people(postgresql)
     how: dict[str, Any] = {
         "quasi_identifiers": NUMERIC,
