@@ -42,6 +42,9 @@ def anonymize(
     max_suppression: float | None = None,
     recoding: str | None = None,
     seed: int = 0,
+    refine: str | None = None,
+    refine_iterations: int | None = None,
+    refine_seconds: float | None = None,
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -87,6 +90,9 @@ def anonymize(
         max_suppression=max_suppression,
         recoding=recoding,
         seed=seed,
+        refine=refine,
+        refine_iterations=refine_iterations,
+        refine_seconds=refine_seconds,
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),
@@ -123,6 +129,9 @@ def partition(
     weights: Mapping[str, float] | None = None,
     nulls: str = "error",
     seed: int = 0,
+    refine: str | None = None,
+    refine_iterations: int | None = None,
+    refine_seconds: float | None = None,
     **options: Any,
 ) -> Partition:
     """Put records into equivalence classes of at least k, in the order they are given.
@@ -131,7 +140,10 @@ def partition(
     ----------
     data : (n, p) numbers, or a DataFrame whose columns are all quasi-identifiers.
     k : smallest number of records in a class.
+    refine : ``fast`` or ``thorough`` search for classes of less loss after the method.
     options : the method's own parameters.
+
+    The other parameters are those of ``Policy``.
 
     Returns
     -------
@@ -152,6 +164,9 @@ def partition(
         weights=weights or {},
         nulls=nulls,
         seed=seed,
+        refine=refine,
+        refine_iterations=refine_iterations,
+        refine_seconds=refine_seconds,
     )
     return find_classes(microdata, policy)
 

@@ -44,6 +44,9 @@ def anonymize_frame(
     max_suppression: float | None = None,
     recoding: str | None = None,
     seed: int = 0,
+    refine: str | None = None,
+    refine_iterations: int | None = None,
+    refine_seconds: float | None = None,
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -72,6 +75,9 @@ def anonymize_frame(
         max_suppression=max_suppression,
         recoding=recoding,
         seed=seed,
+        refine=refine,
+        refine_iterations=refine_iterations,
+        refine_seconds=refine_seconds,
     )
     named = [*quasi_identifiers, *sensitive, *keep]
     for name in named:

@@ -19,6 +19,7 @@ from dbanon.errors import (
 )
 from dbanon.measures import Loss, released_loss
 from dbanon.methods import METHODS, find_method
+from dbanon.methods.refine import check_refinement, max_refined_size, refine
 from dbanon.methods.registry import Method, Tick
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition, combine
@@ -28,6 +29,9 @@ from dbanon.schema import Attribute
 from dbanon.space import STANDARDIZATIONS, Space, Standardization, standardization, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
+
+# Of the progress told, when a refinement follows the method.
+_METHOD_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,11 @@ class Policy:
         of NULLs a stratum of its own, within which k holds.
     max_suppression : largest share of records that may be withheld, 0 to 1; None for no limit.
     recoding : a name in the registry of recodings; None for the method's own.
-    seed : for methods that draw; the same seed gives the same classes.
+    seed : for what draws; the same seed gives the same classes.
+    refine : ``fast`` or ``thorough`` search for classes of less loss after the method; they then
+        hold k to 2k-1 records, whatever the method's own sizes are.
+    refine_iterations : None for as many as ``refine`` says.
+    refine_seconds : limit for each stratum; the result then depends on the machine's speed.
     """
 
     k: int
@@ -57,6 +65,9 @@ class Policy:
     max_suppression: float | None = None
     recoding: str | None = None
     seed: int = 0
+    refine: str | None = None
+    refine_iterations: int | None = None
+    refine_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or self.k < 2:
@@ -72,6 +83,7 @@ class Policy:
         find_recoding(str(self.recoding))
         _one_of("nulls", self.nulls, NULL_POLICIES)
         _one_of("standardize", self.standardize, STANDARDIZATIONS)
+        check_refinement(self.refine, self.refine_iterations, self.refine_seconds)
         budget = self.max_suppression
         if budget is not None and not 0 <= budget <= 1:
             raise InvalidParameter("max_suppression must be a share from 0 to 1.")
@@ -88,6 +100,9 @@ class Policy:
             "max_suppression": self.max_suppression,
             "recoding": self.recoding,
             "seed": self.seed,
+            "refine": self.refine,
+            "refine_iterations": self.refine_iterations,
+            "refine_seconds": self.refine_seconds,
         }
 
 
@@ -216,10 +231,30 @@ def space_transform(microdata: Microdata, policy: Policy) -> Standardization:
 def _run(
     method: Method, space: Space, policy: Policy, tick: Tick, rng: np.random.Generator
 ) -> Partition:
-    result = method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options)
+    share = 1.0 if policy.refine is None else _METHOD_SHARE
+    result = method.run(
+        space,
+        int(policy.k),
+        tick=lambda done: tick(share * done),
+        rng=rng,
+        **policy.options,
+    )
     if not isinstance(result, Partition):
         raise InvalidParameter(f"Method {method.name} gives no classes of rows.")
-    return result.require(policy.k, method.max_size(policy.k) if method.max_size else None)
+    result.require(policy.k, method.max_size(policy.k) if method.max_size else None)
+    if policy.refine is None:
+        return result
+    refined = refine(
+        space,
+        result,
+        int(policy.k),
+        policy.refine,
+        tick=lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
+        seed=policy.seed,
+        iterations=policy.refine_iterations,
+        seconds=policy.refine_seconds,
+    )
+    return refined.require(policy.k, max_refined_size(policy.k))
 
 
 def _strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:

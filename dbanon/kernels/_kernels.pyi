@@ -45,3 +45,22 @@ class Mdav(Kernel):
         k: int,
         search: Literal["auto", "index", "brute"] = "auto",
     ) -> None: ...
+
+class Refine(Kernel):
+    """Local search on SSE from any partition, then destroy and repair of drawn neighbourhoods.
+
+    Classes hold k to 2k - 1 records afterwards and are numbered by their first records. The same
+    seed gives the same labels unless `seconds` ends the iterations.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        labels: npt.NDArray[np.int32],
+        iterations: int,
+        seconds: float,
+        heat: float,
+        classes: int,
+        seed: int,
+    ) -> None: ...
