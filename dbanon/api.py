@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.measures import centroid_loss
+from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
-from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, find_classes
+from dbanon.partitions import AttributePartition, Partition
+from dbanon.pipeline import Policy, find_attribute_classes, find_classes
 from dbanon.schema import Attribute, Kind, Role
 from dbanon.space import standardization
 
@@ -133,7 +134,7 @@ def partition(
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
     **options: Any,
-) -> Partition:
+) -> Partition | AttributePartition:
     """Put records into equivalence classes of at least k, in the order they are given.
 
     Parameters
@@ -147,7 +148,9 @@ def partition(
 
     Returns
     -------
-    Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``.
+    Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``. A method
+    that groups each attribute by itself gives an AttributePartition of them, with the warning
+    ``RowsNotAnonymous``.
 
     Raises
     ------
@@ -168,6 +171,8 @@ def partition(
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
     )
+    if find_method(method).gives is AttributePartition:
+        return find_attribute_classes(microdata, policy)
     return find_classes(microdata, policy)
 
 

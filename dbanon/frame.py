@@ -21,7 +21,7 @@ from dbanon.errors import (
 )
 from dbanon.microdata import Chunk, Microdata, is_wide, microdata_from_chunks
 from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, find_classes, recode, require_kinds
+from dbanon.pipeline import Policy, find_classes, recode, require_kinds, require_rows
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Report
 from dbanon.schema import Attribute, Kind
@@ -84,6 +84,7 @@ def anonymize_frame(
         if named.count(name) > 1:
             raise InvalidParameter(f'Column "{name}" is named more than once.')
     microdata = microdata_from_frame(frame, list(quasi_identifiers), named)
+    require_rows(policy)
     require_kinds(policy, microdata.attributes)
     seconds = {"read": time.perf_counter() - started}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from dbanon.errors import (
     InvalidParameter,
     NullInQuasiIdentifier,
+    RowsNotAnonymous,
     SuppressionOverBudget,
     TooFewRecords,
     UnsupportedType,
@@ -22,7 +24,7 @@ from dbanon.methods import METHODS, find_method
 from dbanon.methods.refine import check_refinement, max_refined_size, refine
 from dbanon.methods.registry import Method, Tick
 from dbanon.microdata import Microdata
-from dbanon.partitions import Partition, combine
+from dbanon.partitions import AttributePartition, MethodResult, Partition, combine
 from dbanon.recoding import ExactMeans, find_recoding
 from dbanon.release import ColumnLoss, Release
 from dbanon.schema import Attribute
@@ -84,6 +86,10 @@ class Policy:
         _one_of("nulls", self.nulls, NULL_POLICIES)
         _one_of("standardize", self.standardize, STANDARDIZATIONS)
         check_refinement(self.refine, self.refine_iterations, self.refine_seconds)
+        if self.refine is not None and method.gives is not Partition:
+            raise InvalidParameter(
+                f"Method {method.name} gives no classes of rows that could be refined."
+            )
         budget = self.max_suppression
         if budget is not None and not 0 <= budget <= 1:
             raise InvalidParameter("max_suppression must be a share from 0 to 1.")
@@ -136,7 +142,30 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
                     " quasi-identifiers and do not copy it, or give it as a number."
                 ),
             )
+    if method.max_attributes is not None and len(attributes) > method.max_attributes:
+        raise InvalidParameter(
+            f"Method {method.name} takes {method.max_attributes} quasi-identifier,"
+            f" not {len(attributes)}.",
+            hint="Name fewer quasi-identifiers, or choose another method.",
+        )
     weight_vector(tuple(names), policy.weights)
+
+
+def require_rows(policy: Policy) -> None:
+    """Check that the policy's method gives classes of rows, before anything is read.
+
+    Raises
+    ------
+    InvalidParameter : it groups attributes by themselves, and rows would not be k-anonymous.
+    """
+    method = find_method(policy.method)
+    if method.gives is not Partition:
+        raise InvalidParameter(
+            f"Method {method.name} gives {method.guarantee}: a release of it would fail the"
+            " recount of its rows.",
+            hint="Choose a method that groups rows; dbanon.partition() gives the classes of each"
+            " attribute for study.",
+        )
 
 
 def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None) -> Partition:
@@ -148,6 +177,38 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
     NullInQuasiIdentifier : NULLs, and the policy does not say what to do with them.
     SuppressionOverBudget : more records would be withheld than allowed.
     """
+    require_rows(policy)
+    found = _found(microdata, policy, tick)
+    return combine(
+        [(records, result) for records, result in found if isinstance(result, Partition)],
+        microdata.n_records,
+    )
+
+
+def find_attribute_classes(
+    microdata: Microdata, policy: Policy, tick: Tick | None = None
+) -> AttributePartition:
+    """Put the values of each attribute into classes of their own, which rows do not share.
+
+    Warns with ``RowsNotAnonymous``; raises as ``find_classes``.
+    """
+    warnings.warn(RowsNotAnonymous(RowsNotAnonymous.__doc__), stacklevel=3)
+    found = _found(microdata, policy, tick)
+    by_attribute = zip(
+        *(result.partitions for _, result in found if isinstance(result, AttributePartition)),
+        strict=True,
+    )
+    records = [records for records, _ in found]
+    n = microdata.n_records
+    return AttributePartition(
+        tuple(combine(list(zip(records, parts, strict=True)), n) for parts in by_attribute)
+    )
+
+
+def _found(
+    microdata: Microdata, policy: Policy, tick: Tick | None
+) -> list[tuple[NDArray[np.int64], MethodResult]]:
+    """What the method gives for each stratum, with the records of it."""
     require_kinds(policy, microdata.attributes)
     n = microdata.n_records
     strata = _strata(microdata, policy)
@@ -162,7 +223,7 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
     weights = weight_vector(tuple(a.name for a in microdata.numeric), policy.weights)
     rng = np.random.Generator(np.random.PCG64(policy.seed))
     tick = tick or _silent
-    parts = []
+    parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     done = 0
     for records in strata:
         points = transform.apply(microdata.numbers[records])
@@ -177,7 +238,7 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
 
         parts.append((records, _run(method, space, policy, advance, rng)))
         done += len(records)
-    return combine(parts, n)
+    return parts
 
 
 def recode(
@@ -230,7 +291,7 @@ def space_transform(microdata: Microdata, policy: Policy) -> Standardization:
 
 def _run(
     method: Method, space: Space, policy: Policy, tick: Tick, rng: np.random.Generator
-) -> Partition:
+) -> MethodResult:
     share = 1.0 if policy.refine is None else _METHOD_SHARE
     result = method.run(
         space,
@@ -239,9 +300,13 @@ def _run(
         rng=rng,
         **policy.options,
     )
-    if not isinstance(result, Partition):
-        raise InvalidParameter(f"Method {method.name} gives no classes of rows.")
-    result.require(policy.k, method.max_size(policy.k) if method.max_size else None)
+    max_size = method.max_size(policy.k) if method.max_size else None
+    if isinstance(result, AttributePartition):
+        for partition in result.partitions:
+            partition.require(policy.k, max_size)
+        return result
+    assert isinstance(result, Partition)
+    result.require(policy.k, max_size)
     if policy.refine is None:
         return result
     refined = refine(

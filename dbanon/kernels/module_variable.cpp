@@ -1,5 +1,13 @@
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
+#include <optional>
+
 #include "binding.hpp"
+#include "mst.hpp"
+#include "path.hpp"
 #include "refine.hpp"
+#include "ward.hpp"
 
 namespace dbanon {
 namespace {
@@ -46,9 +54,64 @@ class RefineRun : public Run {
         : Run(points, make_refine(points, k, labels, {iterations, seconds, heat, classes, seed})) {}
 };
 
+class PathRun : public Run {
+   public:
+    PathRun(Points points, std::optional<GivenLabels> groups) : Run(points, make(points, groups)) {}
+
+   private:
+    static std::unique_ptr<Kernel> make(const Points& points,
+                                        const std::optional<GivenLabels>& groups) {
+        const Table table = checked(points, 1);
+        return std::make_unique<NearestPath>(table,
+                                             groups ? checked_labels(*groups, table, 1) : nullptr);
+    }
+};
+
+class CutRun : public Run {
+   public:
+    CutRun(Points points, std::int64_t k, const GivenLabels& order)
+        : Run(points, make(points, k, order)) {}
+
+   private:
+    static std::unique_ptr<Kernel> make(const Points& points, std::int64_t k,
+                                        const GivenLabels& order) {
+        const Table table = checked(points, k);
+        checked_labels(order, table, 1);  // n numbers from 0 to n - 1 without gaps are an order
+        if (*std::max_element(order.data(), order.data() + table.n) != table.n - 1) {
+            throw nb::value_error("order must hold every record once");
+        }
+        return std::make_unique<PathCut>(table, static_cast<std::int32_t>(k), order.data());
+    }
+};
+
+class WardRun : public Run {
+   public:
+    WardRun(Points points, std::int64_t k)
+        : Run(points,
+              std::make_unique<Ward>(checked(points, k), static_cast<std::int32_t>(k))) {}
+};
+
+class MstRun : public Run {
+   public:
+    MstRun(Points points, std::int64_t k, bool diametric)
+        : Run(points, std::make_unique<Mst>(checked(points, k), static_cast<std::int32_t>(k),
+                                            diametric)) {}
+};
+
 }  // namespace
 
 void bind_variable(nb::module_& m) {
+    nb::class_<PathRun, Run>(m, "NearestPath")
+        .def(nb::init<Points, std::optional<GivenLabels>>(), nb::arg("points").noconvert(),
+             nb::arg("groups").noconvert().none() = nb::none());
+    nb::class_<CutRun, Run>(m, "PathCut")
+        .def(nb::init<Points, std::int64_t, const GivenLabels&>(), nb::arg("points").noconvert(),
+             nb::arg("k"), nb::arg("order").noconvert());
+    nb::class_<WardRun, Run>(m, "Ward")
+        .def(nb::init<Points, std::int64_t>(), nb::arg("points").noconvert(), nb::arg("k"));
+    nb::class_<MstRun, Run>(m, "Mst")
+        .def(nb::init<Points, std::int64_t, bool>(), nb::arg("points").noconvert(), nb::arg("k"),
+             nb::arg("diametric"));
     nb::class_<RefineRun, Run>(m, "Refine")
         .def(nb::init<Points, std::int64_t, const GivenLabels&, std::int64_t, double, double,
                       std::int32_t, std::uint64_t>(),

@@ -1,6 +1,7 @@
 #include "refine.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace dbanon {
 
@@ -143,7 +144,8 @@ Refine::Members Refine::split(Members& ids) const {
     const double* s = farthest(r);
     std::vector<std::pair<double, std::int32_t>> order;
     for (const std::int32_t id : ids) {
-        order.emplace_back(distance(table_.row(id), r, p) - distance(table_.row(id), s, p), id);
+        const double key = distance(table_.row(id), r, p) - distance(table_.row(id), s, p);
+        order.emplace_back(std::isnan(key) ? 0.0 : key, id);
     }
     std::sort(order.begin(), order.end());
     const std::int32_t size = static_cast<std::int32_t>(order.size());

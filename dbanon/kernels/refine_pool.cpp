@@ -222,7 +222,7 @@ void Pool::grow(std::int32_t part, std::int32_t seed) {
         double nearest = std::numeric_limits<double>::infinity();
         for (std::int32_t y = 0; y < m_; ++y) {
             row[y] += gap[y];
-            if (part_[static_cast<std::size_t>(y)] < 0 && row[y] < nearest) {
+            if (part_[static_cast<std::size_t>(y)] < 0 && (next < 0 || row[y] < nearest)) {
                 nearest = row[y];
                 next = y;
             }
@@ -268,7 +268,7 @@ void Pool::rebuild(Random& random) {
             if (count[static_cast<std::size_t>(a)] >= most_) continue;
             const double w = total[static_cast<std::size_t>(a)];
             const double change = (w + to(a)[x]) / (n + 1) - w / n;
-            if (change < least) least = change, best = a;
+            if (best < 0 || change < least) least = change, best = a;
         }
         part_[static_cast<std::size_t>(x)] = best;
         ++count[static_cast<std::size_t>(best)];

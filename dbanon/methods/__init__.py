@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from dbanon.errors import UnknownMethod, nearest_names
-from dbanon.methods import mdav
+from dbanon.methods import (
+    individual_ranking,
+    kward,
+    mdav,
+    mhm,
+    mst,
+    optimal_univariate,
+    recursive_kward,
+    single_axis,
+)
 from dbanon.methods.registry import Method, Option
 
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         mdav.METHOD,
+        mhm.NPN,
+        mhm.MDAV,
+        mst.FOREST,
+        mst.DIAMETER,
+        kward.METHOD,
+        recursive_kward.METHOD,
+        single_axis.METHOD,
+        optimal_univariate.METHOD,
+        individual_ranking.METHOD,
     )
 }
 

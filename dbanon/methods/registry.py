@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from dbanon.errors import InvalidParameter, UnknownOption
 from dbanon.partitions import MethodResult, Partition
-from dbanon.space import Space
 
 Tick = Callable[[float], None]
 
@@ -77,12 +76,8 @@ class Option:
         return text
 
 
-class Run(Protocol):
-    """How a method is called: see ``Method.run``."""
-
-    def __call__(
-        self, space: Any, k: int, *, tick: Tick, rng: np.random.Generator, **options: Any
-    ) -> MethodResult: ...
+# How a method is called: see ``Method.run``.
+Run: TypeAlias = Callable[..., MethodResult]
 
 
 @dataclass(frozen=True)
@@ -103,6 +98,7 @@ class Method:
     max_size : the largest class it may give for a k, or None when there is no such bound.
     guarantee : what a release with it is; less than row-wise k-anonymity is said here.
     recoding : the recoding its classes are released with, unless the caller names another.
+    max_attributes : how many attributes it takes, or None when there is no such bound.
     takes_categories : True when attributes may be other than numeric.
     gives : the kind of result.
     random : True when the result depends on the seed.
@@ -119,6 +115,7 @@ class Method:
     max_size: Callable[[int], int] | None = None
     guarantee: str = ROW_GUARANTEE
     recoding: str = "mean"
+    max_attributes: int | None = None
     takes_categories: bool = False
     gives: type = Partition
     random: bool = False
