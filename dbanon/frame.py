@@ -23,7 +23,7 @@ from dbanon.errors import (
 from dbanon.hierarchy import Hierarchy, load_hierarchies
 from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
 from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, find_classes, recode, require_kinds
+from dbanon.pipeline import Policy, find_classes, recode, require_kinds, require_rows
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind
@@ -51,6 +51,8 @@ def anonymize_frame(
     intervals: str = "text",
     local_range: bool = False,
     steps: Mapping[str, float] | None = None,
+    refine_iterations: int | None = None,
+    refine_seconds: float | None = None,
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -85,12 +87,15 @@ def anonymize_frame(
         intervals=intervals,
         local_range=local_range,
         steps=steps or {},
+        refine_iterations=refine_iterations,
+        refine_seconds=refine_seconds,
     )
     named = [*quasi_identifiers, *sensitive, *keep]
     for name in named:
         if named.count(name) > 1:
             raise InvalidParameter(f'Column "{name}" is named more than once.')
     microdata = microdata_from_frame(frame, list(quasi_identifiers), named)
+    require_rows(policy)
     require_kinds(policy, microdata.attributes)
     seconds = {"read": time.perf_counter() - started}
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, find_classes, recode, require_kinds
+from dbanon.pipeline import Policy, find_classes, recode, require_kinds, require_rows
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute
@@ -150,6 +150,7 @@ class _Run:
         for name in named:
             source.attribute(name)
         attributes = tuple(source.attribute(name) for name in job.quasi_identifiers)
+        require_rows(job.policy)
         require_kinds(job.policy, attributes)
         source = self.source_session.locate(source, job.key)
         self.source_session.require_rights(source, named)
