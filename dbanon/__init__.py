@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dbanon.hierarchy import Hierarchy
     from dbanon.methods import METHODS
     from dbanon.partitions import Partition
-    from dbanon.pipeline import Policy
+    from dbanon.policy import Policy
     from dbanon.release import Report
 
 _HOMES = {
@@ -24,7 +24,7 @@ _HOMES = {
     "DbanonError": "dbanon.errors",
     "Hierarchy": "dbanon.hierarchy",
     "Partition": "dbanon.partitions",
-    "Policy": "dbanon.pipeline",
+    "Policy": "dbanon.policy",
     "Report": "dbanon.release",
     "anonymize": "dbanon.api",
     "anonymize_frame": "dbanon.frame",

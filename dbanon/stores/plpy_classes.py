@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dbanon.microdata import Chunk, microdata_from_chunks
-from dbanon.pipeline import Policy, find_classes, require_kinds
+from dbanon.pipeline import find_classes
+from dbanon.policy import Policy, require_kinds
 from dbanon.schema import Attribute
 from dbanon.stores import packed
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, Source

@@ -12,7 +12,8 @@ from dbanon.measures import centroid_loss
 from dbanon.methods import METHODS
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import AttributePartition, Partition
-from dbanon.pipeline import Policy, find_attribute_classes, find_classes
+from dbanon.pipeline import find_attribute_classes, find_classes
+from dbanon.policy import Policy
 from dbanon.schema import Attribute, Kind
 
 NUMERIC = [name for name, method in METHODS.items() if not method.takes_categories]
