@@ -20,7 +20,7 @@ from dbanon.pipeline import Policy, find_classes, recode, require_kinds
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute
-from dbanon.stores import ledger
+from dbanon.stores import ledger, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session import Session
@@ -96,7 +96,7 @@ def run(job: Job, progress: PhaseProgress | None = None) -> Report:
             target_session = source_session
         else:
             source_session = stack.enter_context(job.source.session(write=False))
-            target_session = stack.enter_context(job.target.session(write=True))
+            target_session = stack.enter_context(job.target.session(write=True, create=True))
         started = time.perf_counter()
         report = _Run(job, source_session, target_session, progress).report()
         before_commit = time.perf_counter()
@@ -216,15 +216,17 @@ class _Run:
     ) -> list[tuple[str, str, str]]:
         """Name, SQL type and SQL expression of each column, in the order of the source."""
         positions = {name: position for position, name in enumerate(columns)}
+        kept = [name for name in self._released_names(source) if name not in columns]
         written = []
         for name in self._released_names(source):
             attribute = source.attribute(name)
             if name in columns:
-                column = columns[name]
-                sql_type = column.attribute.sql_type
-                value = self.target_session.released_expression(positions[name], column)
+                recoded = columns[name]
+                sql_type = recoded.attribute.sql_type
+                value = self.target_session.released_expression(positions[name], recoded)
             elif copied:
-                sql_type, value = self.target_session.type_of(attribute), f"r.{quote(name)}"
+                column = statements.kept_column(kept.index(name))
+                sql_type, value = self.target_session.type_of(attribute), f"r.{column}"
             else:
                 sql_type, value = attribute.sql_type, f"s.{quote(name)}"
             written.append((name, sql_type, value))

@@ -7,8 +7,9 @@ from alembic import context
 connection = context.config.attributes["connection"]
 postgresql = connection.dialect.name == "postgresql"
 
-if postgresql:
-    # Alembic makes its version table before the first revision runs.
+if postgresql and not connection.dialect.has_schema(connection, "dbanon"):
+    # Alembic makes its version table before the first revision runs. Even IF NOT EXISTS wants the
+    # right to create schemas, which a role that only releases does not need.
     connection.exec_driver_sql('CREATE SCHEMA IF NOT EXISTS "dbanon"')
 
 context.configure(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from dbanon.errors import (
     ColumnNotFound,
+    DatabaseUnreachable,
     InvalidParameter,
     KeyRequired,
     UnsupportedType,
@@ -152,11 +154,37 @@ class Store(Protocol):
     def url(self) -> str:
         """Where it is, without secrets."""
 
-    def session(self, *, write: bool) -> AbstractContextManager[Session]:
-        """One transaction: committed at the end of the block, rolled back when it raises."""
+    def session(self, *, write: bool, create: bool = False) -> AbstractContextManager[Session]:
+        """One transaction: committed at the end of the block, rolled back when it raises.
+
+        A database that is a file is made when ``create`` is True, and removed when it raises.
+        """
 
     def same_database(self, other: Store) -> bool:
         """True when both are the same database, so that one transaction can do all."""
+
+
+@contextmanager
+def file_for(path: Path | None, create: bool) -> Iterator[None]:
+    """Refuse a missing database file, or let it be made: it goes again when the block raises.
+
+    Raises
+    ------
+    DatabaseUnreachable : there is no such file, or no directory for it.
+    """
+    if path is None or path.exists():
+        yield
+        return
+    if not create:
+        raise DatabaseUnreachable(f"There is no file {path}.")
+    if not path.resolve().parent.is_dir():
+        raise DatabaseUnreachable(f"There is no directory for {path}.")
+    try:
+        yield
+    except BaseException:
+        for name in (path, path.with_name(path.name + ".wal")):
+            name.unlink(missing_ok=True)
+        raise
 
 
 def random_order(n: int) -> NDArray[np.int64]:

@@ -46,6 +46,8 @@ def translation(error: Any) -> DbanonError:
     if state is None and isinstance(error, psycopg.DataError):
         return cannot_travel()
     detail = f"SQLSTATE {state}" + _names(error) if state else None
+    if state is None and isinstance(error, psycopg.ProgrammingError):
+        return DatabaseFailure("The driver refused a statement.")
     if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
     if state == "42501":
@@ -58,7 +60,7 @@ def translation(error: Any) -> DbanonError:
         )
     if state == "40001":
         return SourceChanged(detail=detail, hint="Try again.")
-    if state in ("42P07", "23505"):
+    if state in ("42P07", "42710", "23505"):
         return OutputExists(
             "Another session made a relation of this name.", detail=detail, hint="Try again."
         )

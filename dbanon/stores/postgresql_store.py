@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg import RawCursor
+from psycopg.pq import Format
 from sqlalchemy import URL, Engine, NullPool, create_engine
 
 from dbanon.errors import ConnectionLost, DatabaseUnreachable, MissingDependency
@@ -78,12 +80,14 @@ class PsycopgSession(PostgresqlSession):
         )[0]
         density = max(rows / pages, 1.0) if pages and rows > 0 else 64.0
         step = max(int(chunk_rows / density), 1)
-        query = packed.by_address(source.name, record).replace("$1", "%s").replace("$2", "%s")
+        query = packed.by_address(source.name, record)
         self.note(query)
         for first in range(0, int(pages), step):
-            with translated(), self._driver.cursor(binary=True) as cursor:
+            # A raw cursor takes $1 and $2: any other character may be part of a name.
+            with translated(), RawCursor(self._driver) as cursor:
+                cursor.format = Format.BINARY
                 cursor.execute(query, (f"({first},0)", f"({first + step},0)"))
-                (buffer,) = cursor.fetchone()
+                [(buffer,)] = cursor.fetchall()
             if buffer:
                 yield buffer
 
@@ -148,7 +152,7 @@ class PsycopgSession(PostgresqlSession):
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "integer"), ("position", "integer")]
-        columns += [(a.name, types.type_of(a)) for a in attributes]
+        columns += [(statements.kept_column(i), types.type_of(a)) for i, a in enumerate(attributes)]
         self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))
         copy = f"COPY {quote(statements.ROWS)} FROM STDIN"
         self.note(copy)
@@ -218,7 +222,7 @@ class PostgresqlStore:
         return self._url.render_as_string(hide_password=True)
 
     @contextmanager
-    def session(self, *, write: bool) -> Iterator[PsycopgSession]:
+    def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """One REPEATABLE READ transaction; one that only reads when ``write`` is False."""
         try:
             with translated():

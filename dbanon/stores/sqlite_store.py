@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from sqlalchemy import URL, Engine, NullPool, create_engine
 
 from dbanon.errors import (
-    DatabaseUnreachable,
     MixedTypes,
     TableNotFound,
     nearest_names,
@@ -40,6 +39,7 @@ from dbanon.stores.base import (
     Output,
     Source,
     choose_key,
+    file_for,
     is_integer_key,
     key_required,
     round_half_even,
@@ -211,7 +211,7 @@ class SqliteSession(Session):
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
-        columns += [(a.name, self.type_of(a)) for a in attributes]
+        columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
         rows = (
             (label, position, *map(types.storable, row))
             for classes, positions, piece in pieces
@@ -269,9 +269,13 @@ class SqliteSession(Session):
     def prepare_schema(self, name: RelationName) -> None:
         """SQLite has no schemas."""
 
+    def require_ledger_rights(self) -> None:
+        """SQLite has no roles."""
+
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(
-            "SELECT type, sql FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
+            "SELECT type, sql FROM sqlite_master"
+            " WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')",
             (name.name,),
         )
         if not found:
@@ -317,7 +321,8 @@ class SqliteSession(Session):
     def ensure_ledger(self) -> None:
         from dbanon.stores.history import migrate
 
-        migrate(self._connection)
+        with translated():
+            migrate(self._connection)
 
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(None, f"dbanon_{table}")
@@ -344,9 +349,15 @@ class SqliteStore:
         return self._url.render_as_string(hide_password=True)
 
     @contextmanager
-    def session(self, *, write: bool) -> Iterator[SqliteSession]:
+    def session(self, *, write: bool, create: bool = False) -> Iterator[SqliteSession]:
         """One transaction; other writers wait from its start when ``write`` is True."""
-        self._require_file(write)
+        name = self._url.database
+        path = Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
+        with file_for(path, create), self._session(write) as session:
+            yield session
+
+    @contextmanager
+    def _session(self, write: bool) -> Iterator[SqliteSession]:
         with translated():
             connection = self._engine.connect()
         driver: Any = connection.connection.driver_connection
@@ -370,14 +381,6 @@ class SqliteStore:
         finally:
             driver.isolation_level = before
             connection.close()
-
-    def _require_file(self, write: bool) -> None:
-        name = self._url.database
-        if not name or name == ":memory:" or name.startswith("file:"):
-            return
-        path = Path(name)
-        if not path.exists() and not (write and path.resolve().parent.is_dir()):
-            raise DatabaseUnreachable(f"There is no file {name}.")
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same engine."""
