@@ -119,7 +119,7 @@ def anonymize(
         ("by", by),
         ("key", key),
     ):
-        if isinstance(value, str):
+        if isinstance(value, str) or not all(isinstance(part, str) for part in value):
             raise InvalidParameter(f"{name} must be a list of names.", hint='Write ["…"].')
     job = Job(
         source=open_store(database, on_sql),

@@ -21,7 +21,7 @@ from dbanon.policy import Policy, require_kinds, require_rows
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind
-from dbanon.stores import ledger
+from dbanon.stores import ledger, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session import Session
@@ -98,8 +98,9 @@ def run(job: Job, progress: PhaseProgress | None = None) -> Report:
             source_session = stack.enter_context(job.source.session(write=True))
             target_session = source_session
         else:
+            # Sessions end the other way round: the target's commit is the last that can fail.
+            target_session = stack.enter_context(job.target.session(write=True, create=True))
             source_session = stack.enter_context(job.source.session(write=False))
-            target_session = stack.enter_context(job.target.session(write=True))
         started = time.perf_counter()
         report = _Run(job, source_session, target_session, progress).report()
         before_commit = time.perf_counter()
@@ -223,17 +224,20 @@ class _Run:
         """Name, SQL type and SQL expression of each column, in the order of the source."""
         session = self.target_session
         written: list[tuple[str, str, str]] = []
+        recoded = {column.source for column in columns}
+        kept = [name for name in self._named(source) if name not in recoded]
         for name in self._named(source):
             made = [(i, column) for i, column in enumerate(columns) if column.source == name]
-            for i, column in made:
-                attribute = column.attribute
-                value = session.released_expression(i, column)
+            for i, released in made:
+                attribute = released.attribute
+                value = session.released_expression(i, released)
                 written.append((attribute.name, attribute.sql_type, value))
             if made:
                 continue
             attribute = source.attribute(name)
             if copied:
-                written.append((name, session.type_of(attribute), f"r.{quote(name)}"))
+                column = statements.kept_column(kept.index(name))
+                written.append((name, session.type_of(attribute), f"r.{column}"))
             else:
                 written.append((name, attribute.sql_type, f"s.{quote(name)}"))
         names = [name for name, _, _ in written]

@@ -99,6 +99,9 @@ class Policy:
         budget = self.max_suppression
         if budget is not None and not 0 <= budget <= 1:
             raise InvalidParameter("max_suppression must be a share from 0 to 1.")
+        seed: object = self.seed
+        if not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise InvalidParameter("The seed must be a whole number, 0 or more.")
 
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""

@@ -22,6 +22,11 @@ def value_column(position: int) -> str:
     return f"v{position}"
 
 
+def kept_column(position: int) -> str:
+    """The staging column of the copied column at this position."""
+    return f"k{position}"
+
+
 def create_staging(name: str, columns: Sequence[tuple[str, str]], suffix: str = "") -> str:
     """CREATE of a temporary table; columns are pairs of name and SQL type."""
     body = ", ".join(f"{quote(column)} {sql_type}" for column, sql_type in columns)
