@@ -177,6 +177,10 @@ def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> 
         max_suppression=budget,
         recoding=wanted.get("recoding"),
         seed=wanted["seed"],
+        refine=wanted["refine"],
+        intervals=wanted.get("intervals", "text"),
+        local_range=wanted.get("local_range", False),
+        steps=wanted.get("steps", {}),
     )
 
 

@@ -49,13 +49,18 @@ def create_key_map(
 
 
 def create_values(source: str, position: int, text: str, column: str, suffix: str = "") -> str:
+    """The dictionary of a column as a temporary table."""
+    made = f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
+    return f"{made} {numbered_values(source, text, column)}"
+
+
+def numbered_values(source: str, text: str, column: str) -> str:
     """The dictionary of a column: its values as text, numbered by code point.
 
     ``text`` is SQL of the column as text in an order by code point.
     """
     return (
-        f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
-        " SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM"
+        "SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM"
         f" (SELECT DISTINCT {text} AS value FROM {source} WHERE {column} IS NOT NULL) AS known"
     )
 
