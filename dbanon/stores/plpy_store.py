@@ -267,16 +267,15 @@ class PlpySession(PostgresqlSession):
             )
         ]
 
+    # Rows never leave this database, and ``stage_labels`` fills the table of labels.
+
     def load_labels(self, *_: Any) -> None:
-        """Not needed: ``stage_labels`` does it."""
         raise NotImplementedError
 
     def read_rows(self, *_: Any) -> Iterator[Any]:
-        """Not needed: source and target are the same database."""
         raise NotImplementedError
 
     def load_rows(self, *_: Any) -> None:
-        """Not needed: source and target are the same database."""
         raise NotImplementedError
 
     # -- output and ledger ------------------------------------------------------------------------
