@@ -34,8 +34,8 @@ def test_worked_example():
     record 3 12/25; records 2 and 4 differ in sex too. So {0, 1}, age 30 to 35. Farthest from it:
     record 4 (55: width 25/25, other sex, other zip). Class 1: record 4; nearest record 2 (10/25),
     so {4, 2}. One record is left, 3 (42, m, 232). To class 0: 3 * 12/25 - 2 * 5/25 = 26/25. To
-    class 1: 3 * 13/25 - 2 * 10/25 = 19/25 in age, and 3 + 3 in sex and zip. It joins class 0, as in the
-    paper's table 2.
+    class 1: 3 * 13/25 - 2 * 10/25 = 19/25 in age, and 3 + 3 in sex and zip. It joins class 0, as in
+    the paper's table 2.
     """
     tree = Hierarchy.from_levels([["m", "person"], ["f", "person"]])
     zips = Hierarchy.from_levels([["230", "23"], ["232", "23"]])
