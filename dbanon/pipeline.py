@@ -19,7 +19,7 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_codes, trees_of
-from dbanon.measures import Loss, iloss, released_loss
+from dbanon.measures import Loss, Model, iloss, released_loss
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method, Tick
 from dbanon.microdata import Microdata
@@ -52,6 +52,7 @@ class Policy:
     refine : ``fast`` or ``thorough`` improves the classes by local search; None does not.
     hierarchies : by quasi-identifier, for methods of generalization.
     intervals, local_range, steps : how ranges of numbers are released, as in ``recoding.Settings``.
+    models : privacy models of sensitive attributes, reached by ``protection.protect``.
     """
 
     k: int
@@ -68,6 +69,7 @@ class Policy:
     intervals: str = "text"
     local_range: bool = False
     steps: Mapping[str, float] = field(default_factory=dict)
+    models: tuple[Model, ...] = ()
 
     def __post_init__(self) -> None:
         whole: object = self.k
@@ -117,6 +119,7 @@ class Policy:
             "intervals": self.intervals,
             "local_range": self.local_range,
             "steps": dict(self.steps),
+            "models": [model.describe() for model in self.models],
         }
 
     @property
@@ -300,7 +303,7 @@ def guarantee(policy: Policy, names: list[str]) -> str:
         text += ", NULL counted as a value"
     if policy.nulls == "suppress":
         text += "; records with a NULL were withheld"
-    return text
+    return text + "".join(f"; {model.describe()} in each class" for model in policy.models)
 
 
 def _run(
