@@ -82,7 +82,11 @@ class Policy:
         object.__setattr__(self, "options", freeze(method.checked_options(self.options)))
         object.__setattr__(self, "weights", freeze(dict(self.weights)))
         object.__setattr__(self, "recoding", self.recoding or method.recoding)
-        find_recoding(str(self.recoding))
+        recoding = find_recoding(str(self.recoding))
+        if recoding.method is not None and recoding.method != self.method:
+            raise InvalidParameter(
+                f"Recoding {recoding.name} belongs to method {recoding.method}."
+            )
         _one_of("nulls", self.nulls, NULL_POLICIES)
         _one_of("standardize", self.standardize, STANDARDIZATIONS)
         check_refinement(self.refine, self.refine_iterations, self.refine_seconds)
@@ -246,7 +250,8 @@ def recode(
 ) -> Release:
     """Give every class its released values, and measure what they lose."""
     recoding = find_recoding(str(policy.recoding))
-    columns = recoding.run(microdata, partition, exact_means)
+    parameters = {name: policy.options[name] for name in recoding.parameters}
+    columns = recoding.run(microdata, partition, exact_means, **parameters)
     transform = standardization(microdata.numbers, "zscore", _numeric_valid(microdata))
     points = transform.apply(microdata.numbers)
     valid = None if microdata.valid is None else _numeric_valid(microdata)

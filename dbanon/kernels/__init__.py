@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from dbanon.kernels._kernels import (
     DEFAULT_BUDGET,
+    Genetic,
     Kernel,
     Mdav,
     Mst,
@@ -19,6 +20,7 @@ from dbanon.kernels._kernels import (
 
 __all__ = [
     "DEFAULT_BUDGET",
+    "Genetic",
     "Kernel",
     "Mdav",
     "Mst",

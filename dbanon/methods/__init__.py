@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbanon.errors import UnknownMethod, nearest_names
 from dbanon.methods import (
+    genetic,
     individual_ranking,
     kward,
     mdav,
@@ -11,6 +12,7 @@ from dbanon.methods import (
     mst,
     optimal_univariate,
     recursive_kward,
+    secure_kward,
     single_axis,
 )
 from dbanon.methods.registry import Method, Option
@@ -24,7 +26,10 @@ METHODS: dict[str, Method] = {
         mst.FOREST,
         mst.DIAMETER,
         kward.METHOD,
+        secure_kward.METHOD,
         recursive_kward.METHOD,
+        genetic.METHOD,
+        genetic.TWO_STEP,
         single_axis.METHOD,
         optimal_univariate.METHOD,
         individual_ranking.METHOD,

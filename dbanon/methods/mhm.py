@@ -37,9 +37,7 @@ def _cut(space: Space, k: int, tick: Tick, groups: NDArray[np.int32] | None) -> 
         NearestPath(space.points, groups), lambda share: tick(_BASE + (_PATH - _BASE) * share)
     )
     order = np.argsort(position.labels).astype(np.int32)
-    return drive(
-        PathCut(space.points, k, order), lambda share: tick(_PATH + (1 - _PATH) * share)
-    )
+    return drive(PathCut(space.points, k, order), lambda share: tick(_PATH + (1 - _PATH) * share))
 
 
 def npn_mhm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:

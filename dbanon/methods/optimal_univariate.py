@@ -21,9 +21,7 @@ from dbanon.partitions import Partition
 from dbanon.space import Space
 
 
-def optimal_univariate(
-    space: Space, k: int, *, tick: Tick, rng: np.random.Generator
-) -> Partition:
+def optimal_univariate(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
     """Partition the points of ``space``, float64 (n, 1), into classes of k to 2k-1 records."""
     order = order_of(space.points[:, 0]).astype(np.int32)
     return drive(PathCut(space.points, k, order), tick)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
-from dbanon.recoding import mean
+from dbanon.recoding import mean, secure
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
 
 RECODINGS: dict[str, Recoding] = {
     recoding.name: recoding
     for recoding in (
         mean.RECODING,
+        secure.RECODING,
     )
 }
 

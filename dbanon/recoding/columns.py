@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
 from dbanon.schema import Attribute, Kind
 
@@ -58,8 +57,12 @@ class Recoding:
     name : as in calls and commands.
     run : ``(microdata, partition, exact_means) -> released columns``.
     summary : one line for people.
+    method : the only method it belongs to; None when it goes with any that groups rows.
+    parameters : the options of that method that ``run`` takes by name as well.
     """
 
     name: str
-    run: Callable[[Microdata, Partition, ExactMeans], tuple[ReleasedColumn, ...]]
+    run: Callable[..., tuple[ReleasedColumn, ...]]
     summary: str
+    method: str | None = None
+    parameters: tuple[str, ...] = ()

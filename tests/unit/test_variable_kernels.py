@@ -67,8 +67,8 @@ def test_kward_recursion_worked_example():
 
 
 def test_recursive_kward_worked_example():
-    """0 1 2 3 | 100 101 102 103: the halves' variances are 1.25 each, that of all 2501.25. The ratio
-    2.5 / 2501.25 is below theta = 0.5, so k-Ward sees the whole; with theta = 0 it sees halves."""
+    """0 1 2 3 | 100 101 102 103: the halves' variances are 1.25 each, that of all 2501.25. Their
+    ratio is below theta = 0.5, so k-Ward sees the whole; with theta = 0 it sees halves."""
     points = column(0, 1, 2, 3, 100, 101, 102, 103)
     assert classes(points, 2, "recursive_kward", theta=0.5) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert classes(points, 2, "recursive_kward", theta=0.0) == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -113,9 +113,7 @@ def test_kward_equals_reference(table):
 def test_mst_equals_reference(table, diametric):
     points, k = table
     found = labels_of(kernels.Mst(points, k, diametric))
-    np.testing.assert_array_equal(
-        reference.numbered(found), reference.mst(points, k, diametric)
-    )
+    np.testing.assert_array_equal(reference.numbered(found), reference.mst(points, k, diametric))
 
 
 @given(scattered(), st.booleans())
