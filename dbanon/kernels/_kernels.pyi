@@ -36,13 +36,89 @@ class Kernel:
     def labels(self) -> npt.NDArray[np.int32]:
         """The class of each record, (n,). RuntimeError before step() has returned True."""
 
+# In every kernel `search` changes the time, never the labels.
+
 class Mdav(Kernel):
-    """MDAV (Domingo-Ferrer & Torra 2005), exact; `search` changes the time, never the labels."""
+    """MDAV (Domingo-Ferrer & Torra 2005), exact. Classes of k to 2k - 1."""
 
     def __init__(
         self,
         points: npt.NDArray[np.float64],
         k: int,
+        search: Literal["auto", "index", "brute"] = "auto",
+    ) -> None: ...
+
+class Cbfs(Kernel):
+    """Centroid-based fixed size.
+
+    While k or more remain: the record farthest from the centroid of the remaining ones, and its
+    k - 1 nearest. Fewer than k left over join the class with the nearest mean, as the means were
+    then. Classes of k to 2k - 1.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        search: Literal["auto", "index", "brute"] = "auto",
+    ) -> None: ...
+
+class Md(Kernel):
+    """MD or DBFS, diameter-based fixed size.
+
+    While 2k or more remain: the two most distant records (of several such pairs the first in index
+    order), each with its k - 1 nearest. Then k or more form a class; fewer join as in Cbfs.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        search: Literal["auto", "index", "brute"] = "auto",
+    ) -> None: ...
+
+class Vmdav(Kernel):
+    """V-MDAV (Solanas & Martinez-Balleste 2006) with the parameter lambda.
+
+    Classes of k to 2k - 1, to which fewer than k leftovers join as in Cbfs: at most 3k - 2.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        lam: float = 0.2,
+        search: Literal["auto", "index", "brute"] = "auto",
+    ) -> None: ...
+
+class Tfrp(Kernel):
+    """TFRP (Chang, Li, Huang 2007), TFRP-2 unless `second_stage` is false.
+
+    The two fixed points are the corners of the minima and of the maxima, the former first.
+    Leftovers join as in Cbfs: classes of k to 2k - 1. The second stage dissolves classes, by
+    falling sum of squares, where that lowers the loss; it sets no largest class, and the classes
+    left are renumbered in their order. Its time grows with n^2 / k.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        second_stage: bool = True,
+        search: Literal["auto", "index", "brute"] = "auto",
+    ) -> None: ...
+
+class DensityFirst(Kernel):
+    """LDF (`lowest`) or HDF: the candidate class of lowest or highest density first.
+
+    Leftovers join as in Cbfs: classes of k to 2k - 1.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        lowest: bool,
         search: Literal["auto", "index", "brute"] = "auto",
     ) -> None: ...
 

@@ -21,7 +21,7 @@ namespace nb = nanobind;
 using Points = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Labels = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
 
-constexpr std::int64_t kDefaultBudget = 1 << 20;
+constexpr std::int64_t kDefaultBudget = 1 << 19;
 
 inline Table checked(const Points& points, std::int64_t k) {
     const std::size_t n = points.shape(0);

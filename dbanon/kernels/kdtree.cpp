@@ -1,6 +1,7 @@
 #include "kdtree.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace dbanon {
@@ -34,41 +35,32 @@ KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
     : points_(points), p_(p), ops_(ops), size_(n), place_(static_cast<std::size_t>(n), 0) {
     order_.resize(static_cast<std::size_t>(n));
     for (std::int32_t i = 0; i < n; ++i) order_[static_cast<std::size_t>(i)] = i;
-    allocate();
-}
-
-void KdTree::restart() {
-    order_.clear();
-    for (std::size_t i = 0; i < place_.size(); ++i) {
-        if (place_[i] >= 0) order_.push_back(static_cast<std::int32_t>(i));
-    }
-    allocate();
-}
-
-void KdTree::allocate() {
-    boxes_.clear();
-    child_.clear();
-    first_.clear();
-    up_.clear();
-    live_.clear();
-    leaf_count_.clear();
-    leaf_up_.clear();
-    tasks_.clear();
-    leaves_ = 0;
-    depth_ = 0;
-    ready_ = false;
-    enclosed_ = -1;
     // Every short range may leave one leaf partly empty, and no short range is shorter than
     // an eighth of kShort but for a bad sample; add_leaf() grows the room if it must.
-    const std::int64_t room = size_ / kBlock + size_ / 512 + kFan;
-    if (room > leaf_room_) {
-        leaf_room_ = room;
-        leaf_points_ = std::make_unique_for_overwrite<double[]>(
-            static_cast<std::size_t>(leaf_room_ * kBlock * p_));
-        leaf_ids_ = std::make_unique_for_overwrite<std::int32_t[]>(
-            static_cast<std::size_t>(leaf_room_ * kBlock));
+    grow(size_ / kBlock + size_ / 512 + kFan);
+    // The middle need not be exact, only the same in all that follows.
+    middle_.assign(static_cast<std::size_t>(p_), 0.0);
+    const std::int32_t count = std::min(size_, kSample);
+    for (std::int32_t i = 0; i < count; ++i) {
+        const double* from = row(order_[static_cast<std::size_t>(sampled(0, size_, i))]);
+        for (int j = 0; j < p_; ++j) middle_[static_cast<std::size_t>(j)] += from[j] / count;
     }
     add_node({0, size_, -1, 0, 1, 0, 0});
+}
+
+// Room for so many leaves. Not a vector: the pages of a large array are better not touched at once.
+void KdTree::grow(std::int64_t leaves) {
+    const auto enlarge = [&](auto& array, std::int64_t each) {
+        using Value = std::remove_reference_t<decltype(array[0])>;
+        auto larger =
+            std::make_unique_for_overwrite<Value[]>(static_cast<std::size_t>(leaves * each));
+        if (leaves_ > 0) std::copy_n(array.get(), leaves_ * each, larger.get());
+        array = std::move(larger);
+    };
+    enlarge(leaf_points_, kBlock * p_);
+    enlarge(leaf_reach_, kBlock);
+    enlarge(leaf_ids_, kBlock);
+    leaf_room_ = leaves;
 }
 
 bool KdTree::build(Work& work) {
@@ -137,7 +129,7 @@ void KdTree::add_node(const Task& task) {
         child_[at] = node;
         live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
     }
-    boxes_.resize(boxes_.size() + static_cast<std::size_t>(2 * p_ * kFan));
+    boxes_.resize(boxes_.size() + static_cast<std::size_t>((2 * p_ + 1) * kFan));
     child_.resize(child_.size() + kFan, 0);
     first_.resize(first_.size() + kFan, kNone);
     up_.push_back(task.node < 0 ? -1 : task.node * kFan + task.slot);
@@ -155,22 +147,12 @@ void KdTree::add_node(const Task& task) {
 }
 
 void KdTree::add_leaf(const Task& task) {
-    if (leaves_ == leaf_room_) {
-        const std::int64_t room = leaf_room_ + leaf_room_ / 2 + kFan;
-        auto points = std::make_unique_for_overwrite<double[]>(
-            static_cast<std::size_t>(room * kBlock * p_));
-        auto ids =
-            std::make_unique_for_overwrite<std::int32_t[]>(static_cast<std::size_t>(room * kBlock));
-        std::copy_n(leaf_points_.get(), leaf_room_ * kBlock * p_, points.get());
-        std::copy_n(leaf_ids_.get(), leaf_room_ * kBlock, ids.get());
-        leaf_points_ = std::move(points);
-        leaf_ids_ = std::move(ids);
-        leaf_room_ = room;
-    }
+    if (leaves_ == leaf_room_) grow(leaf_room_ + leaf_room_ / 2);
     const std::int32_t leaf = leaves_++;
     const std::int32_t count = task.end - task.begin;
     double* block = leaf_points_.get() + std::int64_t{leaf} * kBlock * p_;
     std::int32_t* ids = leaf_ids_.get() + std::int64_t{leaf} * kBlock;
+    double* reaches = leaf_reach_.get() + std::int64_t{leaf} * kBlock;
     std::sort(order_.begin() + task.begin, order_.begin() + task.end);
     for (std::int32_t lane = 0; lane < kBlock; ++lane) {
         // Unused lanes repeat the first record: any finite value would do.
@@ -178,6 +160,7 @@ void KdTree::add_leaf(const Task& task) {
             order_[static_cast<std::size_t>(task.begin + (lane < count ? lane : 0))];
         for (int j = 0; j < p_; ++j) block[j * kBlock + lane] = coordinate(id, j);
         ids[lane] = id;
+        reaches[lane] = reach_of(id);
         place_[static_cast<std::size_t>(id)] = leaf * kBlock + (lane < count ? lane : 0);
     }
     leaf_count_.push_back(count);
@@ -189,10 +172,21 @@ void KdTree::add_leaf(const Task& task) {
         lo[j * kFan] = *least;
         hi[j * kFan] = *most;
     }
+    reach(task.node)[task.slot] = *std::max_element(reaches, reaches + kBlock);
     const std::size_t at = static_cast<std::size_t>(task.node * kFan + task.slot);
     child_[at] = ~leaf;
     first_[at] = ids[0];
     live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
+}
+
+// The distance from the middle, rounded up.
+double KdTree::reach_of(std::int32_t id) const {
+    double squared = 0.0;
+    for (int j = 0; j < p_; ++j) {
+        const double gap = coordinate(id, j) - middle_[static_cast<std::size_t>(j)];
+        squared += gap * gap;
+    }
+    return std::sqrt(squared * (1.0 + (p_ + 8) * 2.3e-16)) * (1.0 + 4.5e-16) + 1e-150;
 }
 
 int KdTree::widest(std::int32_t begin, std::int32_t end) {
@@ -281,6 +275,7 @@ void KdTree::enclose(std::int32_t node, std::int32_t slot, std::int32_t inner) {
         low(node)[j * kFan + slot] = *std::min_element(lo, lo + kFan);
         high(node)[j * kFan + slot] = *std::max_element(hi, hi + kFan);
     }
+    reach(node)[slot] = *std::max_element(reach(inner), reach(inner) + kFan);
     const auto from = first_.begin() + std::int64_t{inner} * kFan;
     first_[static_cast<std::size_t>(node * kFan + slot)] = *std::min_element(from, from + kFan);
 }
@@ -288,6 +283,7 @@ void KdTree::enclose(std::int32_t node, std::int32_t slot, std::int32_t inner) {
 void KdTree::refresh_view() {
     view_ = {{p_, leaf_points_.get(), leaf_ids_.get(), leaf_count_.data()},
              boxes_.data(),
+             middle_.data(),
              child_.data(),
              first_.data(),
              live_.data()};
@@ -305,6 +301,15 @@ void KdTree::begin(FarQuery& q) const {
     q.stack = q.waiting.data();
     q.pending = 0;
     if (size_ > 0) q.stack[q.pending++] = {kInf, 0, 0};
+    q.direction.resize(static_cast<std::size_t>(p_));
+    double squared = 0.0;
+    for (int j = 0; j < p_; ++j) {
+        const double gap = middle_[static_cast<std::size_t>(j)] - q.point[j];
+        q.direction[static_cast<std::size_t>(j)] = gap;
+        squared += gap * gap;
+    }
+    q.toward = q.direction.data();
+    q.away = std::sqrt(squared);
 }
 
 // An empty slot: neutral for minima and maxima, and not alive.
@@ -313,6 +318,7 @@ void KdTree::close_slot(std::int32_t node, int slot) {
         low(node)[j * kFan + slot] = kInf;
         high(node)[j * kFan + slot] = -kInf;
     }
+    reach(node)[slot] = 0.0;
     first_[static_cast<std::size_t>(node * kFan + slot)] = kNone;
     live_[static_cast<std::size_t>(node)] &= static_cast<std::uint8_t>(~(1u << slot));
 }
@@ -326,12 +332,15 @@ void KdTree::erase(std::int32_t id) {
     const std::int32_t last = --leaf_count_[static_cast<std::size_t>(leaf)];
     double* block = leaf_points_.get() + std::int64_t{leaf} * kBlock * p_;
     std::int32_t* ids = leaf_ids_.get() + std::int64_t{leaf} * kBlock;
+    double* reaches = leaf_reach_.get() + std::int64_t{leaf} * kBlock;
+    const double reached = reaches[lane];
     if (lane != last) {
+        reaches[lane] = reaches[last];
         for (int j = 0; j < p_; ++j) block[j * kBlock + lane] = block[j * kBlock + last];
         ids[lane] = ids[last];
         place_[static_cast<std::size_t>(ids[lane])] = leaf * kBlock + lane;
     }
-    if (!shrink_leaf(leaf, row(id), id)) return;
+    if (!shrink_leaf(leaf, id, reached)) return;
     std::int32_t node = leaf_up_[static_cast<std::size_t>(leaf)] / kFan;
     while (node != 0) {
         const std::int32_t up = up_[static_cast<std::size_t>(node)];
@@ -341,7 +350,8 @@ void KdTree::erase(std::int32_t id) {
 }
 
 // Both return whether anything changed that an ancestor could depend on.
-bool KdTree::shrink_leaf(std::int32_t leaf, const double* gone, std::int32_t id) {
+bool KdTree::shrink_leaf(std::int32_t leaf, std::int32_t id, double reached) {
+    const double* gone = row(id);
     const std::int32_t up = leaf_up_[static_cast<std::size_t>(leaf)];
     const std::int32_t node = up / kFan;
     const int slot = up % kFan;
@@ -366,6 +376,11 @@ bool KdTree::shrink_leaf(std::int32_t leaf, const double* gone, std::int32_t id)
             changed |= most != hi[j * kFan];
             hi[j * kFan] = most;
         }
+    }
+    if (reached == reach(node)[slot]) {
+        const double* reaches = leaf_reach_.get() + std::int64_t{leaf} * kBlock;
+        reach(node)[slot] = *std::max_element(reaches, reaches + count);
+        changed |= reached != reach(node)[slot];
     }
     std::int32_t& first = first_[static_cast<std::size_t>(up)];
     if (first == id) {
@@ -393,6 +408,9 @@ bool KdTree::shrink_node(std::int32_t node, std::int32_t parent, int slot) {
         least = new_least;
         most = new_most;
     }
+    const double farthest = *std::max_element(reach(node), reach(node) + kFan);
+    changed |= farthest != reach(parent)[slot];
+    reach(parent)[slot] = farthest;
     const auto from = first_.begin() + std::int64_t{node} * kFan;
     std::int32_t& first = first_[static_cast<std::size_t>(parent * kFan + slot)];
     const std::int32_t new_first = *std::min_element(from, from + kFan);

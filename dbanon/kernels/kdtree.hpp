@@ -21,8 +21,6 @@ class KdTree {
     KdTree(const double* points, std::int32_t n, int p, const Ops& ops);
 
     bool build(Work& work);
-    // Back to an unbuilt tree of the records still alive: tight leaves after many deletions.
-    void restart();
 
     std::int32_t size() const { return size_; }
     int attributes() const { return p_; }
@@ -57,7 +55,7 @@ class KdTree {
         std::int32_t id;
     };
 
-    void allocate();
+    void grow(std::int64_t leaves);
     bool run(const Task& task, Work& work);
     void add_leaf(const Task& task);
     void add_node(const Task& task);
@@ -67,11 +65,13 @@ class KdTree {
     int widest(std::int32_t begin, std::int32_t end);
     void enclose(std::int32_t node, std::int32_t slot, std::int32_t inner);
     double coordinate(std::int32_t id, int j) const { return row(id)[j]; }
-    double* low(std::int32_t node) { return boxes_.data() + std::int64_t{node} * 2 * p_ * kFan; }
+    double* low(std::int32_t node) { return boxes_.data() + std::int64_t{node} * (2 * p_ + 1) * kFan; }
     double* high(std::int32_t node) { return low(node) + p_ * kFan; }
+    double* reach(std::int32_t node) { return high(node) + p_ * kFan; }
+    double reach_of(std::int32_t id) const;
     void refresh_view();
     void close_slot(std::int32_t node, int slot);
-    bool shrink_leaf(std::int32_t leaf, const double* gone, std::int32_t id);
+    bool shrink_leaf(std::int32_t leaf, std::int32_t id, double reached);
     bool shrink_node(std::int32_t node, std::int32_t parent, int slot);
 
     const double* points_;
@@ -88,13 +88,13 @@ class KdTree {
     std::int32_t depth_ = 0;
     bool ready_ = false;
 
-    std::vector<double> boxes_;
+    std::vector<double> boxes_, middle_;
     std::vector<std::int32_t> child_, first_, up_;  // up_: node -> parent * kFan + slot
     std::vector<std::uint8_t> live_;
 
     std::int64_t leaf_room_ = 0;
     std::int32_t leaves_ = 0;
-    std::unique_ptr<double[]> leaf_points_;
+    std::unique_ptr<double[]> leaf_points_, leaf_reach_;
     std::unique_ptr<std::int32_t[]> leaf_ids_;
     std::vector<std::int32_t> leaf_count_, leaf_up_;
     TreeView view_{};

@@ -1,6 +1,7 @@
 // A thin layer over the vector registers of one instruction set, chosen by the compiler flags of the
 // translation unit. Everything sits in an anonymous namespace: search.cpp is compiled once per
 // instruction set, and no symbol of one build may be merged with that of another by the linker.
+// max and min give their second argument when either is not a number, as the instructions do.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ struct Lanes {
     friend Lanes operator-(Lanes a, Lanes b) { return {_mm512_sub_pd(a.v, b.v)}; }
     friend Lanes operator*(Lanes a, Lanes b) { return {_mm512_mul_pd(a.v, b.v)}; }
     friend Lanes max(Lanes a, Lanes b) { return {_mm512_max_pd(a.v, b.v)}; }
+    friend Lanes min(Lanes a, Lanes b) { return {_mm512_min_pd(a.v, b.v)}; }
     friend unsigned at_most(Lanes a, Lanes b) { return _mm512_cmp_pd_mask(a.v, b.v, _CMP_LE_OQ); }
 };
 
@@ -38,6 +40,7 @@ struct Lanes {
     friend Lanes operator-(Lanes a, Lanes b) { return {_mm256_sub_pd(a.v, b.v)}; }
     friend Lanes operator*(Lanes a, Lanes b) { return {_mm256_mul_pd(a.v, b.v)}; }
     friend Lanes max(Lanes a, Lanes b) { return {_mm256_max_pd(a.v, b.v)}; }
+    friend Lanes min(Lanes a, Lanes b) { return {_mm256_min_pd(a.v, b.v)}; }
     friend unsigned at_most(Lanes a, Lanes b) {
         return static_cast<unsigned>(_mm256_movemask_pd(_mm256_cmp_pd(a.v, b.v, _CMP_LE_OQ)));
     }
@@ -55,6 +58,7 @@ struct Lanes {
     friend Lanes operator-(Lanes a, Lanes b) { return {_mm_sub_pd(a.v, b.v)}; }
     friend Lanes operator*(Lanes a, Lanes b) { return {_mm_mul_pd(a.v, b.v)}; }
     friend Lanes max(Lanes a, Lanes b) { return {_mm_max_pd(a.v, b.v)}; }
+    friend Lanes min(Lanes a, Lanes b) { return {_mm_min_pd(a.v, b.v)}; }
     friend unsigned at_most(Lanes a, Lanes b) {
         return static_cast<unsigned>(_mm_movemask_pd(_mm_cmple_pd(a.v, b.v)));
     }
@@ -72,6 +76,7 @@ struct Lanes {
     friend Lanes operator-(Lanes a, Lanes b) { return {a.v - b.v}; }
     friend Lanes operator*(Lanes a, Lanes b) { return {a.v * b.v}; }
     friend Lanes max(Lanes a, Lanes b) { return {a.v > b.v ? a.v : b.v}; }
+    friend Lanes min(Lanes a, Lanes b) { return {a.v < b.v ? a.v : b.v}; }
     friend unsigned at_most(Lanes a, Lanes b) { return a.v <= b.v ? 1u : 0u; }
 };
 

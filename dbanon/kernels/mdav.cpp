@@ -22,8 +22,8 @@ Steps Mdav::run() {
         centroid_.begin_round(round, records_->size());
         while (!centroid_.update(labels_, work_)) co_yield nullptr;
         far_.start(centroid_.mean());
-        records_->begin_moving(far_);
-        while (!records_->farthest_moving(far_, work_)) co_yield nullptr;
+        records_->begin_moving(far_, 0);
+        while (!records_->farthest_moving(far_, 0, work_)) co_yield nullptr;
 
         const std::int32_t r = far_.best.id;
         near_.start(table_.row(r), k_ - 1, r);

@@ -1,16 +1,30 @@
 #include "binding.hpp"
+#include "cbfs.hpp"
+#include "density.hpp"
+#include "diameter.hpp"
 #include "dispatch.hpp"
 #include "mdav.hpp"
+#include "tfrp.hpp"
+#include "vmdav.hpp"
 
 namespace dbanon {
 namespace {
 
-class MdavRun : public Run {
+// A Python class of its own for each kernel; `options` are the arguments between k and search.
+template <class Method, class... Options>
+class RunOf : public Run {
    public:
-    MdavRun(Points points, std::int64_t k, const std::string& search)
-        : Run(points, std::make_unique<Mdav>(checked(points, k), static_cast<std::int32_t>(k),
-                                             search_named(search))) {}
+    RunOf(Points points, std::int64_t k, Options... options, const std::string& search)
+        : Run(points, std::make_unique<Method>(checked(points, k), static_cast<std::int32_t>(k),
+                                               options..., search_named(search))) {}
 };
+
+template <class Method, class... Options, class... Args>
+void add(nb::module_& m, const char* name, const Args&... args) {
+    nb::class_<RunOf<Method, Options...>, Run>(m, name)
+        .def(nb::init<Points, std::int64_t, Options..., const std::string&>(),
+             nb::arg("points").noconvert(), nb::arg("k"), args..., nb::arg("search") = "auto");
+}
 
 }  // namespace
 }  // namespace dbanon
@@ -31,8 +45,11 @@ NB_MODULE(_kernels, m) {
         .def("step", &Run::step, nb::arg("budget") = kDefaultBudget)
         .def_prop_ro("progress", &Run::progress)
         .def("labels", &Run::labels);
-    nb::class_<MdavRun, Run>(m, "Mdav")
-        .def(nb::init<Points, std::int64_t, const std::string&>(), nb::arg("points").noconvert(),
-             nb::arg("k"), nb::arg("search") = "auto");
+    add<Mdav>(m, "Mdav");
+    add<Cbfs>(m, "Cbfs");
+    add<Diameter>(m, "Md");
+    add<Vmdav, double>(m, "Vmdav", nb::arg("lam") = 0.2);
+    add<Tfrp, bool>(m, "Tfrp", nb::arg("second_stage") = true);
+    add<Density, bool>(m, "DensityFirst", nb::arg("lowest"));
     bind_variable(m);
 }

@@ -46,10 +46,9 @@ void MovingFarthest::begin(FarQuery& q) {
     last_.assign(q.point, q.point + p);
     seen_.clear();
     looked_ = 0;
-    in_heap_ = pause_ == 0;
-    if (in_heap_) return;
-    --pause_;
     tree_.begin(q);
+    in_heap_ = pause_ == 0;
+    if (!in_heap_) --pause_;
 }
 
 bool MovingFarthest::find(FarQuery& q, Work& work) {
@@ -63,7 +62,7 @@ bool MovingFarthest::find(FarQuery& q, Work& work) {
         pause_ = next_pause_;
         next_pause_ = std::min(2 * next_pause_, kLongestPause);
         in_heap_ = false;
-        tree_.begin(q);  // the best so far stays in q and prunes
+        // The best so far stays in q and prunes the search of the tree.
     }
     return tree_.farthest(q, work);
 }
@@ -81,7 +80,7 @@ bool MovingFarthest::walk(FarQuery& q, Work& work) {
         work.left -= 2 * block_cost(tree_.attributes());
         if (top.ref >= 0) {
             double bounds[kFan];
-            tree_.ops().far_bounds(view, top.ref, q.point, bounds);
+            tree_.ops().far_bounds(view, top.ref, q, bounds);
             for (int slot = 0; slot < kFan; ++slot) {
                 if ((view.live[top.ref] >> slot & 1) == 0) continue;
                 heap_.push_back(entry(bounds[slot], view.child[top.ref * kFan + slot], false));
@@ -92,7 +91,7 @@ bool MovingFarthest::walk(FarQuery& q, Work& work) {
         const std::int32_t leaf = ~top.ref;
         if (view.leaves.count[leaf] == 0) continue;
         if (top.looked) ++looked_;
-        Far inside{q.point, {-1.0, -1}, nullptr, 0};
+        Far inside{q.point, nullptr, 0.0, {-1.0, -1}, nullptr, 0};
         tree_.ops().scan_far(view.leaves, leaf, leaf + 1, inside);
         seen_.push_back(entry(inside.best.distance, top.ref, true));
         if (inside.best.distance > q.best.distance ||

@@ -18,7 +18,6 @@ class MovingFarthest {
    public:
     explicit MovingFarthest(const KdTree& tree) : tree_(tree) {}
 
-    void reset() { heap_.clear(); }  // the tree was rebuilt
     void begin(FarQuery& q);
     bool find(FarQuery& q, Work& work);
 

@@ -46,6 +46,7 @@ class FarQuery : public Far {
     }
 
     std::vector<Pending> waiting;
+    std::vector<double> direction;
 };
 
 }  // namespace dbanon

@@ -1,6 +1,7 @@
 #include "records.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "dispatch.hpp"
 
@@ -10,43 +11,42 @@ namespace {
 
 // Below so many records scanning beats the tree.
 constexpr std::int32_t kFew = 512;
+// Questions between two looks at whether the tree pays.
+constexpr std::int32_t kTrial = 64;
+
+std::vector<std::int32_t> all_of(const Table& table) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(table.n));
+    std::iota(ids.begin(), ids.end(), 0);
+    return ids;
+}
 
 }  // namespace
 
 std::unique_ptr<Records> make_records(const Table& table, Search search) {
     const Ops& ops = ops_for(table.p);
-    if (search == Search::automatic) {
-        search = table.n < kFew ? Search::brute : Search::index;
-    }
-    if (search == Search::brute) return std::make_unique<BlockRecords>(table, ops);
-    return std::make_unique<TreeRecords>(table, ops);
+    if (search == Search::index) return std::make_unique<TreeRecords>(table, ops);
+    if (search == Search::brute || table.n < kFew) return std::make_unique<BlockRecords>(table, ops);
+    return std::make_unique<AdaptiveRecords>(table, ops);
 }
 
 TreeRecords::TreeRecords(const Table& table, const Ops& ops)
-    : tree_(table.points, table.n, table.p, ops), moving_(tree_), built_size_(table.n) {}
-
-bool TreeRecords::prepare(Work& work) {
-    // Deletions leave holes in the leaves; a new tree of half the records costs little.
-    if (tree_.size() >= kFew && tree_.size() <= built_size_ / 2) {
-        built_size_ = tree_.size();
-        tree_.restart();
-        moving_.reset();
-    }
-    return tree_.build(work);
-}
+    : tree_(table.points, table.n, table.p, ops), moving_{MovingFarthest(tree_), MovingFarthest(tree_)} {}
 
 bool TreeRecords::around(NearQuery& near, FarQuery& far, Work& work) {
     return tree_.farthest(far, work) && tree_.nearest(near, work);
 }
 
 BlockRecords::BlockRecords(const Table& table, const Ops& ops)
-    : table_(table), ops_(ops), size_(table.n) {
+    : BlockRecords(table, ops, all_of(table)) {}
+
+BlockRecords::BlockRecords(const Table& table, const Ops& ops, std::vector<std::int32_t> ids)
+    : table_(table), ops_(ops), size_(static_cast<std::int32_t>(ids.size())), ids_(std::move(ids)) {
     const std::size_t room = static_cast<std::size_t>(blocks()) * kBlock;
     points_ = std::make_unique_for_overwrite<double[]>(room * static_cast<std::size_t>(table.p));
     ids_.resize(room, -1);
     place_.resize(static_cast<std::size_t>(table.n));
     count_.assign(static_cast<std::size_t>(blocks()), kBlock);
-    if (table.n % kBlock != 0) count_.back() = table.n % kBlock;
+    if (size_ % kBlock != 0) count_.back() = size_ % kBlock;
     view_ = {table.p, points_.get(), ids_.data(), count_.data()};
 }
 
@@ -55,12 +55,11 @@ bool BlockRecords::prepare(Work& work) {
         if (work.spent()) return false;
         double* block = points_.get() + std::int64_t{filled_} * kBlock * table_.p;
         for (std::int32_t lane = 0; lane < kBlock; ++lane) {
-            const std::int32_t id = filled_ * kBlock + lane;
-            const double* row = table_.row(std::min(id, table_.n - 1));
+            const std::int32_t place = filled_ * kBlock + lane;
+            const std::int32_t id = ids_[static_cast<std::size_t>(std::min(place, size_ - 1))];
+            const double* row = table_.row(id);
             for (int j = 0; j < table_.p; ++j) block[j * kBlock + lane] = row[j];
-            if (id >= table_.n) continue;
-            ids_[static_cast<std::size_t>(id)] = id;
-            place_[static_cast<std::size_t>(id)] = id;
+            if (place < size_) place_[static_cast<std::size_t>(id)] = place;
         }
         work.left -= 2 * block_cost(table_.p);
     }
@@ -78,6 +77,12 @@ void BlockRecords::erase(std::int32_t id) {
     for (int j = 0; j < table_.p; ++j) target[j * kBlock] = source[j * kBlock];
     ids_[static_cast<std::size_t>(to)] = ids_[static_cast<std::size_t>(from)];
     place_[static_cast<std::size_t>(ids_[static_cast<std::size_t>(to)])] = to;
+}
+
+void BlockRecords::update(std::int32_t id) {
+    const std::int32_t at = place_[static_cast<std::size_t>(id)];
+    double* target = points_.get() + std::int64_t{at / kBlock} * kBlock * table_.p + at % kBlock;
+    for (int j = 0; j < table_.p; ++j) target[j * kBlock] = table_.row(id)[j];
 }
 
 std::int32_t BlockRecords::piece(std::int32_t from, Work& work) const {
@@ -119,6 +124,62 @@ bool BlockRecords::around(NearQuery& near, FarQuery& far, Work& work) {
         ops_.scan_both(view_, from, far.pending, near, far);
     }
     return true;
+}
+
+AdaptiveRecords::AdaptiveRecords(const Table& table, const Ops& ops)
+    : table_(table),
+      ops_(ops),
+      tree_(std::make_unique<TreeRecords>(table, ops)),
+      now_(tree_.get()) {}
+
+bool AdaptiveRecords::prepare(Work& work) {
+    if (tree_ && asked_ >= kTrial) {
+        if (spent_ > scanning_) {
+            std::vector<std::int32_t> ids;
+            for (std::int32_t id = 0; id < table_.n; ++id) {
+                if (tree_->alive(id)) ids.push_back(id);
+            }
+            blocks_ = std::make_unique<BlockRecords>(table_, ops_, std::move(ids));
+            now_ = blocks_.get();
+            tree_.reset();
+        }
+        asked_ = 0;
+        spent_ = 0.0;
+        scanning_ = 0.0;
+    }
+    return now_->prepare(work);
+}
+
+bool AdaptiveRecords::count(std::int64_t before, const Work& work, bool done) {
+    // Blocks met in a walk cost this much more than blocks met in order (measured).
+    const double dearer = 1.0 + 24.0 / table_.p;
+    spent_ += dearer * static_cast<double>(before - work.left) /
+              static_cast<double>(block_cost(table_.p));
+    if (done) {
+        scanning_ += static_cast<double>(now_->size()) / kBlock;
+        ++asked_;
+    }
+    return done;
+}
+
+bool AdaptiveRecords::nearest(NearQuery& q, Work& work) {
+    const std::int64_t before = work.left;
+    return count(before, work, now_->nearest(q, work));
+}
+
+bool AdaptiveRecords::farthest(FarQuery& q, Work& work) {
+    const std::int64_t before = work.left;
+    return count(before, work, now_->farthest(q, work));
+}
+
+bool AdaptiveRecords::around(NearQuery& near, FarQuery& far, Work& work) {
+    const std::int64_t before = work.left;
+    return count(before, work, now_->around(near, far, work));
+}
+
+bool AdaptiveRecords::farthest_moving(FarQuery& q, int path, Work& work) {
+    const std::int64_t before = work.left;
+    return count(before, work, now_->farthest_moving(q, path, work));
 }
 
 }  // namespace dbanon

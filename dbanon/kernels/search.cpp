@@ -101,12 +101,12 @@ void scan_block(const BlocksView& blocks, std::int32_t block, const double* poin
     }
 }
 
-// Squared distances from the point to the nearest (or farthest) points of the children's boxes.
-template <int P, bool Nearest>
-void box_bounds(const TreeView& tree, std::int32_t node, const double* point,
-                Lanes (&sum)[kFanParts]) {
+// Squared distances from the point to the children's boxes.
+template <int P>
+void near_bounds(const TreeView& tree, std::int32_t node, const double* point,
+                 Lanes (&sum)[kFanParts]) {
     const int p = width<P>(tree.leaves.p);
-    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * 2 * p * kFan;
+    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFan;
     const double* hi = lo + p * kFan;
     const Lanes zero = Lanes::all(0.0);
     for (int part = 0; part < kFanParts; ++part) sum[part] = zero;
@@ -114,12 +114,59 @@ void box_bounds(const TreeView& tree, std::int32_t node, const double* point,
         const Lanes q = Lanes::all(point[j]);
         for (int part = 0; part < kFanParts; ++part) {
             const int at = j * kFan + part * Lanes::width;
-            const Lanes low = Lanes::load(lo + at);
-            const Lanes high = Lanes::load(hi + at);
-            const Lanes gap = Nearest ? max(max(low - q, q - high), zero) : max(q - low, high - q);
+            const Lanes gap = max(max(Lanes::load(lo + at) - q, q - Lanes::load(hi + at)), zero);
             sum[part] = sum[part] + gap * gap;
         }
     }
+}
+
+// The multiplier of the second bound explained in search.hpp: of those tried from 1 to 3 it opened the
+// fewest boxes, two to four times fewer than 1, on normal and clustered data of 4 and 10 attributes.
+constexpr double kMultiplier = 1.6;
+
+// The smaller of the two upper bounds.
+template <int P>
+void far_bounds(const TreeView& tree, std::int32_t node, const Far& far, Lanes (&sum)[kFanParts]) {
+    const int p = width<P>(tree.leaves.p);
+    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFan;
+    const double* hi = lo + p * kFan;
+    const double* reach = hi + p * kFan;
+    const Lanes multiplier = Lanes::all(kMultiplier);
+    Lanes inner[kFanParts];
+    for (int part = 0; part < kFanParts; ++part) sum[part] = inner[part] = Lanes::all(0.0);
+    for (int j = 0; j < p; ++j) {
+        const Lanes q = Lanes::all(far.point[j]);
+        const Lanes middle = Lanes::all(tree.middle[j]);
+        const Lanes toward = Lanes::all(far.toward[j]);
+        const Lanes vertex = Lanes::all(far.toward[j] / (kMultiplier - 1.0));
+        for (int part = 0; part < kFanParts; ++part) {
+            const int at = j * kFan + part * Lanes::width;
+            const Lanes low = Lanes::load(lo + at);
+            const Lanes high = Lanes::load(hi + at);
+            const Lanes gap = max(q - low, high - q);
+            sum[part] = sum[part] + gap * gap;
+            const Lanes x = min(max(vertex, low - middle), high - middle);
+            const Lanes length = x + toward;
+            inner[part] = inner[part] + (length * length - multiplier * (x * x));
+        }
+    }
+    const Lanes away = Lanes::all(far.away);
+    // Every term is at most 2.6 (N + |q - o|)^2; the last part is for squares that underflow.
+    const Lanes slack = Lanes::all(p * (p + 16) * 4.5e-16);
+    for (int part = 0; part < kFanParts; ++part) {
+        const Lanes out = Lanes::load(reach + part * Lanes::width);
+        const Lanes both = out + away;
+        const Lanes bound = inner[part] + multiplier * (out * out) + slack * (both * both) +
+                            Lanes::all(1e-290);
+        sum[part] = min(bound, sum[part]);
+    }
+}
+
+// Among equal bounds the one with the smallest record: after it, ties end the search.
+template <bool Nearest>
+bool sooner(const Pending& a, const Pending& b) {
+    if (a.bound != b.bound) return Nearest ? a.bound < b.bound : a.bound > b.bound;
+    return a.first < b.first;
 }
 
 // Pushes the children in `open` so that the most promising one is popped first.
@@ -132,8 +179,7 @@ std::int32_t push(const TreeView& tree, std::int32_t node, unsigned open, const 
         const Pending entry{bound[slot], tree.child[node * kFan + slot],
                             tree.first[node * kFan + slot]};
         std::int32_t at = pending++;
-        while (at > base && (Nearest ? stack[at - 1].bound < entry.bound
-                                     : stack[at - 1].bound > entry.bound)) {
+        while (at > base && sooner<Nearest>(stack[at - 1], entry)) {
             stack[at] = stack[at - 1];
             --at;
         }
@@ -155,7 +201,7 @@ bool nearest(const TreeView& tree, Near& q, Work& work) {
         }
         work.left -= block_cost(tree.leaves.p);
         Lanes sum[kFanParts];
-        box_bounds<P, true>(tree, top.ref, q.point, sum);
+        near_bounds<P>(tree, top.ref, q.point, sum);
         double bound[kFan];
         unsigned open = 0;
         for (int part = 0; part < kFanParts; ++part) {
@@ -182,7 +228,7 @@ bool farthest(const TreeView& tree, Far& q, Work& work) {
         }
         work.left -= block_cost(tree.leaves.p);
         Lanes sum[kFanParts];
-        box_bounds<P, false>(tree, top.ref, q.point, sum);
+        far_bounds<P>(tree, top.ref, q, sum);
         double bound[kFan];
         unsigned open = 0;
         for (int part = 0; part < kFanParts; ++part) {
@@ -196,9 +242,9 @@ bool farthest(const TreeView& tree, Far& q, Work& work) {
 }
 
 template <int P>
-void far_bounds(const TreeView& tree, std::int32_t node, const double* point, double* out) {
+void child_bounds(const TreeView& tree, std::int32_t node, const Far& far, double* out) {
     Lanes sum[kFanParts];
-    box_bounds<P, false>(tree, node, point, sum);
+    far_bounds<P>(tree, node, far, sum);
     for (int part = 0; part < kFanParts; ++part) sum[part].store(out + part * Lanes::width);
 }
 
@@ -225,7 +271,7 @@ void scan_both(const BlocksView& blocks, std::int32_t first, std::int32_t last, 
 }
 
 template <int P>
-constexpr Ops kOps = {nearest<P>,   farthest<P>, far_bounds<P>,
+constexpr Ops kOps = {nearest<P>,   farthest<P>, child_bounds<P>,
                       scan_near<P>, scan_far<P>, scan_both<P>};
 
 template <int... P>

@@ -6,6 +6,12 @@
 // fused operations. The bounds of a box are computed by the very same operations on the box's faces.
 // Rounding is monotone, hence the computed bound never passes the computed distance of a
 // record inside the box: bounds need no slack, whatever the magnitude of the data.
+//
+// The far corner of a box is farther out than its records, the more so the more attributes. With o a
+// point in the middle of all and N at least the largest |x - o| below a child, a multiplier m gives
+// |x - q|^2 <= sum over j of max (x_j - q_j)^2 - m (x_j - o_j)^2 over the box's interval, + m N^2,
+// where the maximum is at the clamped vertex of a parabola when m > 1. Farthest searches use the
+// smaller of both bounds; this one carries a slack for rounding, and is dropped where it overflows.
 #pragma once
 
 #include <cstdint>
@@ -35,12 +41,14 @@ struct BlocksView {
     const std::int32_t* count;
 };
 
-// Inner node i: lower faces lo[j][child] at boxes[i * 2p * kFan], then upper faces hi[j][child].
+// Inner node i: lower faces lo[j][child] at boxes[i * (2p + 1) * kFan], upper faces hi[j][child], then
+// the reach of each child: at least the distance of its records from `middle`.
 // child >= 0 is an inner node, child < 0 the leaf ~child. `first` is the smallest record
 // index below the child, so that ties end a search instead of widening it.
 struct TreeView {
     BlocksView leaves;
     const double* boxes;
+    const double* middle;
     const std::int32_t* child;
     const std::int32_t* first;
     const std::uint8_t* live;
@@ -65,9 +73,11 @@ struct Near {
     std::int32_t pending;
 };
 
-// The record farthest from `point`. Resumable.
+// The record farthest from `point`. Resumable. `toward` is middle - point; `away` is its length.
 struct Far {
     const double* point;
+    const double* toward;
+    double away;
     Found best;
     Pending* stack;
     std::int32_t pending;
@@ -77,8 +87,8 @@ struct Ops {
     // Both return true when the search is complete, false when the slice is spent.
     bool (*nearest)(const TreeView&, Near&, Work&);
     bool (*farthest)(const TreeView&, Far&, Work&);
-    // Distances of the far corners of a node's children.
-    void (*far_bounds)(const TreeView&, std::int32_t node, const double* point, double* out);
+    // Upper bounds of the distances to the records below each child.
+    void (*far_bounds)(const TreeView&, std::int32_t node, const Far&, double* out);
     // Blocks first..last-1, one after the other, for either question or for both at once.
     void (*scan_near)(const BlocksView&, std::int32_t first, std::int32_t last, Near&);
     void (*scan_far)(const BlocksView&, std::int32_t first, std::int32_t last, Far&);
