@@ -23,6 +23,8 @@ METHODS: dict[str, Method] = {
         mdav.METHOD,
         mhm.NPN,
         mhm.MDAV,
+        mhm.CBFS,
+        mhm.MD,
         mst.FOREST,
         mst.DIAMETER,
         kward.METHOD,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
-from dbanon.recoding import mean, secure
+from dbanon.recoding import mean, median, medoid, secure
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
 
 RECODINGS: dict[str, Recoding] = {
     recoding.name: recoding
     for recoding in (
         mean.RECODING,
+        median.RECODING,
+        medoid.RECODING,
         secure.RECODING,
     )
 }

@@ -18,11 +18,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import UnsupportedType
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
 from dbanon.recoding.mean import mean
+from dbanon.recoding.representative import refuse_wide
 from dbanon.schema import Attribute, Kind
 
 
@@ -81,11 +81,7 @@ def secure(
     ------
     UnsupportedType : an attribute holds values that float64 cannot hold exactly.
     """
-    for name in sorted(microdata.wide):
-        raise UnsupportedType(
-            f'Column "{name}" holds numbers beyond 2**53, and recoding secure cannot take them.',
-            hint="Use another method, or give the column as a smaller type.",
-        )
+    refuse_wide(microdata, "secure")
     columns = []
     for position, column in enumerate(mean(microdata, partition, exact_means)):
         columns.append(_secured(microdata, partition, column, position, epsilon, gamma0))
