@@ -82,7 +82,9 @@ class Policy:
         object.__setattr__(self, "options", freeze(method.checked_options(self.options)))
         object.__setattr__(self, "weights", freeze(dict(self.weights)))
         object.__setattr__(self, "recoding", self.recoding or method.recoding)
-        find_recoding(str(self.recoding))
+        recoding = find_recoding(str(self.recoding))
+        if recoding.method is not None and recoding.method != self.method:
+            raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         _one_of("nulls", self.nulls, NULL_POLICIES)
         _one_of("standardize", self.standardize, STANDARDIZATIONS)
         _one_of("intervals", self.intervals, INTERVALS)

@@ -131,7 +131,7 @@ def _infeasible(
     ]
     if not failing:
         return ModelInfeasible(
-            f"{records} records of one stratum or pattern of NULLs do not keep to the privacy models.",
+            f"The {records} records of a stratum or pattern of NULLs do not keep to the models.",
             hint="Use nulls=suppress, or ask for less.",
         )
     values = {m.attribute: int((wholes[m.attribute] > 0).sum()) for m in failing}
