@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dbanon.errors import DbanonError
     from dbanon.frame import anonymize_frame
     from dbanon.hierarchy import Hierarchy
+    from dbanon.measures import Model
     from dbanon.methods import METHODS
     from dbanon.partitions import Partition
     from dbanon.policy import Policy
@@ -23,6 +24,7 @@ _HOMES = {
     "METHODS": "dbanon.methods",
     "DbanonError": "dbanon.errors",
     "Hierarchy": "dbanon.hierarchy",
+    "Model": "dbanon.measures",
     "Partition": "dbanon.partitions",
     "Policy": "dbanon.policy",
     "Report": "dbanon.release",
@@ -37,6 +39,7 @@ __all__ = [
     "METHODS",
     "DbanonError",
     "Hierarchy",
+    "Model",
     "Partition",
     "Policy",
     "Report",

@@ -266,6 +266,13 @@ class SuppressionOverBudget(PrivacyRefusal):
     sqlstate = "ZK003"
 
 
+class ModelInfeasible(PrivacyRefusal):
+    """The table as one class does not keep to the privacy model: no release of it can."""
+
+    code = "model_infeasible"
+    sqlstate = "ZK002"
+
+
 class HierarchyBroken(PrivacyRefusal):
     """A hierarchy is not a tree over the values of its column.
 

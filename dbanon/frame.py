@@ -22,10 +22,12 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.hierarchy import Hierarchy, load_hierarchies
+from dbanon.measures import Model, sensitive_counts
 from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
 from dbanon.partitions import Partition
 from dbanon.pipeline import find_classes, recode
 from dbanon.policy import Policy, require_kinds, require_rows
+from dbanon.protection import protect, require_models
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind
@@ -57,6 +59,7 @@ def anonymize_frame(
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
     block_size: int | None = None,
+    models: Sequence[Model] = (),
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -70,6 +73,7 @@ def anonymize_frame(
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
     hierarchies : a Hierarchy or the path of its file by column.
+    models : privacy models of sensitive columns; classes are merged until each keeps to all.
 
     The other parameters are those of ``Policy``.
 
@@ -96,6 +100,7 @@ def anonymize_frame(
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
+        models=tuple(models),
     )
     named = [*quasi_identifiers, *by, *sensitive, *keep]
     for name in named:
@@ -108,6 +113,8 @@ def anonymize_frame(
 
     started = time.perf_counter()
     partition = find_classes(microdata, policy)
+    codes = _sensitive_codes(frame, policy.models, sensitive)
+    partition = protect(microdata, partition, policy, codes)
     seconds["cluster"] = time.perf_counter() - started
 
     started = time.perf_counter()
@@ -129,6 +136,17 @@ def anonymize_frame(
         raise RecountFailed(
             f"The smallest class counted holds {recount.smallest} rows, fewer than k = {k}.",
             hint="This is an error in dbanon: please report it.",
+        )
+    if models:
+        columns = [column.attribute.name for column in release.columns]
+        classes = released.groupby(columns, dropna=False, observed=True).ngroup().to_numpy()
+        written = _sensitive_codes(released, policy.models, sensitive, frame)
+        require_models(
+            policy.models,
+            {
+                name: sensitive_counts(Partition(classes), values, int(values.max()) + 1)
+                for name, values in written.items()
+            },
         )
     seconds["verify"] = time.perf_counter() - started
     report = Report(
@@ -163,6 +181,33 @@ def anonymize_frame(
         seconds=seconds | {"total": sum(seconds.values())},
     )
     return released, report
+
+
+def _sensitive_codes(
+    frame: pd.DataFrame,
+    models: Sequence[Model],
+    sensitive: Sequence[str],
+    source: pd.DataFrame | None = None,
+) -> dict[str, NDArray[np.int32]]:
+    """Each sensitive column of a model as codes, those of ``source`` if given; NULL comes last."""
+    found = {}
+    for model in models:
+        name = model.attribute
+        if name not in sensitive:
+            raise InvalidParameter(
+                f'The privacy model of "{name}" names no sensitive column.',
+                hint="Name the column in sensitive, too.",
+            )
+        if isinstance(model.distance, Hierarchy):
+            texts = [str(value) for value in frame[name]]
+            found[name] = model.distance.encode(texts, name)
+            continue
+        values = (frame if source is None else source)[name]
+        categories = pd.Index(values.dropna().unique()).sort_values()
+        codes = categories.get_indexer(frame[name]).astype(np.int32)
+        codes[codes < 0] = len(categories)
+        found[name] = codes
+    return found
 
 
 def _released(

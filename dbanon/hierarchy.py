@@ -11,7 +11,6 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,28 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import HierarchyBroken
+from dbanon.hierarchy_edges import Edge, Problem, broken, tree_of
 
-_NAMED_PROBLEMS = 100
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong with a hierarchy.
-
-    Parameters
-    ----------
-    kind : ``second parent``, ``cycle``, ``missing root``, ``second root``, ``empty label``,
-        ``missing value`` or ``not a leaf``.
-    line : where in the hierarchy's source, counted from 1; 0 when in none.
-    text : what is wrong, in words without a label or a value.
-    label : the node or value meant. It is not part of any message.
-    """
-
-    kind: str
-    line: int
-    text: str
-    label: str
+# Up to here the depths of all pairs are kept: at most 4 MiB.
+_TABLED_LEAVES = 1024
 
 
 class Hierarchy:
@@ -154,6 +135,25 @@ class Hierarchy:
         """The lowest common ancestors of leaf positions ``low`` to ``high``, as nodes."""
         return self.ancestors(self.leaves[low], self.leaves[high])
 
+    def common_depths(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
+        """Depths of the lowest common ancestors of leaf positions ``low`` to ``high``, int32."""
+        if self._pair_depths is not None:
+            depths: NDArray[np.int32] = self._pair_depths[low, high]
+            return depths
+        return np.asarray(self.depths[self.common(low, high)])
+
+    @cached_property
+    def _pair_depths(self) -> NDArray[np.int32] | None:
+        """The depth for every pair of leaves low <= high; None for large trees."""
+        count = self.n_leaves
+        if count > _TABLED_LEAVES:
+            return None
+        pairs = np.zeros((count, count), np.int32)
+        for low in range(count):
+            way = np.concatenate((self.leaf_depths[low : low + 1], self.gaps[low:]))
+            pairs[low, low:] = np.minimum.accumulate(way)
+        return pairs
+
     def loss(self, leaves: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
         """Climbed edges over all edges, h(leaf to node) / h(leaf to root): 0 none, 1 at the root.
 
@@ -232,12 +232,12 @@ class Hierarchy:
         ------
         HierarchyBroken : the rows are no tree; all problems are named.
         """
-        edges: list[tuple[str, str | None, int]] = []
+        edges: list[Edge] = []
         for line, row in enumerate(rows, 1):
             way = [str(label) for at, label in enumerate(row) if not at or label != row[at - 1]]
             ends = [*way[1:], None] if way else []
             edges += [(child, parent, line) for child, parent in zip(way, ends, strict=True)]
-        return _build(cls, edges)
+        return cls(*tree_of(edges))
 
     @classmethod
     def from_parents(cls, rows: Iterable[tuple[str, str | None]]) -> Hierarchy:
@@ -247,8 +247,10 @@ class Hierarchy:
         ------
         HierarchyBroken : the rows are no tree; all problems are named.
         """
-        edges = [(str(child), parent, line) for line, (child, parent) in enumerate(rows, 1)]
-        return _build(cls, edges)
+        edges: list[Edge] = [
+            (str(child), parent, line) for line, (child, parent) in enumerate(rows, 1)
+        ]
+        return cls(*tree_of(edges))
 
     @classmethod
     def from_nested(cls, tree: Mapping[str, Any]) -> Hierarchy:
@@ -258,7 +260,7 @@ class Hierarchy:
         ------
         HierarchyBroken : the rows are no tree; all problems are named.
         """
-        edges: list[tuple[str, str | None, int]] = []
+        edges: list[Edge] = []
 
         def walk(below: Any, parent: str | None) -> None:
             branches = below.items() if isinstance(below, Mapping) else ((x, ()) for x in below)
@@ -267,7 +269,7 @@ class Hierarchy:
                 walk(deeper, str(label))
 
         walk(tree, None)
-        return _build(cls, edges)
+        return cls(*tree_of(edges))
 
     @classmethod
     def from_csv(cls, text: str, delimiter: str = ";") -> Hierarchy:
@@ -329,78 +331,3 @@ def flat(values: Sequence[str], root: str = "*") -> Hierarchy:
     return (
         Hierarchy([root, *values], [-1] + [0] * len(values)) if values else Hierarchy([root], [-1])
     )
-
-
-def broken(problems: Sequence[Problem], what: str) -> HierarchyBroken:
-    """The error that names all problems, without a label."""
-    texts = [
-        f"line {problem.line}: {problem.text}" if problem.line else problem.text
-        for problem in problems[:_NAMED_PROBLEMS]
-    ]
-    counted = {text: texts.count(text) for text in texts}
-    named = [text if count == 1 else f"{text} ({count} times)" for text, count in counted.items()]
-    if len(problems) > _NAMED_PROBLEMS:
-        named.append(f"and {len(problems) - _NAMED_PROBLEMS} more")
-    return HierarchyBroken(
-        f"{what}: {len(problems)} problem{'s' if len(problems) > 1 else ''}.",
-        detail="; ".join(named),
-        hint="Correct the hierarchy; the error's problems name the labels.",
-        problems=problems,
-    )
-
-
-def _build(cls: type[Hierarchy], edges: Sequence[tuple[str, str | None, int]]) -> Hierarchy:
-    """The tree of edges (child, parent, line), or all that is wrong with them."""
-    problems: list[Problem] = []
-    parents: dict[str, str | None] = {}
-    lines: dict[str, int] = {}
-    inner = {parent for _, parent, _ in edges if parent is not None}
-    for child, parent, line in edges:
-        if (child == "" and "" in inner) or parent == "":
-            if not any(p.line == line and p.kind == "empty label" for p in problems[-1:]):
-                problems.append(Problem("empty label", line, "a label above a leaf is empty", ""))
-            continue
-        if child not in parents:
-            parents[child], lines[child] = parent, line
-        elif parents[child] != parent:
-            text = f"a label has a second parent; its first is in line {lines[child]}"
-            problems.append(Problem("second parent", line, text, child))
-    for parent in [p for _, p, _ in edges if p]:
-        parents.setdefault(parent, None)
-    roots = [label for label, parent in parents.items() if parent is None]
-    children: dict[str, list[str]] = {label: [] for label in parents}
-    for child, parent in parents.items():
-        if parent is not None:
-            children[parent].append(child)
-    problems += _cycles(parents, lines)
-    if not roots:
-        problems.append(Problem("missing root", 0, "no label is above all others", ""))
-    for root in roots[1:]:
-        line = lines.get(root, 0)
-        problems.append(Problem("second root", line, "a second label has no parent", root))
-    if problems:
-        raise broken(problems, "The hierarchy is not a tree")
-    labels: list[str] = []
-    numbers: list[int] = []
-    stack = [(roots[0], -1)]
-    while stack:
-        label, above = stack.pop()
-        stack += [(child, len(labels)) for child in reversed(children[label])]
-        labels.append(label)
-        numbers.append(above)
-    return cls(labels, numbers)
-
-
-def _cycles(parents: Mapping[str, str | None], lines: Mapping[str, int]) -> list[Problem]:
-    """One problem a cycle."""
-    found: list[Problem] = []
-    state: dict[str, int] = {}
-    for run, start in enumerate(parents, 1):
-        at: str | None = start
-        while at is not None and at not in state:
-            state[at] = run
-            at = parents[at]
-        if at is not None and state[at] == run:
-            text = "a label is above itself"
-            found.append(Problem("cycle", lines.get(at, 0), text, at))
-    return found

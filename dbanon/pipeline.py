@@ -115,7 +115,8 @@ def recode(
     ``by`` names the columns of the strata, which the guarantee holds for, too.
     """
     recoding = find_recoding(str(policy.recoding))
-    columns = recoding.run(microdata, partition, exact_means, policy.settings)
+    parameters = {name: policy.options[name] for name in recoding.parameters}
+    columns = recoding.run(microdata, partition, exact_means, policy.settings, **parameters)
     before, after = _MEASURES[recoding.measure](microdata, partition, policy, columns)
     measured = [
         column for column in columns if recoding.measure == "sse" or column.lost is not None

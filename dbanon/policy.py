@@ -11,6 +11,7 @@ import numpy as np
 
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy import Hierarchy
+from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods import refine as centroid
 from dbanon.methods.refine import check_refinement
@@ -45,6 +46,7 @@ class Policy:
         centroids then hold k to 2k-1 records, whatever the method's own sizes are.
     refine_iterations : None for as many as ``refine`` says.
     refine_seconds : limit for each stratum; the result then depends on the machine's speed.
+    models : privacy models of sensitive attributes, reached by ``protection.protect``.
     block_size : cut strata of more records into blocks that no class crosses, on all cores: faster,
         and a little more loss; a refinement then works across their borders. None does not cut.
     """
@@ -66,6 +68,7 @@ class Policy:
     refine_iterations: int | None = None
     refine_seconds: float | None = None
     block_size: int | None = None
+    models: tuple[Model, ...] = ()
 
     def __post_init__(self) -> None:
         whole: object = self.k
@@ -79,7 +82,9 @@ class Policy:
         object.__setattr__(self, "options", freeze(method.checked_options(self.options)))
         object.__setattr__(self, "weights", freeze(dict(self.weights)))
         object.__setattr__(self, "recoding", self.recoding or method.recoding)
-        find_recoding(str(self.recoding))
+        recoding = find_recoding(str(self.recoding))
+        if recoding.method is not None and recoding.method != self.method:
+            raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         _one_of("nulls", self.nulls, NULL_POLICIES)
         _one_of("standardize", self.standardize, STANDARDIZATIONS)
         _one_of("intervals", self.intervals, INTERVALS)
@@ -126,6 +131,7 @@ class Policy:
             "refine_iterations": self.refine_iterations,
             "refine_seconds": self.refine_seconds,
             "block_size": self.block_size,
+            "models": [model.describe() for model in self.models],
         }
 
     @property
@@ -211,7 +217,7 @@ def guarantee(policy: Policy, names: list[str]) -> str:
         text += ", NULL counted as a value"
     if policy.nulls == "suppress":
         text += "; records with a NULL were withheld"
-    return text
+    return text + "".join(f"; {model.describe()} in each class" for model in policy.models)
 
 
 def refinement(method: Method) -> Refine | None:

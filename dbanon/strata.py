@@ -17,12 +17,12 @@ def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
     n = microdata.n_records
     given = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
     if microdata.valid is None:
-        return _groups(given)
+        return groups(given)
     if policy.nulls == "suppress":
         complete = np.flatnonzero(microdata.valid.all(axis=1))
-        return [complete[group] for group in _groups(given[complete])]
+        return [complete[group] for group in groups(given[complete])]
     if policy.nulls == "category":
-        return _groups(np.column_stack([given, microdata.valid]))
+        return groups(np.column_stack([given, microdata.valid]))
     holding = [
         f'"{attribute.name}" in {count} rows'
         for attribute, count in zip(
@@ -37,7 +37,7 @@ def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
     )
 
 
-def _groups(values: NDArray[Any]) -> list[NDArray[np.int64]]:
+def groups(values: NDArray[Any]) -> list[NDArray[np.int64]]:
     """Positions of equal values or rows, each set ascending; at least one set."""
     _, group = np.unique(values, axis=0, return_inverse=True)
     group = group.reshape(-1)
