@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy import Hierarchy, load_hierarchies
+from dbanon.losses import class_losses
 from dbanon.measures import centroid_loss
+from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
-from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, class_losses, find_classes
+from dbanon.partitions import AttributePartition, Partition
+from dbanon.pipeline import Policy, find_attribute_classes, find_classes
 from dbanon.schema import Attribute, Kind, Role
 from dbanon.space import standardization
 
@@ -44,6 +46,13 @@ def anonymize(
     max_suppression: float | None = None,
     recoding: str | None = None,
     seed: int = 0,
+    refine: str | None = None,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    intervals: str = "text",
+    local_range: bool = False,
+    steps: Mapping[str, float] | None = None,
+    refine_iterations: int | None = None,
+    refine_seconds: float | None = None,
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -62,6 +71,7 @@ def anonymize(
     k : the smallest number of rows that may share them, 2 or more.
     sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
     key : columns that tell every row from every other; needed for views and foreign tables.
+    hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
     target : another database to write to, as ``database``; the same one when None.
     chunk_rows : rows read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
@@ -89,6 +99,13 @@ def anonymize(
         max_suppression=max_suppression,
         recoding=recoding,
         seed=seed,
+        refine=refine,
+        hierarchies=load_hierarchies(hierarchies),
+        intervals=intervals,
+        local_range=local_range,
+        steps=steps or {},
+        refine_iterations=refine_iterations,
+        refine_seconds=refine_seconds,
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),
@@ -127,22 +144,28 @@ def partition(
     seed: int = 0,
     refine: str | None = None,
     hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    refine_iterations: int | None = None,
+    refine_seconds: float | None = None,
     **options: Any,
-) -> Partition:
+) -> Partition | AttributePartition:
     """Put records into equivalence classes of at least k, in the order they are given.
 
     Parameters
     ----------
     data : (n, p) numbers, or a DataFrame whose columns are all quasi-identifiers.
     k : smallest number of records in a class.
-    refine : ``fast`` or ``thorough`` improves the classes by local search.
     hierarchies : a Hierarchy or the path of its file by column; a column without one is a number,
         or a category whose values are different or not.
+    refine : ``fast`` or ``thorough`` search for classes of less loss after the method.
     options : the method's own parameters.
+
+    The other parameters are those of ``Policy``.
 
     Returns
     -------
-    Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``.
+    Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``. A method
+    that groups each attribute by itself gives an AttributePartition of them, with the warning
+    ``RowsNotAnonymous``.
 
     Raises
     ------
@@ -161,7 +184,11 @@ def partition(
         seed=seed,
         refine=refine,
         hierarchies=load_hierarchies(hierarchies),
+        refine_iterations=refine_iterations,
+        refine_seconds=refine_seconds,
     )
+    if find_method(method).gives is AttributePartition:
+        return find_attribute_classes(microdata, policy)
     return find_classes(microdata, policy)
 
 

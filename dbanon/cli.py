@@ -17,6 +17,7 @@ from dbanon.cli_support import (
     number,
     pair,
     show,
+    show_checks,
     signals,
     sql_printer,
 )
@@ -276,6 +277,58 @@ def gc(url: str, keep_last: int, form: str, print_sql: bool) -> None:
             {"dropped": dropped},
             lambda: rows_table(f"{len(dropped)} tables dropped", ["table"], [[d] for d in dropped]),
         )
+
+
+_PYTHON_PATH = click.option(
+    "--python-path",
+    "python_paths",
+    multiple=True,
+    metavar="DIRECTORY",
+    help="Where the server's Python imports dbanon and numpy from; repeatable. Default: where this"
+    " Python does.",
+)
+
+
+@main.command(epilog=_URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option("--extension", is_flag=True, help="As an extension: writes to the server's files.")
+@click.option("--sql-only", is_flag=True, help="Only what needs no PL/Python.")
+@_PYTHON_PATH
+def install(url: str, extension: bool, sql_only: bool, python_paths: tuple[str, ...]) -> None:
+    """Install the SQL functions in a PostgreSQL database."""
+    with errors("table"), signals():
+        from dbanon import install as installation
+
+        if extension and sql_only:
+            raise InvalidParameter("--extension and --sql-only exclude each other.")
+        show_checks(
+            installation.install(
+                url, python_paths=python_paths, sql_only=sql_only, extension=extension
+            )
+        )
+
+
+@main.command(epilog=_URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_PYTHON_PATH
+def upgrade(url: str, python_paths: tuple[str, ...]) -> None:
+    """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
+    with errors("table"), signals():
+        from dbanon import install as installation
+
+        show_checks(installation.upgrade(url, python_paths=python_paths))
+
+
+@main.command(epilog=_URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option("--ledger", is_flag=True, help="Also drop the ledger of releases.")
+def uninstall(url: str, ledger: bool) -> None:
+    """Remove the SQL functions; the ledger stays."""
+    with errors("table"), signals():
+        from dbanon import install as installation
+
+        installation.uninstall(url, ledger=ledger)
+        click.echo("dbanon's functions were removed.")
 
 
 @main.command()

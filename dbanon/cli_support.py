@@ -78,6 +78,13 @@ def show(form: str, plain: Any, table: Callable[[], Any]) -> None:
     make_console().print(table())
 
 
+def show_checks(found: Sequence[tuple[str, str]]) -> None:
+    """Print what ``dbanon.check()`` says."""
+    from dbanon.render import make_console, rows_table
+
+    make_console().print(rows_table("Installed", ["item", "found"], [list(row) for row in found]))
+
+
 def sql_printer(wanted: bool) -> Callable[[str], None] | None:
     """What prints SQL statements on stderr, if wanted."""
     return (lambda sql: click.echo(f"{sql};", err=True)) if wanted else None

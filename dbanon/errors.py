@@ -55,6 +55,10 @@ def nearest_names(wanted: str, known: Iterable[str], limit: int = 3) -> str | No
     return "Did you mean " + " or ".join(f'"{folded[name]}"' for name in near) + "?"
 
 
+class RowsNotAnonymous(UserWarning):
+    """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
+
+
 # --- usage: exit code 2 -------------------------------------------------------------------------
 
 

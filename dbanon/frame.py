@@ -22,9 +22,9 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy import Hierarchy, load_hierarchies
 from dbanon.measures import Model, sensitive_counts
-from dbanon.microdata import Chunk, Microdata, is_wide, microdata_from_chunks
+from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
 from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, find_classes, recode, require_kinds
+from dbanon.pipeline import Policy, find_classes, recode, require_kinds, require_rows
 from dbanon.protection import protect, require_models
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
@@ -54,6 +54,8 @@ def anonymize_frame(
     local_range: bool = False,
     steps: Mapping[str, float] | None = None,
     models: Sequence[Model] = (),
+    refine_iterations: int | None = None,
+    refine_seconds: float | None = None,
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -90,12 +92,15 @@ def anonymize_frame(
         local_range=local_range,
         steps=steps or {},
         models=tuple(models),
+        refine_iterations=refine_iterations,
+        refine_seconds=refine_seconds,
     )
     named = [*quasi_identifiers, *sensitive, *keep]
     for name in named:
         if named.count(name) > 1:
             raise InvalidParameter(f'Column "{name}" is named more than once.')
     microdata = microdata_from_frame(frame, list(quasi_identifiers), named)
+    require_rows(policy)
     require_kinds(policy, microdata.attributes)
     seconds = {"read": time.perf_counter() - started}
 
@@ -239,7 +244,8 @@ def microdata_from_frame(
     n = len(frame)
     numeric = [a for a in attributes if a.kind.is_numeric]
     numbers = np.zeros((n, len(numeric)))
-    texts = []
+    codes = []
+    categories = []
     valid = np.ones((n, len(attributes)), bool)
     wide = set()
     column = 0
@@ -249,15 +255,23 @@ def microdata_from_frame(
         if not attribute.kind.is_numeric:
             text = series.astype(str).to_numpy(object)
             text[~valid[:, position]] = None
-            texts.append(text)
+            encoded, values = encode(text)
+            codes.append(encoded)
+            categories.append(values)
             continue
         numbers[:, column] = _numbers(attribute, series)
         if is_wide(numbers[:, column], attribute):
             wide.add(attribute.name)
         column += 1
     keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
-    chunk = Chunk(keys, numbers, tuple(texts), None if valid.all() else valid, frozenset(wide))
-    return microdata_from_chunks(attributes, [chunk])
+    chunk = Chunk(
+        keys,
+        numbers,
+        np.column_stack(codes) if codes else None,
+        None if valid.all() else valid,
+        frozenset(wide),
+    )
+    return microdata_from_chunks(attributes, [chunk], categories=categories)
 
 
 def _attribute(name: str, series: pd.Series[Any]) -> Attribute:

@@ -140,8 +140,7 @@ class Hierarchy:
         if self._pair_depths is not None:
             depths: NDArray[np.int32] = self._pair_depths[low, high]
             return depths
-        depths = self.depths[self.common(low, high)]
-        return depths
+        return np.asarray(self.depths[self.common(low, high)])
 
     @cached_property
     def _pair_depths(self) -> NDArray[np.int32] | None:

@@ -93,7 +93,7 @@ def install(
             if not _rows(connection, "SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'"):
                 connection.execute("CREATE SCHEMA dbanon")
             connection.execute(script(paths))
-        return _rows(connection, "SELECT item, found FROM dbanon.check()")
+        return _checked(connection)
 
 
 def upgrade(url: str, *, python_paths: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -115,7 +115,7 @@ def upgrade(url: str, *, python_paths: Sequence[str] = ()) -> list[tuple[str, st
             connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
         else:
             connection.execute(script(paths))
-        return _rows(connection, "SELECT item, found FROM dbanon.check()")
+        return _checked(connection)
 
 
 def uninstall(url: str, *, ledger: bool = False) -> None:
@@ -225,6 +225,10 @@ def _require_python(connection: Any, paths: Sequence[str]) -> None:
             f" --target /usr/local/lib/dbanon dbanon=={version()}; then dbanon install"
             " --python-path /usr/local/lib/dbanon",
         )
+
+
+def _checked(connection: Any) -> list[tuple[str, str]]:
+    return _rows(connection, "SELECT item, found FROM dbanon.check()")
 
 
 def _is_extension(connection: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -13,24 +14,29 @@ from numpy.typing import NDArray
 from dbanon.errors import (
     InvalidParameter,
     NullInQuasiIdentifier,
+    RowsNotAnonymous,
     SuppressionOverBudget,
     TooFewRecords,
     UnsupportedType,
 )
 from dbanon.hierarchy import Hierarchy
-from dbanon.leaves import leaf_codes, trees_of
-from dbanon.measures import Loss, Model, iloss, released_loss
+from dbanon.losses import LOSSES
+from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
-from dbanon.methods.registry import Method, Tick
+from dbanon.methods import refine as centroid
+from dbanon.methods.refine import check_refinement
+from dbanon.methods.registry import Method, Refine, Tick
 from dbanon.microdata import Microdata
-from dbanon.partitions import Partition, combine
-from dbanon.recoding import INTERVALS, ExactMeans, ReleasedColumn, Settings, find_recoding
+from dbanon.partitions import AttributePartition, MethodResult, Partition, combine
+from dbanon.recoding import INTERVALS, ExactMeans, Settings, find_recoding
 from dbanon.release import ColumnLoss, Release
 from dbanon.schema import Attribute
-from dbanon.space import STANDARDIZATIONS, standardization, weight_vector
+from dbanon.space import STANDARDIZATIONS, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
-REFINEMENTS = ("fast", "thorough")
+
+# Of the progress told, when a refinement follows the method.
+_METHOD_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -48,11 +54,14 @@ class Policy:
         of NULLs a stratum of its own, within which k holds.
     max_suppression : largest share of records that may be withheld, 0 to 1; None for no limit.
     recoding : a name in the registry of recodings; None for the method's own.
-    seed : for methods that draw; the same seed gives the same classes.
-    refine : ``fast`` or ``thorough`` improves the classes by local search; None does not.
     hierarchies : by quasi-identifier, for methods of generalization.
     intervals, local_range, steps : how ranges of numbers are released, as in ``recoding.Settings``.
     models : privacy models of sensitive attributes, reached by ``protection.protect``.
+    seed : for what draws; the same seed gives the same classes.
+    refine : ``fast`` or ``thorough`` search for classes of less loss after the method. Classes of
+        centroids then hold k to 2k-1 records, whatever the method's own sizes are.
+    refine_iterations : None for as many as ``refine`` says.
+    refine_seconds : limit for each stratum; the result then depends on the machine's speed.
     """
 
     k: int
@@ -70,6 +79,8 @@ class Policy:
     local_range: bool = False
     steps: Mapping[str, float] = field(default_factory=dict)
     models: tuple[Model, ...] = ()
+    refine_iterations: int | None = None
+    refine_seconds: float | None = None
 
     def __post_init__(self) -> None:
         whole: object = self.k
@@ -89,12 +100,12 @@ class Policy:
         _one_of("intervals", self.intervals, INTERVALS)
         object.__setattr__(self, "hierarchies", freeze(dict(self.hierarchies)))
         object.__setattr__(self, "steps", freeze(dict(self.steps)))
-        if self.refine is not None:
-            _one_of("refine", self.refine, REFINEMENTS)
-            if method.refine is None:
-                raise InvalidParameter(
-                    f"Method {self.method} cannot be refined.", hint="Leave refine out."
-                )
+        check_refinement(self.refine, self.refine_iterations, self.refine_seconds)
+        if self.refine is not None and _refinement(method) is None:
+            raise InvalidParameter(
+                f"Method {method.name} gives no classes of rows that could be refined.",
+                hint="Leave refine out.",
+            )
         budget = self.max_suppression
         if budget is not None and not 0 <= budget <= 1:
             raise InvalidParameter("max_suppression must be a share from 0 to 1.")
@@ -120,6 +131,8 @@ class Policy:
             "local_range": self.local_range,
             "steps": dict(self.steps),
             "models": [model.describe() for model in self.models],
+            "refine_iterations": self.refine_iterations,
+            "refine_seconds": self.refine_seconds,
         }
 
     @property
@@ -169,7 +182,30 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
                     " quasi-identifiers and do not copy it, or give it as a number."
                 ),
             )
+    if method.max_attributes is not None and len(attributes) > method.max_attributes:
+        raise InvalidParameter(
+            f"Method {method.name} takes {method.max_attributes} quasi-identifier,"
+            f" not {len(attributes)}.",
+            hint="Name fewer quasi-identifiers, or choose another method.",
+        )
     weight_vector(tuple(names), policy.weights)
+
+
+def require_rows(policy: Policy) -> None:
+    """Check that the policy's method gives classes of rows, before anything is read.
+
+    Raises
+    ------
+    InvalidParameter : it groups attributes by themselves, and rows would not be k-anonymous.
+    """
+    method = find_method(policy.method)
+    if method.gives is not Partition:
+        raise InvalidParameter(
+            f"Method {method.name} gives {method.guarantee}: a release of it would fail the"
+            " recount of its rows.",
+            hint="Choose a method that groups rows; dbanon.partition() gives the classes of each"
+            " attribute for study.",
+        )
 
 
 def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None) -> Partition:
@@ -181,6 +217,40 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
     NullInQuasiIdentifier : NULLs, and the policy does not say what to do with them.
     SuppressionOverBudget : more records would be withheld than allowed.
     """
+    require_rows(policy)
+    found = _found(microdata, policy, tick)
+    partition = combine(
+        [(records, result) for records, result in found if isinstance(result, Partition)],
+        microdata.n_records,
+    )
+    _check_budget(policy, partition.n_suppressed, microdata.n_records)
+    return partition
+
+
+def find_attribute_classes(
+    microdata: Microdata, policy: Policy, tick: Tick | None = None
+) -> AttributePartition:
+    """Put the values of each attribute into classes of their own, which rows do not share.
+
+    Warns with ``RowsNotAnonymous``; raises as ``find_classes``.
+    """
+    warnings.warn(RowsNotAnonymous(RowsNotAnonymous.__doc__), stacklevel=3)
+    found = _found(microdata, policy, tick)
+    by_attribute = zip(
+        *(result.partitions for _, result in found if isinstance(result, AttributePartition)),
+        strict=True,
+    )
+    records = [records for records, _ in found]
+    n = microdata.n_records
+    return AttributePartition(
+        tuple(combine(list(zip(records, parts, strict=True)), n) for parts in by_attribute)
+    )
+
+
+def _found(
+    microdata: Microdata, policy: Policy, tick: Tick | None
+) -> list[tuple[NDArray[np.int64], MethodResult]]:
+    """What the method gives for each stratum, with the records of it."""
     require_kinds(policy, microdata.attributes)
     n = microdata.n_records
     strata = _strata(microdata, policy)
@@ -199,7 +269,7 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
     )
     rng = np.random.Generator(np.random.PCG64(policy.seed))
     tick = tick or _silent
-    parts = []
+    parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     done = 0
     for records in strata:
         share, before = len(records) / n, done / n
@@ -209,9 +279,7 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
 
         parts.append((records, _run(method, space(records), policy, advance, rng)))
         done += len(records)
-    partition = combine(parts, n)
-    _check_budget(policy, partition.n_suppressed, n)
-    return partition
+    return parts
 
 
 def recode(
@@ -220,7 +288,7 @@ def recode(
     """Give every class its released values, and measure what they lose."""
     recoding = find_recoding(str(policy.recoding))
     columns = recoding.run(microdata, partition, exact_means, policy.settings)
-    before, after = _MEASURES[recoding.measure](microdata, partition, policy, columns)
+    before, after = LOSSES[recoding.measure](microdata, partition, policy.hierarchies, columns)
     measured = [
         column for column in columns if recoding.measure == "sse" or column.lost is not None
     ]
@@ -238,61 +306,6 @@ def recode(
     )
 
 
-def _sse(
-    microdata: Microdata,
-    partition: Partition,
-    policy: Policy,
-    columns: tuple[ReleasedColumn, ...],
-) -> tuple[Loss, Loss]:
-    """SSE/SST on z-scores before and after rounding."""
-    del policy
-    valid = microdata.numeric_valid()
-    transform = standardization(microdata.numbers, "zscore", valid)
-    points = transform.apply(microdata.numbers)
-
-    def loss(released: list[NDArray[np.float64]]) -> Loss:
-        standardized = transform.apply(np.column_stack(released))
-        return released_loss(
-            points, partition, standardized, None if microdata.valid is None else valid
-        )
-
-    before = loss([_filled(column.unrounded) for column in columns])
-    return before, loss([column.as_float() for column in columns])
-
-
-def _iloss(
-    microdata: Microdata,
-    partition: Partition,
-    policy: Policy,
-    columns: tuple[ReleasedColumn, ...],
-) -> tuple[Loss, Loss]:
-    """iloss per cell on the classes' own ranges, and as released."""
-    records = max(int(partition.sizes.sum()), 1)
-    own = class_losses(microdata, partition, policy.hierarchies) / records
-    released = np.array([column.lost.sum() for column in columns if column.lost is not None])
-    released /= records
-    return Loss(own, float(own.mean())), Loss(released, float(released.mean()))
-
-
-_MEASURES = {"sse": _sse, "iloss": _iloss}
-
-
-def class_losses(
-    microdata: Microdata, partition: Partition, hierarchies: Mapping[str, Hierarchy]
-) -> NDArray[np.float64]:
-    """iloss of each attribute on the classes' own ranges, float64 (d,), summed over records."""
-    losses = []
-    trees = trees_of(microdata, hierarchies)
-    for attribute, tree in zip(microdata.attributes, trees, strict=True):
-        values = (
-            microdata.numbers[:, microdata.numeric.index(attribute)]
-            if tree is None
-            else leaf_codes(microdata, attribute, tree)
-        )
-        losses.append(iloss(values, tree, partition, microdata.valid_column(attribute.name)))
-    return np.array(losses)
-
-
 def guarantee(policy: Policy, names: list[str]) -> str:
     """What a verified release guarantees, in words."""
     text = (
@@ -308,14 +321,44 @@ def guarantee(policy: Policy, names: list[str]) -> str:
 
 def _run(
     method: Method, space: Any, policy: Policy, tick: Tick, rng: np.random.Generator
-) -> Partition:
-    result = method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options)
-    if not isinstance(result, Partition):
-        raise InvalidParameter(f"Method {method.name} gives no classes of rows.")
-    if policy.refine is None or method.refine is None:
-        return result.require(policy.k, method.max_size(policy.k) if method.max_size else None)
-    refined = method.refine(space, result, int(policy.k), policy.refine, tick=tick, rng=rng)
-    return refined.require(policy.k)
+) -> MethodResult:
+    share = 1.0 if policy.refine is None else _METHOD_SHARE
+    result = method.run(
+        space,
+        int(policy.k),
+        tick=lambda done: tick(share * done),
+        rng=rng,
+        **policy.options,
+    )
+    max_size = method.max_size(policy.k) if method.max_size else None
+    if isinstance(result, AttributePartition):
+        for partition in result.partitions:
+            partition.require(policy.k, max_size)
+        return result
+    assert isinstance(result, Partition)
+    result.require(policy.k, max_size)
+    refine = _refinement(method)
+    if policy.refine is None or refine is None:
+        return result
+    refined = refine(
+        space,
+        result,
+        int(policy.k),
+        policy.refine,
+        tick=lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
+        seed=policy.seed,
+        iterations=policy.refine_iterations,
+        seconds=policy.refine_seconds,
+    )
+    by_centroid = refine is centroid.refine
+    return refined.require(policy.k, centroid.max_refined_size(policy.k) if by_centroid else None)
+
+
+def _refinement(method: Method) -> Refine | None:
+    """The method's own local search, or that on sums of squares where points were clustered."""
+    if method.refine is not None:
+        return method.refine
+    return centroid.refine if method.gives is Partition and not method.takes_categories else None
 
 
 def _strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
@@ -380,11 +423,6 @@ def _too_few(
         hint="With nulls=category each pattern of NULLs needs k records; nulls=suppress withholds"
         " records with a NULL instead.",
     )
-
-
-def _filled(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    assert values is not None
-    return values
 
 
 def _silent(fraction: float) -> None:

@@ -94,4 +94,4 @@ def _fits(name: str, value: Any) -> bool:
             isinstance(weight, (int, float)) and not isinstance(weight, bool)
             for weight in value.values()
         )
-    return isinstance(value, str) or (name == "recoding" and value is None)
+    return (isinstance(value, str) and bool(value)) or (name == "recoding" and value is None)

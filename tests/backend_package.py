@@ -6,6 +6,7 @@ install, which only its own interpreter understands.
 
 from __future__ import annotations
 
+import compileall
 import shutil
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +19,7 @@ from dbanon.kernels import _kernels
 
 def copy_package(folder: Path) -> Path:
     """Copy dbanon, its compiled core and numpy into ``folder``, readable by everybody."""
-    skip = shutil.ignore_patterns("__pycache__", "*.cpp", "*.hpp", "tests", "*.pyi")
+    skip = shutil.ignore_patterns("*.cpp", "*.hpp", "tests", "*.pyi")
     shutil.copytree(Path(dbanon.__file__).parent, folder / "dbanon", ignore=skip)
     core = Path(_kernels.__file__)
     shutil.copy2(core, folder / "dbanon" / "kernels" / core.name)
@@ -31,6 +32,8 @@ def copy_package(folder: Path) -> Path:
     (described / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: dbanon\nVersion: {metadata.version('dbanon')}\n"
     )
+    # As pip does: the server's account may not write here, and would compile in each connection.
+    compileall.compile_dir(folder, quiet=2)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     return folder

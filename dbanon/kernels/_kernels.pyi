@@ -191,3 +191,50 @@ class RefineLoss(Kernel):
         rounds: int,
         seed: int,
     ) -> None: ...
+
+class Refine(Kernel):
+    """Local search on SSE from any partition, then destroy and repair of drawn neighbourhoods.
+
+    Classes hold k to 2k - 1 records afterwards and are numbered by their first records. The same
+    seed gives the same labels unless `seconds` ends the iterations.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        labels: npt.NDArray[np.int32],
+        iterations: int,
+        seconds: float,
+        heat: float,
+        classes: int,
+        seed: int,
+    ) -> None: ...
+
+class NearestPath(Kernel):
+    """Nearest point next, from the record farthest from the centroid; with groups, (n,), one group
+    after the other by the nearest centroid. Labels are positions on the path."""
+
+    def __init__(
+        self, points: npt.NDArray[np.float64], groups: npt.NDArray[np.int32] | None = None
+    ) -> None: ...
+
+class PathCut(Kernel):
+    """The cut of an order, (n,), into classes of k to 2k - 1 neighbours with the least SSE.
+
+    The shortest path of Hansen & Mukherjee (2003); classes are numbered along the order.
+    """
+
+    def __init__(
+        self, points: npt.NDArray[np.float64], k: int, order: npt.NDArray[np.int32]
+    ) -> None: ...
+
+class Ward(Kernel):
+    """k-Ward (Domingo-Ferrer & Mateo-Sanz 2002); classes are numbered by their first records."""
+
+    def __init__(self, points: npt.NDArray[np.float64], k: int) -> None: ...
+
+class Mst(Kernel):
+    """Minimum spanning tree partitioning (Laszlo & Mukherjee 2005)."""
+
+    def __init__(self, points: npt.NDArray[np.float64], k: int, diametric: bool) -> None: ...

@@ -8,8 +8,7 @@ counted, not seconds, so that a seed gives the same classes everywhere.
 
 from __future__ import annotations
 
-import numpy as np
-
+from dbanon.errors import InvalidParameter
 from dbanon.kernels import RefineLoss
 from dbanon.methods.registry import Tick, drive
 from dbanon.mixed_space import MixedSpace
@@ -26,9 +25,25 @@ def refine(
     level: str,
     *,
     tick: Tick,
-    rng: np.random.Generator,
+    seed: int = 0,
+    iterations: int | None = None,
+    seconds: float | None = None,
 ) -> Partition:
-    """Classes of k or more with no larger loss; suppressed records stay suppressed."""
-    rounds = ROUNDS[level] * (space.n_records // k)
-    seed = int(rng.integers(2**63))
+    """Classes of k or more with no larger loss; suppressed records stay suppressed.
+
+    Parameters
+    ----------
+    level : ``fast`` or ``thorough``.
+    iterations : rounds; None for as many as the level says.
+
+    Raises
+    ------
+    InvalidParameter : a limit in seconds, which this search has not.
+    """
+    if seconds is not None:
+        raise InvalidParameter(
+            "The refinement of generalization counts rounds, not seconds.",
+            hint="Give refine_iterations.",
+        )
+    rounds = ROUNDS[level] * (space.n_records // k) if iterations is None else iterations
     return drive(RefineLoss(*space.arrays(), partition.labels, k, rounds, seed), tick)

@@ -106,7 +106,9 @@ class Refine(Protocol):
         level: str,
         *,
         tick: Tick,
-        rng: np.random.Generator,
+        seed: int,
+        iterations: int | None,
+        seconds: float | None,
     ) -> Partition: ...
 
 
@@ -128,10 +130,12 @@ class Method:
     max_size : the largest class it may give for a k, or None when there is no such bound.
     guarantee : what a release with it is; less than row-wise k-anonymity is said here.
     recoding : the recoding its classes are released with, unless the caller names another.
+    max_attributes : how many attributes it takes, or None when there is no such bound.
     takes_categories : True when attributes may be other than numeric.
     gives : the kind of result.
     space : what it sees of the records.
-    refine : the local search that may follow it, or None. After it ``max_size`` does not hold.
+    refine : the local search that may follow it; None for that on the sum of squares, which
+        methods on points share. After it ``max_size`` does not hold.
     random : True when the result depends on the seed.
     options : its own parameters.
     """
@@ -146,6 +150,7 @@ class Method:
     max_size: Callable[[int], int] | None = None
     guarantee: str = ROW_GUARANTEE
     recoding: str = "mean"
+    max_attributes: int | None = None
     takes_categories: bool = False
     gives: type = Partition
     space: SpaceBuilder = numeric_space

@@ -7,7 +7,7 @@ SQLite get them by the Alembic history in ``migrations/``, DuckDB by ``ledger_dd
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import ReleaseNotFound
@@ -153,29 +153,36 @@ def release_row(
     return row
 
 
-def column_rows(report: Report, sql_types: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The ledger rows of a report's columns, with those that were not copied."""
+def column_rows(
+    report: Report, sql_types: Mapping[str, str], made: Sequence[tuple[str, str]]
+) -> list[dict[str, Any]]:
+    """The ledger rows of a report's columns, with those that were not copied.
+
+    ``made`` are pairs of a released quasi-identifier and the column that it stands for.
+    """
+    stands_for = dict(made)
     losses = {loss.name: loss for loss in report.column_losses}
     named = (
-        *((name, Role.QUASI_IDENTIFIER.value) for name in report.quasi_identifiers),
+        *((name, Role.QUASI_IDENTIFIER.value) for name, _ in made),
         *((name, Role.SENSITIVE.value) for name in report.sensitive),
         *((name, Role.INSENSITIVE.value) for name in report.kept),
         *((name, NOT_COPIED) for name in report.not_copied),
     )
-    return [
-        {
-            "release_id": report.release_id,
-            "position": position,
-            "name": name,
-            "role": role,
-            "sql_type": sql_types.get(name, ""),
-            "information_loss": losses[name].released if name in losses else None,
-            "information_loss_before_rounding": (
-                losses[name].before_rounding if name in losses else None
-            ),
-        }
-        for position, (name, role) in enumerate(named)
-    ]
+    rows = []
+    for position, (name, role) in enumerate(named):
+        loss = losses.get(stands_for.get(name, name))
+        rows.append(
+            {
+                "release_id": report.release_id,
+                "position": position,
+                "name": name,
+                "role": role,
+                "sql_type": sql_types.get(name, ""),
+                "information_loss": loss.released if loss else None,
+                "information_loss_before_rounding": loss.before_rounding if loss else None,
+            }
+        )
+    return rows
 
 
 def knows(session: Session, mark: str) -> bool:
@@ -196,6 +203,7 @@ def record(
     output: Output,
     recount: Recount,
     sql_types: Mapping[str, str],
+    made: Sequence[tuple[str, str]],
 ) -> None:
     """Write a release into the ledger, and close the entry of the one it replaces."""
     release, column = session.ledger_name("release"), session.ledger_name("release_column")
@@ -208,7 +216,7 @@ def record(
     row["published_by"] = session.current_user()
     row["created_at"] = session.timestamp(report.created_at)
     session.run(statements.insert_row(release, list(row)), tuple(row.values()))
-    for entry in column_rows(report, sql_types):
+    for entry in column_rows(report, sql_types, made):
         session.run(statements.insert_row(column, list(entry)), tuple(entry.values()))
 
 

@@ -12,6 +12,7 @@ none outlives it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,7 +37,6 @@ from dbanon.stores.postgresql_errors import translation
 from dbanon.stores.postgresql_session import PostgresqlSession
 
 COPY = RelationName("pg_temp", "dbanon_source")
-STAGING = (COPY.name, statements.LABELS, statements.CLASSES, statements.KEY_MAP, statements.ROWS)
 
 # Rows or classes whose numbers travel as the text of one array.
 PIECE = 65_536
@@ -158,7 +158,9 @@ class PlpySession(PostgresqlSession):
     ) -> Iterator[Chunk]:
         locator = source.located
         record = packed.packed_record(locator.expressions, locator.types, attributes)
-        query = packed.by_address(source.relation, record)
+        query = packed.by_address(
+            source.relation, record, ("$1", "$2"), self.value_joins(attributes)
+        )
         step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
         with translated():
             plan = self._plpy.prepare(query, ["text", "text"])
@@ -256,7 +258,7 @@ class PlpySession(PostgresqlSession):
         self._staged = self._class_numbers = None
 
     def _staging(self) -> list[str]:
-        names = ", ".join(map(literal, STAGING))
+        names = ", ".join(map(literal, (COPY.name, *self.staging_tables)))
         return [
             name
             for (name,) in self.rows(
@@ -352,11 +354,15 @@ def bound(sql: str, parameters: Sequence[Any]) -> str:
 
     Literals and not parameters, because PostgreSQL gives a literal the type of its place.
     """
-    parts = sql.split("?") if parameters else [sql]
-    assert len(parts) == len(parameters) + 1
-    return parts[0] + "".join(
-        literal(value) + part for value, part in zip(parameters, parts[1:], strict=True)
+    if not parameters:
+        return sql
+    values = iter([literal(value) for value in parameters])
+    # A quoted identifier may hold a question mark of its own.
+    filled = re.sub(
+        r'"(?:[^"]|"")*"|\?', lambda found: next(values) if found[0] == "?" else found[0], sql
     )
+    assert next(values, None) is None
+    return filled
 
 
 def literal(value: Any) -> str:

@@ -166,6 +166,9 @@ class PostgresqlSession(Session):
                 hint="GRANT TEMPORARY ON DATABASE … to it.",
             )
 
+    def text_of(self, attribute: Attribute) -> str:
+        return f's.{quote(attribute.name)}::text COLLATE "C"'
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
         if not open_scale:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.postgres_server import Server
 from tests.stores.databases import (
     NAMES,
     Database,
@@ -27,6 +28,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
 
 
+@pytest.fixture(scope="session")
+def _shared_url(pg_server: Server) -> Iterator[str]:
+    with pg_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def postgresql(_shared_url: str) -> PostgresqlDatabase:
+    """An empty PostgreSQL database: one for all, emptied, as making one takes most of a second.
+
+    Tests that make roles take `pg_url`, which `pg_role` belongs to.
+    """
+    database = PostgresqlDatabase(_shared_url)
+    database.clear()
+    return database
+
+
 @pytest.fixture
 def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Database]:
     """`make_database("sqlite")`: an empty database of that kind, one of each kind a test."""
@@ -36,7 +54,8 @@ def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[s
             return DuckdbDatabase(tmp_path / "test.duckdb")
         if name == "sqlite":
             return SqliteDatabase(tmp_path / "test.db")
-        return PostgresqlDatabase(request.getfixturevalue("pg_url"))
+        found: PostgresqlDatabase = request.getfixturevalue("postgresql")
+        return found
 
     return make
 
@@ -45,12 +64,6 @@ def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[s
 def database(request: pytest.FixtureRequest, make_database: Callable[[str], Database]) -> Database:
     """An empty database; a test that takes it runs once on each kind."""
     return make_database(request.param)
-
-
-@pytest.fixture
-def postgresql(pg_url: str) -> PostgresqlDatabase:
-    """An empty PostgreSQL database."""
-    return PostgresqlDatabase(pg_url)
 
 
 @pytest.fixture

@@ -194,6 +194,25 @@ class PostgresqlDatabase(Database):
     def __init__(self, url: str) -> None:
         self.url = url
 
+    def clear(self) -> None:
+        """Drop everything that is not the system's."""
+        self.execute(
+            *(
+                f"DROP {kind} {quote(name)} CASCADE"
+                for kind, query in (
+                    ("EXTENSION", "SELECT extname FROM pg_extension WHERE extname <> 'plpgsql'"),
+                    (
+                        "SCHEMA",
+                        "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%'"
+                        " AND nspname <> 'information_schema'",
+                    ),
+                )
+                for (name,) in self.rows(query)
+            ),
+            "CREATE SCHEMA public",
+            "GRANT USAGE ON SCHEMA public TO PUBLIC",
+        )
+
     def connect(self, url: str | None = None) -> psycopg.Connection[Any]:
         return psycopg.connect(conninfo(url or self.url), autocommit=True)
 
