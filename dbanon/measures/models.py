@@ -92,7 +92,7 @@ _KINDS: dict[str, _Each] = {
     ),
     "alpha_k": lambda model, counts, whole: (sensitive.each_largest_share(counts), False),
     "beta_likeness": lambda model, counts, whole: (sensitive.each_beta(counts, whole), False),
-    # Strict, as in the paper: otherwise two classes that are released alike could break it together.
+    # Strict, as in the paper: else two classes that are released alike could break it together.
     "delta_disclosure": lambda model, counts, whole: (
         sensitive.each_delta(counts, whole, absent=np.inf),
         False,
