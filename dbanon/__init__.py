@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dbanon.measures import Model
     from dbanon.methods import METHODS
     from dbanon.partitions import Partition
-    from dbanon.pipeline import Policy
+    from dbanon.policy import Policy
     from dbanon.release import Report
 
 _HOMES = {
@@ -26,7 +26,7 @@ _HOMES = {
     "Hierarchy": "dbanon.hierarchy",
     "Model": "dbanon.measures",
     "Partition": "dbanon.partitions",
-    "Policy": "dbanon.pipeline",
+    "Policy": "dbanon.policy",
     "Report": "dbanon.release",
     "anonymize": "dbanon.api",
     "anonymize_frame": "dbanon.frame",

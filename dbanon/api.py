@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy import Hierarchy, load_hierarchies
-from dbanon.losses import class_losses
 from dbanon.measures import centroid_loss
 from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import AttributePartition, Partition
-from dbanon.pipeline import Policy, find_attribute_classes, find_classes
+from dbanon.pipeline import class_losses, find_attribute_classes, find_classes
+from dbanon.policy import Policy
 from dbanon.schema import Attribute, Kind, Role
 from dbanon.space import standardization
 
@@ -39,6 +39,7 @@ def anonymize(
     options: Mapping[str, Any] | None = None,
     sensitive: Sequence[str] = (),
     keep: Sequence[str] = (),
+    by: Sequence[str] = (),
     key: Sequence[str] = (),
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
@@ -53,6 +54,7 @@ def anonymize(
     steps: Mapping[str, float] | None = None,
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
+    block_size: int | None = None,
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -70,6 +72,8 @@ def anonymize(
     quasi_identifiers : columns that together could re-identify a person.
     k : the smallest number of rows that may share them, 2 or more.
     sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
+    by : columns whose values make strata: released as they are, no class crosses them, and k counts
+        them as quasi-identifiers.
     key : columns that tell every row from every other; needed for views and foreign tables.
     hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
     target : another database to write to, as ``database``; the same one when None.
@@ -106,14 +110,16 @@ def anonymize(
         steps=steps or {},
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
+        block_size=block_size,
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),
         ("sensitive", sensitive),
         ("keep", keep),
+        ("by", by),
         ("key", key),
     ):
-        if isinstance(value, str):
+        if isinstance(value, str) or not all(isinstance(part, str) for part in value):
             raise InvalidParameter(f"{name} must be a list of names.", hint='Write ["…"].')
     job = Job(
         source=open_store(database, on_sql),
@@ -123,6 +129,7 @@ def anonymize(
         policy=policy,
         sensitive=tuple(sensitive),
         keep=tuple(keep),
+        by=tuple(by),
         key=tuple(key),
         output_kind=output_kind,
         if_exists=if_exists,
@@ -146,6 +153,7 @@ def partition(
     hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
+    block_size: int | None = None,
     **options: Any,
 ) -> Partition | AttributePartition:
     """Put records into equivalence classes of at least k, in the order they are given.
@@ -186,6 +194,7 @@ def partition(
         hierarchies=load_hierarchies(hierarchies),
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
+        block_size=block_size,
     )
     if find_method(method).gives is AttributePartition:
         return find_attribute_classes(microdata, policy)

@@ -55,9 +55,8 @@ def cut(points: NDArray[np.float64], block_size: int) -> list[NDArray[np.int64]]
 
 
 def partition_blocks(
-    points: NDArray[np.float64],
     blocks: list[NDArray[np.int64]],
-    run: Callable[[NDArray[np.float64], Tick], Partition],
+    run: Callable[[int, NDArray[np.int64], Tick], Partition],
     tick: Tick,
     threads: int | None = None,
 ) -> Partition:
@@ -65,10 +64,9 @@ def partition_blocks(
 
     Parameters
     ----------
-    points : float64 (n, p).
     blocks : disjoint positions that cover all records.
-    run : called with a block's points and a tick of its own; it must release the interpreter while
-        it works, as the kernels do.
+    run : called with a block's number, its positions and a tick of its own; it must release the
+        interpreter while it works, as the kernels do.
     tick : called from this thread only, at least ten times a second.
     """
     stop = threading.Event()
@@ -81,7 +79,7 @@ def partition_blocks(
             shares[number] = share
 
         watch(0.0)
-        return run(np.ascontiguousarray(points[blocks[number]]), watch)
+        return run(number, blocks[number], watch)
 
     with ThreadPoolExecutor(threads or os.cpu_count(), initializer=_block_signals) as pool:
         futures: list[Future[Partition]] = [pool.submit(work, i) for i in range(len(blocks))]
@@ -97,7 +95,7 @@ def partition_blocks(
             pool.shutdown(cancel_futures=True)
             raise
     parts = [(block, future.result()) for block, future in zip(blocks, futures, strict=True)]
-    return combine(parts, len(points))
+    return combine(parts, sum(map(len, blocks)))
 
 
 def _first_direction(

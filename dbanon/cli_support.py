@@ -21,6 +21,24 @@ from dbanon.methods import METHODS
 UNEXPECTED, INTERRUPTED, TERMINATED = 1, 130, 143
 
 
+URL_HELP = (
+    "URL is postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db. Passwords"
+    " come from ~/.pgpass, a service file or PGPASSWORD rather than from the URL."
+)
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that all commands on a database have."""
+    options = (
+        click.option("--format", "form", type=click.Choice(["table", "json"]), default="table",
+                     show_default=True, help="How the result is printed on stdout."),
+        click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr."),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 class TerminatedError(BaseException):
     """SIGTERM arrived: everything is rolled back on the way out."""
 
@@ -90,12 +108,16 @@ def sql_printer(wanted: bool) -> Callable[[str], None] | None:
     return (lambda sql: click.echo(f"{sql};", err=True)) if wanted else None
 
 
-def number(text: str) -> float:
-    """A weight as a number."""
+def numbers(option: str, given: Sequence[str]) -> dict[str, float]:
+    """The values of a repeatable option NAME=NUMBER."""
+    return {name: _number(option, text) for name, text in map(pair, given)}
+
+
+def _number(option: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InvalidParameter("A weight must be a number, as in --weight age=2.") from None
+        raise InvalidParameter(f"Write a number, as in {option} age=2.") from None
 
 
 def method_options(method: str, given: Sequence[str]) -> dict[str, Any]:

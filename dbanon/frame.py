@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from dbanon.hierarchy import Hierarchy, load_hierarchies
 from dbanon.measures import Model, sensitive_counts
 from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
 from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, find_classes, recode, require_kinds, require_rows
+from dbanon.pipeline import find_classes, recode
+from dbanon.policy import Policy, require_kinds, require_rows
 from dbanon.protection import protect, require_models
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
@@ -42,6 +44,7 @@ def anonymize_frame(
     options: Mapping[str, Any] | None = None,
     sensitive: Sequence[str] = (),
     keep: Sequence[str] = (),
+    by: Sequence[str] = (),
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
     nulls: str = "error",
@@ -53,9 +56,10 @@ def anonymize_frame(
     intervals: str = "text",
     local_range: bool = False,
     steps: Mapping[str, float] | None = None,
-    models: Sequence[Model] = (),
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
+    block_size: int | None = None,
+    models: Sequence[Model] = (),
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -66,6 +70,8 @@ def anonymize_frame(
     ----------
     frame : the records; its order is the record order, its index is not looked at.
     quasi_identifiers, sensitive, keep : column names by role.
+    by : columns whose values make strata: released as they are, no class crosses them, and k counts
+        them as quasi-identifiers.
     hierarchies : a Hierarchy or the path of its file by column.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
 
@@ -91,15 +97,16 @@ def anonymize_frame(
         intervals=intervals,
         local_range=local_range,
         steps=steps or {},
-        models=tuple(models),
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
+        block_size=block_size,
+        models=tuple(models),
     )
-    named = [*quasi_identifiers, *sensitive, *keep]
+    named = [*quasi_identifiers, *by, *sensitive, *keep]
     for name in named:
         if named.count(name) > 1:
             raise InvalidParameter(f'Column "{name}" is named more than once.')
-    microdata = microdata_from_frame(frame, list(quasi_identifiers), named)
+    microdata = microdata_from_frame(frame, list(quasi_identifiers), named, by)
     require_rows(policy)
     require_kinds(policy, microdata.attributes)
     seconds = {"read": time.perf_counter() - started}
@@ -117,14 +124,14 @@ def anonymize_frame(
     ) -> dict[str, NDArray[np.object_]]:
         return {a.name: _exact_means(frame[a.name], partition) for a in attributes}
 
-    release = recode(microdata, partition, policy, exact_means)
+    release = recode(microdata, partition, policy, exact_means, by)
     records = np.flatnonzero(partition.labels >= 0)
     records = records[random_order(len(records))]
     released = _released(frame, named, records, release)
     seconds["write"] = time.perf_counter() - started
 
     started = time.perf_counter()
-    recount = _recount(released, [column.attribute.name for column in release.columns])
+    recount = _recount(released, [*(c.attribute.name for c in release.columns), *by])
     if recount.smallest < k or recount.rows != len(records):
         raise RecountFailed(
             f"The smallest class counted holds {recount.smallest} rows, fewer than k = {k}.",
@@ -151,7 +158,7 @@ def anonymize_frame(
         output_kind="frame",
         relation="data frame",
         method=policy.method,
-        arguments=policy.arguments(),
+        arguments=policy.arguments() | {"by": list(by)},
         quasi_identifiers=tuple(quasi_identifiers),
         sensitive=tuple(sensitive),
         kept=tuple(keep),
@@ -223,9 +230,12 @@ def _released(
 
 
 def microdata_from_frame(
-    frame: pd.DataFrame, names: Sequence[str], named: Sequence[str] = ()
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    named: Sequence[str] = (),
+    by: Sequence[str] = (),
 ) -> Microdata:
-    """The named columns of a frame as microdata, in the frame's order.
+    """The named columns of a frame as microdata, in the frame's order; ``by`` makes its strata.
 
     Raises
     ------
@@ -271,7 +281,11 @@ def microdata_from_frame(
         None if valid.all() else valid,
         frozenset(wide),
     )
-    return microdata_from_chunks(attributes, [chunk], categories=categories)
+    microdata = microdata_from_chunks(attributes, [chunk], categories=categories)
+    if not by:
+        return microdata
+    strata = frame.groupby(list(by), dropna=False, observed=True).ngroup().to_numpy(np.int32)
+    return replace(microdata, strata=strata)
 
 
 def _attribute(name: str, series: pd.Series[Any]) -> Attribute:

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
-from dbanon.microdata import Microdata
+from dbanon.microdata import Microdata, with_strata
 from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, find_classes, recode, require_kinds, require_rows
+from dbanon.pipeline import find_classes, recode
+from dbanon.policy import Policy, require_kinds, require_rows
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
-from dbanon.schema import Attribute
-from dbanon.stores import ledger
+from dbanon.schema import Attribute, Kind
+from dbanon.stores import ledger, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session import Session
@@ -43,6 +44,7 @@ class Job:
     table, output : the relation that is read and the one that is made.
     quasi_identifiers, sensitive, keep : columns by role; a column named nowhere is not copied.
     policy : the wanted guarantee.
+    by : columns whose values make strata: released as they are, and no class crosses them.
     key : columns that tell every row from every other; empty for the relation's own row key.
     output_kind : ``table``, or ``view`` for a stable name over a released table.
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
@@ -57,6 +59,7 @@ class Job:
     policy: Policy
     sensitive: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     output_kind: str = "table"
     if_exists: str = "error"
@@ -73,12 +76,12 @@ class Job:
                 raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
         if self.chunk_rows < 1:
             raise InvalidParameter("chunk_rows must be 1 or more.")
-        named = [*self.quasi_identifiers, *self.sensitive, *self.keep]
+        named = [*self.quasi_identifiers, *self.by, *self.sensitive, *self.keep]
         for column in named:
             if named.count(column) > 1:
                 raise InvalidParameter(
                     f'Column "{column}" is named more than once.',
-                    hint="A column is a quasi-identifier, sensitive or kept.",
+                    hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
                 )
 
 
@@ -95,8 +98,9 @@ def run(job: Job, progress: PhaseProgress | None = None) -> Report:
             source_session = stack.enter_context(job.source.session(write=True))
             target_session = source_session
         else:
+            # Sessions end the other way round: the target's commit is the last that can fail.
+            target_session = stack.enter_context(job.target.session(write=True, create=True))
             source_session = stack.enter_context(job.source.session(write=False))
-            target_session = stack.enter_context(job.target.session(write=True))
         started = time.perf_counter()
         report = _Run(job, source_session, target_session, progress).report()
         before_commit = time.perf_counter()
@@ -137,6 +141,7 @@ class _Run:
         session.ensure_ledger()
         types = {a.name: a.sql_type for a in source.schema.attributes} | self.released_types
         made = [(column.attribute.name, column.source) for column in release.columns]
+        made += [(name, name) for name in job.by]
         ledger.record(session, report, output, recount, types, made)
         self.progress("verify", 1.0)
         self.seconds["write"] += time.perf_counter() - started
@@ -146,7 +151,7 @@ class _Run:
         """Everything that can be refused before a row is read."""
         job = self.job
         source = self.source_session.find_source(job.table)
-        named = [*job.quasi_identifiers, *job.sensitive, *job.keep]
+        named = [*job.quasi_identifiers, *job.by, *job.sensitive, *job.keep]
         for name in named:
             source.attribute(name)
         attributes = tuple(source.attribute(name) for name in job.quasi_identifiers)
@@ -170,13 +175,16 @@ class _Run:
 
     def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:
         self.progress("read", 0.0)
-        return self.source_session.read(
+        # Whatever their types are, strata are told apart by their values' texts.
+        by = [replace(source.attribute(name), kind=Kind.CATEGORY) for name in self.job.by]
+        microdata = self.source_session.read(
             source,
-            attributes,
+            [*attributes, *by],
             chunk_rows=self.job.chunk_rows,
             memory_limit=self.job.memory_limit,
             progress=lambda share: self.progress("read", share),
         )
+        return with_strata(microdata, len(by))
 
     def _write(
         self, source: Source, output: Output, microdata: Microdata, partition: Partition
@@ -188,14 +196,14 @@ class _Run:
         ) -> Mapping[str, NDArray[np.object_]]:
             return self.source_session.exact_means(source, microdata, partition, attributes)
 
-        release = recode(microdata, partition, self.job.policy, exact_means)
+        release = recode(microdata, partition, self.job.policy, exact_means, self.job.by)
         session = self.target_session
         copied = session is not self.source_session
         columns = [_typed(column, session, copied) for column in release.columns]
         kept = [
             attribute
             for attribute in source.schema.attributes
-            if attribute.name in (*self.job.sensitive, *self.job.keep)
+            if attribute.name in (*self.job.by, *self.job.sensitive, *self.job.keep)
         ]
         if copied:
             session.load_rows(kept, self._copied_rows(source, microdata, partition, kept))
@@ -216,17 +224,20 @@ class _Run:
         """Name, SQL type and SQL expression of each column, in the order of the source."""
         session = self.target_session
         written: list[tuple[str, str, str]] = []
+        recoded = {column.source for column in columns}
+        kept = [name for name in self._named(source) if name not in recoded]
         for name in self._named(source):
             made = [(i, column) for i, column in enumerate(columns) if column.source == name]
-            for i, column in made:
-                attribute = column.attribute
-                value = session.released_expression(i, column)
+            for i, released in made:
+                attribute = released.attribute
+                value = session.released_expression(i, released)
                 written.append((attribute.name, attribute.sql_type, value))
             if made:
                 continue
             attribute = source.attribute(name)
             if copied:
-                written.append((name, session.type_of(attribute), f"r.{quote(name)}"))
+                column = statements.kept_column(kept.index(name))
+                written.append((name, session.type_of(attribute), f"r.{column}"))
             else:
                 written.append((name, attribute.sql_type, f"s.{quote(name)}"))
         names = [name for name, _, _ in written]
@@ -242,7 +253,7 @@ class _Run:
     def _named(self, source: Source) -> list[str]:
         """The columns of the source that a release tells something of, in their order."""
         job = self.job
-        named = {*job.quasi_identifiers, *job.sensitive, *job.keep}
+        named = {*job.quasi_identifiers, *job.by, *job.sensitive, *job.keep}
         return [a.name for a in source.schema.attributes if a.name in named]
 
     def _copied_rows(
@@ -279,7 +290,7 @@ class _Run:
         RecountFailed : a class is too small, or NULLs are where none may be.
         """
         self.progress("verify", 0.0)
-        names = [column.attribute.name for column in release.columns]
+        names = [*(column.attribute.name for column in release.columns), *self.job.by]
         recount = self.target_session.recount(output.written, names)
         expected = microdata.n_records - release.partition.n_suppressed
         if recount.rows != expected:
@@ -297,7 +308,8 @@ class _Run:
         null_rows = 0
         if microdata.valid is not None and self.job.policy.nulls == "category":
             null_rows = int((~microdata.valid.all(axis=1)).sum())
-        if recount.null_rows != null_rows:
+        # Strata keep their NULLs.
+        if recount.null_rows != null_rows and not self.job.by:
             raise RecountFailed(
                 f"{recount.null_rows} rows with a NULL were written, {null_rows} were expected;"
                 " nothing was published.",
@@ -324,7 +336,7 @@ class _Run:
             output_kind=output.kind,
             relation=str(output.relation),
             method=job.policy.method,
-            arguments=job.policy.arguments(),
+            arguments=job.policy.arguments() | {"by": list(job.by)},
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ class Microdata:
     valid : bool (n, d), read-only, or None when no value is NULL.
     wide : names of attributes whose values float64 does not hold exactly; their class means have
         to come from exact arithmetic.
+    strata : int32 (n,), read-only: sets of records that no class crosses; None for one set.
     """
 
     attributes: tuple[Attribute, ...]
@@ -70,9 +71,10 @@ class Microdata:
     categories: tuple[tuple[str, ...], ...] = ()
     valid: NDArray[np.bool_] | None = None
     wide: frozenset[str] = field(default_factory=frozenset)
+    strata: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.keys, self.numbers, self.codes, self.valid):
+        for array in (self.keys, self.numbers, self.codes, self.valid, self.strata):
             if array is not None:
                 array.setflags(write=False)
 
@@ -179,6 +181,27 @@ def microdata_from_chunks(
         categories=tuple(tuple(values) for values in categories),
         valid=None if valid is None or bool(valid.all()) else valid,
         wide=wide,
+    )
+
+
+def with_strata(microdata: Microdata, n_strata_columns: int) -> Microdata:
+    """Microdata whose last categorical attributes only say which stratum a record is in.
+
+    NULL is a value like any other there.
+    """
+    if not n_strata_columns:
+        return microdata
+    kept = len(microdata.attributes) - n_strata_columns
+    codes = microdata.codes.shape[1] - n_strata_columns
+    _, strata = np.unique(microdata.codes[:, codes:], axis=0, return_inverse=True)
+    valid = None if microdata.valid is None else microdata.valid[:, :kept]
+    return replace(
+        microdata,
+        attributes=microdata.attributes[:kept],
+        codes=np.ascontiguousarray(microdata.codes[:, :codes]),
+        categories=microdata.categories[:codes],
+        valid=None if valid is None or bool(valid.all()) else np.ascontiguousarray(valid),
+        strata=strata.reshape(-1).astype(np.int32),
     )
 
 

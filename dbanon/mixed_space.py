@@ -52,6 +52,23 @@ class MixedSpace:
         """The number of records, n."""
         return len(self.codes)
 
+    @property
+    def coordinates(self) -> NDArray[np.float64]:
+        """Where the records lie, float64 (n, d), for cutting them into blocks.
+
+        Leaves in the order of their hierarchy stand for places: those of one branch are together.
+        """
+        spans = [
+            max(int(unit) if tree is None else tree.n_leaves - 1, 1)
+            for unit, tree in zip(self.units, self.trees, strict=True)
+        ]
+        return self.codes / np.array(spans, np.float64)
+
+    def take(self, records: NDArray[np.int64]) -> MixedSpace:
+        """The space of some of the records, int64 (m,)."""
+        codes = np.ascontiguousarray(self.codes[records])
+        return MixedSpace(codes, self.units, self.trees, self.names)
+
     def arrays(
         self,
     ) -> tuple[

@@ -19,7 +19,7 @@ from typing import Any
 from dbanon import plpython_options as options
 from dbanon.errors import DbanonError, InvalidParameter, MemoryLimit, VersionMismatch
 from dbanon.jobs import Job, run
-from dbanon.pipeline import Policy
+from dbanon.policy import Policy
 from dbanon.release import Report
 from dbanon.stores import statements, summary
 from dbanon.stores.names import parse_relation
@@ -177,6 +177,10 @@ def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> 
         max_suppression=budget,
         recoding=wanted.get("recoding"),
         seed=wanted["seed"],
+        refine=wanted["refine"],
+        intervals=wanted.get("intervals", "text"),
+        local_range=wanted.get("local_range", False),
+        steps=wanted.get("steps", {}),
     )
 
 

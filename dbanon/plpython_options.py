@@ -13,6 +13,7 @@ COMMON: dict[str, tuple[Any, str]] = {
     "standardize": ("zscore", "zscore, range or none: how columns are made comparable"),
     "weights": ({}, "an object of numbers: weight of a column in the squared distance"),
     "seed": (0, "a whole number, for methods that draw"),
+    "refine": (None, "fast or thorough: the classes are improved by local search"),
     "key": ((), "a list of columns that tell every row from every other"),
     "progress": (False, "true or false: a NOTICE at most every 2 seconds"),
     "memory_limit": (None, "bytes that the call may use; half of the machine's memory by default"),
@@ -20,12 +21,15 @@ COMMON: dict[str, tuple[Any, str]] = {
 WRITING: dict[str, tuple[Any, str]] = {
     "output_kind": ("table", "table, or view for a stable name over a released table"),
     "recoding": (None, "what a class is released with; the method's own by default"),
+    "intervals": ("text", "text, bounds or midpoint: how a range of numbers is released"),
+    "local_range": (False, "true: ranges end at values of members; false: at a fixed grid"),
+    "steps": ({}, "an object of numbers: width of the grid by column"),
 }
 READING: dict[str, tuple[Any, str]] = {
     "nulls": ("error", "error, suppress or category"),
 }
 
-LATER = ("strata", "refine", "l_diversity", "t_closeness", "where", "on_column_change", "entity")
+LATER = ("strata", "l_diversity", "t_closeness", "where", "on_column_change", "entity")
 
 
 def known(method: str, *, writes: bool) -> dict[str, str]:
@@ -85,13 +89,15 @@ def _fits(name: str, value: Any) -> bool:
         return whole and value >= 0
     if name == "memory_limit":
         return value is None or (whole and value > 0)
-    if name == "progress":
+    if name in ("progress", "local_range"):
         return isinstance(value, bool)
     if name == "key":
         return isinstance(value, list) and all(isinstance(part, str) for part in value)
-    if name == "weights":
+    if name in ("weights", "steps"):
         return isinstance(value, dict) and all(
             isinstance(weight, (int, float)) and not isinstance(weight, bool)
             for weight in value.values()
         )
-    return (isinstance(value, str) and bool(value)) or (name == "recoding" and value is None)
+    return (isinstance(value, str) and bool(value)) or (
+        name in ("recoding", "refine") and value is None
+    )

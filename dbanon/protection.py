@@ -14,7 +14,8 @@ from dbanon.methods.registry import Tick
 from dbanon.microdata import Microdata
 from dbanon.mixed_space import mixed_space
 from dbanon.partitions import Partition, combine
-from dbanon.pipeline import Policy
+from dbanon.policy import Policy
+from dbanon.strata import groups
 
 
 def protect(
@@ -26,7 +27,7 @@ def protect(
 ) -> Partition:
     """The partition with classes merged until each keeps to the models of the policy.
 
-    Classes of different patterns of NULLs are not merged.
+    Classes of different strata or patterns of NULLs are not merged.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ def protect(
         hierarchies=policy.hierarchies,
     )
     parts = []
-    for records in _patterns(microdata, partition):
+    for records in _strata(microdata, partition):
         _, labels = np.unique(partition.labels[records], return_inverse=True)
         part = Partition(labels.reshape(-1))
         part_counts = [sensitive_counts(part, codes[name][records], widths[name]) for name in names]
@@ -104,14 +105,15 @@ def _whole(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     return whole
 
 
-def _patterns(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:
-    """The released records of each pattern of NULLs."""
+def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:
+    """The released records of each stratum and pattern of NULLs."""
     released = np.flatnonzero(partition.labels >= 0)
-    if microdata.valid is None:
-        return [released] if len(released) else []
-    _, pattern = np.unique(microdata.valid[released], axis=0, return_inverse=True)
-    pattern = pattern.reshape(-1)
-    return [released[pattern == value] for value in range(int(pattern.max(initial=-1)) + 1)]
+    if not len(released):
+        return []
+    parts = [part for part in (microdata.strata, microdata.valid) if part is not None]
+    if not parts:
+        return [released]
+    return [released[group] for group in groups(np.column_stack(parts)[released])]
 
 
 def _infeasible(
@@ -129,7 +131,7 @@ def _infeasible(
     ]
     if not failing:
         return ModelInfeasible(
-            f"{records} records of one pattern of NULLs do not keep to the privacy models.",
+            f"The {records} records of a stratum or pattern of NULLs do not keep to the models.",
             hint="Use nulls=suppress, or ask for less.",
         )
     values = {m.attribute: int((wholes[m.attribute] > 0).sum()) for m in failing}

@@ -106,6 +106,15 @@ class Space:
         """The number of records, n."""
         return len(self.points)
 
+    @property
+    def coordinates(self) -> NDArray[np.float64]:
+        """Where the records lie, float64 (n, p), for cutting them into blocks."""
+        return self.points
+
+    def take(self, records: NDArray[np.int64]) -> Space:
+        """The space of some of the records, int64 (m,)."""
+        return Space(np.ascontiguousarray(self.points[records]), self.names)
+
 
 def numeric_space(
     microdata: Microdata,

@@ -120,14 +120,18 @@ def ledger_script(extension: bool) -> str:
 
 
 def _adopted(found: re.Match[str]) -> str:
-    """The table made, or made the extension's if a client made it; its rows go into dumps."""
+    """The table made, or made the extension's if a client made it; its rows go into dumps.
+
+    But for the revision: CREATE EXTENSION writes it, also when a dump is restored.
+    """
     table, create = found[1], found[0].replace("IF NOT EXISTS ", "")
+    dumped = f"SELECT pg_catalog.pg_extension_config_dump('dbanon.{table}', '');"
     return (
         f"DO $adopt$ BEGIN IF to_regclass('dbanon.{table}') IS NULL THEN\n{create}\n"
         "ELSIF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_depend WHERE deptype = 'e' AND"
         f" classid = 'pg_class'::regclass AND objid = 'dbanon.{table}'::regclass) THEN\n"
         f"ALTER EXTENSION dbanon ADD TABLE dbanon.{table};\nEND IF; END $adopt$;\n"
-        f"SELECT pg_catalog.pg_extension_config_dump('dbanon.{table}', '');"
+        + ("" if table == "alembic_version" else dumped)
     )
 
 

@@ -30,12 +30,14 @@ def main() -> None:
             server.execute("CREATE SCHEMA release", url=url)
             sys.stdout.flush()
             # Both streams in one, so that errors and notices stand where they came.
-            subprocess.run(
-                ["psql", "-X", "-a", "-f", str(SESSION)],
-                env={**os.environ, **libpq_environment(url), "PSQL_PAGER": ""},
-                stderr=subprocess.STDOUT,
-                check=True,
-            )
+            with SESSION.open() as session:
+                subprocess.run(
+                    ["psql", "-X", "-a"],
+                    stdin=session,
+                    env={**os.environ, **libpq_environment(url), "PSQL_PAGER": ""},
+                    stderr=subprocess.STDOUT,
+                    check=True,
+                )
     finally:
         shutil.rmtree(folder)
 

@@ -18,4 +18,4 @@ SELECT (dbanon.verify('release.people')).unchanged;
 
 SELECT dbanon.mdav('people', 'release.people', ARRAY['age','income'], k => 5);
 
-SELECT dbanon.mdav('people', 'release.more', ARRAY['age','diagnosis'], k => 5);
+SELECT dbanon.mdav('people', 'release.more', ARRAY['age','incom'], k => 5);

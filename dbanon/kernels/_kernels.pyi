@@ -238,3 +238,17 @@ class Mst(Kernel):
     """Minimum spanning tree partitioning (Laszlo & Mukherjee 2005)."""
 
     def __init__(self, points: npt.NDArray[np.float64], k: int, diametric: bool) -> None: ...
+
+class Genetic(Kernel):
+    """Microaggregation by a genetic algorithm; classes are numbered by their first records."""
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        population: int,
+        generations: int,
+        crossover: float,
+        mutation: float,
+        seed: int,
+    ) -> None: ...

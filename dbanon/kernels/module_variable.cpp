@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "binding.hpp"
+#include "genetic.hpp"
 #include "mst.hpp"
 #include "path.hpp"
 #include "refine.hpp"
@@ -98,6 +99,23 @@ class MstRun : public Run {
                                             diametric)) {}
 };
 
+class GeneticRun : public Run {
+   public:
+    GeneticRun(Points points, std::int64_t k, std::int32_t population, std::int32_t generations,
+               double crossover, double mutation, std::uint64_t seed)
+        : Run(points, make(points, k, {population, generations, crossover, mutation, seed})) {}
+
+   private:
+    static std::unique_ptr<Kernel> make(const Points& points, std::int64_t k,
+                                        const Genetic::Settings& settings) {
+        const Table table = checked(points, k);
+        if (settings.population < 1 || settings.generations < 0) {
+            throw nb::value_error("population from 1, generations from 0");
+        }
+        return std::make_unique<Genetic>(table, static_cast<std::int32_t>(k), settings);
+    }
+};
+
 }  // namespace
 
 void bind_variable(nb::module_& m) {
@@ -109,6 +127,11 @@ void bind_variable(nb::module_& m) {
              nb::arg("k"), nb::arg("order").noconvert());
     nb::class_<WardRun, Run>(m, "Ward")
         .def(nb::init<Points, std::int64_t>(), nb::arg("points").noconvert(), nb::arg("k"));
+    nb::class_<GeneticRun, Run>(m, "Genetic")
+        .def(nb::init<Points, std::int64_t, std::int32_t, std::int32_t, double, double,
+                      std::uint64_t>(),
+             nb::arg("points").noconvert(), nb::arg("k"), nb::arg("population"),
+             nb::arg("generations"), nb::arg("crossover"), nb::arg("mutation"), nb::arg("seed"));
     nb::class_<MstRun, Run>(m, "Mst")
         .def(nb::init<Points, std::int64_t, bool>(), nb::arg("points").noconvert(), nb::arg("k"),
              nb::arg("diametric"));

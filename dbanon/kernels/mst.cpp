@@ -112,7 +112,7 @@ void Mst::split(std::vector<std::int32_t> ids, std::vector<std::vector<std::int3
     const std::size_t begin = found.size();
     const std::size_t k = static_cast<std::size_t>(k_);
     while (ids.size() >= 2 * k) {
-        const Diameter ends = diameter(table_, ids);
+        const FarPair ends = far_pair(table_, ids);
         work_.left -= ends.cost + 2 * static_cast<std::int64_t>(ids.size());
         found.push_back(take_around(table_, ids, ends.r, k_));
         const bool gone = std::find(found.back().begin(), found.back().end(), ends.s) !=

@@ -18,7 +18,7 @@ double distance(const double* a, const double* b, int p) {
 
 }  // namespace
 
-Diameter diameter(const Table& table, const std::vector<std::int32_t>& ids) {
+FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
     // The box around all records; from its middle outwards the two parts of a pair bound it.
     const int p = table.p;
     std::vector<double> middle(static_cast<std::size_t>(p));
@@ -35,7 +35,7 @@ Diameter diameter(const Table& table, const std::vector<std::int32_t>& ids) {
         outer.emplace_back(-std::sqrt(distance(middle.data(), table.row(id), p)), id);
     }
     std::sort(outer.begin(), outer.end());
-    Diameter found{ids[0], ids[1], static_cast<std::int64_t>(ids.size())};
+    FarPair found{ids[0], ids[1], static_cast<std::int64_t>(ids.size())};
     double most = -1.0;
     for (std::size_t i = 0; i < outer.size(); ++i) {
         // The slack makes the bound safe against rounding.
@@ -103,7 +103,7 @@ void Ward::begin(Members ids) {
     chain_.clear();
     place_.clear();
     small_ = 0;
-    const Diameter ends = diameter(table_, ids);
+    const FarPair ends = far_pair(table_, ids);
     work_.left -= ends.cost;
     const Members around_r = take_around(table_, ids, ends.r, k_);
     const bool gone = std::find(around_r.begin(), around_r.end(), ends.s) != around_r.end();

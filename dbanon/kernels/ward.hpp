@@ -6,11 +6,11 @@
 namespace dbanon {
 
 // The two records of `ids` farthest apart (smallest indices among equals), and what it cost.
-struct Diameter {
+struct FarPair {
     std::int32_t r, s;
     std::int64_t cost;
 };
-Diameter diameter(const Table& table, const std::vector<std::int32_t>& ids);
+FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids);
 
 // Takes the record at `from` and its k - 1 nearest out of `ids` (by distance, then index).
 std::vector<std::int32_t> take_around(const Table& table, std::vector<std::int32_t>& ids,

@@ -22,8 +22,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.kernels import NearestPath, PathCut
-from dbanon.methods import mdav
+from dbanon.kernels import Cbfs, Kernel, Md, Mdav, NearestPath, PathCut
 from dbanon.methods.registry import Method, Tick, drive
 from dbanon.partitions import Partition
 from dbanon.space import Space
@@ -45,10 +44,9 @@ def npn_mhm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Pa
     return _cut(space, k, tick, None)
 
 
-def _after(base: Method) -> Callable[..., Partition]:
+def _after(base: Callable[[NDArray[np.float64], int], Kernel]) -> Callable[..., Partition]:
     def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-        groups = base.run(space, k, tick=lambda share: tick(_BASE * share), rng=rng)
-        assert isinstance(groups, Partition)
+        groups = drive(base(space.points, k), lambda share: tick(_BASE * share))
         return _cut(space, k, tick, groups.labels)
 
     return run
@@ -72,7 +70,19 @@ NPN = _method(
 )
 MDAV = _method(
     "mdav_mhm",
-    _after(mdav.METHOD),
+    _after(Mdav),
     "through MDAV's classes; never loses more than mdav",
     "that of mdav, and O(k n)",
+)
+CBFS = _method(
+    "cbfs_mhm",
+    _after(Cbfs),
+    "through CBFS' classes; never loses more than CBFS",
+    "that of CBFS, and O(k n)",
+)
+MD = _method(
+    "md_mhm",
+    _after(Md),
+    "through MD's classes; never loses more than MD",
+    "that of MD, and O(k n)",
 )

@@ -79,7 +79,7 @@ METHOD = Method(
     max_size=lambda k: 2 * k - 1,
     options=(
         AXIS,
-        Option("theta", float, 0.2, "A set is cut while theta is not above the ratio.", 0.0),
+        Option("theta", float, 0.5, "A set is cut while theta is not above the ratio.", 0.0),
         Option("parts", int, 2, "Parts that a set is cut into (J).", 2),
     ),
 )

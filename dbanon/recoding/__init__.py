@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
-from dbanon.recoding import generalization, mean
+from dbanon.recoding import generalization, mean, median, medoid, secure
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
 from dbanon.recoding.settings import INTERVALS, Settings
 
@@ -12,6 +12,9 @@ RECODINGS: dict[str, Recoding] = {
     for recoding in (
         mean.RECODING,
         generalization.RECODING,
+        median.RECODING,
+        medoid.RECODING,
+        secure.RECODING,
     )
 }
 

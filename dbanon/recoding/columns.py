@@ -9,9 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
-from dbanon.recoding.settings import Settings
 from dbanon.schema import Attribute, Kind
 
 # Exact class means of wide attributes: Python integers, in units of 10**-scale, None where NULL.
@@ -74,14 +72,18 @@ class Recoding:
     Parameters
     ----------
     name : as in calls and commands.
-    run : ``(microdata, partition, exact_means, settings) -> released columns``.
+    run : ``(microdata, partition, exact_means, settings, **parameters) -> released columns``.
     summary : one line for people.
     measure : what its loss is measured by, a name in ``pipeline``.
     takes_categories : True when attributes may be other than numeric.
+    method : the only method it belongs to; None when it goes with any that groups rows.
+    parameters : the options of that method that ``run`` takes by name as well.
     """
 
     name: str
-    run: Callable[[Microdata, Partition, ExactMeans, Settings], tuple[ReleasedColumn, ...]]
+    run: Callable[..., tuple[ReleasedColumn, ...]]
     summary: str
     measure: str = "sse"
     takes_categories: bool = False
+    method: str | None = None
+    parameters: tuple[str, ...] = ()

@@ -26,12 +26,14 @@ def open_store(database: Any, on_sql: OnSql | None = None) -> Store:
         from dbanon.stores.duckdb_store import DuckdbStore
 
         return DuckdbStore(database, on_sql)
-    from sqlalchemy import Engine, make_url
+    from sqlalchemy import URL, Engine, make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
+        if not isinstance(database, (Engine, URL, str)):
+            raise ArgumentError
         url = database.url if isinstance(database, Engine) else make_url(database)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise InvalidParameter(
             "The database URL cannot be read.",
             hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",

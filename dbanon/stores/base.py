@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dbanon.errors import (
     ColumnNotFound,
+    DatabaseUnreachable,
     InvalidParameter,
     KeyRequired,
     UnsupportedType,
@@ -162,11 +163,37 @@ class Store(Protocol):
     def url(self) -> str:
         """Where it is, without secrets."""
 
-    def session(self, *, write: bool) -> AbstractContextManager[Session]:
-        """One transaction: committed at the end of the block, rolled back when it raises."""
+    def session(self, *, write: bool, create: bool = False) -> AbstractContextManager[Session]:
+        """One transaction: committed at the end of the block, rolled back when it raises.
+
+        A database that is a file is made when ``create`` is True, and removed when it raises.
+        """
 
     def same_database(self, other: Store) -> bool:
         """True when both are the same database, so that one transaction can do all."""
+
+
+@contextmanager
+def file_for(path: Path | None, create: bool) -> Iterator[None]:
+    """Refuse a missing database file, or let it be made: it goes again when the block raises.
+
+    Raises
+    ------
+    DatabaseUnreachable : there is no such file, or no directory for it.
+    """
+    if path is None or path.exists():
+        yield
+        return
+    if not create:
+        raise DatabaseUnreachable(f"There is no file {path}.")
+    if not path.resolve().parent.is_dir():
+        raise DatabaseUnreachable(f"There is no directory for {path}.")
+    try:
+        yield
+    except BaseException:
+        for name in (path, *(path.with_name(path.name + end) for end in _FILE_ENDINGS)):
+            name.unlink(missing_ok=True)
+        raise
 
 
 def random_order(n: int) -> NDArray[np.int64]:
@@ -178,19 +205,6 @@ def round_half_even(total: int, size: int) -> int:
     """total / size rounded to a whole number, half to even, for any integers."""
     whole, rest = divmod(total, size)
     return whole + (2 * rest > size or (2 * rest == size and whole % 2 != 0))
-
-
-@contextmanager
-def new_file_is_temporary(path: Path) -> Iterator[None]:
-    """Remove a database file that the block made, when the block fails."""
-    existed = path.exists()
-    try:
-        yield
-    except BaseException:
-        if not existed:
-            for name in (path, *(path.with_name(path.name + end) for end in _FILE_ENDINGS)):
-                name.unlink(missing_ok=True)
-        raise
 
 
 def choose_key(source: Source, key: Sequence[str]) -> tuple[Attribute, ...]:

@@ -14,7 +14,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dbanon.errors import (
-    DatabaseUnreachable,
     SchemaNotFound,
     TableNotFound,
     nearest_names,
@@ -33,9 +32,9 @@ from dbanon.stores.base import (
     Source,
     cannot_travel,
     choose_key,
+    file_for,
     is_integer_key,
     key_required,
-    new_file_is_temporary,
 )
 from dbanon.stores.duckdb_errors import translated
 from dbanon.stores.names import RelationName, quote, quote_list
@@ -57,6 +56,7 @@ class DuckdbSession(Session):
         super().__init__(on_sql)
         self._connection = connection
         self._is_table = False
+        self._reader: pa.RecordBatchReader | None = None
 
     def drop_staging(self) -> None:
         """Drop what links rows to classes: a connection that the caller keeps would keep it."""
@@ -76,7 +76,13 @@ class DuckdbSession(Session):
     def _batches(self, sql: str, chunk_rows: int) -> Iterator[pa.RecordBatch]:
         self.note(sql)
         with translated():
-            yield from self._connection.sql(sql).to_arrow_reader(chunk_rows)
+            self._reader = self._connection.sql(sql).to_arrow_reader(chunk_rows)
+            yield from self._reader
+
+    def stop_reading(self) -> None:
+        """Close what is still read: as long as it is open, the file is, even behind an error."""
+        if self._reader is not None:
+            self._reader.close()
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -235,7 +241,7 @@ class DuckdbSession(Session):
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
-        columns += [(a.name, self.type_of(a)) for a in attributes]
+        columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
         self.run(statements.create_staging(statements.ROWS, columns))
         for classes, positions, rows in pieces:
             lists = list(zip(*rows, strict=True)) if attributes else []
@@ -265,12 +271,15 @@ class DuckdbSession(Session):
     def prepare_schema(self, name: RelationName) -> None:
         self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(str(name.schema))}")
 
+    def require_ledger_rights(self) -> None:
+        """DuckDB has no roles."""
+
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(
             "SELECT 'table', comment FROM duckdb_tables() WHERE database_name = current_database()"
-            " AND schema_name = ? AND table_name = ? UNION ALL"
+            " AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?) UNION ALL"
             " SELECT 'view', comment FROM duckdb_views() WHERE database_name = current_database()"
-            " AND schema_name = ? AND view_name = ?",
+            " AND lower(schema_name) = lower(?) AND lower(view_name) = lower(?)",
             (name.schema, name.name) * 2,
         )
         return Existing(*found[0]) if found else None
@@ -334,33 +343,34 @@ class DuckdbStore:
         return f"duckdb:///{self._database}" if isinstance(self._database, str) else "duckdb://"
 
     @contextmanager
-    def session(self, *, write: bool) -> Iterator[DuckdbSession]:
+    def session(self, *, write: bool, create: bool = False) -> Iterator[DuckdbSession]:
         """One transaction; a file is opened for it alone, read-only when ``write`` is False."""
-        if not isinstance(self._database, str):
-            with self._transaction(self._database) as session:
-                yield session
-            return
-        with new_file_is_temporary(Path(self._database)):
-            connection = _connect(self._database, write)
-            try:
-                with self._transaction(connection) as session:
-                    yield session
-            finally:
-                connection.close()
+        path = Path(self._database) if isinstance(self._database, str) else None
+        with file_for(path, create), self._session(write) as session:
+            yield session
 
     @contextmanager
-    def _transaction(self, connection: duckdb.DuckDBPyConnection) -> Iterator[DuckdbSession]:
-        with translated():
-            connection.execute("BEGIN TRANSACTION")
+    def _session(self, write: bool) -> Iterator[DuckdbSession]:
+        if isinstance(self._database, str):
+            connection = _connect(self._database, write)
+        else:
+            connection = self._database
         try:
-            session = DuckdbSession(connection, self._on_sql)
-            yield session
-            session.drop_staging()
             with translated():
-                connection.execute("COMMIT")
-        except BaseException:
-            _roll_back(connection)
-            raise
+                connection.execute("BEGIN TRANSACTION")
+            session = DuckdbSession(connection, self._on_sql)
+            try:
+                yield session
+                session.drop_staging()
+                with translated():
+                    connection.execute("COMMIT")
+            except BaseException:
+                session.stop_reading()
+                _roll_back(connection)
+                raise
+        finally:
+            if isinstance(self._database, str):
+                connection.close()
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same connection."""
@@ -372,10 +382,6 @@ class DuckdbStore:
 
 
 def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
-    if not write and not Path(database).exists():
-        raise DatabaseUnreachable(f"There is no file {database}.")
-    if write and not Path(database).resolve().parent.is_dir():
-        raise DatabaseUnreachable(f"There is no directory for {database}.")
     with translated(f"The database {database} cannot be opened."):
         return duckdb.connect(database, read_only=not write)
 

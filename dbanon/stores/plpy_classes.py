@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dbanon.microdata import Chunk, microdata_from_chunks
-from dbanon.pipeline import Policy, find_classes, require_kinds
+from dbanon.pipeline import find_classes
+from dbanon.policy import Policy, require_kinds
 from dbanon.schema import Attribute
-from dbanon.stores import packed
+from dbanon.stores import packed, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, Source
 from dbanon.stores.names import quote, quote_list
 from dbanon.stores.plpy_store import PlpySession, literal, translated
@@ -46,7 +47,13 @@ class PlpyReader:
             or locator.expressions
         )
         microdata = microdata_from_chunks(
-            attributes, self._chunks(source, attributes, order), memory_limit=memory_limit
+            attributes,
+            self._chunks(source, attributes, order),
+            categories=[
+                tuple(value for value, _ in session.rows(f"{query} ORDER BY code"))
+                for _, _, query in self._dictionaries(source, attributes)
+            ],
+            memory_limit=memory_limit,
         )
         labels = find_classes(microdata, policy, tick).labels
         return list(
@@ -65,11 +72,28 @@ class PlpyReader:
             f"(SELECT row_number() OVER (ORDER BY {order}) AS dbanon_ordinal, {columns}"
             f" FROM {source.name.quoted} AS s) AS s"
         )
+        for position, text, query in self._dictionaries(source, attributes):
+            # A STABLE function makes no tables: the dictionaries are numbered where they are used.
+            alias = f"d{position}"
+            numbered += f" LEFT JOIN ({query}) AS {alias} ON {alias}.value = {text}"
         record = packed.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
         with translated():
             cursor = self._plpy.cursor(packed.in_one_pass(numbered, record, DEFAULT_CHUNK_ROWS))
             while found := cursor.fetch(1):
                 yield packed.unpack(found[0]["string_agg"], ["bigint"], attributes)
+
+    def _dictionaries(
+        self, source: Source, attributes: Sequence[Attribute]
+    ) -> list[tuple[int, str, str]]:
+        """Position, SQL of the text and query of the dictionary of each that is no number."""
+        found = []
+        for position, attribute in enumerate(attributes):
+            if not attribute.kind.is_numeric:
+                text = self._session.text_of(attribute)
+                column = f"s.{quote(attribute.name)}"
+                query = statements.numbered_values(f"{source.name.quoted} AS s", text, column)
+                found.append((position, text, query))
+        return found
 
     def _keys(self, source: Source, order: str) -> list[str]:
         locator = source.located

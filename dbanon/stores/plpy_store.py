@@ -320,7 +320,7 @@ class PlpyStore:
         return self._session.source_name()
 
     @contextmanager
-    def session(self, *, write: bool) -> Iterator[PlpySession]:
+    def session(self, *, write: bool, create: bool = False) -> Iterator[PlpySession]:
         """The caller's transaction: committed or rolled back by the caller, not here."""
         yield self._session
 

@@ -53,6 +53,26 @@ DATABASE_RIGHTS = """
 SELECT has_database_privilege(current_database(), 'CREATE'),
        has_database_privilege(current_database(), 'TEMPORARY')"""
 
+# Of a ledger that is not there, the right to make it; of one that is, the rights to use it.
+LEDGER_RIGHTS_MISSING = """
+SELECT 'CREATE on the database'
+WHERE to_regnamespace('dbanon') IS NULL
+  AND NOT has_database_privilege(current_database(), 'CREATE')
+UNION ALL
+SELECT 'USAGE on schema dbanon' FROM pg_namespace
+WHERE nspname = 'dbanon' AND NOT has_schema_privilege(oid, 'USAGE')
+UNION ALL
+SELECT 'CREATE on schema dbanon' FROM pg_namespace AS n
+WHERE nspname = 'dbanon' AND NOT has_schema_privilege(oid, 'CREATE') AND NOT EXISTS
+  (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = 'release')
+UNION ALL
+SELECT wanted || ' on dbanon.' || relname
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN (VALUES ('release', 'SELECT'), ('release', 'INSERT'), ('release', 'UPDATE'),
+             ('release_column', 'SELECT'), ('release_column', 'INSERT'),
+             ('alembic_version', 'SELECT')) AS w(name, wanted) ON w.name = c.relname
+WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)"""
+
 EXISTING = """
 SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'relation' END,
        obj_description(c.oid, 'pg_class')

@@ -40,9 +40,13 @@ def translated() -> Iterator[None]:
 def translation(error: Any) -> DbanonError:
     """The error of ours for an error of the driver."""
     state = getattr(error, "sqlstate", None)
-    if state is None and "DataError" in {base.__name__ for base in type(error).__mro__}:
+    # By name: a backend, which shares this, has no psycopg.
+    kinds = {base.__name__ for base in type(error).__mro__}
+    if state is None and "DataError" in kinds:
         return cannot_travel()
     detail = f"SQLSTATE {state}" + _names(error) if state else None
+    if state is None and "ProgrammingError" in kinds:
+        return DatabaseFailure("The driver refused a statement.")
     if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
     if state == "42501":
@@ -59,7 +63,7 @@ def translation(error: Any) -> DbanonError:
         return SourceChanged(
             "Another session dropped a relation that is needed.", hint="Try again."
         )
-    if state in ("42P07", "23505"):
+    if state in ("42P07", "42710", "23505"):
         return OutputExists(
             "Another session made a relation of this name.", detail=detail, hint="Try again."
         )

@@ -217,6 +217,16 @@ class PostgresqlSession(Session):
                 hint=f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} to it.",
             )
 
+    def require_ledger_rights(self) -> None:
+        missing = [name for (name,) in self.rows(catalog.LEDGER_RIGHTS_MISSING)]
+        if missing:
+            raise InsufficientRights(
+                "This role may not write into the ledger, schema dbanon.",
+                detail="Missing: " + ", ".join(missing) + ".",
+                hint="Let a role that may create schemas make the first release, then GRANT USAGE"
+                " ON SCHEMA dbanon, and SELECT, INSERT, UPDATE on its tables.",
+            )
+
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(catalog.EXISTING, (name.schema, name.name))
         return Existing(*found[0]) if found else None

@@ -152,7 +152,7 @@ class PsycopgSession(PostgresqlSession):
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "integer"), ("position", "integer")]
-        columns += [(a.name, types.type_of(a)) for a in attributes]
+        columns += [(statements.kept_column(i), types.type_of(a)) for i, a in enumerate(attributes)]
         self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))
         copy = f"COPY {quote(statements.ROWS)} FROM STDIN"
         self.note(copy)
@@ -222,7 +222,7 @@ class PostgresqlStore:
         return self._url.render_as_string(hide_password=True)
 
     @contextmanager
-    def session(self, *, write: bool) -> Iterator[PsycopgSession]:
+    def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """One REPEATABLE READ transaction; one that only reads when ``write`` is False."""
         try:
             with translated():

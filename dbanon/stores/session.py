@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DuplicateKeys, OutputExists, OutputNotOurs
+from dbanon.errors import DuplicateKeys, InvalidName, OutputExists, OutputNotOurs
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
@@ -156,6 +156,15 @@ class Session(ABC):
         Raises
         ------
         InsufficientRights : the role may not.
+        """
+
+    @abstractmethod
+    def require_ledger_rights(self) -> None:
+        """Check that the release can be written into the ledger.
+
+        Raises
+        ------
+        InsufficientRights : the role may not; the hint says what to grant.
         """
 
     @abstractmethod
@@ -351,11 +360,17 @@ class Session(ABC):
     def plan_output(self, name: RelationName, kind: str, if_exists: str, release_id: str) -> Output:
         """Check that the output may be made, before anything is read."""
         name = self.resolve_output(name)
+        reserved = self.ledger_name("")
+        if name.schema == reserved.schema and name.name.startswith(reserved.name):
+            raise InvalidName(
+                f"The output {name} has a name that is the ledger's.", hint="Choose another name."
+            )
         reserve = SUFFIX_LENGTH
         check_length(name.name, self.name_limit, "name of the output", reserve)
         if name.schema is not None:
             check_length(name.schema, self.name_limit, "schema of the output")
         self.prepare_schema(name)
+        self.require_ledger_rights()
         existing = self.find_existing(name)
         relation = name.sibling(name.name + suffix(release_id)) if kind == "view" else name
         output = Output(name, relation, kind, release_id, existing.kind if existing else None)

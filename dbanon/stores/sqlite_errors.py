@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sqlalchemy.exc import DBAPIError
+
 from dbanon.errors import (
     DatabaseBusy,
     DatabaseFailure,
@@ -23,7 +25,8 @@ def translated() -> Iterator[None]:
         yield
     except DbanonError:
         raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, DBAPIError) as caught:
+        error = caught.orig if isinstance(caught, DBAPIError) else caught
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise DatabaseBusy(detail=name, hint="Try again later.") from None
@@ -34,6 +37,6 @@ def translated() -> Iterator[None]:
             raise InsufficientRights("The database file may not be written.", detail=name) from None
         if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):
             raise DatabaseUnreachable("The database cannot be opened.", detail=name) from None
-        if "already exists" in str(error):
+        if "already" in str(error):
             raise OutputExists(detail=name) from None
         raise DatabaseFailure("The database refused a statement.", detail=name) from None

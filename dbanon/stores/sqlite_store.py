@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from sqlalchemy import URL, Engine, NullPool, create_engine
 
 from dbanon.errors import (
-    DatabaseUnreachable,
     MixedTypes,
     TableNotFound,
     nearest_names,
@@ -40,9 +39,9 @@ from dbanon.stores.base import (
     Output,
     Source,
     choose_key,
+    file_for,
     is_integer_key,
     key_required,
-    new_file_is_temporary,
     round_half_even,
 )
 from dbanon.stores.names import RelationName, quote, quote_list
@@ -223,7 +222,7 @@ class SqliteSession(Session):
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
-        columns += [(a.name, self.type_of(a)) for a in attributes]
+        columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
         rows = (
             (label, position, *map(types.storable, row))
             for classes, positions, piece in pieces
@@ -281,9 +280,13 @@ class SqliteSession(Session):
     def prepare_schema(self, name: RelationName) -> None:
         """SQLite has no schemas."""
 
+    def require_ledger_rights(self) -> None:
+        """SQLite has no roles."""
+
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(
-            "SELECT type, sql FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
+            "SELECT type, sql FROM sqlite_master"
+            " WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')",
             (name.name,),
         )
         if not found:
@@ -329,7 +332,8 @@ class SqliteSession(Session):
     def ensure_ledger(self) -> None:
         from dbanon.stores.history import migrate
 
-        migrate(self._connection)
+        with translated():
+            migrate(self._connection)
 
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(None, f"dbanon_{table}")
@@ -356,18 +360,15 @@ class SqliteStore:
         return self._url.render_as_string(hide_password=True)
 
     @contextmanager
-    def session(self, *, write: bool) -> Iterator[SqliteSession]:
+    def session(self, *, write: bool, create: bool = False) -> Iterator[SqliteSession]:
         """One transaction; other writers wait from its start when ``write`` is True."""
-        with ExitStack() as stack:
-            path = self._path()
-            if path is not None:
-                if not path.exists() and not (write and path.resolve().parent.is_dir()):
-                    raise DatabaseUnreachable(f"There is no file {path}.")
-                stack.enter_context(new_file_is_temporary(path))
-            yield stack.enter_context(self._transaction(write))
+        name = self._url.database
+        path = Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
+        with file_for(path, create), self._session(write) as session:
+            yield session
 
     @contextmanager
-    def _transaction(self, write: bool) -> Iterator[SqliteSession]:
+    def _session(self, write: bool) -> Iterator[SqliteSession]:
         with translated():
             connection = self._engine.connect()
         driver: Any = connection.connection.driver_connection
@@ -395,18 +396,13 @@ class SqliteStore:
             driver.isolation_level = before
             connection.close()
 
-    def _path(self) -> Path | None:
-        """The file, or None for a database in memory."""
-        name = self._url.database
-        if not name or name == ":memory:" or name.startswith("file:"):
-            return None
-        return Path(name)
-
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same engine."""
         if not isinstance(other, SqliteStore):
             return False
         if self._engine is other._engine:
             return True
-        mine, theirs = self._path(), other._path()
-        return mine is not None and theirs is not None and mine.resolve() == theirs.resolve()
+        mine, theirs = self._url.database, other._url.database
+        if not mine or not theirs or ":memory:" in (mine, theirs):
+            return False
+        return Path(mine).resolve() == Path(theirs).resolve()

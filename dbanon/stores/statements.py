@@ -22,6 +22,11 @@ def value_column(position: int) -> str:
     return f"v{position}"
 
 
+def kept_column(position: int) -> str:
+    """The staging column of the copied column at this position."""
+    return f"k{position}"
+
+
 def create_staging(name: str, columns: Sequence[tuple[str, str]], suffix: str = "") -> str:
     """CREATE of a temporary table; columns are pairs of name and SQL type."""
     body = ", ".join(f"{quote(column)} {sql_type}" for column, sql_type in columns)
@@ -44,13 +49,18 @@ def create_key_map(
 
 
 def create_values(source: str, position: int, text: str, column: str, suffix: str = "") -> str:
+    """The dictionary of a column as a temporary table."""
+    made = f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
+    return f"{made} {numbered_values(source, text, column)}"
+
+
+def numbered_values(source: str, text: str, column: str) -> str:
     """The dictionary of a column: its values as text, numbered by code point.
 
     ``text`` is SQL of the column as text in an order by code point.
     """
     return (
-        f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
-        " SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM"
+        "SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM"
         f" (SELECT DISTINCT {text} AS value FROM {source} WHERE {column} IS NOT NULL) AS known"
     )
 

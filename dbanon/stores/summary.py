@@ -54,6 +54,11 @@ def plan(session: Session, output: RelationName, if_exists: str) -> RelationName
     OutputExists, OutputNotOurs : a relation of this name stands in the way.
     """
     output = session.resolve_output(output)
+    if if_exists == "error" and session.find_existing(output) is not None:
+        raise OutputExists(
+            f"The output {output} exists already.",
+            hint="Choose another name, or replace it with if_exists => 'replace'.",
+        )
     name = output.sibling(output.name + SUFFIX)
     existing = session.find_existing(name)
     if existing is None:

@@ -62,6 +62,20 @@ def test_every_method_gives_the_same_release(run_sql: Run, sql_url: str, method:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("method", [m.name for m in METHODS.values() if m.takes_categories])
+def test_categories(run_sql: Run, sql_url: str, method: str) -> None:
+    run_sql(
+        "CREATE TABLE app.people AS SELECT g AS id, g * 7919 % 60 AS age, g % 3 = 0 AS member,"
+        " (ARRAY['a\"b', 'É', 'e', '', 'Z', E'\\\\'])[1 + g % 6] AS site"
+        " FROM generate_series(1, 120) AS g"
+    )
+    run_sql("UPDATE app.people SET site = NULL WHERE id % 10 = 0")
+    _by_both(
+        run_sql, sql_url, "app.people", ["age", "member", "site"],
+        method=method, keep=["id"], nulls="suppress",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("key", ["", "PRIMARY KEY (id)", "PRIMARY KEY (label)"])
 def test_numeric_edge_cases(run_sql: Run, sql_url: str, key: str) -> None:
     run_sql(EDGE_CASES)

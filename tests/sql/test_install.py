@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from dbanon.cli import main
 from dbanon.errors import InstallRefused, InsufficientRights, PythonNotUsable
 from dbanon.methods import METHODS
 from dbanon.stores.history import migrate
-from tests.postgres_server import Server
+from tests.postgres_server import Server, find_server_binaries, libpq_environment
 
 Execute = Callable[..., list[tuple[Any, ...]]]
 
@@ -156,6 +158,41 @@ def test_the_extension_adopts_a_ledger_of_the_client(
     dbanon.anonymize(engine, table="app.t", output="release.w", quasi_identifiers=["a"], k=3)
     install.install(url, python_paths=[str(backend_path)])
     assert sql_server.execute("SELECT count(*) FROM dbanon.releases()", url=url) == [(3,)]
+
+
+def test_a_dump_keeps_the_ledger_of_the_extension(
+    sql_server: Server, backend_path: Path, fresh: Callable[[], str], extension_files: Path
+) -> None:
+    url, restored = fresh(), fresh()
+    install.install(url, python_paths=[str(backend_path)], extension=True)
+    sql_server.execute("CREATE TABLE public.t AS SELECT generate_series(1, 9) AS a", url=url)
+    sql_server.execute("SELECT dbanon.mdav('public.t', 'public.u', '{a}', 3)", url=url)
+    dump = subprocess.run(
+        [str(find_server_binaries() / "pg_dump")],
+        env={**os.environ, **libpq_environment(url)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    sql_server.psql(dump.stdout, url=restored)
+    assert sql_server.execute("SELECT k_achieved FROM dbanon.verify('public.u')", url=restored) == [
+        (3,)
+    ]
+    assert sql_server.execute("SELECT count(*) FROM dbanon.run", url=restored) == [(1,)]
+    assert sql_server.execute("SELECT * FROM dbanon.alembic_version", url=restored) == [("0002",)]
+
+
+def test_a_client_with_a_runners_rights_uses_the_same_ledger(
+    sql_server: Server, sql_url: str
+) -> None:
+    sql_server.execute("CREATE TABLE app.t AS SELECT generate_series(1, 9) AS a", url=sql_url)
+    anna = sql_server.create_role("anna", url=sql_url, options="IN ROLE dbanon_runner")
+    for statement in (
+        "GRANT USAGE ON SCHEMA app TO anna", "GRANT SELECT ON app.t TO anna",
+        "GRANT USAGE, CREATE ON SCHEMA release TO anna",
+    ):  # fmt: skip
+        sql_server.execute(statement, url=sql_url)
+    engine = create_engine(anna, poolclass=NullPool)
+    dbanon.anonymize(engine, table="app.t", output="release.t", quasi_identifiers=["a"], k=3)
+    sql_server.execute("SELECT dbanon.mdav('app.t', 'release.u', '{a}', 3)", url=anna)
+    assert sql_server.execute("SELECT count(*) FROM dbanon.releases()", url=anna) == [(2,)]
 
 
 @pytest.mark.parametrize("extension", [False, True], ids=["script", "extension"])

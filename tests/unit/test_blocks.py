@@ -9,8 +9,12 @@ from dbanon.methods.mdav import mdav
 from dbanon.space import Space
 
 
-def _run(points, tick):
-    return mdav(Space(points, ("a",) * points.shape[1]), 5, tick=tick, rng=None)
+def _run_on(points):
+    def run(number, records, tick):
+        block = np.ascontiguousarray(points[records])
+        return mdav(Space(block, ("a",) * block.shape[1]), 5, tick=tick, rng=None)
+
+    return run
 
 
 @pytest.mark.parametrize(("n", "size"), [(1, 10), (10, 10), (11, 10), (1000, 64), (999, 100)])
@@ -33,8 +37,8 @@ def test_blocks_are_cut_across_the_longest_direction():
 def test_no_class_crosses_a_border_and_threads_change_nothing():
     points = np.random.default_rng(1).normal(size=(3000, 4))
     blocks = cut(points, 500)
-    one = partition_blocks(points, blocks, _run, lambda share: None, threads=1)
-    four = partition_blocks(points, blocks, _run, lambda share: None, threads=4)
+    one = partition_blocks(blocks, _run_on(points), lambda share: None, threads=1)
+    four = partition_blocks(blocks, _run_on(points), lambda share: None, threads=4)
     assert (one.labels == four.labels).all()
     assert one.sizes.min() >= 5
     owner = np.empty(3000, int)
@@ -51,11 +55,11 @@ def test_what_tick_raises_stops_all_blocks():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        partition_blocks(points, cut(points, 1000), _run, tick, threads=2)
+        partition_blocks(cut(points, 1000), _run_on(points), tick, threads=2)
 
 
 def test_loss_in_blocks_is_near_the_loss_of_the_whole():
     points = np.random.default_rng(2).normal(size=(20000, 3))
     whole = dbanon.information_loss(points, dbanon.partition(points, 5))
-    blocks = partition_blocks(points, cut(points, 5000), _run, lambda share: None)
+    blocks = partition_blocks(cut(points, 5000), _run_on(points), lambda share: None)
     assert whole < dbanon.information_loss(points, blocks) < 1.15 * whole

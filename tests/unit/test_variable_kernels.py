@@ -14,6 +14,7 @@ import reference_variable as reference
 
 import dbanon
 from dbanon import kernels
+from dbanon.partitions import Partition
 
 
 def labels_of(kernel, budget=2000):
@@ -42,13 +43,21 @@ def test_npn_mhm_worked_example():
     assert classes(column(9, 0, 2, 1, 10), 2, "npn_mhm") == [0, 1, 1, 1, 0]
 
 
-def test_mdav_mhm_never_loses_more_than_mdav():
+@pytest.mark.parametrize("base", ["Mdav", "Cbfs", "Md"])
+def test_a_cut_never_loses_more_than_its_base(base):
     rng = np.random.default_rng(0)
     for k in (2, 3, 5):
         points = rng.normal(size=(200, 3))
-        plain, cut = (dbanon.partition(points, k, method=m) for m in ("mdav", "mdav_mhm"))
+        plain = Partition(labels_of(getattr(kernels, base)(points, k)))
+        cut = dbanon.partition(points, k, method=f"{base.lower()}_mhm", standardize="none")
         losses = [dbanon.information_loss(points, found) for found in (cut, plain)]
         assert losses == sorted(losses)
+
+
+@pytest.mark.parametrize("base", ["cbfs", "md"])
+def test_cbfs_and_md_mhm_worked_examples(base):
+    """k = 2: {12 10} first, then {0 1}; 2 joins {0 1}. Cut on the path 12 10 . 2 1 0."""
+    assert classes(column(0, 1, 2, 10, 12), 2, f"{base}_mhm") == [0, 0, 0, 1, 1]
 
 
 def test_mdav_mhm_worked_example():
@@ -67,8 +76,8 @@ def test_kward_recursion_worked_example():
 
 
 def test_recursive_kward_worked_example():
-    """0 1 2 3 | 100 101 102 103: the halves' variances are 1.25 each, that of all 2501.25. The
-    ratio 2.5 / 2501.25 is below theta = 0.5, so k-Ward sees the whole; with theta = 0 it sees halves."""
+    """0 1 2 3 | 100 101 102 103: the halves' variances are 1.25 each, that of all 2501.25. Their
+    ratio is below theta = 0.5, so k-Ward sees the whole; with theta = 0 it sees halves."""
     points = column(0, 1, 2, 3, 100, 101, 102, 103)
     assert classes(points, 2, "recursive_kward", theta=0.5) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert classes(points, 2, "recursive_kward", theta=0.0) == [0, 0, 1, 1, 2, 2, 3, 3]

@@ -1,0 +1,129 @@
+"""Microaggregation by a genetic algorithm, for small sets, and the two-step method built on it.
+
+A chromosome has one gene per record, the number of its class. Children come from two parents drawn
+in proportion to fitness, 1 / (1 + SSE): with probability ``crossover`` the genes from a drawn
+point on are the other parent's; each gene is drawn anew with probability ``mutation``. A child
+whose classes break the bounds is mended: classes below k are filled with drawn records of larger
+ones, or dissolved when there are none; k drawn records leave a class of 2k or more. (The source
+weeds such children out, which leaves few at larger k.) The best of a generation stays.
+
+``two_step`` first groups the records into large classes with MDAV, then runs the genetic algorithm
+inside each of them.
+
+Sources: A. Solanas, A. Martínez-Ballesté, J. M. Mateo-Sanz and J. Domingo-Ferrer, "Multivariate
+microaggregation based on genetic algorithms", IEEE IS 2006; A. Martínez-Ballesté, A. Solanas, J.
+Domingo-Ferrer and J. M. Mateo-Sanz, "A genetic approach to multivariate microaggregation for
+database privacy", ICDE Workshops 2007.
+Classes: k to 2k-1.
+Cost: O(population generations n p). The search space grows so fast that more than some 50 records
+are hopeless for genetic; two_step takes any number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.kernels import Genetic
+from dbanon.methods import mdav
+from dbanon.methods.registry import Method, Option, Tick, drive
+from dbanon.partitions import Partition, combine
+from dbanon.space import Space
+
+# Share of the progress told after which the large classes are made.
+_FIRST_STEP = 0.1
+
+
+def genetic(
+    space: Space,
+    k: int,
+    *,
+    tick: Tick,
+    rng: np.random.Generator,
+    population: int,
+    generations: int,
+    crossover: float,
+    mutation: float,
+) -> Partition:
+    """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
+    seed = int(rng.integers(2**63))
+    kernel = Genetic(space.points, k, population, generations, crossover, mutation, seed)
+    return drive(kernel, tick)
+
+
+def two_step(
+    space: Space,
+    k: int,
+    *,
+    tick: Tick,
+    rng: np.random.Generator,
+    macro: int,
+    population: int,
+    generations: int,
+    crossover: float,
+    mutation: float,
+) -> Partition:
+    """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
+    n = space.n_records
+    large = mdav.mdav(
+        space, min(max(macro, k), n), tick=lambda share: tick(_FIRST_STEP * share), rng=rng
+    )
+    found = []
+    done = 0
+    for label in range(large.n_classes):
+        first = large.starts[label]
+        records = large.members[first : first + large.sizes[label]]
+        share, before = len(records) / n, done / n
+
+        def advance(fraction: float, share: float = share, before: float = before) -> None:
+            tick(_FIRST_STEP + (1 - _FIRST_STEP) * (before + share * fraction))
+
+        inside = Space(np.ascontiguousarray(space.points[records]), space.names)
+        partition = genetic(
+            inside,
+            k,
+            tick=advance,
+            rng=rng,
+            population=population,
+            generations=generations,
+            crossover=crossover,
+            mutation=mutation,
+        )
+        found.append((records, partition))
+        done += len(records)
+    return combine(found, n)
+
+
+_OPTIONS = (
+    Option("population", int, 40, "Chromosomes in a generation.", 2, 10_000),
+    Option("generations", int, 300, "Generations before it ends.", 0, 1_000_000),
+    Option("crossover", float, 0.5, "Probability that a child has two parents.", 0.0, 1.0),
+    Option("mutation", float, 0.02, "Probability that a gene is drawn anew.", 0.0, 1.0),
+)
+
+METHOD = Method(
+    name="genetic",
+    run=genetic,
+    summary="Genetic algorithm for sets of some 50 records",
+    data="numeric",
+    class_sizes="k to 2k-1",
+    cost="O(population generations n)",
+    reference="Solanas et al. 2006",
+    max_size=lambda k: 2 * k - 1,
+    random=True,
+    options=_OPTIONS,
+)
+TWO_STEP = Method(
+    name="two_step",
+    run=two_step,
+    summary="MDAV into large classes, then the genetic algorithm inside each",
+    data="numeric",
+    class_sizes="k to 2k-1",
+    cost="that of mdav, and O(population generations n)",
+    reference="Martínez-Ballesté et al. 2007",
+    max_size=lambda k: 2 * k - 1,
+    random=True,
+    options=(
+        Option("macro", int, 30, "Records in a large class, at least k.", 2),
+        *_OPTIONS,
+    ),
+)

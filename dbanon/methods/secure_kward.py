@@ -1,0 +1,65 @@
+"""Secure-k-Ward: k-Ward, released with values that lie far enough from enough originals.
+
+A released value near the originals of a class gives them away. The security ratio of a value is the
+share of the class's records at distance epsilon or more from it; where the class mean has less than
+gamma0, the recoding ``secure`` (which this method names) releases another value. The classes
+themselves are k-Ward's. The source treats one attribute; with several the classes are those of
+k-Ward on all of them, and each attribute's values are made secure by themselves.
+
+Source: Y. Li, S. Zhu, L. Wang and S. Jajodia, "A privacy-enhanced microaggregation method", FoIKS
+2002, LNCS 2284.
+Classes: k to 2k-1.
+Cost: O(n^2 p) for k-Ward; O(m^2) for the values of a class of m records.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.methods import kward
+from dbanon.methods.registry import Method, Option, Tick
+from dbanon.partitions import Partition
+from dbanon.space import Space
+
+
+def secure_kward(
+    space: Space,
+    k: int,
+    *,
+    tick: Tick,
+    rng: np.random.Generator,
+    epsilon: float,
+    gamma0: float,
+) -> Partition:
+    """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
+    return kward.kward(space, k, tick=tick, rng=rng)
+
+
+METHOD = Method(
+    name="secure_kward",
+    run=secure_kward,
+    summary="k-Ward, released with values that keep away from the originals",
+    data="numeric",
+    class_sizes="k to 2k-1",
+    cost="O(n^2)",
+    reference="Li, Zhu, Wang & Jajodia 2002",
+    max_size=lambda k: 2 * k - 1,
+    recoding="secure",
+    options=(
+        Option(
+            "epsilon",
+            float,
+            0.1,
+            "Distance from the released value, in sample standard deviations of the attribute.",
+            0.0,
+        ),
+        Option(
+            "gamma0",
+            float,
+            0.5,
+            "Least share of a class's records that must be at that distance or farther.",
+            0.0,
+            1.0,
+        ),
+    ),
+)

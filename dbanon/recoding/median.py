@@ -1,0 +1,43 @@
+"""Median recoding: every class is released with the median of each attribute.
+
+Of an even number of values the lower of the two in the middle is taken: a value that occurs, in
+the column's own type, without rounding. Less drawn by outliers than the mean; the sum of an
+attribute is not kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.microdata import Microdata
+from dbanon.partitions import Partition
+from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.representative import occurring, refuse_wide
+from dbanon.recoding.settings import Settings
+
+
+def median(
+    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
+) -> tuple[ReleasedColumn, ...]:
+    """The class medians of every attribute, in the type of its column.
+
+    Raises
+    ------
+    UnsupportedType : an attribute holds values that float64 cannot hold exactly.
+    """
+    refuse_wide(microdata, "median")
+    labels = partition.labels[partition.members]
+    middle = partition.starts + (partition.sizes - 1) // 2
+    columns = []
+    for position in range(microdata.numbers.shape[1]):
+        values = microdata.numbers[partition.members, position]
+        ordered = values[np.lexsort((values, labels))]
+        columns.append(occurring(microdata, partition, position, ordered[middle]))
+    return tuple(columns)
+
+
+RECODING = Recoding(
+    name="median",
+    run=median,
+    summary="Class median, the lower of two; a value that occurs",
+)

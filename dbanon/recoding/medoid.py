@@ -1,0 +1,54 @@
+"""Medoid recoding: every class is released with the record nearest to its mean.
+
+Nearest on z-scores, the smaller index among equals: this record has the least sum of squared
+distances to the others. Combinations of values are then real ones; so are the values, which are
+those of one record in the class. k-anonymity holds as with any recoding, but whoever knows that
+record's values sees them published.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.microdata import Microdata
+from dbanon.partitions import Partition
+from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.mean import class_means
+from dbanon.recoding.representative import occurring, refuse_wide
+from dbanon.recoding.settings import Settings
+
+
+def medoid(
+    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
+) -> tuple[ReleasedColumn, ...]:
+    """The values of each class's medoid, in the types of their columns.
+
+    Raises
+    ------
+    UnsupportedType : an attribute holds values that float64 cannot hold exactly.
+    """
+    refuse_wide(microdata, "medoid")
+    members, starts = partition.members, partition.starts
+    labels = partition.labels[members]
+    distance = np.zeros(len(members))
+    for attribute, values in zip(microdata.numeric, microdata.numbers.T, strict=True):
+        valid = microdata.valid_column(attribute.name)
+        used = values[members] if valid is None else values[members][valid[members]]
+        if not used.size or used.max() == used.min():
+            continue
+        gap = values[members] - class_means(values, partition)[labels]
+        gap /= used.std(ddof=1)
+        # NULL is NULL in the whole class, and tells no record from another.
+        distance += np.square(gap) if valid is None else np.where(valid[members], gap * gap, 0.0)
+    chosen = members[np.lexsort((members, distance, labels))[starts]]
+    return tuple(
+        occurring(microdata, partition, position, microdata.numbers[chosen, position])
+        for position in range(microdata.numbers.shape[1])
+    )
+
+
+RECODING = Recoding(
+    name="medoid",
+    run=medoid,
+    summary="The record nearest to the class mean: values that occur together",
+)

@@ -1,0 +1,189 @@
+"""A client or a server that dies: no new release can be read, no staging, the old is untouched.
+
+The client is killed at moments spread over the whole run: before each SQL statement and at each
+report of progress it tells that it came so far, and waits.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psycopg
+import pytest
+
+import dbanon
+from dbanon import audit
+from dbanon.errors import ConnectionLost
+from dbanon.stores import open_store
+from dbanon.stores.names import parse_relation
+from tests.postgres_server import Server
+from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
+from tests.stores.people import load_people
+
+MOMENTS = 10
+
+# A fresh interpreter a run would spend its time on imports: runs are forked from one that has them.
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(
+    ["dbanon.jobs", "dbanon.stores.duckdb_store", "dbanon.stores.sqlite_store",
+     "dbanon.stores.postgresql_store", "dbanon.stores.history", "alembic.command"]
+)  # fmt: skip
+
+
+def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
+    """A client that tells each moment, and waits for leave to go on."""
+
+    def moment(*what: Any) -> None:
+        channel.send("moment")
+        channel.recv()
+
+    dbanon.anonymize(**given, progress=moment, on_sql=moment)
+    channel.send("done")
+
+
+@contextmanager
+def client(given: dict[str, Any]) -> Iterator[tuple[Any, Connection]]:
+    mine, theirs = _CONTEXT.Pipe()
+    process = _CONTEXT.Process(target=_anonymize, args=(theirs, given))
+    process.start()
+    theirs.close()
+    try:
+        yield process, mine
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+        mine.close()
+
+
+def count_moments(given: dict[str, Any]) -> int:
+    with client(given) as (_, channel):
+        count = 0
+        while channel.recv() == "moment":
+            count += 1
+            channel.send(None)
+    return count
+
+
+def kill_at(moment: int, given: dict[str, Any]) -> None:
+    with client(given) as (process, channel):
+        for _ in range(moment):
+            assert channel.recv() == "moment"
+            channel.send(None)
+        assert channel.recv() == "moment"
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+
+
+def settle(database: Database) -> None:
+    """Wait until the server has noticed that its client is gone."""
+    if not isinstance(database, PostgresqlDatabase):
+        return
+    others = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    )
+    deadline = time.monotonic() + 30
+    while database.rows(others) != [(0,)]:
+        assert time.monotonic() < deadline, "the server keeps the killed client's transaction"
+        time.sleep(0.01)
+
+
+def contents(database: Database) -> list[Any]:
+    return sorted(database.rows(f"SELECT * FROM {database.relation('release.people')}"))
+
+
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_a_killed_client_leaves_nothing(database: Database, kind: str) -> None:
+    load_people(database)
+    given: dict[str, Any] = {
+        "database": database.url, "table": "people", "quasi_identifiers": ["age", "height"],
+        "keep": ["site"], "output": "release.people", "output_kind": kind, "k": 3,
+    }  # fmt: skip
+    total = count_moments(given)
+    assert total > 2 * MOMENTS
+    old, state = contents(database), database.state()
+    given |= {"k": 5, "if_exists": "replace"}
+    for moment in range(MOMENTS):
+        kill_at(moment * (total - 1) // (MOMENTS - 1), given)
+        settle(database)
+        assert database.state() == state
+        assert contents(database) == old
+    report = dbanon.anonymize(**given)
+    found = audit.verify(open_store(database.url), parse_relation("release.people"))
+    assert (found.release_id, found.k_requested) == (report.release_id, 5)
+
+
+@pytest.mark.parametrize("target", ["duckdb", "sqlite", "postgresql"])
+def test_a_killed_copy_leaves_nothing(make_database: Any, tmp_path: Any, target: str) -> None:
+    source = DuckdbDatabase(tmp_path / "source.duckdb")
+    load_people(source)
+    here = make_database(target)
+    given: dict[str, Any] = {
+        "database": source.url, "table": "people", "quasi_identifiers": ["age", "height"],
+        "keep": ["site"], "output": "release.people", "output_kind": "view", "k": 3,
+        "if_exists": "replace", "target": here.url, "chunk_rows": 5,
+    }  # fmt: skip
+    total = count_moments(given)
+    old, state, before = contents(here), here.state(), source.state()
+    for moment in range(MOMENTS // 2):
+        kill_at(moment * (total - 1) // (MOMENTS // 2 - 1), given)
+        settle(here)
+        assert (here.state(), source.state()) == (state, before)
+        assert contents(here) == old
+    # Nothing for gc to do but what the next run supersedes.
+    store = open_store(here.url)
+    assert audit.collect_garbage(store) == []
+    report = dbanon.anonymize(**given)
+    [dropped] = audit.collect_garbage(store, keep_last=0)
+    assert dropped != report.relation
+    assert len(contents(here)) == 40
+
+
+def test_a_killed_backend_takes_the_run_with_it(
+    postgresql: PostgresqlDatabase, local_pg_server: Server
+) -> None:
+    load_people(postgresql)
+    given: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "output_kind": "view"}
+    postgresql.anonymize(**given)
+    old, state = contents(postgresql), postgresql.state()
+
+    for phase in ("read", "write", "verify"):
+
+        def kill(now: str, share: float, phase: str = phase) -> None:
+            if now == phase:
+                [(pid,)] = postgresql.rows(
+                    "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+                )
+                os.kill(pid, signal.SIGKILL)
+                # The server ends every session, recovers, and takes connections again.
+                _wait_until_up(postgresql)
+
+        with pytest.raises(ConnectionLost) as caught:
+            postgresql.anonymize(if_exists="replace", k=5, progress=kill, **given)
+        assert caught.value.exit_code == 4
+        assert postgresql.state() == state
+        assert contents(postgresql) == old
+    postgresql.anonymize(if_exists="replace", k=5, **given)
+
+
+def _wait_until_up(database: PostgresqlDatabase) -> None:
+    deadline = time.monotonic() + 60
+    # It may still answer for a moment before it has noticed.
+    time.sleep(0.2)
+    while True:
+        try:
+            database.rows("SELECT 1")
+            return
+        except psycopg.OperationalError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
