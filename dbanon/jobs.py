@@ -95,8 +95,9 @@ def run(job: Job, progress: PhaseProgress | None = None) -> Report:
             source_session = stack.enter_context(job.source.session(write=True))
             target_session = source_session
         else:
-            source_session = stack.enter_context(job.source.session(write=False))
+            # Sessions end the other way round: the target's commit is the last that can fail.
             target_session = stack.enter_context(job.target.session(write=True, create=True))
+            source_session = stack.enter_context(job.source.session(write=False))
         started = time.perf_counter()
         report = _Run(job, source_session, target_session, progress).report()
         before_commit = time.perf_counter()
