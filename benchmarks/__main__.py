@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.markdown import machine
 
-NAMES = ("main_job", "mdav_speed", "methods")
+NAMES = ("generalization", "main_job", "mdav_speed", "methods", "plpython")
 RESULTS = Path(__file__).resolve().parent / "results"
 
 

@@ -83,9 +83,7 @@ def run(quick: bool = False) -> str:
                 for attempt in range(3)
             ]
         url = f"duckdb:///{path}"
-        rows += [
-            _row("DuckDB", n, min(floor), _job(url, f"release.people{i}")) for i in range(3)
-        ]
+        rows += [_row("DuckDB", n, min(floor), _job(url, f"release.people{i}")) for i in range(3)]
     header = ["database", "rows", "CTAS s", "read s", "cluster s", "write s", "verify s"]
     header += ["read+write+verify s", "x CTAS", "total s", "client MiB"]
     title = "# The main job: 5 float8 quasi-identifiers, 2 kept text columns, MDAV, k = 5\n\n"

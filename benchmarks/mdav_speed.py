@@ -6,8 +6,9 @@ be compared with each other; between runs the machine may differ.
 
 import argparse
 import multiprocessing
-import resource
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -53,17 +54,22 @@ def loss(points, labels):
     return 100.0 * within / float(np.sum((points - points.mean(axis=0)) ** 2))
 
 
-def measure(case):
-    kind, n, p, k = case
-    points = make(kind, n, p)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak_memory():
+    """The most memory this process has held, in MB (Linux); getrusage counts its parent's too."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def measure(path, n, k):
+    points = np.load(path)
+    before = peak_memory()
     seconds, longest, labels = timed(points, k, "auto")
-    memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    memory = peak_memory() - before
     brute = None
     if n <= LARGEST_BRUTE:
         brute, _, expected = timed(points, k, "brute")
         if not np.array_equal(labels, expected):
-            raise AssertionError(f"labels differ from brute force: {case}")
+            raise AssertionError(f"labels differ from brute force: {path.name}, k = {k}")
     return seconds, longest, brute, loss(points, labels), memory
 
 
@@ -85,9 +91,11 @@ def main():
         table.add_column(heading, justify="left" if heading == "data" else "right")
     context = multiprocessing.get_context("spawn")
     for case in cases(quick):
-        with context.Pool(1) as pool:
-            seconds, longest, brute, lost, memory = pool.apply(measure, (case,))
         kind, n, p, k = case
+        with tempfile.TemporaryDirectory() as folder, context.Pool(1) as pool:
+            path = Path(folder) / f"{kind}-{n}-{p}.npy"
+            np.save(path, make(kind, n, p))
+            seconds, longest, brute, lost, memory = pool.apply(measure, (path, n, k))
         table.add_row(
             kind,
             f"{n:,}",

@@ -10,22 +10,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dbanon.api import anonymize, information_loss, partition
+    from dbanon.api import anonymize, generalization_loss, information_loss, partition
     from dbanon.errors import DbanonError
     from dbanon.frame import anonymize_frame
+    from dbanon.hierarchy import Hierarchy
+    from dbanon.measures import Model
     from dbanon.methods import METHODS
     from dbanon.partitions import Partition
-    from dbanon.pipeline import Policy
+    from dbanon.policy import Policy
     from dbanon.release import Report
 
 _HOMES = {
     "METHODS": "dbanon.methods",
     "DbanonError": "dbanon.errors",
+    "Hierarchy": "dbanon.hierarchy",
+    "Model": "dbanon.measures",
     "Partition": "dbanon.partitions",
-    "Policy": "dbanon.pipeline",
+    "Policy": "dbanon.policy",
     "Report": "dbanon.release",
     "anonymize": "dbanon.api",
     "anonymize_frame": "dbanon.frame",
+    "generalization_loss": "dbanon.api",
     "information_loss": "dbanon.api",
     "partition": "dbanon.api",
 }
@@ -33,11 +38,14 @@ _HOMES = {
 __all__ = [
     "METHODS",
     "DbanonError",
+    "Hierarchy",
+    "Model",
     "Partition",
     "Policy",
     "Report",
     "anonymize",
     "anonymize_frame",
+    "generalization_loss",
     "information_loss",
     "partition",
 ]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, TooFewRecords
+from dbanon.hierarchy import Hierarchy, load_hierarchies
 from dbanon.measures import centroid_loss
+from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
-from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, find_classes
+from dbanon.partitions import AttributePartition, Partition
+from dbanon.pipeline import class_losses, find_attribute_classes, find_classes
+from dbanon.policy import Policy
 from dbanon.schema import Attribute, Kind, Role
 from dbanon.space import standardization
 
@@ -35,6 +39,7 @@ def anonymize(
     options: Mapping[str, Any] | None = None,
     sensitive: Sequence[str] = (),
     keep: Sequence[str] = (),
+    by: Sequence[str] = (),
     key: Sequence[str] = (),
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
@@ -42,6 +47,14 @@ def anonymize(
     max_suppression: float | None = None,
     recoding: str | None = None,
     seed: int = 0,
+    refine: str | None = None,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    intervals: str = "text",
+    local_range: bool = False,
+    steps: Mapping[str, float] | None = None,
+    refine_iterations: int | None = None,
+    refine_seconds: float | None = None,
+    block_size: int | None = None,
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -59,7 +72,10 @@ def anonymize(
     quasi_identifiers : columns that together could re-identify a person.
     k : the smallest number of rows that may share them, 2 or more.
     sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
+    by : columns whose values make strata: released as they are, no class crosses them, and k counts
+        them as quasi-identifiers.
     key : columns that tell every row from every other; needed for views and foreign tables.
+    hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
     target : another database to write to, as ``database``; the same one when None.
     chunk_rows : rows read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
@@ -87,11 +103,20 @@ def anonymize(
         max_suppression=max_suppression,
         recoding=recoding,
         seed=seed,
+        refine=refine,
+        hierarchies=load_hierarchies(hierarchies),
+        intervals=intervals,
+        local_range=local_range,
+        steps=steps or {},
+        refine_iterations=refine_iterations,
+        refine_seconds=refine_seconds,
+        block_size=block_size,
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),
         ("sensitive", sensitive),
         ("keep", keep),
+        ("by", by),
         ("key", key),
     ):
         if isinstance(value, str) or not all(isinstance(part, str) for part in value):
@@ -104,6 +129,7 @@ def anonymize(
         policy=policy,
         sensitive=tuple(sensitive),
         keep=tuple(keep),
+        by=tuple(by),
         key=tuple(key),
         output_kind=output_kind,
         if_exists=if_exists,
@@ -123,19 +149,31 @@ def partition(
     weights: Mapping[str, float] | None = None,
     nulls: str = "error",
     seed: int = 0,
+    refine: str | None = None,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    refine_iterations: int | None = None,
+    refine_seconds: float | None = None,
+    block_size: int | None = None,
     **options: Any,
-) -> Partition:
+) -> Partition | AttributePartition:
     """Put records into equivalence classes of at least k, in the order they are given.
 
     Parameters
     ----------
     data : (n, p) numbers, or a DataFrame whose columns are all quasi-identifiers.
     k : smallest number of records in a class.
+    hierarchies : a Hierarchy or the path of its file by column; a column without one is a number,
+        or a category whose values are different or not.
+    refine : ``fast`` or ``thorough`` search for classes of less loss after the method.
     options : the method's own parameters.
+
+    The other parameters are those of ``Policy``.
 
     Returns
     -------
-    Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``.
+    Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``. A method
+    that groups each attribute by itself gives an AttributePartition of them, with the warning
+    ``RowsNotAnonymous``.
 
     Raises
     ------
@@ -152,7 +190,14 @@ def partition(
         weights=weights or {},
         nulls=nulls,
         seed=seed,
+        refine=refine,
+        hierarchies=load_hierarchies(hierarchies),
+        refine_iterations=refine_iterations,
+        refine_seconds=refine_seconds,
+        block_size=block_size,
     )
+    if find_method(method).gives is AttributePartition:
+        return find_attribute_classes(microdata, policy)
     return find_classes(microdata, policy)
 
 
@@ -169,12 +214,38 @@ def information_loss(data: ArrayLike | pd.DataFrame, classes: Partition) -> floa
     InvalidParameter : the partition is of another number of records.
     """
     microdata = _microdata(data)
+    _require_same(classes, microdata)
+    points = standardization(microdata.numbers).apply(microdata.numbers)
+    return centroid_loss(points, classes).total
+
+
+def generalization_loss(
+    data: ArrayLike | pd.DataFrame,
+    classes: Partition,
+    *,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+) -> float:
+    """iloss on the classes' own ranges and common ancestors: 0 none, records times columns all.
+
+    Parameters
+    ----------
+    data, hierarchies : as given to ``partition``.
+    classes : a partition of these n records; suppressed records are left out.
+
+    Raises
+    ------
+    InvalidParameter : the partition is of another number of records.
+    """
+    microdata = _microdata(data)
+    _require_same(classes, microdata)
+    return float(class_losses(microdata, classes, load_hierarchies(hierarchies)).sum())
+
+
+def _require_same(classes: Partition, microdata: Microdata) -> None:
     if len(classes.labels) != microdata.n_records:
         raise InvalidParameter(
             f"The partition has {len(classes.labels)} records, the data {microdata.n_records}."
         )
-    points = standardization(microdata.numbers).apply(microdata.numbers)
-    return centroid_loss(points, classes).total
 
 
 def _microdata(data: Any) -> Microdata:

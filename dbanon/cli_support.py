@@ -21,6 +21,24 @@ from dbanon.methods import METHODS
 UNEXPECTED, INTERRUPTED, TERMINATED = 1, 130, 143
 
 
+URL_HELP = (
+    "URL is postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db. Passwords"
+    " come from ~/.pgpass, a service file or PGPASSWORD rather than from the URL."
+)
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that all commands on a database have."""
+    options = (
+        click.option("--format", "form", type=click.Choice(["table", "json"]), default="table",
+                     show_default=True, help="How the result is printed on stdout."),
+        click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr."),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 class TerminatedError(BaseException):
     """SIGTERM arrived: everything is rolled back on the way out."""
 
@@ -78,17 +96,28 @@ def show(form: str, plain: Any, table: Callable[[], Any]) -> None:
     make_console().print(table())
 
 
+def show_checks(found: Sequence[tuple[str, str]]) -> None:
+    """Print what ``dbanon.check()`` says."""
+    from dbanon.render import make_console, rows_table
+
+    make_console().print(rows_table("Installed", ["item", "found"], [list(row) for row in found]))
+
+
 def sql_printer(wanted: bool) -> Callable[[str], None] | None:
     """What prints SQL statements on stderr, if wanted."""
     return (lambda sql: click.echo(f"{sql};", err=True)) if wanted else None
 
 
-def number(text: str) -> float:
-    """A weight as a number."""
+def numbers(option: str, given: Sequence[str]) -> dict[str, float]:
+    """The values of a repeatable option NAME=NUMBER."""
+    return {name: _number(option, text) for name, text in map(pair, given)}
+
+
+def _number(option: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InvalidParameter("A weight must be a number, as in --weight age=2.") from None
+        raise InvalidParameter(f"Write a number, as in {option} age=2.") from None
 
 
 def method_options(method: str, given: Sequence[str]) -> dict[str, Any]:
@@ -113,16 +142,29 @@ def half_of_memory() -> int:
 
 @contextmanager
 def signals() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: rolled back, staging gone."""
+    """SIGTERM ends a run as Ctrl-C does: rolled back, staging gone.
 
-    def terminate(number: int, frame: FrameType | None) -> NoReturn:
-        raise TerminatedError
+    What a signal raises inside a database's own code may come out as an error of that database,
+    so the signal that arrived decides how the run is said to have ended.
+    """
+    received: list[int] = []
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    def arrive(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, arrive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except BaseException:
+        if signal.SIGTERM in received:
+            raise TerminatedError from None
+        if received:
+            raise KeyboardInterrupt from None
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -140,10 +182,10 @@ def errors(form: str) -> Iterator[None]:
                     click.echo(f"{label}: {text}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        click.echo("Interrupted: rolled back, nothing was published.", err=True)
+        click.echo("Interrupted: a run that was not finished is rolled back.", err=True)
         sys.exit(INTERRUPTED)
     except TerminatedError:
-        click.echo("Terminated: rolled back, nothing was published.", err=True)
+        click.echo("Terminated: a run that was not finished is rolled back.", err=True)
         sys.exit(TERMINATED)
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
@@ -152,7 +194,7 @@ def errors(form: str) -> Iterator[None]:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         click.echo(
-            f"Error [unexpected]: {type(error).__name__} at {place}; nothing was published.\n"
+            f"Error [unexpected]: {type(error).__name__} at {place}.\n"
             "Hint: please report this, with the command and this line.",
             err=True,
         )

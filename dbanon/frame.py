@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,15 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
-from dbanon.microdata import Chunk, Microdata, is_wide, microdata_from_chunks
+from dbanon.hierarchy import Hierarchy, load_hierarchies
+from dbanon.measures import Model, sensitive_counts
+from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
 from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, find_classes, recode, require_kinds
+from dbanon.pipeline import find_classes, recode
+from dbanon.policy import Policy, require_kinds, require_rows
+from dbanon.protection import protect, require_models
 from dbanon.recoding import ReleasedColumn
-from dbanon.release import Recount, Report
+from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind
 from dbanon.stores.base import random_order, round_half_even
 from dbanon.version import version
@@ -38,12 +44,22 @@ def anonymize_frame(
     options: Mapping[str, Any] | None = None,
     sensitive: Sequence[str] = (),
     keep: Sequence[str] = (),
+    by: Sequence[str] = (),
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
     nulls: str = "error",
     max_suppression: float | None = None,
     recoding: str | None = None,
     seed: int = 0,
+    refine: str | None = None,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    intervals: str = "text",
+    local_range: bool = False,
+    steps: Mapping[str, float] | None = None,
+    refine_iterations: int | None = None,
+    refine_seconds: float | None = None,
+    block_size: int | None = None,
+    models: Sequence[Model] = (),
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -54,6 +70,10 @@ def anonymize_frame(
     ----------
     frame : the records; its order is the record order, its index is not looked at.
     quasi_identifiers, sensitive, keep : column names by role.
+    by : columns whose values make strata: released as they are, no class crosses them, and k counts
+        them as quasi-identifiers.
+    hierarchies : a Hierarchy or the path of its file by column.
+    models : privacy models of sensitive columns; classes are merged until each keeps to all.
 
     The other parameters are those of ``Policy``.
 
@@ -72,17 +92,29 @@ def anonymize_frame(
         max_suppression=max_suppression,
         recoding=recoding,
         seed=seed,
+        refine=refine,
+        hierarchies=load_hierarchies(hierarchies),
+        intervals=intervals,
+        local_range=local_range,
+        steps=steps or {},
+        refine_iterations=refine_iterations,
+        refine_seconds=refine_seconds,
+        block_size=block_size,
+        models=tuple(models),
     )
-    named = [*quasi_identifiers, *sensitive, *keep]
+    named = [*quasi_identifiers, *by, *sensitive, *keep]
     for name in named:
         if named.count(name) > 1:
             raise InvalidParameter(f'Column "{name}" is named more than once.')
-    microdata = microdata_from_frame(frame, list(quasi_identifiers), named)
+    microdata = microdata_from_frame(frame, list(quasi_identifiers), named, by)
+    require_rows(policy)
     require_kinds(policy, microdata.attributes)
     seconds = {"read": time.perf_counter() - started}
 
     started = time.perf_counter()
     partition = find_classes(microdata, policy)
+    codes = _sensitive_codes(frame, policy.models, sensitive)
+    partition = protect(microdata, partition, policy, codes)
     seconds["cluster"] = time.perf_counter() - started
 
     started = time.perf_counter()
@@ -92,23 +124,29 @@ def anonymize_frame(
     ) -> dict[str, NDArray[np.object_]]:
         return {a.name: _exact_means(frame[a.name], partition) for a in attributes}
 
-    release = recode(microdata, partition, policy, exact_means)
+    release = recode(microdata, partition, policy, exact_means, by)
     records = np.flatnonzero(partition.labels >= 0)
     records = records[random_order(len(records))]
-    released = frame[[name for name in frame.columns if name in named]].iloc[records].copy()
-    released.index = pd.RangeIndex(len(released))
-    labels = partition.labels[records]
-    for column in release.columns:
-        name = column.attribute.name
-        released[name] = _series(column, frame[name].dtype, labels)
+    released = _released(frame, named, records, release)
     seconds["write"] = time.perf_counter() - started
 
     started = time.perf_counter()
-    recount = _recount(released, list(quasi_identifiers))
+    recount = _recount(released, [*(c.attribute.name for c in release.columns), *by])
     if recount.smallest < k or recount.rows != len(records):
         raise RecountFailed(
             f"The smallest class counted holds {recount.smallest} rows, fewer than k = {k}.",
             hint="This is an error in dbanon: please report it.",
+        )
+    if models:
+        columns = [column.attribute.name for column in release.columns]
+        classes = released.groupby(columns, dropna=False, observed=True).ngroup().to_numpy()
+        written = _sensitive_codes(released, policy.models, sensitive, frame)
+        require_models(
+            policy.models,
+            {
+                name: sensitive_counts(Partition(classes), values, int(values.max()) + 1)
+                for name, values in written.items()
+            },
         )
     seconds["verify"] = time.perf_counter() - started
     report = Report(
@@ -120,7 +158,7 @@ def anonymize_frame(
         output_kind="frame",
         relation="data frame",
         method=policy.method,
-        arguments=policy.arguments(),
+        arguments=policy.arguments() | {"by": list(by)},
         quasi_identifiers=tuple(quasi_identifiers),
         sensitive=tuple(sensitive),
         kept=tuple(keep),
@@ -139,15 +177,65 @@ def anonymize_frame(
         information_loss_before_rounding=release.loss_before_rounding,
         column_losses=release.losses,
         guarantee=release.guarantee,
+        loss_measure=release.measure,
         seconds=seconds | {"total": sum(seconds.values())},
     )
     return released, report
 
 
+def _sensitive_codes(
+    frame: pd.DataFrame,
+    models: Sequence[Model],
+    sensitive: Sequence[str],
+    source: pd.DataFrame | None = None,
+) -> dict[str, NDArray[np.int32]]:
+    """Each sensitive column of a model as codes, those of ``source`` if given; NULL comes last."""
+    found = {}
+    for model in models:
+        name = model.attribute
+        if name not in sensitive:
+            raise InvalidParameter(
+                f'The privacy model of "{name}" names no sensitive column.',
+                hint="Name the column in sensitive, too.",
+            )
+        if isinstance(model.distance, Hierarchy):
+            texts = [str(value) for value in frame[name]]
+            found[name] = model.distance.encode(texts, name)
+            continue
+        values = (frame if source is None else source)[name]
+        categories = pd.Index(values.dropna().unique()).sort_values()
+        codes = categories.get_indexer(frame[name]).astype(np.int32)
+        codes[codes < 0] = len(categories)
+        found[name] = codes
+    return found
+
+
+def _released(
+    frame: pd.DataFrame, named: Sequence[str], records: NDArray[np.intp], release: Release
+) -> pd.DataFrame:
+    """The released rows in the frame's order of columns; bounds stand where their column stood."""
+    labels = release.partition.labels[records]
+    columns: dict[Any, pd.Series[Any]] = {}
+    for name in (name for name in frame.columns if name in named):
+        made = [column for column in release.columns if column.source == str(name)]
+        if not made:
+            columns[name] = frame[name].iloc[records].reset_index(drop=True)
+        for column in made:
+            key = name if column.of is None else column.attribute.name
+            if key in columns or (column.of is not None and key in frame.columns):
+                raise InvalidParameter(f'The data frame has a column named "{key}" already.')
+            columns[key] = _series(column, frame[name].dtype, labels)
+    released: pd.DataFrame = pd.DataFrame(columns)
+    return released
+
+
 def microdata_from_frame(
-    frame: pd.DataFrame, names: Sequence[str], named: Sequence[str] = ()
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    named: Sequence[str] = (),
+    by: Sequence[str] = (),
 ) -> Microdata:
-    """The named columns of a frame as microdata, in the frame's order.
+    """The named columns of a frame as microdata, in the frame's order; ``by`` makes its strata.
 
     Raises
     ------
@@ -166,7 +254,8 @@ def microdata_from_frame(
     n = len(frame)
     numeric = [a for a in attributes if a.kind.is_numeric]
     numbers = np.zeros((n, len(numeric)))
-    texts = []
+    codes = []
+    categories = []
     valid = np.ones((n, len(attributes)), bool)
     wide = set()
     column = 0
@@ -176,15 +265,27 @@ def microdata_from_frame(
         if not attribute.kind.is_numeric:
             text = series.astype(str).to_numpy(object)
             text[~valid[:, position]] = None
-            texts.append(text)
+            encoded, values = encode(text)
+            codes.append(encoded)
+            categories.append(values)
             continue
         numbers[:, column] = _numbers(attribute, series)
         if is_wide(numbers[:, column], attribute):
             wide.add(attribute.name)
         column += 1
     keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
-    chunk = Chunk(keys, numbers, tuple(texts), None if valid.all() else valid, frozenset(wide))
-    return microdata_from_chunks(attributes, [chunk])
+    chunk = Chunk(
+        keys,
+        numbers,
+        np.column_stack(codes) if codes else None,
+        None if valid.all() else valid,
+        frozenset(wide),
+    )
+    microdata = microdata_from_chunks(attributes, [chunk], categories=categories)
+    if not by:
+        return microdata
+    strata = frame.groupby(list(by), dropna=False, observed=True).ngroup().to_numpy(np.int32)
+    return replace(microdata, strata=strata)
 
 
 def _attribute(name: str, series: pd.Series[Any]) -> Attribute:
@@ -238,6 +339,11 @@ def _exact_means(series: pd.Series[Any], partition: Partition) -> NDArray[np.obj
 
 def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> Any:
     values, missing = column.values, column.missing
+    if column.attribute.kind is Kind.CATEGORY:
+        texts = values[labels]
+        if missing is not None:
+            texts[missing[labels]] = None
+        return pd.Series(texts, dtype=object)
     if column.attribute.kind is Kind.TIMESTAMP:
         moments = values.astype("datetime64[us]")
         if missing is not None:

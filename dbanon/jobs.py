@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
-from dbanon.microdata import Microdata
+from dbanon.microdata import Microdata, with_strata
 from dbanon.partitions import Partition
-from dbanon.pipeline import Policy, find_classes, recode, require_kinds
+from dbanon.pipeline import find_classes, recode
+from dbanon.policy import Policy, require_kinds, require_rows
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
-from dbanon.schema import Attribute
+from dbanon.schema import Attribute, Kind
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
 from dbanon.stores.names import RelationName, quote
@@ -43,6 +44,7 @@ class Job:
     table, output : the relation that is read and the one that is made.
     quasi_identifiers, sensitive, keep : columns by role; a column named nowhere is not copied.
     policy : the wanted guarantee.
+    by : columns whose values make strata: released as they are, and no class crosses them.
     key : columns that tell every row from every other; empty for the relation's own row key.
     output_kind : ``table``, or ``view`` for a stable name over a released table.
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
@@ -57,6 +59,7 @@ class Job:
     policy: Policy
     sensitive: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     output_kind: str = "table"
     if_exists: str = "error"
@@ -73,12 +76,12 @@ class Job:
                 raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
         if self.chunk_rows < 1:
             raise InvalidParameter("chunk_rows must be 1 or more.")
-        named = [*self.quasi_identifiers, *self.sensitive, *self.keep]
+        named = [*self.quasi_identifiers, *self.by, *self.sensitive, *self.keep]
         for column in named:
             if named.count(column) > 1:
                 raise InvalidParameter(
                     f'Column "{column}" is named more than once.',
-                    hint="A column is a quasi-identifier, sensitive or kept.",
+                    hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
                 )
 
 
@@ -115,6 +118,7 @@ class _Run:
         self.progress = progress
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.released_types: dict[str, str] = {}
 
     def report(self) -> Report:
         job = self.job
@@ -133,10 +137,12 @@ class _Run:
 
         started = time.perf_counter()
         session = self.target_session
-        session.publish(output, self._released_names(source))
+        session.publish(output, list(self.released_types))
         session.ensure_ledger()
-        types = {a.name: a.sql_type for a in source.schema.attributes}
-        ledger.record(session, report, output, recount, types)
+        types = {a.name: a.sql_type for a in source.schema.attributes} | self.released_types
+        made = [(column.attribute.name, column.source) for column in release.columns]
+        made += [(name, name) for name in job.by]
+        ledger.record(session, report, output, recount, types, made)
         self.progress("verify", 1.0)
         self.seconds["write"] += time.perf_counter() - started
         return replace(report, seconds=dict(self.seconds))
@@ -145,16 +151,18 @@ class _Run:
         """Everything that can be refused before a row is read."""
         job = self.job
         source = self.source_session.find_source(job.table)
-        named = [*job.quasi_identifiers, *job.sensitive, *job.keep]
+        named = [*job.quasi_identifiers, *job.by, *job.sensitive, *job.keep]
         for name in named:
             source.attribute(name)
         attributes = tuple(source.attribute(name) for name in job.quasi_identifiers)
+        require_rows(job.policy)
         require_kinds(job.policy, attributes)
         source = self.source_session.locate(source, job.key)
         self.source_session.require_rights(source, named)
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )
+        source = self._timed("read", lambda: self.source_session.pin(source, named))
         if self.target_session is self.source_session:
             return source, self.source_session.inspect(source, attributes), output
         # Kept values leave their database: they are looked at, too.
@@ -167,13 +175,16 @@ class _Run:
 
     def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:
         self.progress("read", 0.0)
-        return self.source_session.read(
+        # Whatever their types are, strata are told apart by their values' texts.
+        by = [replace(source.attribute(name), kind=Kind.CATEGORY) for name in self.job.by]
+        microdata = self.source_session.read(
             source,
-            attributes,
+            [*attributes, *by],
             chunk_rows=self.job.chunk_rows,
             memory_limit=self.job.memory_limit,
             progress=lambda share: self.progress("read", share),
         )
+        return with_strata(microdata, len(by))
 
     def _write(
         self, source: Source, output: Output, microdata: Microdata, partition: Partition
@@ -185,57 +196,64 @@ class _Run:
         ) -> Mapping[str, NDArray[np.object_]]:
             return self.source_session.exact_means(source, microdata, partition, attributes)
 
-        release = recode(microdata, partition, self.job.policy, exact_means)
+        release = recode(microdata, partition, self.job.policy, exact_means, self.job.by)
         session = self.target_session
         copied = session is not self.source_session
-        columns = {column.attribute.name: column for column in release.columns}
+        columns = [_typed(column, session, copied) for column in release.columns]
         kept = [
             attribute
             for attribute in source.schema.attributes
-            if attribute.name in (*self.job.sensitive, *self.job.keep)
+            if attribute.name in (*self.job.by, *self.job.sensitive, *self.job.keep)
         ]
         if copied:
-            columns = {
-                name: replace(
-                    column,
-                    attribute=replace(column.attribute, sql_type=session.type_of(column.attribute)),
-                )
-                for name, column in columns.items()
-            }
             session.load_rows(kept, self._copied_rows(source, microdata, partition, kept))
         else:
             session.stage_labels(microdata, partition, source.located.types)
         self.progress("write", 0.3)
-        session.stage_classes(partition, list(columns.values()))
-        session.write(output, self._written(source, columns, copied), None if copied else source)
+        session.stage_classes(partition, columns)
+        written = self._written(source, columns, copied)
+        self.released_types = {name: sql_type for name, sql_type, _ in written}
+        session.write(output, written, None if copied else source)
         session.analyze(output.written)
         self.progress("write", 1.0)
         return release
 
     def _written(
-        self, source: Source, columns: Mapping[str, ReleasedColumn], copied: bool
+        self, source: Source, columns: Sequence[ReleasedColumn], copied: bool
     ) -> list[tuple[str, str, str]]:
         """Name, SQL type and SQL expression of each column, in the order of the source."""
-        positions = {name: position for position, name in enumerate(columns)}
-        kept = [name for name in self._released_names(source) if name not in columns]
-        written = []
-        for name in self._released_names(source):
+        session = self.target_session
+        written: list[tuple[str, str, str]] = []
+        recoded = {column.source for column in columns}
+        kept = [name for name in self._named(source) if name not in recoded]
+        for name in self._named(source):
+            made = [(i, column) for i, column in enumerate(columns) if column.source == name]
+            for i, released in made:
+                attribute = released.attribute
+                value = session.released_expression(i, released)
+                written.append((attribute.name, attribute.sql_type, value))
+            if made:
+                continue
             attribute = source.attribute(name)
-            if name in columns:
-                recoded = columns[name]
-                sql_type = recoded.attribute.sql_type
-                value = self.target_session.released_expression(positions[name], recoded)
-            elif copied:
+            if copied:
                 column = statements.kept_column(kept.index(name))
-                sql_type, value = self.target_session.type_of(attribute), f"r.{column}"
+                written.append((name, session.type_of(attribute), f"r.{column}"))
             else:
-                sql_type, value = attribute.sql_type, f"s.{quote(name)}"
-            written.append((name, sql_type, value))
+                written.append((name, attribute.sql_type, f"s.{quote(name)}"))
+        names = [name for name, _, _ in written]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidParameter(
+                    f'The release would have two columns named "{name}".',
+                    hint="Bounds of a range are written as NAME_low and NAME_high: use another"
+                    " form of intervals, or do not copy the column of that name.",
+                )
         return written
 
-    def _released_names(self, source: Source) -> list[str]:
+    def _named(self, source: Source) -> list[str]:
+        """The columns of the source that a release tells something of, in their order."""
         job = self.job
-        named = {*job.quasi_identifiers, *job.sensitive, *job.keep}
+        named = {*job.quasi_identifiers, *job.by, *job.sensitive, *job.keep}
         return [a.name for a in source.schema.attributes if a.name in named]
 
     def _copied_rows(
@@ -272,7 +290,7 @@ class _Run:
         RecountFailed : a class is too small, or NULLs are where none may be.
         """
         self.progress("verify", 0.0)
-        names = self.job.quasi_identifiers
+        names = [*(column.attribute.name for column in release.columns), *self.job.by]
         recount = self.target_session.recount(output.written, names)
         expected = microdata.n_records - release.partition.n_suppressed
         if recount.rows != expected:
@@ -290,7 +308,8 @@ class _Run:
         null_rows = 0
         if microdata.valid is not None and self.job.policy.nulls == "category":
             null_rows = int((~microdata.valid.all(axis=1)).sum())
-        if recount.null_rows != null_rows:
+        # Strata keep their NULLs.
+        if recount.null_rows != null_rows and not self.job.by:
             raise RecountFailed(
                 f"{recount.null_rows} rows with a NULL were written, {null_rows} were expected;"
                 " nothing was published.",
@@ -307,7 +326,7 @@ class _Run:
         microdata: Microdata,
     ) -> Report:
         job = self.job
-        released = self._released_names(source)
+        released = self._named(source)
         return Report(
             release_id=self.release_id,
             created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
@@ -317,7 +336,7 @@ class _Run:
             output_kind=output.kind,
             relation=str(output.relation),
             method=job.policy.method,
-            arguments=job.policy.arguments(),
+            arguments=job.policy.arguments() | {"by": list(job.by)},
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,
@@ -336,6 +355,7 @@ class _Run:
             information_loss_before_rounding=release.loss_before_rounding,
             column_losses=release.losses,
             guarantee=release.guarantee,
+            loss_measure=release.measure,
             seconds=dict(self.seconds),
         )
 
@@ -344,6 +364,14 @@ class _Run:
         result = work()
         self.seconds[phase] += time.perf_counter() - started
         return result
+
+
+def _typed(column: ReleasedColumn, session: Session, copied: bool) -> ReleasedColumn:
+    """The column with the SQL type it has in the release."""
+    attribute = column.attribute
+    if copied or not attribute.sql_type:
+        attribute = replace(attribute, sql_type=session.type_of(attribute))
+    return replace(column, attribute=attribute)
 
 
 def find_records(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:

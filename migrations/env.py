@@ -7,10 +7,12 @@ from alembic import context
 connection = context.config.attributes["connection"]
 postgresql = connection.dialect.name == "postgresql"
 
-if postgresql and not connection.dialect.has_schema(connection, "dbanon"):
-    # Alembic makes its version table before the first revision runs. Even IF NOT EXISTS wants the
-    # right to create schemas, which a role that only releases does not need.
-    connection.exec_driver_sql('CREATE SCHEMA IF NOT EXISTS "dbanon"')
+if postgresql:
+    # Alembic makes its version table before the first revision runs.
+    # Not IF NOT EXISTS: that asks for the right to create schemas even when there is nothing to do.
+    found = connection.exec_driver_sql("SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'")
+    if found.first() is None:
+        connection.exec_driver_sql('CREATE SCHEMA "dbanon"')
 
 context.configure(
     connection=connection,

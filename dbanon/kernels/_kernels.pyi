@@ -38,8 +38,10 @@ class Kernel:
     def labels(self) -> npt.NDArray[np.int32]:
         """The class of each record, (n,). RuntimeError before step() has returned True."""
 
+# In every kernel `search` changes the time, never the labels.
+
 class Mdav(Kernel):
-    """MDAV (Domingo-Ferrer & Torra 2005), exact; `search` changes the time, never the labels."""
+    """MDAV (Domingo-Ferrer & Torra 2005), exact. Classes of k to 2k - 1."""
 
     def __init__(
         self,
@@ -49,40 +51,190 @@ class Mdav(Kernel):
     ) -> None: ...
 
 class Cbfs(Kernel):
-    """CBFS (Laszlo & Mukherjee 2005)."""
+    """Centroid-based fixed size.
 
-    def __init__(
-        self, points: npt.NDArray[np.float64], k: int, search: Search = "auto"
-    ) -> None: ...
-
-class Md(Kernel):
-    """MD, also called DBFS (Domingo-Ferrer & Mateo-Sanz 2002)."""
-
-    def __init__(
-        self, points: npt.NDArray[np.float64], k: int, search: Search = "auto"
-    ) -> None: ...
-
-class Vmdav(Kernel):
-    """V-MDAV (Solanas & Martinez-Balleste 2006)."""
-
-    def __init__(
-        self, points: npt.NDArray[np.float64], k: int, lam: float, search: Search = "auto"
-    ) -> None: ...
-
-class Tfrp(Kernel):
-    """TFRP-1, or TFRP-2 when `second_stage` (Chang, Li & Huang 2007)."""
+    While k or more remain: the record farthest from the centroid of the remaining ones, and its
+    k - 1 nearest. Fewer than k left over join the class with the nearest mean, as the means were
+    then. Classes of k to 2k - 1.
+    """
 
     def __init__(
         self,
         points: npt.NDArray[np.float64],
         k: int,
-        second_stage: bool,
+        search: Search = "auto",
+    ) -> None: ...
+
+class Md(Kernel):
+    """MD or DBFS, diameter-based fixed size.
+
+    While 2k or more remain: the two most distant records (of several such pairs the first in index
+    order), each with its k - 1 nearest. Then k or more form a class; fewer join as in Cbfs.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        search: Search = "auto",
+    ) -> None: ...
+
+class Vmdav(Kernel):
+    """V-MDAV (Solanas & Martinez-Balleste 2006) with the parameter lambda.
+
+    Classes of k to 2k - 1, to which fewer than k leftovers join as in Cbfs: at most 3k - 2.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        lam: float = 0.2,
+        search: Search = "auto",
+    ) -> None: ...
+
+class Tfrp(Kernel):
+    """TFRP (Chang, Li, Huang 2007), TFRP-2 unless `second_stage` is false.
+
+    The two fixed points are the corners of the minima and of the maxima, the former first.
+    Leftovers join as in Cbfs: classes of k to 2k - 1. The second stage dissolves classes, by
+    falling sum of squares, where that lowers the loss; it sets no largest class, and the classes
+    left are renumbered in their order. Its time grows with n^2 / k.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        second_stage: bool = True,
         search: Search = "auto",
     ) -> None: ...
 
 class DensityFirst(Kernel):
-    """LDF when `lowest`, else HDF (Wen, Lin & Wang)."""
+    """LDF (`lowest`) or HDF: the candidate class of lowest or highest density first.
+
+    Leftovers join as in Cbfs: classes of k to 2k - 1.
+    """
 
     def __init__(
-        self, points: npt.NDArray[np.float64], k: int, lowest: bool, search: Search = "auto"
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        lowest: bool,
+        search: Search = "auto",
     ) -> None: ...
+
+class GaaCp(Kernel):
+    """GAA-CP (Jiang, Zeng & Ma 2017), exact. Arrays as ``MixedSpace.arrays`` gives them.
+
+    codes: int32 (n, d). units: int64 (d,). leaves: int32 (d,), the leaves of each attribute's
+    hierarchy, 0 when it is numeric. depths, gaps: int32 (sum of leaves,). All C-contiguous; none is
+    kept. Values out of range raise ValueError.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        k: int,
+    ) -> None: ...
+
+class KMember(Kernel):
+    """k-member (Byun, Kamra, Bertino & Li 2007), exact. Arrays as for GaaCp."""
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        k: int,
+    ) -> None: ...
+
+class Merging(Kernel):
+    """KACA (threshold below 0) and EBKC (else: a distance, mean over the attributes).
+
+    Arrays as for GaaCp.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        k: int,
+        seed: int,
+        threshold: float,
+    ) -> None: ...
+
+class RefineLoss(Kernel):
+    """Local search on the loss of classes, `rounds` long; the same for the same seed.
+
+    labels: int32 (n,), classes of at least k records; -1 stays -1. Other arrays as for GaaCp.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        labels: npt.NDArray[np.int32],
+        k: int,
+        rounds: int,
+        seed: int,
+    ) -> None: ...
+
+class Refine(Kernel):
+    """Local search on SSE from any partition, then destroy and repair of drawn neighbourhoods.
+
+    Classes hold k to 2k - 1 records afterwards and are numbered by their first records. The same
+    seed gives the same labels unless `seconds` ends the iterations.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        labels: npt.NDArray[np.int32],
+        iterations: int,
+        seconds: float,
+        heat: float,
+        classes: int,
+        seed: int,
+    ) -> None: ...
+
+class NearestPath(Kernel):
+    """Nearest point next, from the record farthest from the centroid; with groups, (n,), one group
+    after the other by the nearest centroid. Labels are positions on the path."""
+
+    def __init__(
+        self, points: npt.NDArray[np.float64], groups: npt.NDArray[np.int32] | None = None
+    ) -> None: ...
+
+class PathCut(Kernel):
+    """The cut of an order, (n,), into classes of k to 2k - 1 neighbours with the least SSE.
+
+    The shortest path of Hansen & Mukherjee (2003); classes are numbered along the order.
+    """
+
+    def __init__(
+        self, points: npt.NDArray[np.float64], k: int, order: npt.NDArray[np.int32]
+    ) -> None: ...
+
+class Ward(Kernel):
+    """k-Ward (Domingo-Ferrer & Mateo-Sanz 2002); classes are numbered by their first records."""
+
+    def __init__(self, points: npt.NDArray[np.float64], k: int) -> None: ...
+
+class Mst(Kernel):
+    """Minimum spanning tree partitioning (Laszlo & Mukherjee 2005)."""
+
+    def __init__(self, points: npt.NDArray[np.float64], k: int, diametric: bool) -> None: ...

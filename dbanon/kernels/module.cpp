@@ -1,92 +1,15 @@
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/unique_ptr.h>
-#include <nanobind/stl/vector.h>
-
-#include <cmath>
-#include <limits>
-
+#include "binding.hpp"
 #include "cbfs.hpp"
 #include "density.hpp"
 #include "diameter.hpp"
 #include "dispatch.hpp"
+#include "generalization.hpp"
 #include "mdav.hpp"
 #include "tfrp.hpp"
 #include "vmdav.hpp"
 
-namespace nb = nanobind;
-
 namespace dbanon {
 namespace {
-
-using Points = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Labels = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
-
-constexpr std::int64_t kDefaultBudget = 1 << 19;
-
-Table checked(const Points& points, std::int64_t k) {
-    const std::size_t n = points.shape(0);
-    const std::size_t p = points.shape(1);
-    if (n > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2)) {
-        throw nb::value_error("more than 2**30 records");
-    }
-    if (p < 1 || p > 4096) throw nb::value_error("points must have 1 to 4096 attributes");
-    if (k < 1) throw nb::value_error("k must be at least 1");
-    if (n < static_cast<std::size_t>(k)) throw nb::value_error("fewer than k records");
-    const double* values = points.data();
-    bool finite = true;
-    {
-        const nb::gil_scoped_release release;
-        for (std::size_t i = 0; i < n * p; ++i) finite &= std::isfinite(values[i]);
-    }
-    if (!finite) throw nb::value_error("points must be finite");
-    return {values, static_cast<std::int32_t>(n), static_cast<int>(p)};
-}
-
-Search search_named(const std::string& name) {
-    if (name == "auto") return Search::automatic;
-    if (name == "index") return Search::index;
-    if (name == "brute") return Search::brute;
-    throw nb::value_error("search must be 'auto', 'index' or 'brute'");
-}
-
-// A kernel and the array it reads, which must live as long.
-class Run {
-   public:
-    Run(Points points, std::unique_ptr<Kernel> kernel)
-        : points_(std::move(points)), kernel_(std::move(kernel)) {}
-
-    bool step(std::int64_t budget) {
-        if (budget < 1) throw nb::value_error("budget must be at least 1");
-        const nb::gil_scoped_release release;
-        return kernel_->step(budget);
-    }
-    double progress() {
-        const nb::gil_scoped_release release;
-        return kernel_->progress();
-    }
-    Labels labels() {
-        bool done = false;
-        {
-            const nb::gil_scoped_release release;
-            done = kernel_->done();
-        }
-        if (!done) throw std::runtime_error("labels() before step() has returned True");
-        auto copy = std::make_unique<std::vector<std::int32_t>>(kernel_->labels());
-        std::int32_t* data = copy->data();
-        const std::size_t size = copy->size();
-        const nb::capsule owner(copy.get(), [](void* at) noexcept {
-            delete static_cast<std::vector<std::int32_t>*>(at);
-        });
-        copy.release();
-        return Labels(data, {size}, owner);
-    }
-
-   private:
-    Points points_;
-    std::unique_ptr<Kernel> kernel_;
-};
 
 // A Python class of its own for each kernel; `options` are the arguments between k and search.
 template <class Method, class... Options>
@@ -129,4 +52,6 @@ NB_MODULE(_kernels, m) {
     add<Vmdav, double>(m, "Vmdav", nb::arg("lam") = 0.2);
     add<Tfrp, bool>(m, "Tfrp", nb::arg("second_stage") = true);
     add<Density, bool>(m, "DensityFirst", nb::arg("lowest"));
+    bind_generalization(m);
+    bind_variable(m);
 }

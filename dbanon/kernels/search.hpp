@@ -8,10 +8,10 @@
 // record inside the box: bounds need no slack, whatever the magnitude of the data.
 //
 // The far corner of a box is farther out than its records, the more so the more attributes. With o a
-// point in the middle of all and N the largest |x - o| below a child,
-// |x - q|^2 = |x - o|^2 + |q - o|^2 + 2 (x - o)(o - q) <= N^2 + |q - o|^2 + 2 min(S, N |q - o|),
-// S being the largest (x - o)(o - q) in the box. Farthest searches use the smaller of both bounds;
-// this one carries a slack for rounding, and is dropped where it overflows.
+// point in the middle of all and N at least the largest |x - o| below a child, a multiplier m gives
+// |x - q|^2 <= sum over j of max (x_j - q_j)^2 - m (x_j - o_j)^2 over the box's interval, + m N^2,
+// where the maximum is at the clamped vertex of a parabola when m > 1. Farthest searches use the
+// smaller of both bounds; this one carries a slack for rounding, and is dropped where it overflows.
 #pragma once
 
 #include <cstdint>

@@ -6,25 +6,18 @@
 
 namespace dbanon {
 
-// Members by class, in the order taken; those that settled at the end come last, by index.
-void Tfrp::gather(std::int32_t classes) {
-    members_.resize(static_cast<std::size_t>(classes));
-    for (std::int32_t id = 0; id < table_.n; ++id) {
-        std::vector<std::int32_t>& members =
-            members_[static_cast<std::size_t>(labels_[static_cast<std::size_t>(id)])];
-        if (std::find(members.begin(), members.end(), id) == members.end()) members.push_back(id);
-    }
+// Those that settled at the end come last in their class, by index.
+void Tfrp::add_leftover(std::int32_t id) {
+    members_[static_cast<std::size_t>(labels_[static_cast<std::size_t>(id)])].push_back(id);
+}
+
+void Tfrp::add_sums(std::int32_t label) {
     const std::size_t p = static_cast<std::size_t>(table_.p);
-    sums_.assign(members_.size() * p, 0.0);
-    means_of_.resize(members_.size() * p);
-    for (std::int32_t label = 0; label < classes; ++label) {
-        for (const std::int32_t id : members_[static_cast<std::size_t>(label)]) {
-            for (std::size_t j = 0; j < p; ++j) {
-                sums_[static_cast<std::size_t>(label) * p + j] += table_.row(id)[j];
-            }
-        }
-        set_mean(label);
+    const std::size_t at = static_cast<std::size_t>(label) * p;
+    for (const std::int32_t id : members_[static_cast<std::size_t>(label)]) {
+        for (std::size_t j = 0; j < p; ++j) sums_[at + j] += table_.row(id)[j];
     }
+    set_mean(label);
 }
 
 void Tfrp::set_mean(std::int32_t label) {
@@ -117,16 +110,31 @@ Steps Tfrp::run() {
             }
         }
     }
+    std::vector<std::int32_t> leftover;
+    for (std::int32_t id = 0; second_stage_ && records_->size() > 0 && id < table_.n; ++id) {
+        if (!assigned(id)) leftover.push_back(id);
+    }
     begin_settling();
     while (!settle(work_)) co_yield nullptr;
     if (!second_stage_ || label < 2) co_return;
 
-    gather(label);
+    for (const std::int32_t id : leftover) add_leftover(id);
+    sums_.assign(members_.size() * low_.size(), 0.0);
+    means_of_.resize(sums_.size());
+    for (std::int32_t i = 0; i < label; ++i) {
+        if (work_.spent()) co_yield nullptr;
+        work_.left -= 2 * k_;
+        add_sums(i);
+    }
     const Table table{means_of_.data(), label, table_.p};
     centres_ = std::make_unique<BlockRecords>(table, ops_for(table_.p));
     while (!centres_->prepare(work_)) co_yield nullptr;
     std::vector<Found> order;
-    for (std::int32_t i = 0; i < label; ++i) order.push_back({-within(i), i});
+    for (std::int32_t i = 0; i < label; ++i) {
+        if (work_.spent()) co_yield nullptr;
+        work_.left -= 2 * k_;
+        order.push_back({-within(i), i});
+    }
     std::sort(order.begin(), order.end(), nearer);
     for (const Found& next : order) {
         if (centres_->size() < 2) break;

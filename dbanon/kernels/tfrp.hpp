@@ -22,7 +22,8 @@ class Tfrp final : public TakingKernel {
     struct Move {
         std::int32_t id, to;
     };
-    void gather(std::int32_t classes);
+    void add_leftover(std::int32_t id);
+    void add_sums(std::int32_t label);
     double within(std::int32_t label) const;
     void set_mean(std::int32_t label);
     double join(std::int32_t id, std::int32_t label, double squared);

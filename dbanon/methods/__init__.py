@@ -3,7 +3,29 @@
 from __future__ import annotations
 
 from dbanon.errors import UnknownMethod, nearest_names
-from dbanon.methods import cbfs, hdf, ldf, md, mdav, tfrp1, tfrp2, vmdav
+from dbanon.methods import (
+    cbfs,
+    ebkc,
+    full_domain,
+    gaa_cp,
+    hdf,
+    individual_ranking,
+    kaca,
+    kmember,
+    kward,
+    ldf,
+    md,
+    mdav,
+    mhm,
+    mondrian,
+    mst,
+    optimal_univariate,
+    recursive_kward,
+    single_axis,
+    tfrp1,
+    tfrp2,
+    vmdav,
+)
 from dbanon.methods.registry import Method, Option
 
 METHODS: dict[str, Method] = {
@@ -17,6 +39,21 @@ METHODS: dict[str, Method] = {
         ldf.METHOD,
         hdf.METHOD,
         vmdav.METHOD,
+        gaa_cp.METHOD,
+        kaca.METHOD,
+        ebkc.METHOD,
+        kmember.METHOD,
+        mondrian.METHOD,
+        full_domain.METHOD,
+        mhm.NPN,
+        mhm.MDAV,
+        mst.FOREST,
+        mst.DIAMETER,
+        kward.METHOD,
+        recursive_kward.METHOD,
+        single_axis.METHOD,
+        optimal_univariate.METHOD,
+        individual_ranking.METHOD,
     )
 }
 

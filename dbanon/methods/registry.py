@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, UnknownOption
+from dbanon.hierarchy import Hierarchy
+from dbanon.microdata import Microdata
 from dbanon.partitions import MethodResult, Partition
+from dbanon.space import numeric_space
 
 Tick = Callable[[float], None]
 
@@ -77,6 +81,37 @@ class Option:
 Run: TypeAlias = "Callable[..., MethodResult]"
 
 
+class SpaceBuilder(Protocol):
+    """How a method sees records: from the whole table's microdata, a function from sets of records
+    to the space that ``Run`` takes."""
+
+    def __call__(
+        self,
+        microdata: Microdata,
+        *,
+        standardize: str,
+        weights: Mapping[str, float],
+        hierarchies: Mapping[str, Hierarchy],
+    ) -> Callable[[NDArray[np.int64]], Any]: ...
+
+
+class Refine(Protocol):
+    """How a method's classes are improved: never a larger loss, all classes still >= k."""
+
+    def __call__(
+        self,
+        space: Any,
+        partition: Partition,
+        k: int,
+        level: str,
+        *,
+        tick: Tick,
+        seed: int,
+        iterations: int | None,
+        seconds: float | None,
+    ) -> Partition: ...
+
+
 @dataclass(frozen=True)
 class Method:
     """A registered method.
@@ -95,8 +130,12 @@ class Method:
     max_size : the largest class it may give for a k, or None when there is no such bound.
     guarantee : what a release with it is; less than row-wise k-anonymity is said here.
     recoding : the recoding its classes are released with, unless the caller names another.
+    max_attributes : how many attributes it takes, or None when there is no such bound.
     takes_categories : True when attributes may be other than numeric.
     gives : the kind of result.
+    space : what it sees of the records.
+    refine : the local search that may follow it; None for that on the sum of squares, which
+        methods on points share. After it ``max_size`` does not hold.
     random : True when the result depends on the seed.
     options : its own parameters.
     """
@@ -111,8 +150,11 @@ class Method:
     max_size: Callable[[int], int] | None = None
     guarantee: str = ROW_GUARANTEE
     recoding: str = "mean"
+    max_attributes: int | None = None
     takes_categories: bool = False
     gives: type = Partition
+    space: SpaceBuilder = numeric_space
+    refine: Refine | None = None
     random: bool = False
     options: tuple[Option, ...] = ()
 

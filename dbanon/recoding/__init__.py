@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
-from dbanon.recoding import mean
+from dbanon.recoding import generalization, mean
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.settings import INTERVALS, Settings
 
-RECODINGS: dict[str, Recoding] = {recoding.name: recoding for recoding in (mean.RECODING,)}
+RECODINGS: dict[str, Recoding] = {
+    recoding.name: recoding
+    for recoding in (
+        mean.RECODING,
+        generalization.RECODING,
+    )
+}
 
 
 def find_recoding(name: str) -> Recoding:
@@ -23,4 +30,12 @@ def find_recoding(name: str) -> Recoding:
     return RECODINGS[name]
 
 
-__all__ = ["RECODINGS", "ExactMeans", "Recoding", "ReleasedColumn", "find_recoding"]
+__all__ = [
+    "INTERVALS",
+    "RECODINGS",
+    "ExactMeans",
+    "Recoding",
+    "ReleasedColumn",
+    "Settings",
+    "find_recoding",
+]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
+from dbanon.recoding.settings import Settings
 from dbanon.schema import Attribute, Kind
 
 # Exact class means of wide attributes: Python integers, in units of 10**-scale, None where NULL.
@@ -31,12 +32,22 @@ class ReleasedColumn:
         object (Python integers, units as above) where int64 is too narrow; object (str) for text.
     missing : bool (n_classes,), True where NULL is released; None when nowhere.
     unrounded : float64 (n_classes,), the value before rounding to the column's type; None for text.
+    lost : float64 (n_classes,), the loss of the class's records in this attribute by the released
+        values, 0 to 1 a record; None where the recoding's measure needs it not.
+    of : the quasi-identifier it stands for, when that has another name.
     """
 
     attribute: Attribute
     values: NDArray[Any]
     missing: NDArray[np.bool_] | None = None
     unrounded: NDArray[np.float64] | None = None
+    lost: NDArray[np.float64] | None = None
+    of: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The name of the quasi-identifier it stands for."""
+        return self.of or self.attribute.name
 
     def take(self, order: NDArray[np.int64]) -> ReleasedColumn:
         """The column with its classes in another order, int64 (n_classes,)."""
@@ -63,10 +74,14 @@ class Recoding:
     Parameters
     ----------
     name : as in calls and commands.
-    run : ``(microdata, partition, exact_means) -> released columns``.
+    run : ``(microdata, partition, exact_means, settings) -> released columns``.
     summary : one line for people.
+    measure : what its loss is measured by, a name in ``pipeline``.
+    takes_categories : True when attributes may be other than numeric.
     """
 
     name: str
-    run: Callable[[Microdata, Partition, ExactMeans], tuple[ReleasedColumn, ...]]
+    run: Callable[[Microdata, Partition, ExactMeans, Settings], tuple[ReleasedColumn, ...]]
     summary: str
+    measure: str = "sse"
+    takes_categories: bool = False

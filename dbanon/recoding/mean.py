@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dbanon.microdata import EXACT_INTEGER, Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.settings import Settings
 from dbanon.schema import Attribute, Kind
 
 
@@ -52,9 +53,10 @@ def integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np
 
 
 def mean(
-    microdata: Microdata, partition: Partition, exact_means: ExactMeans
+    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
     """The class means of every attribute, in the type of its column."""
+    del settings
     wide = [attribute for attribute in microdata.numeric if attribute.name in microdata.wide]
     exact = exact_means(partition, wide) if wide else {}
     columns = []

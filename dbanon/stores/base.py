@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 OUTPUT_KINDS = ("table", "view")
 MARK = "dbanon release "
 DEFAULT_CHUNK_ROWS = 65_536
+# What DuckDB and SQLite put beside a database file while it is written.
+_FILE_ENDINGS = (".wal", "-wal", "-journal", "-shm")
 
 OnSql = Callable[[str], None]
 
@@ -63,6 +65,7 @@ class Source:
     kind : ``table``, ``view`` …, as the database calls it.
     estimated_rows : about how many rows it has, for the progress bar; 0 when unknown.
     locator : how its rows are found again; None before ``locate``.
+    copy : what is read in its place, where statements see different snapshots.
     """
 
     name: RelationName
@@ -70,6 +73,7 @@ class Source:
     kind: str
     estimated_rows: int = 0
     locator: Locator | None = None
+    copy: RelationName | None = None
 
     def attribute(self, name: str) -> Attribute:
         """The column of this name.
@@ -100,10 +104,15 @@ class Source:
         return self.locator
 
     @property
+    def relation(self) -> RelationName:
+        """What is read."""
+        return self.copy or self.name
+
+    @property
     def from_clause(self) -> str:
         """The source and its key map, as FROM has them."""
         join = statements.join_key_map(self.located.mapped) if self.located.mapped else ""
-        return f"{self.name.quoted} AS s{join}"
+        return f"{self.relation.quoted} AS s{join}"
 
 
 @dataclass(frozen=True)
@@ -182,7 +191,7 @@ def file_for(path: Path | None, create: bool) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for name in (path, path.with_name(path.name + ".wal")):
+        for name in (path, *(path.with_name(path.name + end) for end in _FILE_ENDINGS)):
             name.unlink(missing_ok=True)
         raise
 

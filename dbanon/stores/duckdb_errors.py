@@ -27,6 +27,11 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
         yield
     except DbanonError:
         raise
+    except RuntimeError as error:
+        # What Ctrl-C raises inside a query comes out as this.
+        if str(error) == "Query interrupted":
+            raise KeyboardInterrupt from None
+        raise
     except duckdb.InterruptException:
         raise Cancelled from None
     except duckdb.IOException as error:

@@ -60,7 +60,7 @@ class DuckdbSession(Session):
 
     def drop_staging(self) -> None:
         """Drop what links rows to classes: a connection that the caller keeps would keep it."""
-        for name in statements.STAGING:
+        for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -166,6 +166,9 @@ class DuckdbSession(Session):
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
         """DuckDB has no roles."""
 
+    def text_of(self, attribute: Attribute) -> str:
+        return f"CAST(s.{quote(attribute.name)} AS VARCHAR)"
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         return tuple(attributes)
 
@@ -174,9 +177,11 @@ class DuckdbSession(Session):
     ) -> Iterator[Chunk]:
         parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
         parts += [
-            f"{types.number(a)} AS {statements.value_column(i)}" for i, a in enumerate(attributes)
+            f"{types.number(i, a)} AS {statements.value_column(i)}"
+            for i, a in enumerate(attributes)
         ]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        joins = self.value_joins(attributes)
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
         for batch in self._batches(query, chunk_rows):
             yield types.chunk(batch, attributes)
 
@@ -312,8 +317,7 @@ class DuckdbSession(Session):
 
     def ensure_ledger(self) -> None:
         self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(ledger.LEDGER_SCHEMA)}")
-        names = self.ledger_name("release"), self.ledger_name("release_column")
-        for statement in ledger.ledger_ddl(self.ledger_types, *names):
+        for statement in ledger.ledger_ddl(self.ledger_types, self.ledger_name):
             self.run(statement)
 
     def ledger_name(self, table: str) -> RelationName:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dbanon.errors import UnsupportedType
-from dbanon.microdata import Chunk, is_wide
+from dbanon.microdata import Chunk, chunk_from_columns
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind
 from dbanon.stores import statements
@@ -63,7 +63,8 @@ def attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
     return Attribute(name, kind, sql_type=sql_type, nullable=nullable)
 
 
-def number(attribute: Attribute) -> str:
+def number(position: int, attribute: Attribute) -> str:
+    """SQL of a quasi-identifier as a number or a code, NULL where it is."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
         # Infinite dates have no distance from any other; the record is found by its infinity.
@@ -72,6 +73,8 @@ def number(attribute: Attribute) -> str:
     if attribute.kind is Kind.TIMESTAMP:
         finite = f"CAST(epoch_us({column}) AS DOUBLE)"
         return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
+    if not attribute.kind.is_numeric:
+        column = f"d{position}.code"
     return f"CAST({column} AS DOUBLE)"
 
 
@@ -112,20 +115,17 @@ def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
     keys = np.column_stack(
         [batch.column(i).to_numpy().astype(np.int64, copy=False) for i in range(width)]
     )
-    numbers = np.empty((batch.num_rows, len(attributes)))
+    columns = np.empty((batch.num_rows, len(attributes)))
     valid = None
-    wide = set()
-    for position, attribute in enumerate(attributes):
+    for position in range(len(attributes)):
         column = batch.column(width + position)
         if column.null_count:
             if valid is None:
-                valid = np.ones(numbers.shape, bool)
+                valid = np.ones(columns.shape, bool)
             valid[:, position] = column.is_valid().to_numpy(zero_copy_only=False)
             column = column.fill_null(0.0)
-        numbers[:, position] = column.to_numpy()
-        if is_wide(numbers[:, position], attribute):
-            wide.add(attribute.name)
-    return Chunk(keys, numbers, valid=valid, wide=frozenset(wide))
+        columns[:, position] = column.to_numpy()
+    return chunk_from_columns(keys, columns, valid, attributes)
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:

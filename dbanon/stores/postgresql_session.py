@@ -166,12 +166,15 @@ class PostgresqlSession(Session):
                 hint="GRANT TEMPORARY ON DATABASE … to it.",
             )
 
+    def text_of(self, attribute: Attribute) -> str:
+        return f's.{quote(attribute.name)}::text COLLATE "C"'
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
         if not open_scale:
             return tuple(attributes)
         scales = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in open_scale)
-        found = self.rows(f"SELECT {scales} FROM {source.name.quoted} AS s")[0]
+        found = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s")[0]
         known = {a.name: scale or 0 for a, scale in zip(open_scale, found, strict=True)}
         return tuple(replace(a, scale=known.get(a.name, a.scale)) for a in attributes)
 

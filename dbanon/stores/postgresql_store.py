@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import RawCursor
-from psycopg.pq import Format
 from sqlalchemy import URL, Engine, NullPool, create_engine
 
 from dbanon.errors import ConnectionLost, DatabaseUnreachable, MissingDependency
@@ -64,15 +62,16 @@ class PsycopgSession(PostgresqlSession):
     ) -> Iterator[Chunk]:
         locator = source.located
         record = packed.packed_record(locator.expressions, locator.types, attributes)
-        for buffer in self._buffers(source, record, chunk_rows):
+        joins = self.value_joins(attributes)
+        for buffer in self._buffers(source, record, joins, chunk_rows):
             yield packed.unpack(buffer, locator.types, attributes)
 
-    def _buffers(self, source: Source, record: str, chunk_rows: int) -> Iterator[bytes]:
+    def _buffers(self, source: Source, record: str, joins: str, chunk_rows: int) -> Iterator[bytes]:
         # Rights to some columns are none to the address of a row.
         no_address = bool(self.rows(catalog.UNREADABLE, (["ctid"], self._oid, self._oid)))
         joined = self._children or bool(source.located.mapped)
         if self._relkind not in ADDRESSED or joined or no_address:
-            query = packed.in_one_pass(source.from_clause, record, chunk_rows)
+            query = packed.in_one_pass(f"{source.from_clause}{joins}", record, chunk_rows)
             with self._cursor(query, name="dbanon_read", binary=True) as cursor:
                 cursor.itersize = 1
                 yield from (buffer for (buffer,) in cursor)
@@ -84,14 +83,15 @@ class PsycopgSession(PostgresqlSession):
         )[0]
         density = max(rows / pages, 1.0) if pages and rows > 0 else 64.0
         step = max(int(chunk_rows / density), 1)
-        query = packed.by_address(source.name, record)
-        self.note(query)
         for first in range(0, int(pages), step):
-            # A raw cursor takes $1 and $2: any other character may be part of a name.
-            with translated(), RawCursor(self._driver) as cursor:
-                cursor.format = Format.BINARY
-                cursor.execute(query, (f"({first},0)", f"({first + step},0)"))
-                [(buffer,)] = cursor.fetchall()
+            # Not as parameters: a name may hold what the driver takes for one.
+            ends = (f"'({first},0)'", f"'({first + step},0)'")
+            query = packed.by_address(source.name, record, ends, joins)
+            if first == 0:
+                self.note(query)
+            with translated(), self._driver.cursor(binary=True) as cursor:
+                cursor.execute(query)
+                (buffer,) = cursor.fetchone()
             if buffer:
                 yield buffer
 

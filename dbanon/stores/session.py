@@ -48,6 +48,7 @@ class Session(ABC):
         self._on_sql = on_sql
         self._staged: Partition | None = None
         self._class_numbers: NDArray[np.int32] | None = None
+        self._value_tables: list[str] = []
 
     # -- what each database does in its own way ---------------------------------------------------
 
@@ -91,10 +92,14 @@ class Session(ABC):
         """
 
     @abstractmethod
+    def text_of(self, attribute: Attribute) -> str:
+        """SQL of a column's values as text that sorts by code point."""
+
+    @abstractmethod
     def read_chunks(
         self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        """The keys and these numeric attributes of all rows, in pieces, in any order."""
+        """The keys and these attributes of all rows, in pieces, in any order."""
 
     @abstractmethod
     def read_rows(
@@ -207,6 +212,13 @@ class Session(ABC):
         if self._on_sql is not None:
             self._on_sql(sql)
 
+    def pin(self, source: Source, columns: Sequence[str]) -> Source:
+        """The source as one snapshot has it, with these columns, until the transaction ends.
+
+        Nothing to do where the transaction has one snapshot, as clients' have.
+        """
+        return source
+
     def read(
         self,
         source: Source,
@@ -225,21 +237,65 @@ class Session(ABC):
             self.run(
                 statements.create_key_map(source.name, locator.mapped, ordered, self.staging_suffix)
             )
+        categories = self.stage_values(source, attributes)
         chunks = self.read_chunks(source, attributes, chunk_rows)
         if progress is not None:
             chunks = _watched(chunks, source.estimated_rows, progress)
         return microdata_from_chunks(
-            attributes, chunks, key_width=len(locator.types), memory_limit=memory_limit
+            attributes,
+            chunks,
+            categories=categories,
+            key_width=len(locator.types),
+            memory_limit=memory_limit,
         )
 
     def _check_keys(self, source: Source, keys: Sequence[str]) -> None:
-        nulls, repeated = self.rows(statements.key_problems(source.name, keys))[0]
+        nulls, repeated = self.rows(statements.key_problems(source.relation, keys))[0]
         if nulls or repeated:
             raise DuplicateKeys(
                 f"The key of {source.name} is not unique: {repeated} keys occur more than once,"
                 f" {nulls} rows have a key with NULL.",
                 hint="Name columns that tell every row from every other.",
             )
+
+    def stage_values(
+        self, source: Source, attributes: Sequence[Attribute]
+    ) -> list[tuple[str, ...]]:
+        """Number the values of every attribute that is no number; its dictionary, in order.
+
+        The database does the encoding: a row travels with codes, a value once.
+        """
+        dictionaries = []
+        for position, attribute in enumerate(attributes):
+            if attribute.kind.is_numeric:
+                continue
+            table = statements.values_table(position)
+            self.run(
+                statements.create_values(
+                    f"{source.relation.quoted} AS s",
+                    position,
+                    self.text_of(attribute),
+                    f"s.{quote(attribute.name)}",
+                    self.staging_suffix,
+                )
+            )
+            found = self.rows(f"SELECT value FROM {quote(table)} ORDER BY code")
+            dictionaries.append(tuple(value for (value,) in found))
+            self._value_tables.append(table)
+        return dictionaries
+
+    def value_joins(self, attributes: Sequence[Attribute]) -> str:
+        """The JOINs that ``stage_values`` prepared, for the FROM clause of a read."""
+        return "".join(
+            statements.join_values(position, self.text_of(attribute))
+            for position, attribute in enumerate(attributes)
+            if not attribute.kind.is_numeric
+        )
+
+    @property
+    def staging_tables(self) -> tuple[str, ...]:
+        """The temporary tables that this session may have made."""
+        return (*statements.STAGING, *self._value_tables)
 
     def sort_key(self, attribute: Attribute) -> str:
         """A key column as it is sorted: text by code point, whatever its collation."""

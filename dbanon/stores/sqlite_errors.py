@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError
 
 from dbanon.errors import (
-    Cancelled,
     DatabaseBusy,
     DatabaseFailure,
     DatabaseUnreachable,
@@ -32,7 +31,8 @@ def translated() -> Iterator[None]:
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise DatabaseBusy(detail=name, hint="Try again later.") from None
         if name.startswith("SQLITE_INTERRUPT"):
-            raise Cancelled from None
+            # Only the progress handler interrupts, by what a signal raised in it.
+            raise KeyboardInterrupt from None
         if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
             raise InsufficientRights("The database file may not be written.", detail=name) from None
         if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):

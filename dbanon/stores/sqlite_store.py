@@ -51,6 +51,7 @@ from dbanon.stores.sqlite_errors import translated
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+_INSTRUCTIONS_BETWEEN_LOOKS = 100_000
 _ROWIDS = ("rowid", "_rowid_", "oid")
 
 
@@ -66,7 +67,7 @@ class SqliteSession(Session):
 
     def drop_staging(self) -> None:
         """Drop what links rows to classes: a connection that the caller keeps would keep it."""
-        for name in statements.STAGING:
+        for name in self.staging_tables:
             self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -136,6 +137,9 @@ class SqliteSession(Session):
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
         """SQLite has no roles."""
 
+    def text_of(self, attribute: Attribute) -> str:
+        return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         looked_at = [a for a in attributes if a.kind in types.STORED_AS]
         if not looked_at:
@@ -161,8 +165,15 @@ class SqliteSession(Session):
         self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
-        parts = [*locator.expressions, *(f"s.{quote(a.name)}" for a in attributes)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        parts = [
+            *locator.expressions,
+            *(
+                f"s.{quote(a.name)}" if a.kind.is_numeric else f"d{i}.code"
+                for i, a in enumerate(attributes)
+            ),
+        ]
+        joins = self.value_joins(attributes)
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
         for rows in self._pieces(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
             yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
@@ -362,6 +373,8 @@ class SqliteStore:
             connection = self._engine.connect()
         driver: Any = connection.connection.driver_connection
         before = driver.isolation_level
+        # Python runs the handlers of signals only between its own instructions: this gives it some.
+        driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
         try:
             # The driver shall not begin or commit by itself, least of all around DDL.
             driver.isolation_level = None
@@ -379,6 +392,7 @@ class SqliteStore:
                     driver.execute("ROLLBACK")
                 raise
         finally:
+            driver.set_progress_handler(None, 0)
             driver.isolation_level = before
             connection.close()
 

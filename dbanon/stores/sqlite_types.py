@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import UnsupportedType
-from dbanon.microdata import Chunk, is_wide
+from dbanon.microdata import Chunk, chunk_from_columns
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind
 from dbanon.stores.base import cannot_travel
@@ -118,16 +118,13 @@ def chunk(
 ) -> Chunk:
     numbers = np.empty((len(keys), len(attributes)))
     valid = None
-    wide = set()
     for position, (attribute, values) in enumerate(zip(attributes, columns, strict=True)):
         if None in values:
             if valid is None:
                 valid = np.ones(numbers.shape, bool)
             valid[:, position] = [value is not None for value in values]
         numbers[:, position] = _numbers(attribute, values)
-        if is_wide(numbers[:, position], attribute):
-            wide.add(attribute.name)
-    return Chunk(keys, numbers, valid=valid, wide=frozenset(wide))
+    return chunk_from_columns(keys, numbers, valid, attributes)
 
 
 def _numbers(attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float64]:

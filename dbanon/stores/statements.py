@@ -13,6 +13,7 @@ LABELS = "dbanon_labels"
 CLASSES = "dbanon_classes"
 KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
+VALUES = "dbanon_values_"
 STAGING = (LABELS, CLASSES, KEY_MAP, ROWS)
 
 
@@ -45,6 +46,39 @@ def create_key_map(
         f" SELECT row_number() OVER (ORDER BY {', '.join(ordered)}) AS ordinal,"
         f" {quote_list(keys, 's.')} FROM {source.quoted} AS s"
     )
+
+
+def create_values(source: str, position: int, text: str, column: str, suffix: str = "") -> str:
+    """The dictionary of a column as a temporary table."""
+    made = f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
+    return f"{made} {numbered_values(source, text, column)}"
+
+
+def numbered_values(source: str, text: str, column: str) -> str:
+    """The dictionary of a column: its values as text, numbered by code point.
+
+    ``text`` is SQL of the column as text in an order by code point.
+    """
+    return (
+        "SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM"
+        f" (SELECT DISTINCT {text} AS value FROM {source} WHERE {column} IS NOT NULL) AS known"
+    )
+
+
+def values_table(position: int) -> str:
+    """The staging table with the dictionary of the quasi-identifier at this position."""
+    return f"{VALUES}{position}"
+
+
+def join_values(position: int, text: str) -> str:
+    """The JOIN that gives each row the code of its value, as ``code_column`` names it."""
+    alias = f"d{position}"
+    return f" LEFT JOIN {quote(values_table(position))} AS {alias} ON {alias}.value = {text}"
+
+
+def code_column(position: int) -> str:
+    """SQL of a code: the place of the value in its dictionary, -1 for NULL."""
+    return f"coalesce(d{position}.code, -1)"
 
 
 def join_key_map(keys: Sequence[str]) -> str:

@@ -1,0 +1,113 @@
+"""From edges to a tree, or to all that is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dbanon.errors import HierarchyBroken
+
+_NAMED_PROBLEMS = 100
+
+# Child, parent (None: a root) and line in the source, 0 when in none.
+Edge: TypeAlias = tuple[str, "str | None", int]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a hierarchy.
+
+    Parameters
+    ----------
+    kind : ``second parent``, ``cycle``, ``missing root``, ``second root``, ``empty label``,
+        ``missing value`` or ``not a leaf``.
+    line : where in the hierarchy's source, counted from 1; 0 when in none.
+    text : what is wrong, in words without a label or a value.
+    label : the node or value meant. It is not part of any message.
+    """
+
+    kind: str
+    line: int
+    text: str
+    label: str
+
+
+def broken(problems: Sequence[Problem], what: str) -> HierarchyBroken:
+    """The error that names all problems, without a label."""
+    texts = [
+        f"line {problem.line}: {problem.text}" if problem.line else problem.text
+        for problem in problems[:_NAMED_PROBLEMS]
+    ]
+    counted = {text: texts.count(text) for text in texts}
+    named = [text if count == 1 else f"{text} ({count} times)" for text, count in counted.items()]
+    if len(problems) > _NAMED_PROBLEMS:
+        named.append(f"and {len(problems) - _NAMED_PROBLEMS} more")
+    return HierarchyBroken(
+        f"{what}: {len(problems)} problem{'s' if len(problems) > 1 else ''}.",
+        detail="; ".join(named),
+        hint="Correct the hierarchy; the error's problems name the labels.",
+        problems=problems,
+    )
+
+
+def tree_of(edges: Sequence[Edge]) -> tuple[list[str], list[int]]:
+    """Labels and parents of the nodes of a tree, depth first.
+
+    Raises
+    ------
+    HierarchyBroken : the edges are no tree; it holds all that is wrong with them.
+    """
+    problems: list[Problem] = []
+    parents: dict[str, str | None] = {}
+    lines: dict[str, int] = {}
+    inner = {parent for _, parent, _ in edges if parent is not None}
+    for child, parent, line in edges:
+        if (child == "" and "" in inner) or parent == "":
+            if not any(p.line == line and p.kind == "empty label" for p in problems[-1:]):
+                problems.append(Problem("empty label", line, "a label above a leaf is empty", ""))
+            continue
+        if child not in parents:
+            parents[child], lines[child] = parent, line
+        elif parents[child] != parent:
+            text = f"a label has a second parent; its first is in line {lines[child]}"
+            problems.append(Problem("second parent", line, text, child))
+    for parent in [p for _, p, _ in edges if p]:
+        parents.setdefault(parent, None)
+    roots = [label for label, parent in parents.items() if parent is None]
+    children: dict[str, list[str]] = {label: [] for label in parents}
+    for child, parent in parents.items():
+        if parent is not None:
+            children[parent].append(child)
+    problems += _cycles(parents, lines)
+    if not roots:
+        problems.append(Problem("missing root", 0, "no label is above all others", ""))
+    for root in roots[1:]:
+        line = lines.get(root, 0)
+        problems.append(Problem("second root", line, "a second label has no parent", root))
+    if problems:
+        raise broken(problems, "The hierarchy is not a tree")
+    labels: list[str] = []
+    numbers: list[int] = []
+    stack = [(roots[0], -1)]
+    while stack:
+        label, above = stack.pop()
+        stack += [(child, len(labels)) for child in reversed(children[label])]
+        labels.append(label)
+        numbers.append(above)
+    return labels, numbers
+
+
+def _cycles(parents: Mapping[str, str | None], lines: Mapping[str, int]) -> list[Problem]:
+    """One problem a cycle."""
+    found: list[Problem] = []
+    state: dict[str, int] = {}
+    for run, start in enumerate(parents, 1):
+        at: str | None = start
+        while at is not None and at not in state:
+            state[at] = run
+            at = parents[at]
+        if at is not None and state[at] == run:
+            text = "a label is above itself"
+            found.append(Problem("cycle", lines.get(at, 0), text, at))
+    return found

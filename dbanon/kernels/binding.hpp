@@ -1,0 +1,48 @@
+// What the sources that define the Python module share: checked input.
+#pragma once
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "run.hpp"
+
+namespace dbanon {
+
+constexpr std::int64_t kDefaultBudget = 1 << 19;
+
+inline Table checked(const Points& points, std::int64_t k) {
+    const std::size_t n = points.shape(0);
+    const std::size_t p = points.shape(1);
+    if (n > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2)) {
+        throw nb::value_error("more than 2**30 records");
+    }
+    if (p < 1 || p > 4096) throw nb::value_error("points must have 1 to 4096 attributes");
+    if (k < 1) throw nb::value_error("k must be at least 1");
+    if (n < static_cast<std::size_t>(k)) throw nb::value_error("fewer than k records");
+    const double* values = points.data();
+    bool finite = true;
+    {
+        const nb::gil_scoped_release release;
+        for (std::size_t i = 0; i < n * p; ++i) finite &= std::isfinite(values[i]);
+    }
+    if (!finite) throw nb::value_error("points must be finite");
+    return {values, static_cast<std::int32_t>(n), static_cast<int>(p)};
+}
+
+inline Search search_named(const std::string& name) {
+    if (name == "auto") return Search::automatic;
+    if (name == "index") return Search::index;
+    if (name == "brute") return Search::brute;
+    throw nb::value_error("search must be 'auto', 'index' or 'brute'");
+}
+
+// Kernels of classes of variable size, and refinement.
+void bind_variable(nb::module_& m);
+
+}  // namespace dbanon

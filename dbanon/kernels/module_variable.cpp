@@ -1,0 +1,123 @@
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "binding.hpp"
+#include "mst.hpp"
+#include "path.hpp"
+#include "refine.hpp"
+#include "ward.hpp"
+
+namespace dbanon {
+namespace {
+
+using GivenLabels = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+const std::int32_t* checked_labels(const GivenLabels& labels, const Table& table, std::int64_t k) {
+    if (labels.shape(0) != static_cast<std::size_t>(table.n)) {
+        throw nb::value_error("one label for each record");
+    }
+    const std::int32_t* data = labels.data();
+    std::vector<std::int64_t> size;
+    for (std::int32_t id = 0; id < table.n; ++id) {
+        if (data[id] < 0 || data[id] >= table.n / k) {
+            throw nb::value_error("labels must be from 0 to below n / k");
+        }
+        const std::size_t label = static_cast<std::size_t>(data[id]);
+        if (label >= size.size()) size.resize(label + 1, 0);
+        ++size[label];
+    }
+    for (const std::int64_t count : size) {
+        if (count < k) throw nb::value_error("a class has fewer than k records");
+    }
+    return data;
+}
+
+std::unique_ptr<Kernel> make_refine(const Points& points, std::int64_t k,
+                                    const GivenLabels& labels, const Effort& effort) {
+    const Table table = checked(points, k);
+    if (k > table.n / 2) k = table.n / 2 + 1;  // one class: 2k - 1 must not overflow
+    if (effort.iterations < 0 || effort.classes < 2 || !(effort.heat >= 0.0) ||
+        !(effort.seconds >= 0.0)) {
+        throw nb::value_error("iterations, seconds and heat from 0, classes from 2");
+    }
+    return std::make_unique<Refine>(table, static_cast<std::int32_t>(k),
+                                    checked_labels(labels, table, k),
+                                    effort);
+}
+
+class RefineRun : public Run {
+   public:
+    RefineRun(Points points, std::int64_t k, const GivenLabels& labels, std::int64_t iterations,
+              double seconds, double heat, std::int32_t classes, std::uint64_t seed)
+        : Run(points, make_refine(points, k, labels, {iterations, seconds, heat, classes, seed})) {}
+};
+
+class PathRun : public Run {
+   public:
+    PathRun(Points points, std::optional<GivenLabels> groups) : Run(points, make(points, groups)) {}
+
+   private:
+    static std::unique_ptr<Kernel> make(const Points& points,
+                                        const std::optional<GivenLabels>& groups) {
+        const Table table = checked(points, 1);
+        return std::make_unique<NearestPath>(table,
+                                             groups ? checked_labels(*groups, table, 1) : nullptr);
+    }
+};
+
+class CutRun : public Run {
+   public:
+    CutRun(Points points, std::int64_t k, const GivenLabels& order)
+        : Run(points, make(points, k, order)) {}
+
+   private:
+    static std::unique_ptr<Kernel> make(const Points& points, std::int64_t k,
+                                        const GivenLabels& order) {
+        const Table table = checked(points, k);
+        checked_labels(order, table, 1);  // n numbers from 0 to n - 1 without gaps are an order
+        if (*std::max_element(order.data(), order.data() + table.n) != table.n - 1) {
+            throw nb::value_error("order must hold every record once");
+        }
+        return std::make_unique<PathCut>(table, static_cast<std::int32_t>(k), order.data());
+    }
+};
+
+class WardRun : public Run {
+   public:
+    WardRun(Points points, std::int64_t k)
+        : Run(points,
+              std::make_unique<Ward>(checked(points, k), static_cast<std::int32_t>(k))) {}
+};
+
+class MstRun : public Run {
+   public:
+    MstRun(Points points, std::int64_t k, bool diametric)
+        : Run(points, std::make_unique<Mst>(checked(points, k), static_cast<std::int32_t>(k),
+                                            diametric)) {}
+};
+
+}  // namespace
+
+void bind_variable(nb::module_& m) {
+    nb::class_<PathRun, Run>(m, "NearestPath")
+        .def(nb::init<Points, std::optional<GivenLabels>>(), nb::arg("points").noconvert(),
+             nb::arg("groups").noconvert().none() = nb::none());
+    nb::class_<CutRun, Run>(m, "PathCut")
+        .def(nb::init<Points, std::int64_t, const GivenLabels&>(), nb::arg("points").noconvert(),
+             nb::arg("k"), nb::arg("order").noconvert());
+    nb::class_<WardRun, Run>(m, "Ward")
+        .def(nb::init<Points, std::int64_t>(), nb::arg("points").noconvert(), nb::arg("k"));
+    nb::class_<MstRun, Run>(m, "Mst")
+        .def(nb::init<Points, std::int64_t, bool>(), nb::arg("points").noconvert(), nb::arg("k"),
+             nb::arg("diametric"));
+    nb::class_<RefineRun, Run>(m, "Refine")
+        .def(nb::init<Points, std::int64_t, const GivenLabels&, std::int64_t, double, double,
+                      std::int32_t, std::uint64_t>(),
+             nb::arg("points").noconvert(), nb::arg("k"), nb::arg("labels").noconvert(),
+             nb::arg("iterations"), nb::arg("seconds"), nb::arg("heat"), nb::arg("classes"),
+             nb::arg("seed"));
+}
+
+}  // namespace dbanon

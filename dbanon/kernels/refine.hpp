@@ -1,0 +1,70 @@
+// Refinement of any partition: local search on SSE over pools of neighbouring classes, then destroy
+// and repair of drawn pools. Classes hold k to 2k - 1 records afterwards.
+#pragma once
+
+#include <chrono>
+
+#include "kernel.hpp"
+#include "refine_pool.hpp"
+
+namespace dbanon {
+
+struct Effort {
+    std::int64_t iterations;  // of destroy and repair, after the sweeps
+    double seconds;           // ends the iterations earlier; 0 for no limit
+    double heat;              // share of a pool's loss that may be given up at first; falls to 0
+    std::int32_t classes;     // in a pool, at most
+    std::uint64_t seed;
+};
+
+class Refine final : public Kernel {
+   public:
+    // `labels` has no gaps, and every class at least k records.
+    Refine(const Table& table, std::int32_t k, const std::int32_t* labels, const Effort& effort);
+
+   protected:
+    Steps run() override;
+    double fraction() const override { return done_; }
+
+   private:
+    using Members = std::vector<std::int32_t>;
+
+    std::int32_t& class_of(std::int32_t id) { return class_of_[static_cast<std::size_t>(id)]; }
+    std::int32_t& size(std::int32_t at) { return size_[static_cast<std::size_t>(at)]; }
+    std::int32_t* members(std::int32_t at) { return members_.data() + std::int64_t{at} * room_; }
+    std::int32_t* neighbours(std::int32_t id) {
+        return neighbours_.data() + std::int64_t{id} * reach_;
+    }
+    void add_classes();
+    void add_class(const Members& ids);
+    Members split(Members& ids) const;
+    void gather(std::int32_t first, std::int32_t wanted);
+    void fill_pool();
+    void write_back();
+    void sweep(std::int32_t at);
+    void repair(double heat);
+    void keep_best();
+    void number_classes();
+    double share_left(std::int64_t iteration) const;
+
+    const Effort effort_;
+    const std::int32_t room_;  // records a class may hold
+    const std::int32_t reach_;  // neighbours known of each record
+    Random random_;
+    std::unique_ptr<Records> records_;
+    NearQuery near_;
+    std::vector<std::int32_t> neighbours_;  // [record][reach]
+    std::vector<std::int32_t> class_of_;    // [record]
+    std::vector<std::int32_t> members_;     // [class][room]
+    std::vector<std::int32_t> size_;        // [class], 0 when unused
+    std::vector<std::int32_t> unused_;      // numbers of classes
+    std::vector<std::int32_t> chosen_;      // the classes in the pool
+    std::vector<std::int32_t> pooled_;      // the records in the pool
+    std::vector<std::int32_t> best_;        // [record], as class_of_
+    double change_ = 0.0, least_ = 0.0;     // of the loss since the sweeps
+    double done_ = 0.0;
+    Pool pool_;
+    std::chrono::steady_clock::time_point begun_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,297 @@
+#include "refine_pool.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace dbanon {
+
+namespace {
+
+// A change has to gain this share of the pool's largest distance: less may be rounding.
+constexpr double kGain = 1e-11;
+// Changes per record after which a descent ends in any case.
+constexpr std::int32_t kChanges = 16;
+
+}  // namespace
+
+Random::Random(std::uint64_t seed) {
+    for (std::uint64_t& word : state_) {
+        seed += 0x9e3779b97f4a7c15u;
+        std::uint64_t z = seed;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        word = z ^ (z >> 31);
+    }
+}
+
+std::uint64_t Random::next() {
+    const auto rotated = [](std::uint64_t x, int by) { return (x << by) | (x >> (64 - by)); };
+    const std::uint64_t result = rotated(state_[1] * 5, 7) * 9;
+    const std::uint64_t t = state_[1] << 17;
+    state_[2] ^= state_[0];
+    state_[3] ^= state_[1];
+    state_[1] ^= state_[2];
+    state_[0] ^= state_[3];
+    state_[2] ^= t;
+    state_[3] = rotated(state_[3], 45);
+    return result;
+}
+
+std::int32_t Random::below(std::int32_t n) {
+    return static_cast<std::int32_t>(((next() >> 32) * static_cast<std::uint64_t>(n)) >> 32);
+}
+
+double Random::share() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+
+void Pool::start(std::int32_t records) {
+    m_ = records;
+    c_ = 0;
+    added_ = 0;
+    const std::size_t m = static_cast<std::size_t>(m_);
+    columns_.resize(m * static_cast<std::size_t>(p_));
+    distance_.resize(m * m);
+    part_.resize(m);
+}
+
+void Pool::add(const double* row, std::int32_t part) {
+    for (int j = 0; j < p_; ++j) columns_[static_cast<std::size_t>(j * m_ + added_)] = row[j];
+    part_[static_cast<std::size_t>(added_++)] = part;
+    c_ = std::max(c_, part + 1);
+}
+
+void Pool::finish() {
+    for (std::int32_t x = 0; x < m_; ++x) {
+        double* row = distance_.data() + static_cast<std::int64_t>(x) * m_;
+        std::fill_n(row, m_, 0.0);
+        for (int j = 0; j < p_; ++j) {
+            const double* column = columns_.data() + static_cast<std::int64_t>(j) * m_;
+            const double at = column[x];
+            for (std::int32_t y = 0; y < m_; ++y) {
+                const double gap = at - column[y];
+                row[y] += gap * gap;
+            }
+        }
+    }
+    spent_ += static_cast<std::int64_t>(m_) * m_ * std::max(1, p_ / 8);
+    gain_ = kGain * *std::max_element(distance_.begin(),
+                                      distance_.begin() + static_cast<std::int64_t>(m_) * m_);
+    recount();
+}
+
+void Pool::recount() {
+    const std::size_t c = static_cast<std::size_t>(c_);
+    if (members_.size() < c) members_.resize(c);
+    for (std::size_t i = 0; i < c; ++i) members_[i].clear();
+    for (std::int32_t x = 0; x < m_; ++x) {
+        members_[static_cast<std::size_t>(part_[static_cast<std::size_t>(x)])].push_back(x);
+    }
+    to_.resize(c * static_cast<std::size_t>(m_));
+    sum_.resize(c);
+    for (std::int32_t a = 0; a < c_; ++a) {
+        double* row = to(a);
+        std::fill_n(row, m_, 0.0);
+        for (const std::int32_t x : members_[static_cast<std::size_t>(a)]) {
+            const double* from = distances(x);
+            for (std::int32_t y = 0; y < m_; ++y) row[y] += from[y];
+        }
+        double total = 0.0;
+        for (const std::int32_t x : members_[static_cast<std::size_t>(a)]) total += row[x];
+        *sum(a) = total / 2;
+    }
+    settled_.assign(c * c, 0);
+    spent_ += static_cast<std::int64_t>(m_) * m_ / 2;
+}
+
+double Pool::loss() const {
+    double total = 0.0;
+    for (std::int32_t a = 0; a < c_; ++a) total += sum_[static_cast<std::size_t>(a)] / size(a);
+    return total;
+}
+
+void Pool::save() {
+    kept_part_ = part_;
+    kept_c_ = c_;
+}
+
+void Pool::restore() {
+    part_ = kept_part_;
+    c_ = kept_c_;
+    recount();
+}
+
+void Pool::move(std::int32_t x, std::int32_t from, std::int32_t into) {
+    auto& old = members_[static_cast<std::size_t>(from)];
+    *std::find(old.begin(), old.end(), x) = old.back();
+    old.pop_back();
+    members_[static_cast<std::size_t>(into)].push_back(x);
+    part_[static_cast<std::size_t>(x)] = into;
+    *sum(from) -= to(from)[x];
+    *sum(into) += to(into)[x];
+    const double* gap = distances(x);
+    double* less = to(from);
+    double* more = to(into);
+    for (std::int32_t y = 0; y < m_; ++y) {
+        less[y] -= gap[y];
+        more[y] += gap[y];
+    }
+    for (std::int32_t other = 0; other < c_; ++other) {
+        settled_[static_cast<std::size_t>(from * c_ + other)] = 0;
+        settled_[static_cast<std::size_t>(other * c_ + from)] = 0;
+        settled_[static_cast<std::size_t>(into * c_ + other)] = 0;
+        settled_[static_cast<std::size_t>(other * c_ + into)] = 0;
+    }
+    spent_ += m_;
+}
+
+void Pool::swap(std::int32_t x, std::int32_t y) {
+    const std::int32_t a = part(x), b = part(y);
+    move(x, a, b);
+    move(y, b, a);
+}
+
+// The best move or swap between two classes, carried out when it pays.
+bool Pool::improve(std::int32_t a, std::int32_t b) {
+    const auto& in_a = members_[static_cast<std::size_t>(a)];
+    const auto& in_b = members_[static_cast<std::size_t>(b)];
+    const double size_a = size(a), size_b = size(b);
+    const double* to_a = to(a);
+    const double* to_b = to(b);
+    const double loss_a = *sum(a) / size_a, loss_b = *sum(b) / size_b;
+    double best = -gain_;
+    std::int32_t best_x = -1, best_y = -1;
+    if (size(a) > k_ && size(b) < most_) {
+        for (const std::int32_t x : in_a) {
+            const double change = (*sum(a) - to_a[x]) / (size_a - 1) +
+                                  (*sum(b) + to_b[x]) / (size_b + 1) - loss_a - loss_b;
+            if (change < best) best = change, best_x = x, best_y = -1;
+        }
+    }
+    if (size(b) > k_ && size(a) < most_) {
+        for (const std::int32_t y : in_b) {
+            const double change = (*sum(b) - to_b[y]) / (size_b - 1) +
+                                  (*sum(a) + to_a[y]) / (size_a + 1) - loss_a - loss_b;
+            if (change < best) best = change, best_x = -1, best_y = y;
+        }
+    }
+    const double over_a = 1 / size_a, over_b = 1 / size_b, over = over_a + over_b;
+    for (const std::int32_t x : in_a) {
+        const double* gap = distances(x);
+        const double gain = to_b[x] * over_b - to_a[x] * over_a;
+        for (const std::int32_t y : in_b) {
+            const double change = gain + (to_a[y] * over_a - to_b[y] * over_b) - gap[y] * over;
+            if (change < best) best = change, best_x = x, best_y = y;
+        }
+    }
+    spent_ += static_cast<std::int64_t>(in_a.size() * in_b.size() + in_a.size() + in_b.size()) / 2;
+    if (best_x >= 0 && best_y >= 0) {
+        swap(best_x, best_y);
+    } else if (best_x >= 0) {
+        move(best_x, a, b);
+    } else if (best_y >= 0) {
+        move(best_y, b, a);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void Pool::descend() {
+    std::int32_t changes = kChanges * m_;
+    for (bool changed = true; changed && changes > 0;) {
+        changed = false;
+        for (std::int32_t a = 0; a < c_; ++a) {
+            for (std::int32_t b = a + 1; b < c_; ++b) {
+                std::uint8_t& settled = settled_[static_cast<std::size_t>(a * c_ + b)];
+                if (settled) continue;
+                while (changes > 0 && improve(a, b)) changed = true, --changes;
+                settled_[static_cast<std::size_t>(a * c_ + b)] = 1;
+            }
+        }
+    }
+}
+
+// The seed and, one by one, the free record nearest on average, until there are k.
+void Pool::grow(std::int32_t part, std::int32_t seed) {
+    double* row = to(part);
+    std::fill_n(row, m_, 0.0);
+    std::int32_t next = seed;
+    for (std::int32_t count = 0; count < k_; ++count) {
+        part_[static_cast<std::size_t>(next)] = part;
+        const double* gap = distances(next);
+        next = -1;
+        double nearest = std::numeric_limits<double>::infinity();
+        for (std::int32_t y = 0; y < m_; ++y) {
+            row[y] += gap[y];
+            if (part_[static_cast<std::size_t>(y)] < 0 && (next < 0 || row[y] < nearest)) {
+                nearest = row[y];
+                next = y;
+            }
+        }
+        if (next < 0) break;
+    }
+    spent_ += static_cast<std::int64_t>(m_) * k_;
+}
+
+void Pool::rebuild(Random& random) {
+    const std::int32_t fewest = (m_ + most_ - 1) / most_, most = m_ / k_;
+    c_ = std::clamp(c_ + random.below(3) - 1, fewest, most);
+    std::fill(part_.begin(), part_.end(), -1);
+    to_.resize(static_cast<std::size_t>(c_) * static_cast<std::size_t>(m_));
+    const bool far = random.below(2) == 0;
+    for (std::int32_t a = 0; a < c_; ++a) {
+        std::int32_t skip = random.below(m_ - a * k_);
+        std::int32_t seed = 0;
+        for (;; ++seed) {
+            if (part_[static_cast<std::size_t>(seed)] < 0 && skip-- == 0) break;
+        }
+        if (far) {
+            const double* gap = distances(seed);
+            for (std::int32_t y = 0; y < m_; ++y) {
+                if (part_[static_cast<std::size_t>(y)] < 0 && gap[y] > gap[seed]) seed = y;
+            }
+        }
+        grow(a, seed);
+    }
+    // What is left joins, one by one, the class whose loss grows least.
+    std::vector<std::int32_t> count(static_cast<std::size_t>(c_), k_);
+    std::vector<double> total(static_cast<std::size_t>(c_), 0.0);
+    for (std::int32_t x = 0; x < m_; ++x) {
+        const std::int32_t a = part(x);
+        if (a >= 0) total[static_cast<std::size_t>(a)] += to(a)[x] / 2;
+    }
+    for (std::int32_t x = 0; x < m_; ++x) {
+        if (part(x) >= 0) continue;
+        std::int32_t best = -1;
+        double least = std::numeric_limits<double>::infinity();
+        for (std::int32_t a = 0; a < c_; ++a) {
+            const double n = count[static_cast<std::size_t>(a)];
+            if (count[static_cast<std::size_t>(a)] >= most_) continue;
+            const double w = total[static_cast<std::size_t>(a)];
+            const double change = (w + to(a)[x]) / (n + 1) - w / n;
+            if (best < 0 || change < least) least = change, best = a;
+        }
+        part_[static_cast<std::size_t>(x)] = best;
+        ++count[static_cast<std::size_t>(best)];
+        total[static_cast<std::size_t>(best)] += to(best)[x];
+        const double* gap = distances(x);
+        double* row = to(best);
+        for (std::int32_t y = 0; y < m_; ++y) row[y] += gap[y];
+    }
+    recount();
+}
+
+void Pool::kick(Random& random, std::int32_t swaps) {
+    for (std::int32_t i = 0; i < swaps; ++i) {
+        const std::int32_t x = random.below(m_);
+        const std::int32_t y = random.below(m_);
+        if (part(x) != part(y)) swap(x, y);
+    }
+}
+
+std::int64_t Pool::spent() {
+    const std::int64_t spent = spent_;
+    spent_ = 0;
+    return spent;
+}
+
+}  // namespace dbanon

@@ -1,0 +1,52 @@
+// k-Ward (Domingo-Ferrer & Mateo-Sanz 2002), by nearest-neighbour chains.
+#pragma once
+
+#include "kernel.hpp"
+
+namespace dbanon {
+
+// The two records of `ids` farthest apart (smallest indices among equals), and what it cost.
+struct Diameter {
+    std::int32_t r, s;
+    std::int64_t cost;
+};
+Diameter diameter(const Table& table, const std::vector<std::int32_t>& ids);
+
+// Takes the record at `from` and its k - 1 nearest out of `ids` (by distance, then index).
+std::vector<std::int32_t> take_around(const Table& table, std::vector<std::int32_t>& ids,
+                                      std::int32_t from, std::int32_t k);
+
+class Ward final : public Kernel {
+   public:
+    Ward(const Table& table, std::int32_t k) : Kernel(table, k) {}
+
+   protected:
+    Steps run() override;
+
+   private:
+    using Members = std::vector<std::int32_t>;
+    struct Cluster {
+        std::int32_t size;
+        std::int32_t last;  // of its members; the others follow in next_
+        std::int32_t number;
+        std::int32_t first;
+    };
+
+    void begin(Members ids);
+    void add(const Members& ids);
+    std::size_t nearest(std::size_t of, std::size_t before) const;
+    double merging(std::size_t a, std::size_t b) const;
+    bool may_merge(std::size_t a, std::size_t b) const;
+    void merge(std::size_t a, std::size_t b);
+    Members members(const Cluster& cluster) const;
+
+    // Clusters still apart come first and without gaps, so that a search reads one after the other.
+    std::vector<Cluster> clusters_;
+    std::vector<double> centroids_;
+    std::vector<std::int32_t> next_;    // [record]
+    std::vector<std::int32_t> chain_;   // numbers of clusters
+    std::vector<std::size_t> place_;    // number -> place in clusters_
+    std::size_t small_ = 0;             // clusters below k
+};
+
+}  // namespace dbanon

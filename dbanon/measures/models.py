@@ -1,0 +1,93 @@
+"""Privacy models: what every class must keep to in a sensitive attribute, beside k."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import InvalidParameter
+from dbanon.hierarchy import Hierarchy
+from dbanon.measures import sensitive
+from dbanon.measures.sensitive import Counts, Values
+
+# Rounding of shares must not fail a class that reaches its level exactly.
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Model:
+    """A privacy model for one sensitive attribute.
+
+    Parameters
+    ----------
+    kind : ``distinct_l`` (also p-sensitive k-anonymity), ``entropy_l``, ``recursive_cl``,
+        ``t_closeness``, ``alpha_k``, ``beta_likeness`` or ``delta_disclosure``.
+    attribute : the sensitive column.
+    level : the l, c, t, alpha, beta or delta wanted.
+    l : of ``recursive_cl``.
+    distance : of ``t_closeness``: ``equal``, ``ordered`` or a hierarchy of the values.
+    """
+
+    kind: str
+    attribute: str
+    level: float
+    l: int = 2  # noqa: E741
+    distance: str | Hierarchy = "equal"
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise InvalidParameter(
+                f'There is no privacy model "{self.kind}".',
+                hint="Known: " + ", ".join(_KINDS) + ".",
+            )
+        if not np.isfinite(self.level) or self.level <= 0:
+            raise InvalidParameter(f"The level of {self.kind} must be a number above 0.")
+        if self.l < 1:
+            raise InvalidParameter("The l of recursive_cl must be a whole number, 1 or more.")
+        if isinstance(self.distance, str) and self.distance not in ("equal", "ordered"):
+            raise InvalidParameter("The distance must be equal, ordered or a hierarchy.")
+
+    def satisfied(self, counts: Counts, whole: Values) -> NDArray[np.bool_]:
+        """Which classes keep to the model, bool (m,).
+
+        Parameters
+        ----------
+        counts : int64 (m, s), of these classes.
+        whole : float64 (s,), the distribution of the whole table.
+        """
+        values, at_least = _KINDS[self.kind](self, counts, whole)
+        level = self.level
+        if self.kind == "recursive_cl":
+            return values < level
+        return values >= level - _SLACK if at_least else values <= level + _SLACK
+
+    def describe(self) -> str:
+        """The model in words."""
+        text = f'{self.kind} {self.level:g} of "{self.attribute}"'
+        if self.kind == "recursive_cl":
+            text += f" with l = {self.l}"
+        if self.kind == "t_closeness":
+            text += f", {self.distance if isinstance(self.distance, str) else 'hierarchical'}"
+        return text
+
+
+_Each = Callable[[Model, Counts, Values], tuple[Values, bool]]
+
+_KINDS: dict[str, _Each] = {
+    "distinct_l": lambda model, counts, whole: (sensitive.each_distinct(counts), True),
+    "entropy_l": lambda model, counts, whole: (sensitive.each_entropy(counts), True),
+    "recursive_cl": lambda model, counts, whole: (
+        sensitive.each_recursive(counts, model.l),
+        False,
+    ),
+    "t_closeness": lambda model, counts, whole: (
+        sensitive.each_t(counts, model.distance, whole),
+        False,
+    ),
+    "alpha_k": lambda model, counts, whole: (sensitive.each_largest_share(counts), False),
+    "beta_likeness": lambda model, counts, whole: (sensitive.each_beta(counts, whole), False),
+    "delta_disclosure": lambda model, counts, whole: (sensitive.each_delta(counts, whole), False),
+}

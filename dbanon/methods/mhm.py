@@ -1,0 +1,78 @@
+"""MHM: the optimal cut of a path through all records, and the paths it is used on.
+
+``npn_mhm`` follows nearest point next: from the record farthest from the centroid always on to the
+nearest record not yet visited. The others take the classes of a fixed-size method and visit one
+after the other: first the one that holds the record farthest from the centroid of all, then always
+the one whose centroid is nearest to that of the class just left; a class is entered at its record
+nearest to that centroid, and inside it goes on to the nearest record not yet visited. The source
+says in one sentence that groups and their records are ordered; this is the reading chosen. Since
+the classes of the base method are pieces of the path, the result never loses more than that
+method.
+
+Source: J. Domingo-Ferrer, A. Martínez-Ballesté, J. M. Mateo-Sanz and F. Sebé, "Efficient
+multivariate data-oriented microaggregation", VLDB Journal 15 (2006).
+Classes: k to 2k-1.
+Cost: the base method's, plus O(k n p) for the cut; the path by a spatial index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.kernels import NearestPath, PathCut
+from dbanon.methods import mdav
+from dbanon.methods.registry import Method, Tick, drive
+from dbanon.partitions import Partition
+from dbanon.space import Space
+
+# Shares of the progress told after which the base method and the path are done.
+_BASE, _PATH = 0.6, 0.9
+
+
+def _cut(space: Space, k: int, tick: Tick, groups: NDArray[np.int32] | None) -> Partition:
+    position = drive(
+        NearestPath(space.points, groups), lambda share: tick(_BASE + (_PATH - _BASE) * share)
+    )
+    order = np.argsort(position.labels).astype(np.int32)
+    return drive(PathCut(space.points, k, order), lambda share: tick(_PATH + (1 - _PATH) * share))
+
+
+def npn_mhm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
+    """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
+    return _cut(space, k, tick, None)
+
+
+def _after(base: Method) -> Callable[..., Partition]:
+    def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
+        groups = base.run(space, k, tick=lambda share: tick(_BASE * share), rng=rng)
+        assert isinstance(groups, Partition)
+        return _cut(space, k, tick, groups.labels)
+
+    return run
+
+
+def _method(name: str, run: Callable[..., Partition], path: str, cost: str) -> Method:
+    return Method(
+        name=name,
+        run=run,
+        summary=f"The optimal cut of a path: {path}",
+        data="numeric",
+        class_sizes="k to 2k-1",
+        cost=cost,
+        reference="Domingo-Ferrer et al. 2006",
+        max_size=lambda k: 2 * k - 1,
+    )
+
+
+NPN = _method(
+    "npn_mhm", npn_mhm, "always on to the nearest record", "O(n^2) at worst, by a spatial index"
+)
+MDAV = _method(
+    "mdav_mhm",
+    _after(mdav.METHOD),
+    "through MDAV's classes; never loses more than mdav",
+    "that of mdav, and O(k n)",
+)

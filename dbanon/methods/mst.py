@@ -1,0 +1,57 @@
+"""Minimum spanning tree partitioning, as it is (``mst_forest``) and with large trees split.
+
+The edges of the minimum spanning tree are taken away, the longest first, where both sides keep k
+records or more. What hangs together is a class. ``mst_diameter`` (M-d) splits trees of 2k records
+or more by the diameter-based method: while 2k records remain, one class of k around each of the
+two most distant ones; k or more left over form a class, fewer join one by one the class with the
+nearest centroid, as centroids were when the loop ended.
+
+Among equal distances the smaller record comes first into the tree (Prim from record 0); among
+equal edges the one of the smaller record is taken away first.
+
+Source: M. Laszlo and S. Mukherjee, "Minimum spanning tree partitioning algorithm for
+microaggregation", IEEE TKDE 17 (2005).
+Classes: k or more, without a bound for mst_forest (a star of many records cannot be cut); k to
+2k-1 for mst_diameter.
+Cost: O(n^2 p), memory O(n).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.kernels import Mst
+from dbanon.methods.registry import Method, Tick, drive
+from dbanon.partitions import Partition
+from dbanon.space import Space
+
+
+def mst_forest(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
+    """Partition the points of ``space``, float64 (n, p), into classes of k or more records."""
+    return drive(Mst(space.points, k, False), tick)
+
+
+def mst_diameter(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
+    """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
+    return drive(Mst(space.points, k, True), tick)
+
+
+FOREST = Method(
+    name="mst_forest",
+    run=mst_forest,
+    summary="Cuts the long edges of the minimum spanning tree: for well separated clusters",
+    data="numeric",
+    class_sizes="k or more, no bound",
+    cost="O(n^2)",
+    reference="Laszlo & Mukherjee 2005",
+)
+DIAMETER = Method(
+    name="mst_diameter",
+    run=mst_diameter,
+    summary="As mst_forest, and large trees are split by the diameter-based method",
+    data="numeric",
+    class_sizes="k to 2k-1",
+    cost="O(n^2)",
+    reference="Laszlo & Mukherjee 2005",
+    max_size=lambda k: 2 * k - 1,
+)

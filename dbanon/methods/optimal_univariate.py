@@ -1,0 +1,40 @@
+"""Optimal univariate microaggregation: the least information loss there is for one attribute.
+
+In some optimal partition classes are neighbours in sorted order and hold k to 2k-1 records, so
+that it is a shortest path along the sorted records. Of equally good partitions the one whose last
+class is shorter is taken, and so on downwards.
+
+Source: S. L. Hansen and S. Mukherjee, "A polynomial algorithm for optimal univariate
+microaggregation", IEEE TKDE 15 (2003).
+Classes: k to 2k-1.
+Cost: O(n log n + k n).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.kernels import PathCut
+from dbanon.methods.axes import order_of
+from dbanon.methods.registry import Method, Tick, drive
+from dbanon.partitions import Partition
+from dbanon.space import Space
+
+
+def optimal_univariate(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
+    """Partition the points of ``space``, float64 (n, 1), into classes of k to 2k-1 records."""
+    order = order_of(space.points[:, 0]).astype(np.int32)
+    return drive(PathCut(space.points, k, order), tick)
+
+
+METHOD = Method(
+    name="optimal_univariate",
+    run=optimal_univariate,
+    summary="The exact optimum for a single attribute",
+    data="one numeric attribute",
+    class_sizes="k to 2k-1",
+    cost="O(n log n + k n)",
+    reference="Hansen & Mukherjee 2003",
+    max_size=lambda k: 2 * k - 1,
+    max_attributes=1,
+)

@@ -1,0 +1,230 @@
+"""Policy: the wanted guarantee and how to reach it, checked before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dbanon.errors import InvalidParameter, UnsupportedType
+from dbanon.hierarchy import Hierarchy
+from dbanon.measures import Model
+from dbanon.methods import METHODS, find_method
+from dbanon.methods import refine as centroid
+from dbanon.methods.refine import check_refinement
+from dbanon.methods.registry import Method, Refine
+from dbanon.partitions import Partition
+from dbanon.recoding import INTERVALS, Settings, find_recoding
+from dbanon.schema import Attribute
+from dbanon.space import STANDARDIZATIONS, weight_vector
+
+NULL_POLICIES = ("error", "suppress", "category")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The wanted guarantee and how to reach it.
+
+    Parameters
+    ----------
+    k : the smallest number of records that may share all quasi-identifiers, 2 or more.
+    method : a name in the registry of methods.
+    options : the method's own parameters.
+    standardize : ``zscore``, ``range`` or ``none``.
+    weights : weight per quasi-identifier in the squared distance; 1 where not named.
+    nulls : ``error``; ``suppress`` withholds records with a NULL; ``category`` makes each pattern
+        of NULLs a stratum of its own, within which k holds.
+    max_suppression : largest share of records that may be withheld, 0 to 1; None for no limit.
+    recoding : a name in the registry of recodings; None for the method's own.
+    hierarchies : by quasi-identifier, for methods of generalization.
+    intervals, local_range, steps : how ranges of numbers are released, as in ``recoding.Settings``.
+    seed : for what draws; the same seed gives the same classes.
+    refine : ``fast`` or ``thorough`` search for classes of less loss after the method. Classes of
+        centroids then hold k to 2k-1 records, whatever the method's own sizes are.
+    refine_iterations : None for as many as ``refine`` says.
+    refine_seconds : limit for each stratum; the result then depends on the machine's speed.
+    models : privacy models of sensitive attributes, reached by ``protection.protect``.
+    block_size : cut strata of more records into blocks that no class crosses, on all cores: faster,
+        and a little more loss; a refinement then works across their borders. None does not cut.
+    """
+
+    k: int
+    method: str = "mdav"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    standardize: str = "zscore"
+    weights: Mapping[str, float] = field(default_factory=dict)
+    nulls: str = "error"
+    max_suppression: float | None = None
+    recoding: str | None = None
+    seed: int = 0
+    refine: str | None = None
+    hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
+    intervals: str = "text"
+    local_range: bool = False
+    steps: Mapping[str, float] = field(default_factory=dict)
+    refine_iterations: int | None = None
+    refine_seconds: float | None = None
+    block_size: int | None = None
+    models: tuple[Model, ...] = ()
+
+    def __post_init__(self) -> None:
+        whole: object = self.k
+        if isinstance(whole, bool) or not isinstance(whole, (int, np.integer)) or whole < 2:
+            raise InvalidParameter(
+                "k must be a whole number, 2 or more.",
+                hint="Common choices are 3, 5 and 10.",
+            )
+        method = find_method(self.method)
+        freeze = MappingProxyType
+        object.__setattr__(self, "options", freeze(method.checked_options(self.options)))
+        object.__setattr__(self, "weights", freeze(dict(self.weights)))
+        object.__setattr__(self, "recoding", self.recoding or method.recoding)
+        find_recoding(str(self.recoding))
+        _one_of("nulls", self.nulls, NULL_POLICIES)
+        _one_of("standardize", self.standardize, STANDARDIZATIONS)
+        _one_of("intervals", self.intervals, INTERVALS)
+        object.__setattr__(self, "hierarchies", freeze(dict(self.hierarchies)))
+        object.__setattr__(self, "steps", freeze(dict(self.steps)))
+        size = self.block_size
+        if size is not None and (isinstance(size, bool) or int(size) != size or size < 2 * self.k):
+            raise InvalidParameter("block_size must be a whole number, 2k or more.")
+        if size is not None and method.gives is not Partition:
+            raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
+        check_refinement(self.refine, self.refine_iterations, self.refine_seconds)
+        if self.refine is not None and refinement(method) is None:
+            raise InvalidParameter(
+                f"Method {method.name} gives no classes of rows that could be refined.",
+                hint="Leave refine out.",
+            )
+        budget = self.max_suppression
+        if budget is not None and not 0 <= budget <= 1:
+            raise InvalidParameter("max_suppression must be a share from 0 to 1.")
+        seed: object = self.seed
+        if not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise InvalidParameter("The seed must be a whole number, 0 or more.")
+
+    def arguments(self) -> dict[str, Any]:
+        """The policy as plain values, for the ledger."""
+        return {
+            "k": int(self.k),
+            "method": self.method,
+            "options": dict(self.options),
+            "standardize": self.standardize,
+            "weights": dict(self.weights),
+            "nulls": self.nulls,
+            "max_suppression": self.max_suppression,
+            "recoding": self.recoding,
+            "seed": self.seed,
+            "refine": self.refine,
+            "hierarchies": {
+                name: {"leaves": tree.n_leaves, "height": tree.height}
+                for name, tree in self.hierarchies.items()
+            },
+            "intervals": self.intervals,
+            "local_range": self.local_range,
+            "steps": dict(self.steps),
+            "refine_iterations": self.refine_iterations,
+            "refine_seconds": self.refine_seconds,
+            "block_size": self.block_size,
+            "models": [model.describe() for model in self.models],
+        }
+
+    @property
+    def settings(self) -> Settings:
+        """What the recoding needs to know."""
+        return Settings(self.hierarchies, self.intervals, self.local_range, self.steps)
+
+
+def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
+    """Check that the method takes these attributes, before anything is read.
+
+    Raises
+    ------
+    UnsupportedType : an attribute's type is not one the method takes.
+    InvalidParameter : no attribute, or an attribute twice.
+    """
+    if not attributes:
+        raise InvalidParameter(
+            "No quasi-identifier was named.", hint="Name at least one column to anonymize."
+        )
+    names = [attribute.name for attribute in attributes]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidParameter(f'Column "{name}" is named twice as a quasi-identifier.')
+    method = find_method(policy.method)
+    recoding = find_recoding(str(policy.recoding))
+    for attribute in attributes:
+        if (
+            not attribute.kind.is_numeric
+            and not recoding.takes_categories
+            and method.takes_categories
+        ):
+            raise UnsupportedType(
+                f'Column "{attribute.name}" is no number, and recoding {recoding.name} takes'
+                " numbers only.",
+                hint="Use the recoding generalization.",
+            )
+        if not attribute.kind.is_numeric and not method.takes_categories:
+            taking = [name for name, other in METHODS.items() if other.takes_categories]
+            raise UnsupportedType(
+                f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and method'
+                f" {policy.method} takes numbers, dates and timestamps only.",
+                hint=(
+                    "Methods that take it: " + ", ".join(taking) + "."
+                    if taking
+                    else "No method of this version takes it: leave the column out of the"
+                    " quasi-identifiers and do not copy it, or give it as a number."
+                ),
+            )
+    if method.max_attributes is not None and len(attributes) > method.max_attributes:
+        raise InvalidParameter(
+            f"Method {method.name} takes {method.max_attributes} quasi-identifier,"
+            f" not {len(attributes)}.",
+            hint="Name fewer quasi-identifiers, or choose another method.",
+        )
+    weight_vector(tuple(names), policy.weights)
+
+
+def require_rows(policy: Policy) -> None:
+    """Check that the policy's method gives classes of rows, before anything is read.
+
+    Raises
+    ------
+    InvalidParameter : it groups attributes by themselves, and rows would not be k-anonymous.
+    """
+    method = find_method(policy.method)
+    if method.gives is not Partition:
+        raise InvalidParameter(
+            f"Method {method.name} gives {method.guarantee}: a release of it would fail the"
+            " recount of its rows.",
+            hint="Choose a method that groups rows; dbanon.partition() gives the classes of each"
+            " attribute for study.",
+        )
+
+
+def guarantee(policy: Policy, names: list[str]) -> str:
+    """What a verified release guarantees, in words."""
+    text = (
+        f"{find_method(policy.method).guarantee}: every combination of released values of"
+        f" ({', '.join(names)}) is shared by at least {policy.k} rows of the release"
+    )
+    if policy.nulls == "category":
+        text += ", NULL counted as a value"
+    if policy.nulls == "suppress":
+        text += "; records with a NULL were withheld"
+    return text + "".join(f"; {model.describe()} in each class" for model in policy.models)
+
+
+def refinement(method: Method) -> Refine | None:
+    """The method's own local search, or that on sums of squares where points were clustered."""
+    if method.refine is not None:
+        return method.refine
+    return centroid.refine if method.gives is Partition and not method.takes_categories else None
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")

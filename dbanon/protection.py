@@ -1,0 +1,144 @@
+"""Privacy models on sensitive attributes: classes are merged until each keeps to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import ModelInfeasible, RecountFailed
+from dbanon.measures import Model, sensitive_counts
+from dbanon.methods.enforce import enforce
+from dbanon.methods.registry import Tick
+from dbanon.microdata import Microdata
+from dbanon.mixed_space import mixed_space
+from dbanon.partitions import Partition, combine
+from dbanon.policy import Policy
+from dbanon.strata import groups
+
+
+def protect(
+    microdata: Microdata,
+    partition: Partition,
+    policy: Policy,
+    codes: Mapping[str, NDArray[np.int32]],
+    tick: Tick = lambda share: None,
+) -> Partition:
+    """The partition with classes merged until each keeps to the models of the policy.
+
+    Classes of different strata or patterns of NULLs are not merged.
+
+    Parameters
+    ----------
+    codes : by sensitive attribute, int32 (n,), each record's value as 0, 1, ...; NULL is a value.
+        For ordered and hierarchical t-closeness codes are positions in the order or of leaves.
+
+    Raises
+    ------
+    ModelInfeasible : the table as one class, or a pattern of NULLs, does not keep to a model.
+    """
+    if not policy.models:
+        return partition
+    names = list(dict.fromkeys(model.attribute for model in policy.models))
+    widths = {name: _width(policy.models, name, codes[name]) for name in names}
+    counts = {name: sensitive_counts(partition, codes[name], widths[name]) for name in names}
+    wholes = {name: _whole(counts[name]) for name in names}
+
+    def satisfied(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.bool_]:
+        by_name = dict(zip(names, counts, strict=True))
+        kept = [
+            model.satisfied(by_name[model.attribute], wholes[model.attribute])
+            for model in policy.models
+        ]
+        together: NDArray[np.bool_] = np.logical_and.reduce(kept)
+        return together
+
+    space = mixed_space(
+        microdata,
+        standardize=policy.standardize,
+        weights=policy.weights,
+        hierarchies=policy.hierarchies,
+    )
+    parts = []
+    for records in _strata(microdata, partition):
+        _, labels = np.unique(partition.labels[records], return_inverse=True)
+        part = Partition(labels.reshape(-1))
+        part_counts = [sensitive_counts(part, codes[name][records], widths[name]) for name in names]
+        try:
+            merged = enforce(space(records), part, part_counts, satisfied, tick)
+        except ModelInfeasible:
+            raise _infeasible(policy.models, counts, wholes, len(records)) from None
+        parts.append((records, merged))
+    return combine(parts, microdata.n_records)
+
+
+def require_models(models: Sequence[Model], counts: Mapping[str, NDArray[np.int64]]) -> None:
+    """Check counts of a written relation, by sensitive attribute int64 (n_classes, s).
+
+    Raises
+    ------
+    RecountFailed : a class does not keep to a model.
+    """
+    for model in models:
+        found = counts[model.attribute]
+        failing = int((~model.satisfied(found, _whole(found))).sum())
+        if failing:
+            raise RecountFailed(
+                f"{failing} of {len(found)} classes counted do not keep to {model.describe()}.",
+                hint="This is an error in dbanon: please report it.",
+            )
+
+
+def _width(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:
+    """The number of values: all leaves where a hierarchy has them."""
+    leaves = [
+        model.distance.n_leaves
+        for model in models
+        if model.attribute == name and not isinstance(model.distance, str)
+    ]
+    return max([int(codes.max(initial=-1)) + 1, *leaves])
+
+
+def _whole(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    whole: NDArray[np.float64] = counts.sum(axis=0) / max(int(counts.sum()), 1)
+    return whole
+
+
+def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:
+    """The released records of each stratum and pattern of NULLs."""
+    released = np.flatnonzero(partition.labels >= 0)
+    if not len(released):
+        return []
+    parts = [part for part in (microdata.strata, microdata.valid) if part is not None]
+    if not parts:
+        return [released]
+    return [released[group] for group in groups(np.column_stack(parts)[released])]
+
+
+def _infeasible(
+    models: Sequence[Model],
+    counts: Mapping[str, NDArray[np.int64]],
+    wholes: Mapping[str, NDArray[np.float64]],
+    records: int,
+) -> ModelInfeasible:
+    failing = [
+        model
+        for model in models
+        if not model.satisfied(
+            counts[model.attribute].sum(axis=0, keepdims=True), wholes[model.attribute]
+        )[0]
+    ]
+    if not failing:
+        return ModelInfeasible(
+            f"{records} records of one stratum or pattern of NULLs do not keep to the privacy models.",
+            hint="Use nulls=suppress, or ask for less.",
+        )
+    values = {m.attribute: int((wholes[m.attribute] > 0).sum()) for m in failing}
+    return ModelInfeasible(
+        "Even the whole table as one class does not keep to "
+        + "; ".join(model.describe() for model in failing)
+        + ".",
+        hint="; ".join(f'"{name}" has {count} distinct values' for name, count in values.items())
+        + ". Ask for less.",
+    )

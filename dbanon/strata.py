@@ -1,0 +1,75 @@
+"""Strata: sets of records that classes must not cross."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import NullInQuasiIdentifier, TooFewRecords
+from dbanon.microdata import Microdata
+from dbanon.policy import Policy
+
+
+def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
+    """Sets of records that classes must not cross; records in none are withheld."""
+    n = microdata.n_records
+    given = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
+    if microdata.valid is None:
+        return groups(given)
+    if policy.nulls == "suppress":
+        complete = np.flatnonzero(microdata.valid.all(axis=1))
+        return [complete[group] for group in groups(given[complete])]
+    if policy.nulls == "category":
+        return groups(np.column_stack([given, microdata.valid]))
+    holding = [
+        f'"{attribute.name}" in {count} rows'
+        for attribute, count in zip(
+            microdata.attributes, (~microdata.valid).sum(axis=0), strict=True
+        )
+        if count
+    ]
+    raise NullInQuasiIdentifier(
+        f"Quasi-identifiers hold NULL: {', '.join(holding)}.",
+        hint="Choose nulls=suppress (withhold these records) or nulls=category (classes within"
+        " each pattern of NULLs).",
+    )
+
+
+def groups(values: NDArray[Any]) -> list[NDArray[np.int64]]:
+    """Positions of equal values or rows, each set ascending; at least one set."""
+    _, group = np.unique(values, axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+
+
+def too_few(
+    microdata: Microdata,
+    policy: Policy,
+    records: NDArray[np.int64],
+    withheld: int,
+    n_strata: int,
+) -> TooFewRecords:
+    count = len(records)
+    if n_strata == 1:
+        text = f"There are {count} records, fewer than k = {policy.k}"
+        text += f" ({withheld} more have a NULL and are withheld)." if withheld else "."
+        hint = f"k can be {count} at most here." if count >= 2 else "Anonymize a larger table."
+        return TooFewRecords(text, hint=hint)
+    text = f"A stratum holds only {count} records"
+    if microdata.valid is not None:
+        absent = [
+            f'"{attribute.name}"'
+            for attribute, present in zip(
+                microdata.attributes, microdata.valid[records[0]], strict=True
+            )
+            if not present
+        ]
+        text += f" with NULL in {', '.join(absent)}" if absent else " without NULL"
+    hint = "Leave columns out of the strata, or bring rare values together in a view."
+    if microdata.strata is None:
+        hint = "With nulls=category each pattern of NULLs needs k records; nulls=suppress withholds"
+        hint += " records with a NULL instead."
+    return TooFewRecords(f"{text}, fewer than k = {policy.k}.", hint=hint)

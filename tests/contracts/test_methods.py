@@ -1,0 +1,170 @@
+"""What every method promises, over the whole registry: house rules, section 3."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbanon.errors import NonFiniteValue, RowsNotAnonymous, TooFewRecords
+from dbanon.measures import centroid_loss
+from dbanon.methods import METHODS
+from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.partitions import AttributePartition, Partition
+from dbanon.pipeline import find_attribute_classes, find_classes
+from dbanon.policy import Policy
+from dbanon.schema import Attribute, Kind
+
+NUMERIC = [name for name, method in METHODS.items() if not method.takes_categories]
+EXAMPLES = 200
+
+pytestmark = pytest.mark.filterwarnings("ignore::dbanon.errors.RowsNotAnonymous")
+
+
+each_method = pytest.mark.parametrize("method", [METHODS[n] for n in NUMERIC], ids=NUMERIC)
+
+
+@st.composite
+def tables(draw):
+    """Small tables of all sorts, and a k; the counts at which methods change their course too."""
+    k = draw(st.integers(2, 6))
+    n = draw(
+        st.one_of(
+            st.sampled_from([k, 2 * k - 1, 2 * k, 3 * k - 1, 3 * k, 4 * k]), st.integers(k, 60)
+        )
+    )
+    p = draw(st.integers(1, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    kind = draw(st.sampled_from(["normal", "clusters", "ties", "binary", "repeated", "skewed"]))
+    numbers = rng.normal(size=(n, p))
+    if kind == "clusters":
+        numbers += 8.0 * rng.integers(0, 3, size=(n, 1))
+    elif kind == "ties":
+        numbers = numbers.round()
+    elif kind == "binary":
+        numbers = rng.integers(0, 2, size=(n, p)).astype(float)
+    elif kind == "repeated":
+        numbers = numbers[rng.integers(0, max(1, n // 4), size=n)]
+    elif kind == "skewed":
+        numbers = np.exp(4 * numbers)
+    if draw(st.booleans()):
+        numbers[:, rng.integers(0, p)] = 0.1
+    return numbers, k
+
+
+def microdata(numbers, method) -> Microdata:
+    numbers = numbers[:, : method.max_attributes]
+    attributes = [Attribute(f"a{j}", Kind.FLOAT) for j in range(numbers.shape[1])]
+    keys = np.arange(len(numbers), dtype=np.int64).reshape(-1, 1)
+    return microdata_from_chunks(attributes, [Chunk(keys, np.ascontiguousarray(numbers))])
+
+
+def partitions(numbers, k, method, **policy) -> list[Partition]:
+    """The partition of the rows, or one for each attribute."""
+    data = microdata(numbers, method)
+    wanted = Policy(k=k, method=method.name, **policy)
+    if method.gives is AttributePartition:
+        return list(find_attribute_classes(data, wanted).partitions)
+    return [find_classes(data, wanted)]
+
+
+def labels(numbers, k, method, **policy):
+    return np.array([found.labels for found in partitions(numbers, k, method, **policy)])
+
+
+@each_method
+@given(table=tables(), seed=st.integers(0, 2**32))
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_contract(method, table, seed):
+    numbers, k = table
+    numbers.flags.writeable = False
+    before = numbers.copy()
+    n = len(numbers)
+    found = partitions(numbers, k, method, seed=seed)
+    for partition in found:
+        # Every record once, k or more to a class, the declared maximum kept.
+        assert len(partition.labels) == n
+        assert partition.n_suppressed == 0
+        assert partition.sizes.min() >= k
+        if method.max_size is not None:
+            assert partition.sizes.max() <= method.max_size(k)
+        if n < 2 * k:
+            assert partition.n_classes == 1
+    first = np.array([partition.labels for partition in found])
+    # The input is as it was, and the same seed gives the same classes.
+    np.testing.assert_array_equal(numbers, before)
+    np.testing.assert_array_equal(labels(numbers, k, method, seed=seed), first)
+    # Powers of two change no bit after standardization.
+    scales = 2.0 ** np.arange(-3, numbers.shape[1] - 3)
+    np.testing.assert_array_equal(labels(numbers * scales, k, method, seed=seed), first)
+
+
+@each_method
+@given(table=tables())
+@settings(max_examples=30, deadline=None)
+def test_constant_column_changes_nothing(method, table):
+    if method.max_attributes == 1:
+        pytest.skip("takes one attribute")
+    numbers, k = table
+    wider = np.column_stack((numbers, np.full(len(numbers), 0.1)))
+    plain = labels(numbers, k, method)
+    np.testing.assert_array_equal(labels(wider, k, method)[: len(plain)], plain)
+
+
+@each_method
+@pytest.mark.parametrize("n", [5, 9, 10, 14, 15, 40])
+def test_identical_records_lose_nothing(method, n):
+    numbers = np.full((n, 3), 0.1)
+    for partition in partitions(numbers, 5, method):
+        assert partition.sizes.min() >= 5
+        assert centroid_loss(numbers, partition).total == 0.0
+
+
+@each_method
+@pytest.mark.parametrize("n", [1, 4])
+def test_too_few_records(method, n):
+    with pytest.raises(TooFewRecords):
+        partitions(np.zeros((n, 2)), 5, method)
+
+
+@each_method
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_not_finite(method, value):
+    numbers = np.zeros((9, 2))
+    numbers[3, 0] = value
+    with pytest.raises(NonFiniteValue, match="a0"):
+        partitions(numbers, 3, method)
+
+
+@each_method
+def test_no_bounds_on_magnitude(method):
+    for scale in (1e300, 5e-324, 1e-310):
+        numbers = np.random.default_rng(0).integers(-9, 9, size=(30, 2)) * scale
+        for partition in partitions(numbers, 3, method):
+            assert partition.sizes.min() >= 3
+
+
+@each_method
+def test_refused_when_ticked_off(method):
+    """What tick raises ends the run."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(share):
+        raise Stop
+
+    numbers = np.random.default_rng(0).normal(size=(50, 2))
+    run = find_attribute_classes if method.gives is AttributePartition else find_classes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RowsNotAnonymous)
+        with pytest.raises(Stop):
+            run(microdata(numbers, method), Policy(k=3, method=method.name), stop)
+
+
+@each_method
+def test_described(method):
+    for text in (method.summary, method.data, method.class_sizes, method.cost, method.reference):
+        assert text
+    assert method.checked_options({}) == {o.name: o.default for o in method.options}

@@ -1,0 +1,172 @@
+"""Plain numpy versions of the kernels for classes of variable size: slow and obvious."""
+
+from itertools import combinations
+
+import numpy as np
+
+
+def numbered(labels):
+    """The same classes, numbered by their first records."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    return rank[inverse.reshape(-1)].astype(np.int32)
+
+
+def squared(points, position):
+    """Squared distances of each record to a position."""
+    return np.square(points - position).sum(axis=1)
+
+
+def sse(points, members):
+    """The sum of squares within one class."""
+    inside = points[members]
+    return np.square(inside - inside.mean(axis=0)).sum()
+
+
+def optimal_cut(points, order, k):
+    """The best cut of an order into classes of k to 2k-1, by all shortest paths from the start."""
+    n = len(order)
+    best = [0.0] + [np.inf] * n
+    start = [0] * (n + 1)
+    for end in range(k, n + 1):
+        for size in range(k, min(2 * k - 1, end) + 1):
+            total = best[end - size] + sse(points, order[end - size : end])
+            if total < best[end]:
+                best[end], start[end] = total, end - size
+    labels = np.empty(n, np.int32)
+    ends = [n]
+    while ends[-1] > 0:
+        ends.append(start[ends[-1]])
+    for label, (low, high) in enumerate(zip(ends[::-1], ends[::-1][1:], strict=False)):
+        labels[order[low:high]] = label
+    return labels
+
+
+def nearest_path(points, groups=None):
+    """Records in the order of nearest point next; with groups one group after the other."""
+    first = int(np.argmax(squared(points, points.mean(axis=0))))
+    if groups is None:
+        return _walk(points, np.arange(len(points)), first)
+    centroids = np.array([points[groups == g].mean(axis=0) for g in range(groups.max() + 1)])
+    path, waiting = [], list(range(len(centroids)))
+    group, record = int(groups[first]), first
+    while True:
+        path += _walk(points, np.flatnonzero(groups == group), record)
+        waiting.remove(group)
+        if not waiting:
+            return path
+        here = centroids[group]
+        group = waiting[int(np.argmin(squared(centroids[waiting], here)))]
+        members = np.flatnonzero(groups == group)
+        record = int(members[np.argmin(squared(points[members], here))])
+
+
+def _walk(points, ids, record):
+    ids, path = [int(i) for i in ids], []
+    while True:
+        path.append(record)
+        ids.remove(record)
+        if not ids:
+            return path
+        record = ids[int(np.argmin(squared(points[ids], points[record])))]
+
+
+def farthest_pair(points, ids):
+    """The two most distant records, the first such pair in order of index."""
+    best, pair = -1.0, None
+    for r, s in combinations(ids, 2):
+        at = np.square(points[r] - points[s]).sum()
+        if at > best:
+            best, pair = at, (r, s)
+    return pair
+
+
+def both_ends(points, ids, k):
+    """One class of k around each of the two most distant records, and the records left."""
+    ids = list(ids)
+    found = []
+    for seed in farthest_pair(points, ids):
+        order = sorted(ids, key=lambda i: (i != seed, np.square(points[i] - points[seed]).sum(), i))
+        found.append(order[:k])
+        ids = [i for i in ids if i not in found[-1]]
+    return found, ids
+
+
+def kward(points, k):
+    """k-Ward by always taking the cheapest pair of all."""
+    waiting, labels = [list(range(len(points)))], np.empty(len(points), np.int32)
+    classes = 0
+    while waiting:
+        ids = waiting.pop()
+        if len(ids) < 2 * k:
+            labels[ids] = classes
+            classes += 1
+            continue
+        ends, rest = both_ends(points, ids, k)
+        clusters = [*ends, *([i] for i in rest)]
+        while any(len(cluster) < k for cluster in clusters):
+            least, pair = np.inf, None
+            for a, b in combinations(range(len(clusters)), 2):
+                n, m = len(clusters[a]), len(clusters[b])
+                if n >= k and m >= k:
+                    continue
+                gap = points[clusters[a]].mean(axis=0) - points[clusters[b]].mean(axis=0)
+                cost = n * m / (n + m) * np.square(gap).sum()
+                if cost < least:
+                    least, pair = cost, (a, b)
+            clusters[pair[0]] += clusters.pop(pair[1])
+        waiting += [sorted(cluster) for cluster in clusters]
+    return numbered(labels)
+
+
+def mst(points, k, diametric):
+    """Kruskal's tree, its long edges cut, and large trees split by MD."""
+    n = len(points)
+    edges = sorted(
+        (np.square(points[a] - points[b]).sum(), a, b) for a, b in combinations(range(n), 2)
+    )
+    tree, component = [], list(range(n))
+    for length, a, b in edges:
+        if component[a] != component[b]:
+            old, new = component[b], component[a]
+            component = [new if c == old else c for c in component]
+            tree.append((length, a, b))
+    kept = list(tree)
+    for edge in sorted(tree, reverse=True):
+        without = [other for other in kept if other != edge]
+        if min(len(_reached(without, edge[1])), len(_reached(without, edge[2]))) >= k:
+            kept = without
+    classes, left = [], set(range(n))
+    while left:
+        ids = sorted(_reached(kept, min(left)))
+        left -= set(ids)
+        classes += _md(points, ids, k) if diametric else [ids]
+    labels = np.empty(n, np.int32)
+    for label, ids in enumerate(classes):
+        labels[ids] = label
+    return numbered(labels)
+
+
+def _reached(edges, start):
+    seen, todo = {start}, [start]
+    while todo:
+        at = todo.pop()
+        for _, a, b in edges:
+            for one, other in ((a, b), (b, a)):
+                if one == at and other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+    return seen
+
+
+def _md(points, ids, k):
+    classes = []
+    while len(ids) >= 2 * k:
+        ends, ids = both_ends(points, ids, k)
+        classes += ends
+    if len(ids) >= k:
+        return [*classes, ids]
+    centroids = np.array([points[members].mean(axis=0) for members in classes])
+    for i in ids:
+        classes[int(np.argmin(squared(centroids, points[i])))].append(i)
+    return classes

@@ -1,0 +1,159 @@
+"""Arguments, results and errors of the SQL functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from dbanon.methods import METHODS
+from dbanon.plpython_options import known
+from tests.postgres_server import Server
+
+Run = Callable[..., list[tuple[Any, ...]]]
+
+PEOPLE = (
+    "CREATE TABLE app.people AS SELECT g AS id, sin(g) AS a, cos(g) AS b, 't ' || g % 4 AS t"
+    " FROM generate_series(1, 40) AS g"
+)
+
+
+@pytest.fixture(scope="module")
+def refused(sql_server: Server, sql_template: str) -> Iterator[Callable[[str], psycopg.Error]]:
+    """The error of a call with these arguments, on one database for all: nothing is made."""
+    with sql_server.database(template=sql_template) as url:
+        sql_server.execute(PEOPLE, url=url)
+
+        def call(arguments: str) -> psycopg.Error:
+            with pytest.raises(psycopg.Error) as failure:
+                sql_server.execute(f"SELECT dbanon.mdav({arguments})", url=url)
+            assert "Traceback" not in str(failure.value)
+            assert (
+                sql_server.execute(
+                    "SELECT relname FROM pg_class WHERE relnamespace = 'release'::regnamespace",
+                    url=url,
+                )
+                == []
+            )
+            return failure.value
+
+        yield call
+
+
+@pytest.mark.parametrize(
+    ("state", "arguments"),
+    [
+        ("42P01", "'app.nobody', 'release.p', '{a}', 5"),
+        ("42P01", "0::regclass, 'release.p', '{a}', 5"),
+        ("22004", "NULL, 'release.p', '{a}', 5"),
+        ("22023", "'app.people', NULL, '{a}', 5"),
+        ("22023", "'app.people', 'release.p', NULL, 5"),
+        ("22023", "'app.people', 'release.p', '{}', 5"),
+        ("22023", "'app.people', 'release.p', '{a,NULL}', 5"),
+        ("22023", "'app.people', 'release.p', '{a,a}', 5"),
+        ("22023", "'app.people', 'release.p', '{a}', NULL"),
+        ("22023", "'app.people', 'release.p', '{a}', 1"),
+        ("22023", "'app.people', 'release.p', '{a}', -5"),
+        ("ZK002", "'app.people', 'release.p', '{a}', 41"),
+        ("42703", "'app.people', 'release.p', '{nobody}', 5"),
+        ("42703", "'app.people', 'release.p', '{a}', 5, keep => '{nobody}'"),
+        ("42602", "'app.people', 'people', '{a}', 5"),
+        ("42602", "'app.people', 'pg_temp.people', '{a}', 5"),
+        ("42602", "'app.people', 'pg_catalog.people', '{a}', 5"),
+        ("42622", "'app.people', 'release.' || repeat('n', 60), '{a}', 5"),
+        ("0A000", "'app.people', 'release.p', '{t}', 5"),
+        ("0A000", "'app.people', 'release.p', '{a}', 5, entity => 'id'"),
+        ("0A000", "'app.people', 'release.p', '{a}', 5, hierarchies => '{\"t\": {}}'"),
+        ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"where\": \"true\"}'"),
+        ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"l_diversity\": 2}'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"sede\": 1}'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"seed\": \"1\"}'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"seed\": -1}'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, options => '[]'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"output_kind\": \"x\"}'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"weights\": [1]}'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, nulls => 'maybe'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, nulls => NULL"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, if_exists => 'append'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, max_suppression => 2"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, max_suppression => 'NaN'"),
+        ("54000", "'app.people', 'release.p', '{a}', 5, options => '{\"memory_limit\": 1000}'"),
+    ],
+)  # fmt: skip
+def test_sqlstates(refused: Callable[[str], psycopg.Error], state: str, arguments: str) -> None:
+    assert refused(arguments).sqlstate == state
+
+
+def test_withheld_rows_count_against_the_budget(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    run_sql("UPDATE app.people SET a = NULL WHERE id <= 2")
+    call = "SELECT * FROM dbanon.mdav('app.people', 'release.p', '{a}', 5, nulls => 'suppress'%s)"
+    with pytest.raises(psycopg.Error, match="would be withheld") as failure:
+        run_sql(call % "")
+    assert failure.value.sqlstate == "ZK003"
+    [row] = run_sql(call % ", max_suppression => 0.05")
+    assert row[3:9] == (40, 38, 2, 7, 5, 5)
+    assert run_sql("SELECT rows, suppressed, k_achieved FROM release.p_summary") == [(38, "1-4", 5)]
+
+
+def test_a_text_column_by_a_method_that_takes_it(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    taking = [name for name, method in METHODS.items() if method.takes_categories]
+    assert taking
+    run_sql(f"SELECT dbanon.{taking[0]}('app.people', 'release.p', '{{t,a}}', 5)")
+    assert run_sql("SELECT (dbanon.verify('release.p')).k_achieved >= 5") == [(True,)]
+    labels = run_sql(
+        "SELECT count(*), min(size) >= 5 FROM (SELECT count(*) AS size FROM"
+        " dbanon.classes('app.people', %s, '{t,a}', 5) GROUP BY class) AS sizes",
+        taking[0],
+    )
+    assert labels[0][1]
+
+
+def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    given = {
+        "standardize": "range", "weights": {"a": 2}, "seed": 3, "key": ["id"], "progress": False,
+        "memory_limit": 10**9, "output_kind": "view", "recoding": "mean", "intervals": "text",
+        "local_range": True, "steps": {"a": 0.5}, "refine": None,
+    }  # fmt: skip
+    assert set(given) == set(known("mdav", writes=True))
+    run_sql("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, options => %s)",
+            json.dumps(given))  # fmt: skip
+    [(arguments,)] = run_sql("SELECT arguments FROM dbanon.release")
+    assert arguments["standardize"] == "range"
+    assert arguments["seed"] == 3
+    assert arguments["weights"] == {"a": 2}
+
+
+def test_information_loss_from_the_ledger_and_from_two_relations(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    run_sql("SELECT dbanon.mdav('app.people', 'release.p', '{a,b}', 5)")
+    [(recorded, computed)] = run_sql(
+        "SELECT dbanon.information_loss('release.p'),"
+        " dbanon.information_loss('release.p', 'app.people', '{a,b}')"
+    )
+    assert computed == pytest.approx(recorded, rel=1e-9)
+
+
+def test_a_changed_view_is_refused(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    kind = "if_exists => 'replace', options => '{\"output_kind\": \"view\"}'"
+    run_sql(f"SELECT dbanon.mdav('app.people', 'release.p', '{{a}}', 5, {kind})")
+    with pytest.raises(psycopg.Error, match="other columns or types") as failure:
+        run_sql(f"SELECT dbanon.mdav('app.people', 'release.p', '{{b}}', 5, {kind})")
+    assert failure.value.sqlstate == "42P16"
+
+
+def test_help_and_versions(run_sql: Run) -> None:
+    [(text,)] = run_sql("SELECT dbanon.help()")
+    assert all(f"{name}: " in text for name in METHODS)
+    [(manual,)] = run_sql("SELECT dbanon.help('mdav')")
+    assert "k => 5" in manual or "k integer" in manual
+    checked = dict(run_sql("SELECT * FROM dbanon.check()"))
+    assert checked["sql functions"] == checked["dbanon"]
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        run_sql("SELECT dbanon.help('no such function')")

@@ -1,0 +1,42 @@
+"""How statements and arrays are written for SPI."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dbanon.errors import InvalidName
+from dbanon.stores.plpy_store import _array, bound, literal
+from dbanon.stores.summary import binned
+
+
+def test_parameters_become_literals_and_quoted_names_stay() -> None:
+    sql = 'INSERT INTO "a?""?b" VALUES (?, ?, ?)'
+    assert bound(sql, ("it's \\", None, 3)) == (
+        "INSERT INTO \"a?\"\"?b\" VALUES (E'it''s \\\\', NULL, E'3')"
+    )
+    assert bound('SELECT "?"', ()) == 'SELECT "?"'
+    with pytest.raises((AssertionError, StopIteration)):
+        bound("SELECT ?", (1, 2))
+
+
+def test_literals_of_lists_and_truth() -> None:
+    assert literal(["a", "b'"]) == "ARRAY[E'a', E'b''']::text[]"
+    assert literal(True) == "true"
+    with pytest.raises(InvalidName):
+        literal("a\0b")
+
+
+def test_arrays_hold_the_same_numbers() -> None:
+    values = np.array([0.1, -1e-300, 1 / 3, 1e22, 5e-324])
+    text = _array(values)
+    assert [float(part) for part in text[1:-1].split(",")] == values.tolist()
+    assert _array(np.array([1, -2], np.int32)) == "{1,-2}"
+    assert _array(np.array([True, False])) == "{t,f}"
+    assert _array(np.array(["a,b", 'c"\\', None, "", "NULL"], object)) == (
+        '{"a,b","c\\"\\\\",NULL,"","NULL"}'
+    )
+
+
+def test_small_counts_are_ranges() -> None:
+    assert [binned(count, 5) for count in (0, 1, 4, 5)] == ["0", "1-4", "1-4", "5"]

@@ -1,0 +1,142 @@
+"""Privacy models: reached by merging, counted on what is written, refused when out of reach."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dbanon
+from dbanon.errors import InvalidParameter, ModelInfeasible, RecountFailed
+from dbanon.hierarchy import Hierarchy
+from dbanon.measures import Model, sensitive
+from dbanon.protection import require_models
+
+ILLS = Hierarchy.from_levels(
+    [["flu", "lungs", "*"], ["cough", "lungs", "*"], ["gastritis", "belly", "*"]]
+)
+MODELS = {
+    "distinct": Model("distinct_l", "ill", 2),
+    "entropy": Model("entropy_l", "ill", 1.8),
+    "recursive": Model("recursive_cl", "ill", 3.0, l=2),
+    "equal": Model("t_closeness", "ill", 0.35),
+    "ordered": Model("t_closeness", "ill", 0.3, distance="ordered"),
+    "hierarchical": Model("t_closeness", "ill", 0.3, distance=ILLS),
+    "alpha": Model("alpha_k", "ill", 0.7),
+    "beta": Model("beta_likeness", "ill", 1.5),
+    "delta": Model("delta_disclosure", "ill", 1.0),
+}
+
+
+def people(seed, n, nulls=False):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(20, 60, n),
+            "sex": rng.choice(["f", "m"], n),
+            "ill": rng.choice(["flu", "cough", "gastritis"], n, p=[0.5, 0.3, 0.2]),
+        }
+    )
+    if nulls:
+        frame["sex"] = frame["sex"].astype(object).where(rng.random(n) < 0.5, None)
+    return frame
+
+
+def release(frame, *models, **more):
+    return dbanon.anonymize_frame(
+        frame,
+        quasi_identifiers=["age", "sex"],
+        sensitive=["ill"],
+        k=3,
+        method="gaa_cp",
+        models=models,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("name", MODELS)
+@given(seed=st.integers(0, 10**6), n=st.integers(60, 120))
+@settings(max_examples=12)
+def test_models_are_reached(name, seed, n):
+    frame = people(seed, n)
+    model = MODELS[name]
+    out, report = release(frame, model)
+    assert report.rows_out == n
+    assert model.describe() in report.guarantee
+    order = ["flu", "cough", "gastritis"] if name == "hierarchical" else sorted(set(frame.ill))
+    counts = pd.crosstab([out.age, out.sex], out.ill).reindex(columns=order, fill_value=0)
+    counts = counts.to_numpy()
+    assert counts.sum(axis=1).min() >= 3
+    reached = {
+        "distinct": lambda: sensitive.distinct_l(counts) >= 2,
+        "entropy": lambda: sensitive.entropy_l(counts) >= 1.8 - 1e-9,
+        "recursive": lambda: sensitive.recursive_c(counts, 2) < 3,
+        "equal": lambda: sensitive.t_closeness(counts) <= 0.35 + 1e-9,
+        "ordered": lambda: sensitive.t_closeness(counts, "ordered") <= 0.3 + 1e-9,
+        "hierarchical": lambda: sensitive.t_closeness(counts, ILLS) <= 0.3 + 1e-9,
+        "alpha": lambda: sensitive.largest_share(counts) <= 0.7 + 1e-9,
+        "beta": lambda: sensitive.beta_likeness(counts) <= 1.5 + 1e-9,
+        "delta": lambda: sensitive.delta_disclosure(counts) <= 1 + 1e-9,
+    }
+    assert reached[name]()
+
+
+def test_worked_example():
+    """{20, 21} both have flu; merging with {30, 31} adds 4 * 11 - 2 * 1, with {50, 51} more."""
+    frame = pd.DataFrame(
+        {"age": [20, 21, 30, 31, 50, 51], "ill": ["flu", "flu", "flu", "cough", "cough", "flu"]}
+    )
+    out, _ = dbanon.anonymize_frame(
+        frame,
+        quasi_identifiers=["age"],
+        sensitive=["ill"],
+        k=2,
+        method="gaa_cp",
+        local_range=True,
+        models=[Model("distinct_l", "ill", 2)],
+    )
+    assert out.age.value_counts().to_dict() == {"[20, 31]": 4, "[50, 51]": 2}
+
+
+def test_patterns_of_nulls_stay_apart():
+    out, report = release(people(1, 200, nulls=True), MODELS["distinct"], nulls="category")
+    assert report.null_rows == out.sex.isna().sum() > 0
+    counts = pd.crosstab([out.age, out.sex.fillna("?")], out.ill).to_numpy()
+    assert sensitive.distinct_l(counts) >= 2
+
+
+def test_null_is_a_value():
+    frame = pd.DataFrame({"age": [1, 2, 3, 4], "sex": list("ffmm"), "ill": ["flu", None] * 2})
+    out, _ = release(pd.concat([frame] * 3), MODELS["distinct"])
+    assert len(out) == 12
+
+
+def test_out_of_reach():
+    frame = people(2, 80)
+    with pytest.raises(ModelInfeasible, match="distinct_l 4") as caught:
+        release(frame, Model("distinct_l", "ill", 4), MODELS["alpha"])
+    assert "3 distinct values" in str(caught.value)
+    assert "alpha" not in caught.value.message
+    assert (caught.value.exit_code, caught.value.sqlstate) == (3, "ZK002")
+    frame.loc[frame.index[:4], "sex"] = None
+    frame.loc[frame.index[:4], "ill"] = "flu"
+    with pytest.raises(ModelInfeasible, match="pattern of NULLs"):
+        release(frame, MODELS["distinct"], nulls="category")
+
+
+def test_refusals():
+    for arguments in (
+        ("l_diversity", "ill", 2),
+        ("distinct_l", "ill", 0),
+        ("alpha_k", "ill", np.nan),
+    ):
+        with pytest.raises(InvalidParameter):
+            Model(*arguments)
+    with pytest.raises(InvalidParameter):
+        Model("recursive_cl", "ill", 2, l=0)
+    with pytest.raises(InvalidParameter):
+        Model("t_closeness", "ill", 0.1, distance="far")
+    with pytest.raises(InvalidParameter, match='"name"'):
+        release(people(3, 60), Model("distinct_l", "name", 2))
+    with pytest.raises(RecountFailed, match="1 of 2 classes"):
+        require_models([MODELS["distinct"]], {"ill": np.array([[1, 1], [2, 0]])})
