@@ -262,7 +262,7 @@ def test_a_signal_ends_a_run(tmp_path: Path, number: signal.Signals, code: int) 
         seconds = time.monotonic() - started
     assert process.returncode == code
     assert out == ""
-    assert "rolled back, nothing was published" in err
+    assert "rolled back" in err
     assert "Traceback" not in err
     assert database.state() == state
     # It takes 0.2 s at most to notice; the rest is for a busy machine to end the process.

@@ -66,7 +66,11 @@ def load(database: Database) -> None:
              "date", "timestamp", kind["text"], "integer"]  # fmt: skip
     database.load("people", dict(zip(COLUMNS, kinds, strict=True)), ROWS)
     volatile = "random() > 0" if database.name == "sqlite" else "random() < 0.5"
-    database.execute(f"CREATE VIEW changing AS SELECT * FROM people WHERE {volatile} OR {volatile}")
+    # Many rows, so that no two looks at it find the same.
+    database.execute(
+        "CREATE VIEW changing AS SELECT p.id * 12 + q.id - 7317300 AS id, p.name, p.a, p.b, p.c,"
+        f" p.d, p.e FROM people AS p CROSS JOIN people AS q WHERE {volatile}"
+    )
     odd = {"w": "integer", "x": kind["double"], "y": "numeric", "z": "date", "v": "date"}
     if database.name == "duckdb":
         odd["y"] = "hugeint"
