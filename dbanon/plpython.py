@@ -104,6 +104,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
         sensitive=_names(call, "sensitive"),
         keep=_names(call, "keep"),
         policy=_policy(method, call, wanted),
+        by=wanted["by"],
         key=wanted["key"],
         output_kind=wanted["output_kind"],
         if_exists=_text(call, "if_exists"),
@@ -171,16 +172,9 @@ def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> 
         k=call["k"],
         method=method,
         options=wanted["method_options"],
-        standardize=wanted["standardize"],
-        weights=wanted["weights"],
         nulls=wanted["nulls"] if "nulls" in wanted else _text(call, "nulls"),
         max_suppression=budget,
-        recoding=wanted.get("recoding"),
-        seed=wanted["seed"],
-        refine=wanted["refine"],
-        intervals=wanted.get("intervals", "text"),
-        local_range=wanted.get("local_range", False),
-        steps=wanted.get("steps", {}),
+        **{name: wanted[name] for name in options.OF_THE_POLICY if name in wanted},
     )
 
 

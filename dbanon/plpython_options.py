@@ -14,11 +14,15 @@ COMMON: dict[str, tuple[Any, str]] = {
     "weights": ({}, "an object of numbers: weight of a column in the squared distance"),
     "seed": (0, "a whole number, for methods that draw"),
     "refine": (None, "fast or thorough: the classes are improved by local search"),
+    "refine_iterations": (None, "a whole number: as many rounds of refine"),
+    "refine_seconds": (None, "a number: time limit of refine for each stratum"),
+    "block_size": (None, "a whole number: cut into blocks of so many rows, on all cores"),
     "key": ((), "a list of columns that tell every row from every other"),
     "progress": (False, "true or false: a NOTICE at most every 2 seconds"),
     "memory_limit": (None, "bytes that the call may use; half of the machine's memory by default"),
 }
 WRITING: dict[str, tuple[Any, str]] = {
+    "by": ((), "a list of columns that classes must not cross; released as they are"),
     "output_kind": ("table", "table, or view for a stable name over a released table"),
     "recoding": (None, "what a class is released with; the method's own by default"),
     "intervals": ("text", "text, bounds or midpoint: how a range of numbers is released"),
@@ -29,7 +33,13 @@ READING: dict[str, tuple[Any, str]] = {
     "nulls": ("error", "error, suppress or category"),
 }
 
-LATER = ("strata", "l_diversity", "t_closeness", "where", "on_column_change", "entity")
+# Keys that the policy has under the same name.
+OF_THE_POLICY = (
+    *("standardize", "weights", "seed", "recoding", "refine", "refine_iterations"),
+    *("refine_seconds", "block_size", "intervals", "local_range", "steps"),
+)
+
+LATER = ("l_diversity", "t_closeness", "where", "on_column_change", "entity")
 
 
 def known(method: str, *, writes: bool) -> dict[str, str]:
@@ -63,7 +73,7 @@ def parse(method: str, given: Any, *, writes: bool) -> dict[str, Any]:
         elif name in defaults:
             if not _fits(name, value):
                 raise InvalidParameter(f'Option "{name}" must be {defaults[name][1]}.')
-            values[name] = tuple(value) if name == "key" else value
+            values[name] = tuple(value) if isinstance(value, list) else value
         elif name in LATER:
             raise NotBuilt(f'Option "{name}" is not built yet.', hint=_hint(keys))
         else:
@@ -87,11 +97,14 @@ def _fits(name: str, value: Any) -> bool:
     whole = isinstance(value, int) and not isinstance(value, bool)
     if name == "seed":
         return whole and value >= 0
-    if name == "memory_limit":
+    if name in ("memory_limit", "refine_iterations", "block_size"):
         return value is None or (whole and value > 0)
+    if name == "refine_seconds":
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return value is None or (number and value > 0)
     if name in ("progress", "local_range"):
         return isinstance(value, bool)
-    if name == "key":
+    if name in ("key", "by"):
         return isinstance(value, list) and all(isinstance(part, str) for part in value)
     if name in ("weights", "steps"):
         return isinstance(value, dict) and all(

@@ -12,7 +12,8 @@ from dbanon.schema import Attribute
 from dbanon.stores import packed, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, Source
 from dbanon.stores.names import quote, quote_list
-from dbanon.stores.plpy_store import PlpySession, literal, translated
+from dbanon.stores.plpy_store import PlpySession, translated
+from dbanon.stores.plpy_text import literal
 
 
 class PlpyReader:

@@ -12,11 +12,9 @@ none outlives it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +31,7 @@ from dbanon.stores import ledger, packed, statements
 from dbanon.stores import postgresql_catalog as catalog
 from dbanon.stores.base import Locator, Output, Source, random_order
 from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.plpy_text import array_text, bound, literal
 from dbanon.stores.postgresql_errors import translation
 from dbanon.stores.postgresql_session import PostgresqlSession
 
@@ -209,8 +208,8 @@ class PlpySession(PostgresqlSession):
                 (
                     _address(keys[start]),
                     _address(keys[stop - 1]),
-                    _array(classes[start:stop]),
-                    _array(positions[start:stop]),
+                    array_text(classes[start:stop]),
+                    array_text(positions[start:stop]),
                 ),
             )
         self.run(f"ANALYZE {table}")
@@ -244,7 +243,7 @@ class PlpySession(PostgresqlSession):
             f" FROM unnest({arrays}) WITH ORDINALITY AS v({names})"
         )
         for start in range(0, n_classes, PIECE):
-            pieces = [_array(column[start : start + PIECE]) for _, _, column in staged]
+            pieces = [array_text(column[start : start + PIECE]) for _, _, column in staged]
             self._execute(query, (str(start), *pieces))
         self.run(f"ANALYZE {table}")
 
@@ -267,16 +266,15 @@ class PlpySession(PostgresqlSession):
             )
         ]
 
+    # Rows never leave this database, and ``stage_labels`` fills the table of labels.
+
     def load_labels(self, *_: Any) -> None:
-        """Not needed: ``stage_labels`` does it."""
         raise NotImplementedError
 
     def read_rows(self, *_: Any) -> Iterator[Any]:
-        """Not needed: source and target are the same database."""
         raise NotImplementedError
 
     def load_rows(self, *_: Any) -> None:
-        """Not needed: source and target are the same database."""
         raise NotImplementedError
 
     # -- output and ledger ------------------------------------------------------------------------
@@ -349,56 +347,9 @@ def spi_error(error: Any) -> DbanonError:
     return translation(SimpleNamespace(sqlstate=state, diag=names))
 
 
-def bound(sql: str, parameters: Sequence[Any]) -> str:
-    """A statement with its parameters as literals: names and the ledger's entries, never data.
-
-    Literals and not parameters, because PostgreSQL gives a literal the type of its place.
-    """
-    if not parameters:
-        return sql
-    values = iter([literal(value) for value in parameters])
-    # A quoted identifier may hold a question mark of its own.
-    filled = re.sub(
-        r'"(?:[^"]|"")*"|\?', lambda found: next(values) if found[0] == "?" else found[0], sql
-    )
-    assert next(values, None) is None
-    return filled
-
-
-def literal(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return f"ARRAY[{', '.join(map(literal, value))}]::text[]"
-    if isinstance(value, datetime):
-        value = value.isoformat()
-    text = str(value)
-    if "\0" in text:
-        raise InvalidName("A name is empty or holds a NUL character.")
-    # The escape form means the same whatever standard_conforming_strings is.
-    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
 def _values(pairs: list[tuple[str, Any]]) -> Any:
     return tuple(value for _, value in pairs)
 
 
 def _address(key: np.int64) -> str:
     return f"({int(key) >> 16},{int(key) & 0xFFFF})"
-
-
-def _array(values: NDArray[Any]) -> str:
-    """The text of an array; Python's shortest form of a float is read back as the same float."""
-    if values.dtype == np.bool_:
-        return "{" + ",".join("t" if value else "f" for value in values.tolist()) + "}"
-    if values.dtype == object:
-        return "{" + ",".join(map(_element, values.tolist())) + "}"
-    return "{" + ",".join(map(repr, values.tolist())) + "}"
-
-
-def _element(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

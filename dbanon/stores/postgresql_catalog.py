@@ -71,7 +71,8 @@ FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 JOIN (VALUES ('release', 'SELECT'), ('release', 'INSERT'), ('release', 'UPDATE'),
              ('release_column', 'SELECT'), ('release_column', 'INSERT'),
              ('alembic_version', 'SELECT')) AS w(name, wanted) ON w.name = c.relname
-WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)"""
+WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)
+  AND NOT (wanted = 'UPDATE' AND has_any_column_privilege(c.oid, wanted))"""
 
 EXISTING = """
 SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'relation' END,

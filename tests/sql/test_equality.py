@@ -11,6 +11,7 @@ from sqlalchemy import NullPool, create_engine
 
 import dbanon
 from dbanon.methods import METHODS
+from dbanon.partitions import AttributePartition
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
@@ -50,14 +51,18 @@ def _by_both(run_sql: Run, url: str, table: str, columns: list[str], **given: An
     assert len(losses) == 1
 
 
-@pytest.mark.parametrize("method", METHODS)
+# The other methods have no classes of rows, and are refused by both ways.
+OF_ROWS = [method.name for method in METHODS.values() if method.gives is not AttributePartition]
+
+
+@pytest.mark.parametrize("method", OF_ROWS)
 def test_every_method_gives_the_same_release(run_sql: Run, sql_url: str, method: str) -> None:
     run_sql(
         "CREATE TABLE app.people AS SELECT g AS id, sin(g) AS a, cos(g * g) AS b,"
         " g * 7919 % 101 AS c, 'n ' || g AS name FROM generate_series(1, 400) AS g"
     )
     _by_both(
-        run_sql, sql_url, "app.people", ["a", "b", "c"],
+        run_sql, sql_url, "app.people", ["a", "b", "c"][: METHODS[method].max_attributes],
         method=method, keep=["name"], options={"seed": 11},
     )  # fmt: skip
 

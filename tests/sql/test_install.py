@@ -269,6 +269,22 @@ def test_sql_only_needs_no_python(sql_server: Server, fresh: Callable[[], str]) 
     assert sql_server.execute("SELECT to_regnamespace('dbanon')::text", url=url) == [(None,)]
 
 
+def test_the_commands_install_and_upgrade(
+    sql_server: Server, fresh: Callable[[], str], backend_path: Path
+) -> None:
+    url, path = fresh(), ["--python-path", str(backend_path)]
+    refused = CliRunner().invoke(main, ["upgrade", url, *path])
+    assert refused.exit_code == 2
+    for command in ("install", "upgrade", "install"):
+        done = CliRunner().invoke(main, [command, url, *path])
+        assert done.exit_code == 0, done.output
+        assert "numpy" in done.output
+    assert CliRunner().invoke(main, ["uninstall", url]).exit_code == 0
+    assert sql_server.execute("SELECT count(*) FROM dbanon.release", url=url) == [(0,)]
+    both = CliRunner().invoke(main, ["install", url, "--extension", "--sql-only"])
+    assert both.exit_code == 2
+
+
 def test_a_schema_of_somebody_else_is_refused(
     sql_server: Server, fresh: Callable[[], str], backend_path: Path, extension_files: Path
 ) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dbanon.errors import InvalidName
-from dbanon.stores.plpy_store import _array, bound, literal
+from dbanon.stores.plpy_text import array_text, bound, literal
 from dbanon.stores.summary import binned
 
 
@@ -29,11 +29,11 @@ def test_literals_of_lists_and_truth() -> None:
 
 def test_arrays_hold_the_same_numbers() -> None:
     values = np.array([0.1, -1e-300, 1 / 3, 1e22, 5e-324])
-    text = _array(values)
+    text = array_text(values)
     assert [float(part) for part in text[1:-1].split(",")] == values.tolist()
-    assert _array(np.array([1, -2], np.int32)) == "{1,-2}"
-    assert _array(np.array([True, False])) == "{t,f}"
-    assert _array(np.array(["a,b", 'c"\\', None, "", "NULL"], object)) == (
+    assert array_text(np.array([1, -2], np.int32)) == "{1,-2}"
+    assert array_text(np.array([True, False])) == "{t,f}"
+    assert array_text(np.array(["a,b", 'c"\\', None, "", "NULL"], object)) == (
         '{"a,b","c\\"\\\\",NULL,"","NULL"}'
     )
 
