@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dbanon.api import anonymize, information_loss, partition
+    from dbanon.api import anonymize, generalization_loss, information_loss, partition
     from dbanon.errors import DbanonError
     from dbanon.frame import anonymize_frame
+    from dbanon.hierarchy import Hierarchy
     from dbanon.methods import METHODS
     from dbanon.partitions import Partition
     from dbanon.pipeline import Policy
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "METHODS": "dbanon.methods",
     "DbanonError": "dbanon.errors",
+    "Hierarchy": "dbanon.hierarchy",
     "Partition": "dbanon.partitions",
     "Policy": "dbanon.pipeline",
     "Report": "dbanon.release",
     "anonymize": "dbanon.api",
     "anonymize_frame": "dbanon.frame",
+    "generalization_loss": "dbanon.api",
     "information_loss": "dbanon.api",
     "partition": "dbanon.api",
 }
@@ -33,11 +36,13 @@ _HOMES = {
 __all__ = [
     "METHODS",
     "DbanonError",
+    "Hierarchy",
     "Partition",
     "Policy",
     "Report",
     "anonymize",
     "anonymize_frame",
+    "generalization_loss",
     "information_loss",
     "partition",
 ]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, TooFewRecords
+from dbanon.hierarchy import Hierarchy, load_hierarchies
 from dbanon.measures import centroid_loss
 from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import AttributePartition, Partition
-from dbanon.pipeline import Policy, find_attribute_classes, find_classes
+from dbanon.pipeline import Policy, class_losses, find_attribute_classes, find_classes
 from dbanon.schema import Attribute, Kind, Role
 from dbanon.space import standardization
 
@@ -44,6 +46,10 @@ def anonymize(
     recoding: str | None = None,
     seed: int = 0,
     refine: str | None = None,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    intervals: str = "text",
+    local_range: bool = False,
+    steps: Mapping[str, float] | None = None,
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
     output_kind: str = "table",
@@ -64,6 +70,7 @@ def anonymize(
     k : the smallest number of rows that may share them, 2 or more.
     sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
     key : columns that tell every row from every other; needed for views and foreign tables.
+    hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
     target : another database to write to, as ``database``; the same one when None.
     chunk_rows : rows read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
@@ -92,6 +99,10 @@ def anonymize(
         recoding=recoding,
         seed=seed,
         refine=refine,
+        hierarchies=load_hierarchies(hierarchies),
+        intervals=intervals,
+        local_range=local_range,
+        steps=steps or {},
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
     )
@@ -131,6 +142,7 @@ def partition(
     nulls: str = "error",
     seed: int = 0,
     refine: str | None = None,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
     **options: Any,
@@ -141,6 +153,8 @@ def partition(
     ----------
     data : (n, p) numbers, or a DataFrame whose columns are all quasi-identifiers.
     k : smallest number of records in a class.
+    hierarchies : a Hierarchy or the path of its file by column; a column without one is a number,
+        or a category whose values are different or not.
     refine : ``fast`` or ``thorough`` search for classes of less loss after the method.
     options : the method's own parameters.
 
@@ -168,6 +182,7 @@ def partition(
         nulls=nulls,
         seed=seed,
         refine=refine,
+        hierarchies=load_hierarchies(hierarchies),
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
     )
@@ -189,12 +204,38 @@ def information_loss(data: ArrayLike | pd.DataFrame, classes: Partition) -> floa
     InvalidParameter : the partition is of another number of records.
     """
     microdata = _microdata(data)
+    _require_same(classes, microdata)
+    points = standardization(microdata.numbers).apply(microdata.numbers)
+    return centroid_loss(points, classes).total
+
+
+def generalization_loss(
+    data: ArrayLike | pd.DataFrame,
+    classes: Partition,
+    *,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+) -> float:
+    """iloss on the classes' own ranges and common ancestors: 0 none, records times columns all.
+
+    Parameters
+    ----------
+    data, hierarchies : as given to ``partition``.
+    classes : a partition of these n records; suppressed records are left out.
+
+    Raises
+    ------
+    InvalidParameter : the partition is of another number of records.
+    """
+    microdata = _microdata(data)
+    _require_same(classes, microdata)
+    return float(class_losses(microdata, classes, load_hierarchies(hierarchies)).sum())
+
+
+def _require_same(classes: Partition, microdata: Microdata) -> None:
     if len(classes.labels) != microdata.n_records:
         raise InvalidParameter(
             f"The partition has {len(classes.labels)} records, the data {microdata.n_records}."
         )
-    points = standardization(microdata.numbers).apply(microdata.numbers)
-    return centroid_loss(points, classes).total
 
 
 def _microdata(data: Any) -> Microdata:

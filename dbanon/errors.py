@@ -193,6 +193,40 @@ class ReleaseNotFound(UsageError):
     sqlstate = "42P01"
 
 
+class LedgerMissing(UsageError):
+    """The ledger is missing, or of another version."""
+
+    code = "ledger_missing"
+    sqlstate = "55000"
+
+
+class InstallRefused(UsageError):
+    """The SQL side is not installed in this database."""
+
+    code = "install_refused"
+    sqlstate = "55000"
+
+
+class PythonNotUsable(InstallRefused):
+    """The server's Python cannot use dbanon."""
+
+    code = "python_not_usable"
+
+
+class VersionMismatch(UsageError):
+    """SQL functions and Python package are of different versions."""
+
+    code = "version_mismatch"
+    sqlstate = "55000"
+
+
+class NotBuilt(UsageError):
+    """This is not built yet."""
+
+    code = "not_built"
+    sqlstate = "0A000"
+
+
 class MissingDependency(UsageError):
     """A package that this needs is not installed."""
 
@@ -230,6 +264,28 @@ class SuppressionOverBudget(PrivacyRefusal):
 
     code = "suppression_over_budget"
     sqlstate = "ZK003"
+
+
+class HierarchyBroken(PrivacyRefusal):
+    """A hierarchy is not a tree over the values of its column.
+
+    ``problems`` holds every problem found. The message names lines and counts, never a label: a
+    hierarchy often lists the very values that its column holds.
+    """
+
+    code = "hierarchy_broken"
+    sqlstate = "ZK004"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        problems: Iterable[object] = (),
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint)
+        self.problems = tuple(problems)
 
 
 class MemoryLimit(PrivacyRefusal):

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,12 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
-from dbanon.microdata import Chunk, Microdata, is_wide, microdata_from_chunks
+from dbanon.hierarchy import Hierarchy, load_hierarchies
+from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
 from dbanon.partitions import Partition
 from dbanon.pipeline import Policy, find_classes, recode, require_kinds, require_rows
 from dbanon.recoding import ReleasedColumn
-from dbanon.release import Recount, Report
+from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind
 from dbanon.stores.base import random_order, round_half_even
 from dbanon.version import version
@@ -45,6 +47,10 @@ def anonymize_frame(
     recoding: str | None = None,
     seed: int = 0,
     refine: str | None = None,
+    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    intervals: str = "text",
+    local_range: bool = False,
+    steps: Mapping[str, float] | None = None,
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
 ) -> tuple[pd.DataFrame, Report]:
@@ -57,6 +63,7 @@ def anonymize_frame(
     ----------
     frame : the records; its order is the record order, its index is not looked at.
     quasi_identifiers, sensitive, keep : column names by role.
+    hierarchies : a Hierarchy or the path of its file by column.
 
     The other parameters are those of ``Policy``.
 
@@ -76,6 +83,10 @@ def anonymize_frame(
         recoding=recoding,
         seed=seed,
         refine=refine,
+        hierarchies=load_hierarchies(hierarchies),
+        intervals=intervals,
+        local_range=local_range,
+        steps=steps or {},
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
     )
@@ -102,16 +113,11 @@ def anonymize_frame(
     release = recode(microdata, partition, policy, exact_means)
     records = np.flatnonzero(partition.labels >= 0)
     records = records[random_order(len(records))]
-    released = frame[[name for name in frame.columns if name in named]].iloc[records].copy()
-    released.index = pd.RangeIndex(len(released))
-    labels = partition.labels[records]
-    for column in release.columns:
-        name = column.attribute.name
-        released[name] = _series(column, frame[name].dtype, labels)
+    released = _released(frame, named, records, release)
     seconds["write"] = time.perf_counter() - started
 
     started = time.perf_counter()
-    recount = _recount(released, list(quasi_identifiers))
+    recount = _recount(released, [column.attribute.name for column in release.columns])
     if recount.smallest < k or recount.rows != len(records):
         raise RecountFailed(
             f"The smallest class counted holds {recount.smallest} rows, fewer than k = {k}.",
@@ -146,9 +152,29 @@ def anonymize_frame(
         information_loss_before_rounding=release.loss_before_rounding,
         column_losses=release.losses,
         guarantee=release.guarantee,
+        loss_measure=release.measure,
         seconds=seconds | {"total": sum(seconds.values())},
     )
     return released, report
+
+
+def _released(
+    frame: pd.DataFrame, named: Sequence[str], records: NDArray[np.intp], release: Release
+) -> pd.DataFrame:
+    """The released rows in the frame's order of columns; bounds stand where their column stood."""
+    labels = release.partition.labels[records]
+    columns: dict[Any, pd.Series[Any]] = {}
+    for name in (name for name in frame.columns if name in named):
+        made = [column for column in release.columns if column.source == str(name)]
+        if not made:
+            columns[name] = frame[name].iloc[records].reset_index(drop=True)
+        for column in made:
+            key = name if column.of is None else column.attribute.name
+            if key in columns or (column.of is not None and key in frame.columns):
+                raise InvalidParameter(f'The data frame has a column named "{key}" already.')
+            columns[key] = _series(column, frame[name].dtype, labels)
+    released: pd.DataFrame = pd.DataFrame(columns)
+    return released
 
 
 def microdata_from_frame(
@@ -173,7 +199,8 @@ def microdata_from_frame(
     n = len(frame)
     numeric = [a for a in attributes if a.kind.is_numeric]
     numbers = np.zeros((n, len(numeric)))
-    texts = []
+    codes = []
+    categories = []
     valid = np.ones((n, len(attributes)), bool)
     wide = set()
     column = 0
@@ -183,15 +210,23 @@ def microdata_from_frame(
         if not attribute.kind.is_numeric:
             text = series.astype(str).to_numpy(object)
             text[~valid[:, position]] = None
-            texts.append(text)
+            encoded, values = encode(text)
+            codes.append(encoded)
+            categories.append(values)
             continue
         numbers[:, column] = _numbers(attribute, series)
         if is_wide(numbers[:, column], attribute):
             wide.add(attribute.name)
         column += 1
     keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
-    chunk = Chunk(keys, numbers, tuple(texts), None if valid.all() else valid, frozenset(wide))
-    return microdata_from_chunks(attributes, [chunk])
+    chunk = Chunk(
+        keys,
+        numbers,
+        np.column_stack(codes) if codes else None,
+        None if valid.all() else valid,
+        frozenset(wide),
+    )
+    return microdata_from_chunks(attributes, [chunk], categories=categories)
 
 
 def _attribute(name: str, series: pd.Series[Any]) -> Attribute:
@@ -223,8 +258,7 @@ def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
         moments = series.to_numpy("datetime64[us]")
         empty = np.isnat(moments)
-        numbers = np.where(empty, 0, moments.astype(np.int64)).astype(np.float64)
-        return numbers
+        return np.where(empty, 0, moments.astype(np.int64)).astype(np.float64)
     return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
 
 
@@ -244,8 +278,13 @@ def _exact_means(series: pd.Series[Any], partition: Partition) -> NDArray[np.obj
     return np.array(means, object)
 
 
-def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> pd.Series[Any]:
+def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> Any:
     values, missing = column.values, column.missing
+    if column.attribute.kind is Kind.CATEGORY:
+        texts = values[labels]
+        if missing is not None:
+            texts[missing[labels]] = None
+        return pd.Series(texts, dtype=object)
     if column.attribute.kind is Kind.TIMESTAMP:
         moments = values.astype("datetime64[us]")
         if missing is not None:
@@ -263,6 +302,9 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> pd
 
 def _recount(frame: pd.DataFrame, names: list[str]) -> Recount:
     sizes = frame.groupby(names, dropna=False, observed=True).size().to_numpy()
-    histogram = {int(size): int(count) for size, count in zip(*np.unique(sizes, return_counts=True), strict=True)}
+    histogram = {
+        int(size): int(count)
+        for size, count in zip(*np.unique(sizes, return_counts=True), strict=True)
+    }
     null_rows = int(frame[names].isna().any(axis=1).sum())
     return Recount(len(frame), histogram, null_rows)

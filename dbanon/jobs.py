@@ -20,6 +20,7 @@ from dbanon.pipeline import Policy, find_classes, recode, require_kinds, require
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute
+from dbanon.stores import ledger
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session import Session
@@ -108,13 +109,12 @@ def run(job: Job, progress: PhaseProgress | None = None) -> Report:
 class _Run:
     """One run of a job on open sessions."""
 
-    def __init__(
-        self, job: Job, source: Session, target: Session, progress: PhaseProgress
-    ) -> None:
+    def __init__(self, job: Job, source: Session, target: Session, progress: PhaseProgress) -> None:
         self.job, self.source_session, self.target_session = job, source, target
         self.progress = progress
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.released_types: dict[str, str] = {}
 
     def report(self) -> Report:
         job = self.job
@@ -133,10 +133,11 @@ class _Run:
 
         started = time.perf_counter()
         session = self.target_session
-        session.publish(output, self._released_names(source))
+        session.publish(output, list(self.released_types))
         session.ensure_ledger()
-        types = {a.name: a.sql_type for a in source.schema.attributes}
-        session.record(report, output, recount, types)
+        types = {a.name: a.sql_type for a in source.schema.attributes} | self.released_types
+        made = [(column.attribute.name, column.source) for column in release.columns]
+        ledger.record(session, report, output, recount, types, made)
         self.progress("verify", 1.0)
         self.seconds["write"] += time.perf_counter() - started
         return replace(report, seconds=dict(self.seconds))
@@ -153,13 +154,19 @@ class _Run:
         require_kinds(job.policy, attributes)
         source = self.source_session.locate(source, job.key)
         self.source_session.require_rights(source, named)
-        if self.target_session is not self.source_session:
-            for name in named:
-                self.target_session.type_of(source.attribute(name))
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )
-        return source, self.source_session.inspect(source, attributes), output
+        source = self._timed("read", lambda: self.source_session.pin(source, named))
+        if self.target_session is self.source_session:
+            return source, self.source_session.inspect(source, attributes), output
+        # Kept values leave their database: they are looked at, too.
+        source = source.with_attributes(
+            self.source_session.inspect(source, [source.attribute(name) for name in named])
+        )
+        for name in named:
+            self.target_session.type_of(source.attribute(name))
+        return source, tuple(source.attribute(name) for name in job.quasi_identifiers), output
 
     def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:
         self.progress("read", 0.0)
@@ -184,52 +191,56 @@ class _Run:
         release = recode(microdata, partition, self.job.policy, exact_means)
         session = self.target_session
         copied = session is not self.source_session
-        columns = {column.attribute.name: column for column in release.columns}
+        columns = [_typed(column, session, copied) for column in release.columns]
         kept = [
             attribute
             for attribute in source.schema.attributes
             if attribute.name in (*self.job.sensitive, *self.job.keep)
         ]
         if copied:
-            columns = {
-                name: replace(
-                    column,
-                    attribute=replace(
-                        column.attribute, sql_type=session.type_of(column.attribute)
-                    ),
-                )
-                for name, column in columns.items()
-            }
             session.load_rows(kept, self._copied_rows(source, microdata, partition, kept))
         else:
             session.stage_labels(microdata, partition, source.located.types)
         self.progress("write", 0.3)
-        session.load_classes(list(columns.values()), partition.n_classes)
-        session.write(output, self._written(source, columns, copied), None if copied else source)
+        session.stage_classes(partition, columns)
+        written = self._written(source, columns, copied)
+        self.released_types = {name: sql_type for name, sql_type, _ in written}
+        session.write(output, written, None if copied else source)
         session.analyze(output.written)
         self.progress("write", 1.0)
         return release
 
     def _written(
-        self, source: Source, columns: Mapping[str, ReleasedColumn], copied: bool
+        self, source: Source, columns: Sequence[ReleasedColumn], copied: bool
     ) -> list[tuple[str, str, str]]:
         """Name, SQL type and SQL expression of each column, in the order of the source."""
-        positions = {name: position for position, name in enumerate(columns)}
-        written = []
-        for name in self._released_names(source):
+        session = self.target_session
+        written: list[tuple[str, str, str]] = []
+        for name in self._named(source):
+            made = [(i, column) for i, column in enumerate(columns) if column.source == name]
+            for i, column in made:
+                attribute = column.attribute
+                value = session.released_expression(i, column)
+                written.append((attribute.name, attribute.sql_type, value))
+            if made:
+                continue
             attribute = source.attribute(name)
-            if name in columns:
-                column = columns[name]
-                sql_type = column.attribute.sql_type
-                value = self.target_session.released_expression(positions[name], column)
-            elif copied:
-                sql_type, value = self.target_session.type_of(attribute), f"r.{quote(name)}"
+            if copied:
+                written.append((name, session.type_of(attribute), f"r.{quote(name)}"))
             else:
-                sql_type, value = attribute.sql_type, f"s.{quote(name)}"
-            written.append((name, sql_type, value))
+                written.append((name, attribute.sql_type, f"s.{quote(name)}"))
+        names = [name for name, _, _ in written]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidParameter(
+                    f'The release would have two columns named "{name}".',
+                    hint="Bounds of a range are written as NAME_low and NAME_high: use another"
+                    " form of intervals, or do not copy the column of that name.",
+                )
         return written
 
-    def _released_names(self, source: Source) -> list[str]:
+    def _named(self, source: Source) -> list[str]:
+        """The columns of the source that a release tells something of, in their order."""
         job = self.job
         named = {*job.quasi_identifiers, *job.sensitive, *job.keep}
         return [a.name for a in source.schema.attributes if a.name in named]
@@ -245,9 +256,9 @@ class _Run:
         released = np.flatnonzero(partition.labels >= 0)
         positions = np.full(microdata.n_records, -1, np.int32)
         positions[released] = random_order(len(released))
+        classes = self.target_session.class_numbers(partition)[partition.labels]
         if not kept:
-            order = released[np.argsort(positions[released])]
-            yield partition.labels[order], positions[order], [()] * len(order)
+            yield classes[released], positions[released], [()] * len(released)
             return
         names = [attribute.name for attribute in kept]
         done = 0
@@ -257,7 +268,7 @@ class _Run:
             records = records[chosen]
             done += len(rows)
             self.progress("write", 0.3 * min(done / max(microdata.n_records, 1), 1.0))
-            yield partition.labels[records], positions[records], [rows[i] for i in chosen]
+            yield classes[records], positions[records], [rows[i] for i in chosen]
 
     def _verify(self, output: Output, release: Release, microdata: Microdata) -> Recount:
         """Count what was written, before anyone can see it.
@@ -268,7 +279,7 @@ class _Run:
         RecountFailed : a class is too small, or NULLs are where none may be.
         """
         self.progress("verify", 0.0)
-        names = self.job.quasi_identifiers
+        names = [column.attribute.name for column in release.columns]
         recount = self.target_session.recount(output.written, names)
         expected = microdata.n_records - release.partition.n_suppressed
         if recount.rows != expected:
@@ -303,10 +314,10 @@ class _Run:
         microdata: Microdata,
     ) -> Report:
         job = self.job
-        released = self._released_names(source)
+        released = self._named(source)
         return Report(
             release_id=self.release_id,
-            created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
             dbanon_version=version(),
             source=str(source.name),
             output=str(output.name),
@@ -317,9 +328,7 @@ class _Run:
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,
-            not_copied=tuple(
-                a.name for a in source.schema.attributes if a.name not in released
-            ),
+            not_copied=tuple(a.name for a in source.schema.attributes if a.name not in released),
             rows_in=microdata.n_records,
             rows_out=recount.rows,
             suppressed=release.partition.n_suppressed,
@@ -334,6 +343,7 @@ class _Run:
             information_loss_before_rounding=release.loss_before_rounding,
             column_losses=release.losses,
             guarantee=release.guarantee,
+            loss_measure=release.measure,
             seconds=dict(self.seconds),
         )
 
@@ -342,6 +352,14 @@ class _Run:
         result = work()
         self.seconds[phase] += time.perf_counter() - started
         return result
+
+
+def _typed(column: ReleasedColumn, session: Session, copied: bool) -> ReleasedColumn:
+    """The column with the SQL type it has in the release."""
+    attribute = column.attribute
+    if copied or not attribute.sql_type:
+        attribute = replace(attribute, sql_type=session.type_of(attribute))
+    return replace(column, attribute=attribute)
 
 
 def find_records(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:

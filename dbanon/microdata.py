@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from dbanon.schema import Attribute, Kind
 
 # Up to here every integer is a float64 of its own.
 EXACT_INTEGER = 2.0**53
+
+# A power of ten beyond it is no float64.
+_LARGEST_SCALE = 300
 
 # Standardized points, the kernel's copy and its index stand beside the matrix while a method runs.
 _COPIES_OF_THE_MATRIX = 4
@@ -29,14 +33,15 @@ class Chunk:
         record order.
     numbers : float64 (c, p), the numeric attributes in their order; anything where not valid.
         Dates are days and timestamps are microseconds since 1970-01-01 (UTC).
-    texts : q object arrays (c,) of str, the other attributes in their order; None where not valid.
+    codes : int32 (c, q), the other attributes in their order, as positions in the values of their
+        dictionary; -1 where not valid. None when there are none.
     valid : bool (c, d) over all attributes in their order, or None when no value is NULL.
     wide : names of integer or decimal attributes with a value that float64 cannot hold exactly.
     """
 
     keys: NDArray[np.int64]
     numbers: NDArray[np.float64]
-    texts: tuple[NDArray[np.object_], ...] = ()
+    codes: NDArray[np.int32] | None = None
     valid: NDArray[np.bool_] | None = None
     wide: frozenset[str] = frozenset()
 
@@ -86,6 +91,12 @@ class Microdata:
         """The attributes behind the columns of ``codes``."""
         return tuple(attribute for attribute in self.attributes if not attribute.kind.is_numeric)
 
+    def numeric_valid(self) -> NDArray[np.bool_] | None:
+        """bool (n, p), which values of ``numbers`` are not NULL; None when all are."""
+        if self.valid is None:
+            return None
+        return self.valid[:, [attribute.kind.is_numeric for attribute in self.attributes]]
+
     def valid_column(self, name: str) -> NDArray[np.bool_] | None:
         """bool (n,), False where the attribute is NULL; None when it never is."""
         if self.valid is None:
@@ -99,15 +110,17 @@ def microdata_from_chunks(
     attributes: Sequence[Attribute],
     chunks: Iterable[Chunk],
     *,
+    categories: Sequence[Sequence[str]] = (),
     key_width: int = 1,
     memory_limit: int | None = None,
 ) -> Microdata:
-    """Put the chunks of a relation together, in record order, and encode what is not numeric.
+    """Put the chunks of a relation together, in record order.
 
     Parameters
     ----------
     attributes : the quasi-identifiers, in the order of the chunks' columns.
     chunks : the pieces; how the rows are cut never changes the result.
+    categories : the dictionary of each attribute that is no number: its values by code point.
     key_width : the number of key columns, m.
     memory_limit : bytes that the job may use, or None for no limit.
 
@@ -135,10 +148,14 @@ def microdata_from_chunks(
     keys = _join([piece.keys for piece in pieces], (0, key_width), np.int64)
     numbers = _join([piece.numbers for piece in pieces], (0, n_numeric), np.float64)
     valid = _join_valid(pieces, len(attributes))
-    texts = [
-        np.concatenate([piece.texts[q] for piece in pieces]) if pieces else np.empty(0, object)
-        for q in range(len(attributes) - n_numeric)
-    ]
+    codes = _join(
+        [
+            np.empty((len(piece.keys), 0)) if piece.codes is None else piece.codes
+            for piece in pieces
+        ],
+        (0, len(categories)),
+        np.int32,
+    )
     wide = frozenset[str]().union(*(piece.wide for piece in pieces))
     pieces.clear()
 
@@ -146,7 +163,7 @@ def microdata_from_chunks(
     if order is not None:
         keys, numbers = keys[order], numbers[order]
         valid = None if valid is None else valid[order]
-        texts = [text[order] for text in texts]
+        codes = codes[order]
     if len(keys) > 1 and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
         raise DuplicateKeys(
             "The row key is not unique.",
@@ -154,25 +171,47 @@ def microdata_from_chunks(
         )
     _require_finite(attributes, numbers, valid)
 
-    encoded = [_encode(text) for text in texts]
-    codes = (
-        np.column_stack([code for code, _ in encoded]).astype(np.int32, copy=False)
-        if encoded
-        else np.empty((n, 0), np.int32)
-    )
     return Microdata(
         attributes=attributes,
         keys=np.ascontiguousarray(keys),
         numbers=np.ascontiguousarray(numbers),
-        codes=np.ascontiguousarray(codes),
-        categories=tuple(values for _, values in encoded),
+        codes=np.ascontiguousarray(codes, np.int32),
+        categories=tuple(tuple(values) for values in categories),
         valid=None if valid is None or bool(valid.all()) else valid,
         wide=wide,
     )
 
 
+def chunk_from_columns(
+    keys: NDArray[np.int64],
+    columns: NDArray[np.float64],
+    valid: NDArray[np.bool_] | None,
+    attributes: Sequence[Attribute],
+) -> Chunk:
+    """A chunk of one column an attribute, as stores read them.
+
+    Parameters
+    ----------
+    columns : float64 (c, d), numbers, and codes of what is no number; anything where not valid.
+    valid : bool (c, d), or None when no value is NULL.
+    """
+    numeric = [attribute.kind.is_numeric for attribute in attributes]
+    wide = frozenset(
+        attribute.name
+        for position, attribute in enumerate(attributes)
+        if is_wide(columns[:, position], attribute)
+    )
+    if all(numeric):
+        return Chunk(keys, columns, None, valid, wide)
+    others = [not number for number in numeric]
+    codes = columns[:, others].astype(np.int32)
+    if valid is not None:
+        codes[~valid[:, others]] = -1
+    return Chunk(keys, columns[:, numeric], codes, valid, wide)
+
+
 def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
-    """True when float64 may not hold every one of these whole numbers, decimals or instants exactly.
+    """True when float64 may not hold each of these whole numbers, decimals or instants exactly.
 
     Parameters
     ----------
@@ -181,6 +220,8 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
         unit = 1.0
     elif attribute.kind is Kind.DECIMAL:
+        if attribute.scale > _LARGEST_SCALE:
+            return True
         unit = 10.0**attribute.scale
     else:
         return False
@@ -188,9 +229,7 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
         return bool((np.abs(values) * unit >= EXACT_INTEGER).any())
 
 
-def _join(
-    arrays: list[NDArray[np.generic]], empty_shape: tuple[int, int], dtype: type[np.generic]
-) -> NDArray[np.generic]:
+def _join(arrays: list[Any], empty_shape: tuple[int, int], dtype: Any) -> Any:
     if not arrays:
         return np.empty(empty_shape, dtype)
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
@@ -215,13 +254,14 @@ def _record_order(keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
     return np.lexsort(keys.T[::-1])
 
 
-def _encode(text: NDArray[np.object_]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """Dictionary encoding: codes int32 (n,) and the values in code-point order."""
-    values = sorted({value for value in text if value is not None})
-    position = {value: code for code, value in enumerate(values)}
+def encode(values: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Dictionary encoding: codes int32 (n,), -1 for None, and the values by code point."""
+    texts = list(values)
+    dictionary = sorted({value for value in texts if value is not None})
+    position: dict[str | None, int] = {value: code for code, value in enumerate(dictionary)}
     position[None] = -1
-    codes = np.fromiter((position[value] for value in text), np.int32, count=len(text))
-    return codes, tuple(values)
+    codes = np.fromiter((position[value] for value in texts), np.int32, count=len(texts))
+    return codes, tuple(dictionary)
 
 
 def _require_finite(
@@ -237,7 +277,9 @@ def _require_finite(
         if valid is not None:
             bad &= valid[:, position]
         if bad.any():
-            what = "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
+            what = (
+                "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
+            )
             raise NonFiniteValue(
                 f'Column "{attribute.name}" holds {what} in {int(bad.sum())} of {len(bad)} rows.',
                 hint="Exclude these rows in a view, or set them to NULL and choose how NULLs are"

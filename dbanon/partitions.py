@@ -128,8 +128,6 @@ def combine(parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int) -> Par
     labels = np.full(n, SUPPRESSED, np.int32)
     first = 0
     for records, partition in parts:
-        labels[records] = np.where(
-            partition.labels >= 0, partition.labels + first, SUPPRESSED
-        )
+        labels[records] = np.where(partition.labels >= 0, partition.labels + first, SUPPRESSED)
         first += partition.n_classes
     return Partition(labels)

@@ -19,16 +19,19 @@ from dbanon.errors import (
     TooFewRecords,
     UnsupportedType,
 )
-from dbanon.measures import Loss, released_loss
+from dbanon.hierarchy import Hierarchy
+from dbanon.leaves import leaf_codes, trees_of
+from dbanon.measures import Loss, iloss, released_loss
 from dbanon.methods import METHODS, find_method
-from dbanon.methods.refine import check_refinement, max_refined_size, refine
-from dbanon.methods.registry import Method, Tick
+from dbanon.methods import refine as centroid
+from dbanon.methods.refine import check_refinement
+from dbanon.methods.registry import Method, Refine, Tick
 from dbanon.microdata import Microdata
 from dbanon.partitions import AttributePartition, MethodResult, Partition, combine
-from dbanon.recoding import ExactMeans, find_recoding
+from dbanon.recoding import INTERVALS, ExactMeans, ReleasedColumn, Settings, find_recoding
 from dbanon.release import ColumnLoss, Release
 from dbanon.schema import Attribute
-from dbanon.space import STANDARDIZATIONS, Space, Standardization, standardization, weight_vector
+from dbanon.space import STANDARDIZATIONS, standardization, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
 
@@ -51,9 +54,11 @@ class Policy:
         of NULLs a stratum of its own, within which k holds.
     max_suppression : largest share of records that may be withheld, 0 to 1; None for no limit.
     recoding : a name in the registry of recodings; None for the method's own.
+    hierarchies : by quasi-identifier, for methods of generalization.
+    intervals, local_range, steps : how ranges of numbers are released, as in ``recoding.Settings``.
     seed : for what draws; the same seed gives the same classes.
-    refine : ``fast`` or ``thorough`` search for classes of less loss after the method; they then
-        hold k to 2k-1 records, whatever the method's own sizes are.
+    refine : ``fast`` or ``thorough`` search for classes of less loss after the method. Classes of
+        centroids then hold k to 2k-1 records, whatever the method's own sizes are.
     refine_iterations : None for as many as ``refine`` says.
     refine_seconds : limit for each stratum; the result then depends on the machine's speed.
     """
@@ -68,11 +73,16 @@ class Policy:
     recoding: str | None = None
     seed: int = 0
     refine: str | None = None
+    hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
+    intervals: str = "text"
+    local_range: bool = False
+    steps: Mapping[str, float] = field(default_factory=dict)
     refine_iterations: int | None = None
     refine_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or self.k < 2:
+        whole: object = self.k
+        if isinstance(whole, bool) or not isinstance(whole, (int, np.integer)) or whole < 2:
             raise InvalidParameter(
                 "k must be a whole number, 2 or more.",
                 hint="Common choices are 3, 5 and 10.",
@@ -89,10 +99,14 @@ class Policy:
             )
         _one_of("nulls", self.nulls, NULL_POLICIES)
         _one_of("standardize", self.standardize, STANDARDIZATIONS)
+        _one_of("intervals", self.intervals, INTERVALS)
+        object.__setattr__(self, "hierarchies", freeze(dict(self.hierarchies)))
+        object.__setattr__(self, "steps", freeze(dict(self.steps)))
         check_refinement(self.refine, self.refine_iterations, self.refine_seconds)
-        if self.refine is not None and method.gives is not Partition:
+        if self.refine is not None and _refinement(method) is None:
             raise InvalidParameter(
-                f"Method {method.name} gives no classes of rows that could be refined."
+                f"Method {method.name} gives no classes of rows that could be refined.",
+                hint="Leave refine out.",
             )
         budget = self.max_suppression
         if budget is not None and not 0 <= budget <= 1:
@@ -111,9 +125,21 @@ class Policy:
             "recoding": self.recoding,
             "seed": self.seed,
             "refine": self.refine,
+            "hierarchies": {
+                name: {"leaves": tree.n_leaves, "height": tree.height}
+                for name, tree in self.hierarchies.items()
+            },
+            "intervals": self.intervals,
+            "local_range": self.local_range,
+            "steps": dict(self.steps),
             "refine_iterations": self.refine_iterations,
             "refine_seconds": self.refine_seconds,
         }
+
+    @property
+    def settings(self) -> Settings:
+        """What the recoding needs to know."""
+        return Settings(self.hierarchies, self.intervals, self.local_range, self.steps)
 
 
 def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
@@ -133,7 +159,18 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
         if names.count(name) > 1:
             raise InvalidParameter(f'Column "{name}" is named twice as a quasi-identifier.')
     method = find_method(policy.method)
+    recoding = find_recoding(str(policy.recoding))
     for attribute in attributes:
+        if (
+            not attribute.kind.is_numeric
+            and not recoding.takes_categories
+            and method.takes_categories
+        ):
+            raise UnsupportedType(
+                f'Column "{attribute.name}" is no number, and recoding {recoding.name} takes'
+                " numbers only.",
+                hint="Use the recoding generalization.",
+            )
         if not attribute.kind.is_numeric and not method.takes_categories:
             taking = [name for name, other in METHODS.items() if other.takes_categories]
             raise UnsupportedType(
@@ -183,10 +220,12 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
     """
     require_rows(policy)
     found = _found(microdata, policy, tick)
-    return combine(
+    partition = combine(
         [(records, result) for records, result in found if isinstance(result, Partition)],
         microdata.n_records,
     )
+    _check_budget(policy, partition.n_suppressed, microdata.n_records)
+    return partition
 
 
 def find_attribute_classes(
@@ -223,24 +262,23 @@ def _found(
             raise _too_few(microdata, policy, records, withheld, len(strata))
 
     method = find_method(policy.method)
-    transform = space_transform(microdata, policy)
-    weights = weight_vector(tuple(a.name for a in microdata.numeric), policy.weights)
+    space = method.space(
+        microdata,
+        standardize=policy.standardize,
+        weights=policy.weights,
+        hierarchies=policy.hierarchies,
+    )
     rng = np.random.Generator(np.random.PCG64(policy.seed))
     tick = tick or _silent
     parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     done = 0
     for records in strata:
-        points = transform.apply(microdata.numbers[records])
-        points *= weights
-        if microdata.valid is not None:
-            points[~_numeric_valid(microdata)[records]] = 0.0
-        space = Space(np.ascontiguousarray(points), tuple(a.name for a in microdata.numeric))
         share, before = len(records) / n, done / n
 
         def advance(fraction: float, share: float = share, before: float = before) -> None:
             tick(before + share * fraction)
 
-        parts.append((records, _run(method, space, policy, advance, rng)))
+        parts.append((records, _run(method, space(records), policy, advance, rng)))
         done += len(records)
     return parts
 
@@ -251,29 +289,78 @@ def recode(
     """Give every class its released values, and measure what they lose."""
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
-    columns = recoding.run(microdata, partition, exact_means, **parameters)
-    transform = standardization(microdata.numbers, "zscore", _numeric_valid(microdata))
-    points = transform.apply(microdata.numbers)
-    valid = None if microdata.valid is None else _numeric_valid(microdata)
-
-    def loss(released: list[NDArray[np.float64]]) -> Loss:
-        return released_loss(
-            points, partition, transform.apply(np.column_stack(released)), valid
-        )
-
-    before = loss([_filled(column.unrounded) for column in columns])
-    after = loss([column.as_float() for column in columns])
+    columns = recoding.run(microdata, partition, exact_means, policy.settings, **parameters)
+    before, after = _MEASURES[recoding.measure](microdata, partition, policy, columns)
+    measured = [
+        column for column in columns if recoding.measure == "sse" or column.lost is not None
+    ]
     return Release(
         partition=partition,
         columns=columns,
         losses=tuple(
-            ColumnLoss(column.attribute.name, float(before.columns[i]), float(after.columns[i]))
-            for i, column in enumerate(columns)
+            ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
+            for i, column in enumerate(measured)
         ),
         loss_before_rounding=before.total,
         loss=after.total,
         guarantee=guarantee(policy, [column.attribute.name for column in columns]),
+        measure=recoding.measure,
     )
+
+
+def _sse(
+    microdata: Microdata,
+    partition: Partition,
+    policy: Policy,
+    columns: tuple[ReleasedColumn, ...],
+) -> tuple[Loss, Loss]:
+    """SSE/SST on z-scores before and after rounding."""
+    del policy
+    valid = microdata.numeric_valid()
+    transform = standardization(microdata.numbers, "zscore", valid)
+    points = transform.apply(microdata.numbers)
+
+    def loss(released: list[NDArray[np.float64]]) -> Loss:
+        standardized = transform.apply(np.column_stack(released))
+        return released_loss(
+            points, partition, standardized, None if microdata.valid is None else valid
+        )
+
+    before = loss([_filled(column.unrounded) for column in columns])
+    return before, loss([column.as_float() for column in columns])
+
+
+def _iloss(
+    microdata: Microdata,
+    partition: Partition,
+    policy: Policy,
+    columns: tuple[ReleasedColumn, ...],
+) -> tuple[Loss, Loss]:
+    """iloss per cell on the classes' own ranges, and as released."""
+    records = max(int(partition.sizes.sum()), 1)
+    own = class_losses(microdata, partition, policy.hierarchies) / records
+    released = np.array([column.lost.sum() for column in columns if column.lost is not None])
+    released /= records
+    return Loss(own, float(own.mean())), Loss(released, float(released.mean()))
+
+
+_MEASURES = {"sse": _sse, "iloss": _iloss}
+
+
+def class_losses(
+    microdata: Microdata, partition: Partition, hierarchies: Mapping[str, Hierarchy]
+) -> NDArray[np.float64]:
+    """iloss of each attribute on the classes' own ranges, float64 (d,), summed over records."""
+    losses = []
+    trees = trees_of(microdata, hierarchies)
+    for attribute, tree in zip(microdata.attributes, trees, strict=True):
+        values = (
+            microdata.numbers[:, microdata.numeric.index(attribute)]
+            if tree is None
+            else leaf_codes(microdata, attribute, tree)
+        )
+        losses.append(iloss(values, tree, partition, microdata.valid_column(attribute.name)))
+    return np.array(losses)
 
 
 def guarantee(policy: Policy, names: list[str]) -> str:
@@ -289,13 +376,8 @@ def guarantee(policy: Policy, names: list[str]) -> str:
     return text
 
 
-def space_transform(microdata: Microdata, policy: Policy) -> Standardization:
-    """The map from the table's values to points; the same for all strata."""
-    return standardization(microdata.numbers, policy.standardize, _numeric_valid(microdata))
-
-
 def _run(
-    method: Method, space: Space, policy: Policy, tick: Tick, rng: np.random.Generator
+    method: Method, space: Any, policy: Policy, tick: Tick, rng: np.random.Generator
 ) -> MethodResult:
     share = 1.0 if policy.refine is None else _METHOD_SHARE
     result = method.run(
@@ -312,7 +394,8 @@ def _run(
         return result
     assert isinstance(result, Partition)
     result.require(policy.k, max_size)
-    if policy.refine is None:
+    refine = _refinement(method)
+    if policy.refine is None or refine is None:
         return result
     refined = refine(
         space,
@@ -324,7 +407,15 @@ def _run(
         iterations=policy.refine_iterations,
         seconds=policy.refine_seconds,
     )
-    return refined.require(policy.k, max_refined_size(policy.k))
+    by_centroid = refine is centroid.refine
+    return refined.require(policy.k, centroid.max_refined_size(policy.k) if by_centroid else None)
+
+
+def _refinement(method: Method) -> Refine | None:
+    """The method's own local search, or that on sums of squares where points were clustered."""
+    if method.refine is not None:
+        return method.refine
+    return centroid.refine if method.gives is Partition and not method.takes_categories else None
 
 
 def _strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
@@ -389,14 +480,6 @@ def _too_few(
         hint="With nulls=category each pattern of NULLs needs k records; nulls=suppress withholds"
         " records with a NULL instead.",
     )
-
-
-def _numeric_valid(microdata: Microdata) -> NDArray[np.bool_]:
-    """bool (n, p), which numeric values are not NULL."""
-    if microdata.valid is None:
-        return np.ones(microdata.numbers.shape, bool)
-    numeric = [attribute.kind.is_numeric for attribute in microdata.attributes]
-    return microdata.valid[:, numeric]
 
 
 def _filled(values: NDArray[np.float64] | None) -> NDArray[np.float64]:

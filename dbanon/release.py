@@ -21,7 +21,7 @@ SEED_POLICY = (
 
 @dataclass(frozen=True)
 class ColumnLoss:
-    """Information lost in one column: SSE/SST on z-scores, 0 to 1."""
+    """Information lost in one column, 0 to 1: SSE/SST on z-scores, or iloss per record."""
 
     name: str
     before_rounding: float
@@ -39,6 +39,8 @@ class Release:
     losses : one entry a numeric quasi-identifier.
     loss_before_rounding, loss : over all columns; ``loss`` is of the values that are written.
     guarantee : what holds once the recount succeeds, in words.
+    measure : ``sse``: SSE/SST on z-scores; ``iloss``: iloss per cell, ``loss_before_rounding``
+        being that of the classes' own ranges.
     """
 
     partition: Partition
@@ -47,6 +49,7 @@ class Release:
     loss_before_rounding: float
     loss: float
     guarantee: str
+    measure: str = "sse"
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ class Report:
     seed_policy: str = SEED_POLICY
     earlier_releases: str = NOT_CHECKED
     verified: bool = True
+    loss_measure: str = "sse"
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter
+from dbanon.microdata import Microdata
 
 STANDARDIZATIONS = ("zscore", "range", "none")
 
@@ -104,6 +105,41 @@ class Space:
     def n_records(self) -> int:
         """The number of records, n."""
         return len(self.points)
+
+
+def numeric_space(
+    microdata: Microdata,
+    *,
+    standardize: str,
+    weights: Mapping[str, float],
+    hierarchies: Mapping[str, object],
+) -> Callable[[NDArray[np.int64]], Space]:
+    """A function from sets of records, int64 (m,), to their points; one scale for the whole table.
+
+    NULLs are 0: a method sees one pattern of NULLs at a time.
+
+    Raises
+    ------
+    InvalidParameter : a hierarchy is given, which has no use here.
+    """
+    if hierarchies:
+        raise InvalidParameter(
+            "This method measures numbers and takes no hierarchies.",
+            hint="Leave them out, or choose a method of generalization.",
+        )
+    names = tuple(attribute.name for attribute in microdata.numeric)
+    valid = microdata.numeric_valid()
+    transform = standardization(microdata.numbers, standardize, valid)
+    factors = weight_vector(names, weights)
+
+    def space(records: NDArray[np.int64]) -> Space:
+        points = transform.apply(microdata.numbers[records])
+        points *= factors
+        if valid is not None:
+            points[~valid[records]] = 0.0
+        return Space(np.ascontiguousarray(points), names)
+
+    return space
 
 
 def weight_vector(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.float64]:

@@ -1,11 +1,13 @@
 """Compiled kernels. Arrays are float64, C-contiguous, (n, p); labels are int32, (n,)."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 DEFAULT_BUDGET: int
+
+Search: TypeAlias = Literal["auto", "index", "brute"]
 
 def simd_level() -> str:
     """The instruction set that new kernels will use."""
@@ -45,7 +47,7 @@ class Mdav(Kernel):
         self,
         points: npt.NDArray[np.float64],
         k: int,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
     ) -> None: ...
 
 class Cbfs(Kernel):
@@ -60,7 +62,7 @@ class Cbfs(Kernel):
         self,
         points: npt.NDArray[np.float64],
         k: int,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
     ) -> None: ...
 
 class Md(Kernel):
@@ -74,7 +76,7 @@ class Md(Kernel):
         self,
         points: npt.NDArray[np.float64],
         k: int,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
     ) -> None: ...
 
 class Vmdav(Kernel):
@@ -88,7 +90,7 @@ class Vmdav(Kernel):
         points: npt.NDArray[np.float64],
         k: int,
         lam: float = 0.2,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
     ) -> None: ...
 
 class Tfrp(Kernel):
@@ -105,7 +107,7 @@ class Tfrp(Kernel):
         points: npt.NDArray[np.float64],
         k: int,
         second_stage: bool = True,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
     ) -> None: ...
 
 class DensityFirst(Kernel):
@@ -119,7 +121,75 @@ class DensityFirst(Kernel):
         points: npt.NDArray[np.float64],
         k: int,
         lowest: bool,
-        search: Literal["auto", "index", "brute"] = "auto",
+        search: Search = "auto",
+    ) -> None: ...
+
+class GaaCp(Kernel):
+    """GAA-CP (Jiang, Zeng & Ma 2017), exact. Arrays as ``MixedSpace.arrays`` gives them.
+
+    codes: int32 (n, d). units: int64 (d,). leaves: int32 (d,), the leaves of each attribute's
+    hierarchy, 0 when it is numeric. depths, gaps: int32 (sum of leaves,). All C-contiguous; none is
+    kept. Values out of range raise ValueError.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        k: int,
+    ) -> None: ...
+
+class KMember(Kernel):
+    """k-member (Byun, Kamra, Bertino & Li 2007), exact. Arrays as for GaaCp."""
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        k: int,
+    ) -> None: ...
+
+class Merging(Kernel):
+    """KACA (threshold below 0) and EBKC (else: a distance, mean over the attributes).
+
+    Arrays as for GaaCp.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        k: int,
+        seed: int,
+        threshold: float,
+    ) -> None: ...
+
+class RefineLoss(Kernel):
+    """Local search on the loss of classes, `rounds` long; the same for the same seed.
+
+    labels: int32 (n,), classes of at least k records; -1 stays -1. Other arrays as for GaaCp.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        labels: npt.NDArray[np.int32],
+        k: int,
+        rounds: int,
+        seed: int,
     ) -> None: ...
 
 class Refine(Kernel):

@@ -1,8 +1,6 @@
-// What the sources that define the Python module share: checked input, and a kernel with its array.
+// What the sources that define the Python module share: checked input.
 #pragma once
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -12,14 +10,9 @@
 #include <memory>
 #include <string>
 
-#include "kernel.hpp"
+#include "run.hpp"
 
 namespace dbanon {
-
-namespace nb = nanobind;
-
-using Points = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Labels = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
 
 constexpr std::int64_t kDefaultBudget = 1 << 19;
 
@@ -48,43 +41,6 @@ inline Search search_named(const std::string& name) {
     if (name == "brute") return Search::brute;
     throw nb::value_error("search must be 'auto', 'index' or 'brute'");
 }
-
-// A kernel and the array it reads, which must live as long.
-class Run {
-   public:
-    Run(Points points, std::unique_ptr<Kernel> kernel)
-        : points_(std::move(points)), kernel_(std::move(kernel)) {}
-
-    bool step(std::int64_t budget) {
-        if (budget < 1) throw nb::value_error("budget must be at least 1");
-        const nb::gil_scoped_release release;
-        return kernel_->step(budget);
-    }
-    double progress() {
-        const nb::gil_scoped_release release;
-        return kernel_->progress();
-    }
-    Labels labels() {
-        bool done = false;
-        {
-            const nb::gil_scoped_release release;
-            done = kernel_->done();
-        }
-        if (!done) throw std::runtime_error("labels() before step() has returned True");
-        auto copy = std::make_unique<std::vector<std::int32_t>>(kernel_->labels());
-        std::int32_t* data = copy->data();
-        const std::size_t size = copy->size();
-        const nb::capsule owner(copy.get(), [](void* at) noexcept {
-            delete static_cast<std::vector<std::int32_t>*>(at);
-        });
-        copy.release();
-        return Labels(data, {size}, owner);
-    }
-
-   private:
-    Points points_;
-    std::unique_ptr<Kernel> kernel_;
-};
 
 // Kernels of classes of variable size, and refinement.
 void bind_variable(nb::module_& m);

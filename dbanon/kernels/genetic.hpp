@@ -18,7 +18,7 @@ class Genetic final : public Kernel {
 
    protected:
     Steps run() override;
-    double share_done() const override { return done_; }
+    double fraction() const override { return done_; }
 
    private:
     // One gene a record: the number of its class. Some numbers may be unused.

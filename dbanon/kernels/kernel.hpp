@@ -66,7 +66,7 @@ class Kernel {
     }
     double progress() {
         const std::lock_guard lock(mutex_);
-        return done_ ? 1.0 : share_done();
+        return done_ ? 1.0 : fraction();
     }
     bool done() {
         const std::lock_guard lock(mutex_);
@@ -76,7 +76,8 @@ class Kernel {
 
    protected:
     virtual Steps run() = 0;
-    virtual double share_done() const { return static_cast<double>(assigned_) / (table_.n + 1.0); }
+    // Below 1: what progress() says before the end.
+    virtual double fraction() const { return static_cast<double>(assigned_) / (table_.n + 1.0); }
 
     void assign(std::int32_t id, std::int32_t label) {
         labels_[static_cast<std::size_t>(id)] = label;

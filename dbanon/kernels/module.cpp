@@ -3,6 +3,7 @@
 #include "density.hpp"
 #include "diameter.hpp"
 #include "dispatch.hpp"
+#include "generalization.hpp"
 #include "mdav.hpp"
 #include "tfrp.hpp"
 #include "vmdav.hpp"
@@ -51,5 +52,6 @@ NB_MODULE(_kernels, m) {
     add<Vmdav, double>(m, "Vmdav", nb::arg("lam") = 0.2);
     add<Tfrp, bool>(m, "Tfrp", nb::arg("second_stage") = true);
     add<Density, bool>(m, "DensityFirst", nb::arg("lowest"));
+    bind_generalization(m);
     bind_variable(m);
 }

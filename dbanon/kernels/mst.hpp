@@ -13,7 +13,7 @@ class Mst final : public Kernel {
 
    protected:
     Steps run() override;
-    double share_done() const override { return 0.9 * done_ / (table_.n + 1.0); }
+    double fraction() const override { return 0.9 * done_ / (table_.n + 1.0); }
 
    private:
     void cut();

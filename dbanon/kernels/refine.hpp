@@ -24,7 +24,7 @@ class Refine final : public Kernel {
 
    protected:
     Steps run() override;
-    double share_done() const override { return done_; }
+    double fraction() const override { return done_; }
 
    private:
     using Members = std::vector<std::int32_t>;

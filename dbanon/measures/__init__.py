@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from dbanon.measures.class_sizes import average_class_size, discernibility
+from dbanon.measures.iloss import iloss
 from dbanon.measures.information_loss import Loss, centroid_loss, released_loss
 
-__all__ = ["Loss", "centroid_loss", "released_loss"]
+__all__ = [
+    "Loss",
+    "average_class_size",
+    "centroid_loss",
+    "discernibility",
+    "iloss",
+    "released_loss",
+]

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from dbanon.errors import UnknownMethod, nearest_names
 from dbanon.methods import (
+    cbfs,
+    ebkc,
+    full_domain,
+    gaa_cp,
     genetic,
+    hdf,
     individual_ranking,
+    kaca,
+    kmember,
     kward,
+    ldf,
+    md,
     mdav,
     mhm,
+    mondrian,
     mst,
     optimal_univariate,
     recursive_kward,
     secure_kward,
     single_axis,
+    tfrp1,
+    tfrp2,
+    vmdav,
 )
 from dbanon.methods.registry import Method, Option
 
@@ -21,6 +34,19 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         mdav.METHOD,
+        cbfs.METHOD,
+        md.METHOD,
+        tfrp1.METHOD,
+        tfrp2.METHOD,
+        ldf.METHOD,
+        hdf.METHOD,
+        vmdav.METHOD,
+        gaa_cp.METHOD,
+        kaca.METHOD,
+        ebkc.METHOD,
+        kmember.METHOD,
+        mondrian.METHOD,
+        full_domain.METHOD,
         mhm.NPN,
         mhm.MDAV,
         mhm.CBFS,

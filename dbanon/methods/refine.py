@@ -75,7 +75,7 @@ def refine(
     space: Space,
     partition: Partition,
     k: int,
-    how: str,
+    level: str,
     *,
     tick: Tick,
     seed: int = 0,
@@ -88,12 +88,12 @@ def refine(
     ----------
     space : the points that the partition was made from.
     partition : every record in a class of at least k.
-    how : ``fast`` or ``thorough``.
+    level : ``fast`` or ``thorough``.
     seed : the same seed gives the same classes, unless ``seconds`` is given.
     iterations : of destroy and repair; None for the effort's own number.
     seconds : when to stop before that; None for no limit.
     """
-    effort = _EFFORTS[how]
+    effort = _EFFORTS[level]
     if iterations is None:
         iterations = effort.iterations(space.n_records, k)
     kernel = Refine(

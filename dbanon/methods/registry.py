@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, UnknownOption
+from dbanon.hierarchy import Hierarchy
+from dbanon.microdata import Microdata
 from dbanon.partitions import MethodResult, Partition
+from dbanon.space import numeric_space
 
 Tick = Callable[[float], None]
-
-# About 20 ms of work between two calls of tick on today's machines.
-SLICE = 4_000_000
 
 ROW_GUARANTEE = "row-wise k-anonymity"
 
@@ -76,8 +77,39 @@ class Option:
         return text
 
 
-# How a method is called: see ``Method.run``.
-Run: TypeAlias = Callable[..., MethodResult]
+# (space, k, *, tick, rng, **options): see Method.run.
+Run: TypeAlias = "Callable[..., MethodResult]"
+
+
+class SpaceBuilder(Protocol):
+    """How a method sees records: from the whole table's microdata, a function from sets of records
+    to the space that ``Run`` takes."""
+
+    def __call__(
+        self,
+        microdata: Microdata,
+        *,
+        standardize: str,
+        weights: Mapping[str, float],
+        hierarchies: Mapping[str, Hierarchy],
+    ) -> Callable[[NDArray[np.int64]], Any]: ...
+
+
+class Refine(Protocol):
+    """How a method's classes are improved: never a larger loss, all classes still >= k."""
+
+    def __call__(
+        self,
+        space: Any,
+        partition: Partition,
+        k: int,
+        level: str,
+        *,
+        tick: Tick,
+        seed: int,
+        iterations: int | None,
+        seconds: float | None,
+    ) -> Partition: ...
 
 
 @dataclass(frozen=True)
@@ -101,6 +133,9 @@ class Method:
     max_attributes : how many attributes it takes, or None when there is no such bound.
     takes_categories : True when attributes may be other than numeric.
     gives : the kind of result.
+    space : what it sees of the records.
+    refine : the local search that may follow it; None for that on the sum of squares, which
+        methods on points share. After it ``max_size`` does not hold.
     random : True when the result depends on the seed.
     options : its own parameters.
     """
@@ -118,6 +153,8 @@ class Method:
     max_attributes: int | None = None
     takes_categories: bool = False
     gives: type = Partition
+    space: SpaceBuilder = numeric_space
+    refine: Refine | None = None
     random: bool = False
     options: tuple[Option, ...] = ()
 
@@ -148,14 +185,14 @@ class Kernel(Protocol):
     @property
     def progress(self) -> float: ...
 
-    def step(self, budget: int) -> bool: ...
+    def step(self, budget: int = ...) -> bool: ...
 
     def labels(self) -> Any: ...
 
 
 def drive(kernel: Kernel, tick: Tick) -> Partition:
     """Run a kernel to its end in slices, so that what ``tick`` raises ends it within 0.2 s."""
-    while not kernel.step(SLICE):
+    while not kernel.step():
         tick(kernel.progress)
     tick(1.0)
     return Partition(kernel.labels())

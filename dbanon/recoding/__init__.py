@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
-from dbanon.recoding import mean, median, medoid, secure
+from dbanon.recoding import generalization, mean, median, medoid, secure
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.settings import INTERVALS, Settings
 
 RECODINGS: dict[str, Recoding] = {
     recoding.name: recoding
@@ -13,6 +14,7 @@ RECODINGS: dict[str, Recoding] = {
         median.RECODING,
         medoid.RECODING,
         secure.RECODING,
+        generalization.RECODING,
     )
 }
 
@@ -31,4 +33,12 @@ def find_recoding(name: str) -> Recoding:
     return RECODINGS[name]
 
 
-__all__ = ["RECODINGS", "ExactMeans", "Recoding", "ReleasedColumn", "find_recoding"]
+__all__ = [
+    "INTERVALS",
+    "RECODINGS",
+    "ExactMeans",
+    "Recoding",
+    "ReleasedColumn",
+    "Settings",
+    "find_recoding",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,22 +30,39 @@ class ReleasedColumn:
         object (Python integers, units as above) where int64 is too narrow; object (str) for text.
     missing : bool (n_classes,), True where NULL is released; None when nowhere.
     unrounded : float64 (n_classes,), the value before rounding to the column's type; None for text.
+    lost : float64 (n_classes,), the loss of the class's records in this attribute by the released
+        values, 0 to 1 a record; None where the recoding's measure needs it not.
+    of : the quasi-identifier it stands for, when that has another name.
     """
 
     attribute: Attribute
     values: NDArray[Any]
     missing: NDArray[np.bool_] | None = None
     unrounded: NDArray[np.float64] | None = None
+    lost: NDArray[np.float64] | None = None
+    of: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The name of the quasi-identifier it stands for."""
+        return self.of or self.attribute.name
+
+    def take(self, order: NDArray[np.int64]) -> ReleasedColumn:
+        """The column with its classes in another order, int64 (n_classes,)."""
+        return replace(
+            self,
+            values=self.values[order],
+            missing=None if self.missing is None else self.missing[order],
+            unrounded=None if self.unrounded is None else self.unrounded[order],
+        )
 
     def as_float(self) -> NDArray[np.float64]:
         """The released values as the numbers that ``Microdata`` holds, float64 (n_classes,)."""
-        values = np.array([0 if value is None else value for value in self.values]) if (
-            self.values.dtype == object
-        ) else self.values
-        numbers = values.astype(np.float64)
-        if self.attribute.kind is Kind.DECIMAL:
-            numbers /= 10.0**self.attribute.scale
-        return numbers
+        unit = 10**self.attribute.scale if self.attribute.kind is Kind.DECIMAL else 1
+        if self.values.dtype == object:
+            # Python divides integers of any length without rounding them first.
+            return np.array([(value or 0) / unit for value in self.values], np.float64)
+        return np.asarray(self.values / float(unit))
 
 
 @dataclass(frozen=True)
@@ -55,8 +72,10 @@ class Recoding:
     Parameters
     ----------
     name : as in calls and commands.
-    run : ``(microdata, partition, exact_means) -> released columns``.
+    run : ``(microdata, partition, exact_means, settings) -> released columns``.
     summary : one line for people.
+    measure : what its loss is measured by, a name in ``pipeline``.
+    takes_categories : True when attributes may be other than numeric.
     method : the only method it belongs to; None when it goes with any that groups rows.
     parameters : the options of that method that ``run`` takes by name as well.
     """
@@ -64,5 +83,7 @@ class Recoding:
     name: str
     run: Callable[..., tuple[ReleasedColumn, ...]]
     summary: str
+    measure: str = "sse"
+    takes_categories: bool = False
     method: str | None = None
     parameters: tuple[str, ...] = ()

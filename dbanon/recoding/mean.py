@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from dbanon.microdata import EXACT_INTEGER, Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.settings import Settings
 from dbanon.schema import Attribute, Kind
 
 
-def class_means(
-    values: NDArray[np.float64], partition: Partition
-) -> NDArray[np.float64]:
+def class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
     """The mean of each class, float64 (n_classes,), of ``values``, float64 (n,).
 
     A mean never leaves the range of its class, so that equal values have exactly that mean.
@@ -50,13 +49,14 @@ def integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np
     whole = np.add.reduceat(grouped // divisor, starts) + rest // sizes
     rest %= sizes
     up = (2 * rest > sizes) | ((2 * rest == sizes) & (whole % 2 != 0))
-    return whole + up
+    return np.asarray(whole + up, np.int64)
 
 
 def mean(
-    microdata: Microdata, partition: Partition, exact_means: ExactMeans
+    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
     """The class means of every attribute, in the type of its column."""
+    del settings
     wide = [attribute for attribute in microdata.numeric if attribute.name in microdata.wide]
     exact = exact_means(partition, wide) if wide else {}
     columns = []
@@ -73,7 +73,7 @@ def mean(
         if attribute.name not in exact:
             released = rounded(attribute, values, unrounded, partition)
         elif attribute.kind is not Kind.DECIMAL and attribute.bits <= 64:
-            released = exact[attribute.name].astype(np.int64)
+            released = exact[attribute.name].astype(np.int64) * step(attribute)
         else:
             released = exact[attribute.name]
         columns.append(ReleasedColumn(attribute, released, missing, unrounded))
@@ -91,15 +91,17 @@ def rounded(
         if attribute.bits == 32:
             return unrounded.astype(np.float32).astype(np.float64)
         return unrounded
-    step = 1
     if attribute.kind is Kind.DECIMAL:
         values = values * 10.0**attribute.scale
-    elif attribute.kind is Kind.TIMESTAMP and attribute.scale < 6:
-        step = 10 ** (6 - attribute.scale)
-        values = values / step
+    values = values / step(attribute)
     integers = np.rint(values)
     assert not integers.size or np.abs(integers).max() <= EXACT_INTEGER
-    return integer_means(integers.astype(np.int64), partition) * step
+    return integer_means(integers.astype(np.int64), partition) * step(attribute)
+
+
+def step(attribute: Attribute) -> int:
+    """Microseconds in the last digit that a timestamp has; 1 for other kinds."""
+    return 10 ** (6 - attribute.scale) if attribute.kind is Kind.TIMESTAMP else 1
 
 
 RECODING = Recoding(

@@ -13,10 +13,11 @@ from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
 from dbanon.recoding.representative import occurring, refuse_wide
+from dbanon.recoding.settings import Settings
 
 
 def median(
-    microdata: Microdata, partition: Partition, exact_means: ExactMeans
+    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
     """The class medians of every attribute, in the type of its column.
 

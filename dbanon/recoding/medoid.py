@@ -15,10 +15,11 @@ from dbanon.partitions import Partition
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
 from dbanon.recoding.mean import class_means
 from dbanon.recoding.representative import occurring, refuse_wide
+from dbanon.recoding.settings import Settings
 
 
 def medoid(
-    microdata: Microdata, partition: Partition, exact_means: ExactMeans
+    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
     """The values of each class's medoid, in the types of their columns.
 

@@ -23,6 +23,7 @@ from dbanon.partitions import Partition
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
 from dbanon.recoding.mean import mean
 from dbanon.recoding.representative import refuse_wide
+from dbanon.recoding.settings import Settings
 from dbanon.schema import Attribute, Kind
 
 
@@ -71,6 +72,7 @@ def secure(
     microdata: Microdata,
     partition: Partition,
     exact_means: ExactMeans,
+    settings: Settings,
     *,
     epsilon: float,
     gamma0: float,
@@ -83,7 +85,7 @@ def secure(
     """
     refuse_wide(microdata, "secure")
     columns = []
-    for position, column in enumerate(mean(microdata, partition, exact_means)):
+    for position, column in enumerate(mean(microdata, partition, exact_means, settings)):
         columns.append(_secured(microdata, partition, column, position, epsilon, gamma0))
     return tuple(columns)
 

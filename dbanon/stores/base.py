@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import ColumnNotFound, InvalidParameter, KeyRequired, nearest_names
+from dbanon.errors import (
+    ColumnNotFound,
+    InvalidParameter,
+    KeyRequired,
+    UnsupportedType,
+    nearest_names,
+)
 from dbanon.schema import Attribute, Kind, Schema
 from dbanon.stores import statements
 from dbanon.stores.names import RelationName
@@ -22,6 +29,8 @@ if TYPE_CHECKING:
 OUTPUT_KINDS = ("table", "view")
 MARK = "dbanon release "
 DEFAULT_CHUNK_ROWS = 65_536
+# What DuckDB and SQLite put beside a database file while it is written.
+_FILE_ENDINGS = (".wal", "-wal", "-journal", "-shm")
 
 OnSql = Callable[[str], None]
 
@@ -55,6 +64,7 @@ class Source:
     kind : ``table``, ``view`` …, as the database calls it.
     estimated_rows : about how many rows it has, for the progress bar; 0 when unknown.
     locator : how its rows are found again; None before ``locate``.
+    copy : what is read in its place, where statements see different snapshots.
     """
 
     name: RelationName
@@ -62,6 +72,7 @@ class Source:
     kind: str
     estimated_rows: int = 0
     locator: Locator | None = None
+    copy: RelationName | None = None
 
     def attribute(self, name: str) -> Attribute:
         """The column of this name.
@@ -78,6 +89,13 @@ class Source:
             hint=nearest_names(name, [a.name for a in self.schema.attributes]),
         )
 
+    def with_attributes(self, attributes: Sequence[Attribute]) -> Source:
+        """The source with these attributes in place of its own of the same names."""
+        changed = {attribute.name: attribute for attribute in attributes}
+        return replace(
+            self, schema=Schema(tuple(changed.get(a.name, a) for a in self.schema.attributes))
+        )
+
     @property
     def located(self) -> Locator:
         """The locator, once it was chosen."""
@@ -85,10 +103,15 @@ class Source:
         return self.locator
 
     @property
+    def relation(self) -> RelationName:
+        """What is read."""
+        return self.copy or self.name
+
+    @property
     def from_clause(self) -> str:
         """The source and its key map, as FROM has them."""
         join = statements.join_key_map(self.located.mapped) if self.located.mapped else ""
-        return f"{self.name.quoted} AS s{join}"
+        return f"{self.relation.quoted} AS s{join}"
 
 
 @dataclass(frozen=True)
@@ -157,6 +180,19 @@ def round_half_even(total: int, size: int) -> int:
     return whole + (2 * rest > size or (2 * rest == size and whole % 2 != 0))
 
 
+@contextmanager
+def new_file_is_temporary(path: Path) -> Iterator[None]:
+    """Remove a database file that the block made, when the block fails."""
+    existed = path.exists()
+    try:
+        yield
+    except BaseException:
+        if not existed:
+            for name in (path, *(path.with_name(path.name + end) for end in _FILE_ENDINGS)):
+                name.unlink(missing_ok=True)
+        raise
+
+
 def choose_key(source: Source, key: Sequence[str]) -> tuple[Attribute, ...]:
     """The attributes of a stated key.
 
@@ -174,6 +210,15 @@ def key_required(source: Source) -> KeyRequired:
     return KeyRequired(
         f"{source.name} is a {source.kind}: its rows have no key of their own.",
         hint="Name columns that tell every row from every other (--key, or key=[...]).",
+    )
+
+
+def cannot_travel() -> UnsupportedType:
+    """The error for a kept value that only its own database can hold."""
+    return UnsupportedType(
+        "A kept column holds a value that cannot be copied to another database, such as NaN or an"
+        " infinite date.",
+        hint="Exclude these rows in a view, or cast the column to text there.",
     )
 
 

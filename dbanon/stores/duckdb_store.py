@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dbanon.errors import (
-    Cancelled,
-    DatabaseBusy,
-    DatabaseFailure,
     DatabaseUnreachable,
-    DbanonError,
-    InsufficientRights,
-    OutputChanged,
-    OutputExists,
     SchemaNotFound,
-    SourceChanged,
     TableNotFound,
-    UnsupportedType,
     nearest_names,
 )
-from dbanon.microdata import Chunk, is_wide
+from dbanon.microdata import Chunk
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
+from dbanon.stores import duckdb_types as types
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import (
     MARK,
@@ -42,33 +31,23 @@ from dbanon.stores.base import (
     OnSql,
     Output,
     Source,
+    cannot_travel,
     choose_key,
     is_integer_key,
     key_required,
+    new_file_is_temporary,
 )
+from dbanon.stores.duckdb_errors import translated
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
 
 _INCOMING = "dbanon_incoming"
 
-_INTEGERS = {
-    "TINYINT": 16, "SMALLINT": 16, "UTINYINT": 16, "INTEGER": 32, "USMALLINT": 32,
-    "BIGINT": 64, "UINTEGER": 64, "UBIGINT": 128, "HUGEINT": 128,
-}  # fmt: skip
-_TIMESTAMPS = {
-    "TIMESTAMP": 6,
-    "TIMESTAMP WITH TIME ZONE": 6,
-    "TIMESTAMP_S": 0,
-    "TIMESTAMP_MS": 3,
-    "TIMESTAMP_NS": 6,
-}
-_KINDS = {"DATE": Kind.DATE, "BOOLEAN": Kind.BOOLEAN, "VARCHAR": Kind.CATEGORY, "UUID": Kind.CATEGORY}
-
 
 class DuckdbSession(Session):
     """One transaction on DuckDB."""
 
-    ledger_types: Mapping[str, str] = {
+    ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID", "timestamp": "TIMESTAMP WITH TIME ZONE", "text": "VARCHAR",
         "json": "VARCHAR", "integer": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
         "bytes": "BLOB",
@@ -78,23 +57,25 @@ class DuckdbSession(Session):
         super().__init__(on_sql)
         self._connection = connection
         self._is_table = False
-        for name in (statements.LABELS, statements.CLASSES, statements.ROWS, statements.KEY_MAP):
-            # Staging of a connection that the caller keeps outlives the transaction.
-            connection.execute(f"DROP TABLE IF EXISTS temp.{quote(name)}")
+
+    def drop_staging(self) -> None:
+        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
+        for name in self.staging_tables:
+            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
-        with _translated():
+        with translated():
             self._connection.execute(sql, list(parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         self.note(sql)
-        with _translated():
+        with translated():
             return self._connection.execute(sql, list(parameters)).fetchall()
 
     def _batches(self, sql: str, chunk_rows: int) -> Iterator[pa.RecordBatch]:
         self.note(sql)
-        with _translated():
+        with translated():
             yield from self._connection.sql(sql).to_arrow_reader(chunk_rows)
 
     # -- source -----------------------------------------------------------------------------------
@@ -119,7 +100,7 @@ class DuckdbSession(Session):
             (schema, name.name),
         )
         attributes = tuple(
-            _attribute(column, sql_type, nullable or kind == "view")
+            types.attribute(column, sql_type, nullable or kind == "view")
             for column, sql_type, nullable in columns
         )
         return Source(resolved, Schema(attributes), kind, int(size or 0))
@@ -179,6 +160,9 @@ class DuckdbSession(Session):
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
         """DuckDB has no roles."""
 
+    def text_of(self, attribute: Attribute) -> str:
+        return f"CAST(s.{quote(attribute.name)} AS VARCHAR)"
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         return tuple(attributes)
 
@@ -186,10 +170,14 @@ class DuckdbSession(Session):
         self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
-        parts += [f"{_number(a)} AS {statements.value_column(i)}" for i, a in enumerate(attributes)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"  # noqa: S608
+        parts += [
+            f"{types.number(i, a)} AS {statements.value_column(i)}"
+            for i, a in enumerate(attributes)
+        ]
+        joins = self.value_joins(attributes)
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
         for batch in self._batches(query, chunk_rows):
-            yield _chunk(batch, attributes)
+            yield types.chunk(batch, attributes)
 
     def read_rows(
         self, source: Source, columns: Sequence[str], chunk_rows: int
@@ -197,12 +185,13 @@ class DuckdbSession(Session):
         parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
         for name in columns:
             attribute = source.attribute(name)
-            cast = attribute.kind in (Kind.CATEGORY, Kind.OTHER)
-            column = f"s.{quote(name)}"
-            parts.append(f"CAST({column} AS VARCHAR)" if cast else column)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"  # noqa: S608
+            parts.append(types.portable(attribute))
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
         for batch in self._batches(query, chunk_rows):
-            lists = [column.to_pylist() for column in batch.columns[1:]]
+            try:
+                lists = [column.to_pylist() for column in batch.columns[1:]]
+            except (pa.ArrowException, ValueError, OverflowError):
+                raise cannot_travel() from None
             rows = list(zip(*lists, strict=True)) if lists else [()] * batch.num_rows
             yield batch.column(0).to_numpy().astype(np.int64).reshape(-1, 1), rows
 
@@ -215,87 +204,58 @@ class DuckdbSession(Session):
     def _append(self, table: str, data: pa.Table) -> None:
         self._connection.register(_INCOMING, data)
         try:
-            self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING}")  # noqa: S608
+            self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING}")
         finally:
-            self._connection.unregister(_INCOMING)
+            # In a transaction that failed, even this is refused.
+            with suppress(duckdb.Error):
+                self._connection.unregister(_INCOMING)
 
     def load_labels(
         self,
         keys: NDArray[np.int64],
         classes: NDArray[np.int32],
         positions: NDArray[np.int32],
-        types: Sequence[str],
+        key_types: Sequence[str],
     ) -> None:
-        columns = [("key0", types[0]), ("class", "INTEGER"), ("position", "INTEGER")]
+        columns = [("key0", key_types[0]), ("class", "INTEGER"), ("position", "INTEGER")]
         arrays = [keys[:, 0], classes, positions]
-        self._load(statements.LABELS, columns, pa.table([pa.array(a) for a in arrays], ["k", "c", "p"]))
+        self._load(
+            statements.LABELS, columns, pa.table([pa.array(a) for a in arrays], ["k", "c", "p"])
+        )
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         named = [("class", "INTEGER")]
         arrays = [pa.array(np.arange(n_classes, dtype=np.int32))]
         for position, column in enumerate(columns):
-            kind, array = _staged_values(column)
+            kind, array = types.staged_values(column)
             named.append((statements.value_column(position), kind))
             arrays.append(array)
         names = [str(i) for i in range(len(arrays))]
         self._load(statements.CLASSES, named, pa.table(arrays, names))
 
-    def load_rows(
-        self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]
-    ) -> None:
+    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(a.name, self.type_of(a)) for a in attributes]
         self.run(statements.create_staging(statements.ROWS, columns))
         for classes, positions, rows in pieces:
             lists = list(zip(*rows, strict=True)) if attributes else []
-            arrays = [pa.array(classes), pa.array(positions), *(pa.array(list(v)) for v in lists)]
+            arrays = [pa.array(classes), pa.array(positions)]
+            try:
+                arrays += [pa.array(list(values)) for values in lists]
+            except (pa.ArrowException, OverflowError):
+                raise cannot_travel() from None
             self._append(statements.ROWS, pa.table(arrays, [str(i) for i in range(len(arrays))]))
 
     # -- what the shared statements need ----------------------------------------------------------
 
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
-        attribute, name = column.attribute, f"c.{statements.value_column(position)}"
-        if attribute.kind is Kind.DATE:
-            name = f"DATE '1970-01-01' + CAST({name} AS INTEGER)"
-        elif attribute.kind is Kind.TIMESTAMP:
-            name = f"make_timestamp{'tz' if attribute.zoned else ''}({name})"
-        return f"CAST({name} AS {attribute.sql_type})"
+        return types.released_expression(position, column)
 
     def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
-        column = f"s.{quote(attribute.name)}"
-        if attribute.kind is Kind.TIMESTAMP:
-            unscaled = f"CAST(epoch_us({column}) AS HUGEINT)"
-        elif attribute.kind is Kind.DECIMAL:
-            # A decimal's text always has all digits of its scale: without the point it is unscaled.
-            unscaled = f"CAST(replace(CAST({column} AS VARCHAR), '.', '') AS HUGEINT)"
-        else:
-            unscaled = f"CAST({column} AS HUGEINT)"
-        return f"{unscaled} // n.size", f"{unscaled} % n.size"
+        return types.wide_parts(attribute)
 
     def type_of(self, attribute: Attribute) -> str:
-        if attribute.kind is Kind.INTEGER:
-            return {16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}.get(attribute.bits, "HUGEINT")
-        if attribute.kind is Kind.DECIMAL:
-            if attribute.precision > 38 or attribute.scale < 0:
-                raise UnsupportedType(
-                    f'Column "{attribute.name}" of type {attribute.sql_type} does not fit DuckDB:'
-                    " its decimals have at most 38 digits.",
-                    hint="Cast it in a view, and anonymize the view.",
-                )
-            return f"DECIMAL({attribute.precision or 38},{attribute.scale})"
-        if attribute.kind is Kind.FLOAT:
-            return "REAL" if attribute.bits == 32 else "DOUBLE"
-        if attribute.kind is Kind.TIMESTAMP:
-            return "TIMESTAMP WITH TIME ZONE" if attribute.zoned else "TIMESTAMP"
-        if attribute.kind is Kind.OTHER:
-            raise UnsupportedType(
-                f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
-                " another database.",
-                hint="Cast it to text or to a number in a view, and anonymize the view.",
-            )
-        return {Kind.DATE: "DATE", Kind.BOOLEAN: "BOOLEAN", Kind.CATEGORY: "VARCHAR"}[
-            attribute.kind
-        ]
+        return types.type_of(attribute)
 
     # -- output -----------------------------------------------------------------------------------
 
@@ -326,7 +286,7 @@ class DuckdbSession(Session):
         if output.kind == "view":
             self.run(
                 f"CREATE OR REPLACE VIEW {output.name.quoted} AS"
-                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"  # noqa: S608
+                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")
         else:
@@ -348,8 +308,7 @@ class DuckdbSession(Session):
 
     def ensure_ledger(self) -> None:
         self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(ledger.LEDGER_SCHEMA)}")
-        names = self.ledger_name("release"), self.ledger_name("release_column")
-        for statement in ledger.ledger_ddl(self.ledger_types, *names):
+        for statement in ledger.ledger_ddl(self.ledger_types, self.ledger_name):
             self.run(statement)
 
     def ledger_name(self, table: str) -> RelationName:
@@ -377,23 +336,31 @@ class DuckdbStore:
     @contextmanager
     def session(self, *, write: bool) -> Iterator[DuckdbSession]:
         """One transaction; a file is opened for it alone, read-only when ``write`` is False."""
-        if isinstance(self._database, str):
+        if not isinstance(self._database, str):
+            with self._transaction(self._database) as session:
+                yield session
+            return
+        with new_file_is_temporary(Path(self._database)):
             connection = _connect(self._database, write)
-        else:
-            connection = self._database
-        try:
-            with _translated():
-                connection.execute("BEGIN TRANSACTION")
             try:
-                yield DuckdbSession(connection, self._on_sql)
-                with _translated():
-                    connection.execute("COMMIT")
-            except BaseException:
-                _roll_back(connection)
-                raise
-        finally:
-            if isinstance(self._database, str):
+                with self._transaction(connection) as session:
+                    yield session
+            finally:
                 connection.close()
+
+    @contextmanager
+    def _transaction(self, connection: duckdb.DuckDBPyConnection) -> Iterator[DuckdbSession]:
+        with translated():
+            connection.execute("BEGIN TRANSACTION")
+        try:
+            session = DuckdbSession(connection, self._on_sql)
+            yield session
+            session.drop_staging()
+            with translated():
+                connection.execute("COMMIT")
+        except BaseException:
+            _roll_back(connection)
+            raise
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same connection."""
@@ -409,7 +376,7 @@ def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
         raise DatabaseUnreachable(f"There is no file {database}.")
     if write and not Path(database).resolve().parent.is_dir():
         raise DatabaseUnreachable(f"There is no directory for {database}.")
-    with _translated(f"The database {database} cannot be opened."):
+    with translated(f"The database {database} cannot be opened."):
         return duckdb.connect(database, read_only=not write)
 
 
@@ -419,120 +386,3 @@ def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
     except duckdb.Error:
         # The transaction was gone already; the error that ended it is on its way up.
         return
-
-
-@contextmanager
-def _translated(what: str = "The database refused a statement.") -> Iterator[None]:
-    """Raise DuckDB's errors as dbanon's own, without their text: it may quote a value."""
-    try:
-        yield
-    except DbanonError:
-        raise
-    except duckdb.InterruptException:
-        raise Cancelled from None
-    except duckdb.IOException as error:
-        if "lock" in str(error).lower():
-            raise DatabaseBusy(
-                "Another process has the database file open.", hint="Close it, then try again."
-            ) from None
-        raise DatabaseUnreachable(what, detail=type(error).__name__) from None
-    except duckdb.PermissionException as error:
-        raise InsufficientRights(what, detail=type(error).__name__) from None
-    except duckdb.TransactionException as error:
-        raise SourceChanged(
-            "Another session changed what this one needs.", detail=type(error).__name__
-        ) from None
-    except duckdb.DependencyException as error:
-        raise OutputChanged(
-            "Other objects depend on the output, so it cannot be replaced.",
-            detail=type(error).__name__,
-        ) from None
-    except duckdb.CatalogException as error:
-        raise OutputExists(
-            "A relation of this name exists already, or one that is needed was dropped.",
-            detail=type(error).__name__,
-        ) from None
-    except duckdb.Error as error:
-        raise DatabaseFailure(what, detail=type(error).__name__) from None
-
-
-def _attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
-    if decimal := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", sql_type):
-        precision, scale = map(int, decimal.groups())
-        return Attribute(
-            name, Kind.DECIMAL, sql_type=sql_type, precision=precision, scale=scale,
-            nullable=nullable,
-        )  # fmt: skip
-    if sql_type in _INTEGERS:
-        return Attribute(
-            name, Kind.INTEGER, sql_type=sql_type, bits=_INTEGERS[sql_type], nullable=nullable
-        )
-    if sql_type in ("FLOAT", "DOUBLE"):
-        bits = 32 if sql_type == "FLOAT" else 64
-        return Attribute(name, Kind.FLOAT, sql_type=sql_type, bits=bits, nullable=nullable)
-    if sql_type in _TIMESTAMPS:
-        return Attribute(
-            name,
-            Kind.TIMESTAMP,
-            sql_type=sql_type,
-            scale=_TIMESTAMPS[sql_type],
-            zoned="ZONE" in sql_type,
-            nullable=nullable,
-        )
-    kind = Kind.CATEGORY if sql_type.startswith("ENUM(") else _KINDS.get(sql_type, Kind.OTHER)
-    return Attribute(name, kind, sql_type=sql_type, nullable=nullable)
-
-
-def _number(attribute: Attribute) -> str:
-    column = f"s.{quote(attribute.name)}"
-    if attribute.kind is Kind.DATE:
-        # Infinite dates have no distance from any other; the record is found by its infinity.
-        finite = f"CAST(({column} - DATE '1970-01-01') AS DOUBLE)"
-        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
-    if attribute.kind is Kind.TIMESTAMP:
-        finite = f"CAST(epoch_us({column}) AS DOUBLE)"
-        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
-    return f"CAST({column} AS DOUBLE)"
-
-
-def _staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
-    """Class values as staging holds them: SQL type and Arrow array."""
-    values, missing = column.values, column.missing
-    if column.attribute.kind is Kind.DECIMAL:
-        scale = column.attribute.scale
-        kind = pa.decimal128(38, scale)
-        if values.dtype == object:
-            exact = [Decimal(f"{value}E-{scale}") for value in values]
-            array = pa.array(exact, kind, mask=missing)
-        else:
-            # Unscaled 128-bit numbers: the lower 64 bits and their sign.
-            halves = np.column_stack([values, values >> 63])
-            array = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(halves)])
-            if missing is not None:
-                array = pc.if_else(pa.array(missing), pa.scalar(None, kind), array)
-        return f"DECIMAL(38,{scale})", array
-    if values.dtype == object:
-        return "VARCHAR", pa.array([str(value) for value in values], mask=missing)
-    kind_name = "DOUBLE" if values.dtype == np.float64 else "BIGINT"
-    return kind_name, pa.array(values, mask=missing)
-
-
-def _chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
-    width = batch.num_columns - len(attributes)
-    keys = np.column_stack(
-        [batch.column(i).to_numpy().astype(np.int64, copy=False) for i in range(width)]
-    )
-    numbers = np.empty((batch.num_rows, len(attributes)))
-    valid = None
-    wide = set()
-    for position, attribute in enumerate(attributes):
-        column = batch.column(width + position)
-        if column.null_count:
-            if valid is None:
-                valid = np.ones(numbers.shape, bool)
-            valid[:, position] = column.is_valid().to_numpy(zero_copy_only=False)
-            column = column.fill_null(0.0)
-        numbers[:, position] = column.to_numpy()
-        if is_wide(numbers[:, position], attribute):
-            wide.add(attribute.name)
-    return Chunk(keys, numbers, valid=valid, wide=frozenset(wide))

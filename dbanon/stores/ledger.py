@@ -7,12 +7,18 @@ SQLite get them by the Alembic history in ``migrations/``, DuckDB by ``ledger_dd
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from dbanon.release import Report
+from dbanon.errors import ReleaseNotFound
+from dbanon.release import Recount, Report
 from dbanon.schema import Role
+from dbanon.stores import statements
+from dbanon.stores.base import MARK, Output
 from dbanon.stores.names import RelationName, quote
+
+if TYPE_CHECKING:
+    from dbanon.stores.session import Session
 
 LEDGER_SCHEMA = "dbanon"
 
@@ -63,16 +69,62 @@ RELEASE_COLUMN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     ("information_loss_before_rounding", "double", True),
 )
 
+# One row a call that was made inside the database, written with its release.
+RUN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("run_id", "uuid", False),
+    ("release_id", "uuid", True),
+    ("door", "text", False),
+    ("method", "text", False),
+    ("source", "text", False),
+    ("output_schema", "text", True),
+    ("output_name", "text", False),
+    ("started_at", "timestamp", False),
+    ("finished_at", "timestamp", True),
+    ("state", "text", False),
+    ("error_code", "text", True),
+    ("run_by", "text", True),
+    ("application", "text", True),
+    ("server_version", "text", True),
+)
+
+# Generalization trees: a name each, and the nodes, of which the root has no parent.
+HIERARCHY_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("name", "text", False),
+    ("kind", "text", False),
+    ("description", "text", True),
+    ("created_at", "timestamp", False),
+    ("created_by", "text", True),
+)
+
+HIERARCHY_NODE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("hierarchy", "text", False),
+    ("node", "integer", False),
+    ("parent", "integer", True),
+    ("label", "text", False),
+    ("low", "double", True),
+    ("high", "double", True),
+)
+
+# Columns and primary key of each table.
+TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
+    "release": (RELEASE_COLUMNS, ("release_id",)),
+    "release_column": (RELEASE_COLUMN_COLUMNS, ("release_id", "position")),
+    "run": (RUN_COLUMNS, ("run_id",)),
+    "hierarchy": (HIERARCHY_COLUMNS, ("name",)),
+    "hierarchy_node": (HIERARCHY_NODE_COLUMNS, ("hierarchy", "node")),
+}
+
+# The newest revision in migrations/.
+HEAD = "0002"
+
 NOT_COPIED = "not_copied"
 
 
-def ledger_ddl(types: Mapping[str, str], release: RelationName, column: RelationName) -> list[str]:
-    """CREATE statements of the ledger's two tables for a dialect without Alembic."""
+def ledger_ddl(types: Mapping[str, str], name_of: Callable[[str], RelationName]) -> list[str]:
+    """CREATE statements of the ledger's tables for a dialect without Alembic."""
     statements = []
-    for relation, columns, key in (
-        (release, RELEASE_COLUMNS, ["release_id"]),
-        (column, RELEASE_COLUMN_COLUMNS, ["release_id", "position"]),
-    ):
+    for table, (columns, key) in TABLES.items():
+        relation = name_of(table)
         lines = [
             f"{quote(name)} {types[kind]}{'' if nullable else ' NOT NULL'}"
             for name, kind, nullable in columns
@@ -101,26 +153,139 @@ def release_row(
     return row
 
 
-def column_rows(report: Report, sql_types: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The ledger rows of a report's columns, with those that were not copied."""
+def column_rows(
+    report: Report, sql_types: Mapping[str, str], made: Sequence[tuple[str, str]]
+) -> list[dict[str, Any]]:
+    """The ledger rows of a report's columns, with those that were not copied.
+
+    ``made`` are pairs of a released quasi-identifier and the column that it stands for.
+    """
+    stands_for = dict(made)
     losses = {loss.name: loss for loss in report.column_losses}
     named = (
-        *((name, Role.QUASI_IDENTIFIER.value) for name in report.quasi_identifiers),
+        *((name, Role.QUASI_IDENTIFIER.value) for name, _ in made),
         *((name, Role.SENSITIVE.value) for name in report.sensitive),
         *((name, Role.INSENSITIVE.value) for name in report.kept),
         *((name, NOT_COPIED) for name in report.not_copied),
     )
-    return [
-        {
-            "release_id": report.release_id,
-            "position": position,
-            "name": name,
-            "role": role,
-            "sql_type": sql_types.get(name, ""),
-            "information_loss": losses[name].released if name in losses else None,
-            "information_loss_before_rounding": (
-                losses[name].before_rounding if name in losses else None
-            ),
-        }
-        for position, (name, role) in enumerate(named)
+    rows = []
+    for position, (name, role) in enumerate(named):
+        loss = losses.get(stands_for.get(name, name))
+        rows.append(
+            {
+                "release_id": report.release_id,
+                "position": position,
+                "name": name,
+                "role": role,
+                "sql_type": sql_types.get(name, ""),
+                "information_loss": loss.released if loss else None,
+                "information_loss_before_rounding": loss.before_rounding if loss else None,
+            }
+        )
+    return rows
+
+
+def knows(session: Session, mark: str) -> bool:
+    """True when the ledger has the release that a relation's mark names."""
+    if not mark.startswith(MARK) or not session.has_ledger():
+        return False
+    release = session.ledger_name("release").quoted
+    known = session.rows(
+        f"SELECT count(*) FROM {release} WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (mark.removeprefix(MARK),),
+    )
+    return bool(known[0][0])
+
+
+def record(
+    session: Session,
+    report: Report,
+    output: Output,
+    recount: Recount,
+    sql_types: Mapping[str, str],
+    made: Sequence[tuple[str, str]],
+) -> None:
+    """Write a release into the ledger, and close the entry of the one it replaces."""
+    release, column = session.ledger_name("release"), session.ledger_name("release_column")
+    where, values = _output_condition(output.name)
+    session.run(
+        f"UPDATE {release.quoted} SET superseded_at = ? WHERE superseded_at IS NULL AND {where}",
+        (session.timestamp(report.created_at), *values),
+    )
+    row = release_row(report, output.name, output.relation, recount.histogram)
+    row["published_by"] = session.current_user()
+    row["created_at"] = session.timestamp(report.created_at)
+    session.run(statements.insert_row(release, list(row)), tuple(row.values()))
+    for entry in column_rows(report, sql_types, made):
+        session.run(statements.insert_row(column, list(entry)), tuple(entry.values()))
+
+
+def _output_condition(name: RelationName) -> tuple[str, tuple[str, ...]]:
+    if name.schema is None:
+        return "output_schema IS NULL AND output_name = ?", (name.name,)
+    return "output_schema = ? AND output_name = ?", (name.schema, name.name)
+
+
+def find_release(session: Session, name: RelationName) -> dict[str, Any]:
+    """The ledger's entry of the release that has this name now, with its quasi-identifiers.
+
+    Raises
+    ------
+    ReleaseNotFound : the ledger has none.
+    """
+    name = session.resolve_output(name)
+    missing = ReleaseNotFound(
+        f"The ledger of this database has no release {name}.",
+        hint="Name the quasi-identifiers and k to recount a relation that is not in it.",
+    )
+    if not session.has_ledger():
+        raise missing
+    where, values = _output_condition(name)
+    wanted = (
+        *("release_id", "relation_name", "output_kind", "k_requested", "rows_out"),
+        *("histogram", "guarantee", "null_rows"),
+    )
+    found = session.rows(
+        f"SELECT {', '.join(wanted)} FROM {session.ledger_name('release').quoted}"
+        f" WHERE superseded_at IS NULL AND {where}",
+        values,
+    )
+    if not found:
+        raise missing
+    entry = dict(zip(wanted, found[-1], strict=True))
+    if isinstance(entry["histogram"], str):
+        entry["histogram"] = json.loads(entry["histogram"])
+    entry["release_id"] = str(entry["release_id"])
+    entry["name"] = name
+    entry["quasi_identifiers"] = [
+        column
+        for (column,) in session.rows(
+            f"SELECT name FROM {session.ledger_name('release_column').quoted}"
+            " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role = 'quasi_identifier'"
+            " ORDER BY position",
+            (entry["release_id"],),
+        )
     ]
+    return entry
+
+
+def superseded_tables(session: Session, keep_last: int) -> list[RelationName]:
+    """Released tables that a view no longer shows, but for the newest ``keep_last``."""
+    if not session.has_ledger():
+        return []
+    found = session.rows(
+        "SELECT output_schema, output_name, relation_name, release_id"
+        f" FROM {session.ledger_name('release').quoted}"
+        " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
+        " ORDER BY superseded_at DESC, created_at DESC"
+    )
+    seen: dict[tuple[str | None, str], int] = {}
+    tables = []
+    for schema, output, relation, release_id in found:
+        seen[schema, output] = seen.get((schema, output), 0) + 1
+        name = RelationName(schema, relation)
+        existing = session.find_existing(name)
+        ours = existing is not None and existing.mark == MARK + str(release_id)
+        if seen[schema, output] > keep_last and ours:
+            tables.append(name)
+    return tables

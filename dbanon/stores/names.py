@@ -1,4 +1,4 @@
-"""Names of relations and columns: how they are read, quoted and checked. The only place that quotes."""
+"""Names of relations and columns: read, quoted and checked. The only place that quotes."""
 
 from __future__ import annotations
 

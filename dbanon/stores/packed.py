@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.microdata import Chunk, is_wide
+from dbanon.microdata import Chunk, chunk_from_columns
 from dbanon.schema import Attribute, Kind
+from dbanon.stores import statements
 from dbanon.stores.names import RelationName, quote
 
 # Days and microseconds from 1970-01-01 to 2000-01-01, where PostgreSQL's dates begin.
@@ -41,12 +42,17 @@ _KEY_PARTS = {
 def packed_record(
     key_expressions: Sequence[str], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> str:
-    """SQL of one row's bytes: keys, numbers, mask of NULLs."""
+    """SQL of one row's bytes: keys, numbers and codes, mask of NULLs."""
     parts = [
         _KEY_PARTS[key_type][0].format(expression)
         for expression, key_type in zip(key_expressions, key_types, strict=True)
     ]
-    parts += [_number(attribute) for attribute in attributes]
+    parts += [
+        _number(attribute)
+        if attribute.kind.is_numeric
+        else f"int4send({statements.code_column(position)}::integer)"
+        for position, attribute in enumerate(attributes)
+    ]
     for start in range(0, len(_nullable(attributes)), _MASK_BITS):
         bits = [
             f"((s.{quote(attribute.name)} IS NULL)::integer::bigint << {bit})"
@@ -56,11 +62,12 @@ def packed_record(
     return " || ".join(parts)
 
 
-def by_address(source: RelationName, record: str) -> str:
-    """A query for the records of a range of pages, bound as two ``tid`` parameters."""
+def by_address(source: RelationName, record: str, pages: tuple[str, str], joins: str = "") -> str:
+    """A query for the records of a range of pages, given as SQL of two addresses."""
+    low, high = pages
     return (
-        f"SELECT string_agg({record}, ''::bytea) FROM ONLY {source.quoted} AS s"
-        " WHERE s.ctid >= $1::tid AND s.ctid < $2::tid"
+        f"SELECT string_agg({record}, ''::bytea) FROM ONLY {source.quoted} AS s{joins}"
+        f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid"
     )
 
 
@@ -73,31 +80,26 @@ def in_one_pass(from_clause: str, record: str, chunk_rows: int) -> str:
     )
 
 
-def unpack(
-    buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribute]
-) -> Chunk:
+def unpack(buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribute]) -> Chunk:
     """The chunk that the bytes of ``packed_record`` hold."""
     records = np.frombuffer(buffer, _record_type(key_types, attributes))
     keys = np.column_stack([_key(records, i, kind) for i, kind in enumerate(key_types)])
-    numbers = np.empty((len(records), len(attributes)))
-    wide = set()
+    columns = np.empty((len(records), len(attributes)))
     for position, attribute in enumerate(attributes):
         values = records[f"v{position}"]
         if attribute.kind is Kind.DATE:
             limits = np.iinfo(np.int32)
-            numbers[:, position] = np.where(
+            columns[:, position] = np.where(
                 (values == limits.max) | (values == limits.min), np.inf, values + EPOCH_DAYS
             )
         elif attribute.kind is Kind.TIMESTAMP:
             limits64 = np.iinfo(np.int64)
             infinite = (values == limits64.max) | (values == limits64.min)
             shifted = np.where(infinite, 0, values).astype(np.int64) + EPOCH_MICROSECONDS
-            numbers[:, position] = np.where(infinite, np.inf, shifted)
+            columns[:, position] = np.where(infinite, np.inf, shifted)
         else:
-            numbers[:, position] = values
-        if is_wide(numbers[:, position], attribute):
-            wide.add(attribute.name)
-    return Chunk(keys, numbers, valid=_valid(records, attributes), wide=frozenset(wide))
+            columns[:, position] = values
+    return chunk_from_columns(keys, columns, _valid(records, attributes), attributes)
 
 
 def _nullable(attributes: Sequence[Attribute]) -> list[Attribute]:
@@ -113,17 +115,26 @@ def _number(attribute: Attribute) -> str:
     elif attribute.kind is Kind.TIMESTAMP:
         sent, zero = f"timestamp_send({column}::timestamp)", "int8send(0)"
     else:
-        sent, zero = f"float8send({column}::double precision)", "float8send(0)"
+        sent, zero = f"float8send({_float8(attribute, column)})", "float8send(0)"
     return f"coalesce({sent}, {zero})" if attribute.nullable else sent
+
+
+def _float8(attribute: Attribute, column: str) -> str:
+    if attribute.kind is not Kind.DECIMAL or attribute.precision:
+        return f"{column}::double precision"
+    # Beyond float8's range the cast would fail, and quote the value in the server's log.
+    return (
+        f"CASE WHEN abs({column}) BETWEEN 1e-300 AND 1e300 THEN {column}::double precision"
+        f" WHEN abs({column}) < 1 THEN 0 ELSE 'Infinity' END"
+    )
 
 
 def _record_type(key_types: Sequence[str], attributes: Sequence[Attribute]) -> np.dtype[np.void]:
     fields: list[tuple[str, str]] = []
     for position, key_type in enumerate(key_types):
-        fields += [
-            (name.format(f"key{position}"), code) for name, code in _KEY_PARTS[key_type][1]
-        ]
+        fields += [(name.format(f"key{position}"), code) for name, code in _KEY_PARTS[key_type][1]]
     codes = {Kind.DATE: ">i4", Kind.TIMESTAMP: ">i8"}
+    codes |= {kind: ">i4" for kind in Kind if not kind.is_numeric}
     fields += [
         (f"v{position}", codes.get(attribute.kind, ">f8"))
         for position, attribute in enumerate(attributes)
@@ -137,14 +148,12 @@ def _key(records: NDArray[np.void], position: int, key_type: str) -> NDArray[np.
     name = f"key{position}"
     if key_type == "tid":
         block = records[f"{name}_block"].astype(np.int64)
-        return (block << 16) | records[f"{name}_row"]
+        return np.asarray((block << 16) | records[f"{name}_row"], np.int64)
     key: NDArray[np.int64] = records[name].astype(np.int64)
     return key
 
 
-def _valid(
-    records: NDArray[np.void], attributes: Sequence[Attribute]
-) -> NDArray[np.bool_] | None:
+def _valid(records: NDArray[np.void], attributes: Sequence[Attribute]) -> NDArray[np.bool_] | None:
     nullable = [i for i, attribute in enumerate(attributes) if attribute.nullable]
     valid = None
     for start in range(0, len(nullable), _MASK_BITS):

@@ -1,4 +1,4 @@
-"""psycopg's errors in dbanon's terms.
+"""PostgreSQL's errors in dbanon's terms.
 
 The server's own text is never passed on: it may quote a value. Names of tables and columns are.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-from sqlalchemy.exc import DBAPIError
 
 from dbanon.errors import (
     Cancelled,
@@ -23,6 +21,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
+from dbanon.stores.base import cannot_travel
 
 
 @contextmanager
@@ -30,17 +29,19 @@ def translated() -> Iterator[None]:
     """Raise errors of the database as dbanon's own."""
     try:
         yield
-    except DBAPIError as error:
-        raise translation(error.orig) from None
     except Exception as error:
-        if isinstance(error, DbanonError) or not _is_psycopg(error):
+        # SQLAlchemy's errors wrap the driver's; it is not imported for this, a backend has none.
+        original = getattr(error, "orig", error)
+        if isinstance(error, DbanonError) or not _is_psycopg(original):
             raise
-        raise translation(error) from None
+        raise translation(original) from None
 
 
 def translation(error: Any) -> DbanonError:
     """The error of ours for an error of the driver."""
     state = getattr(error, "sqlstate", None)
+    if state is None and "DataError" in {base.__name__ for base in type(error).__mro__}:
+        return cannot_travel()
     detail = f"SQLSTATE {state}" + _names(error) if state else None
     if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
@@ -54,6 +55,10 @@ def translation(error: Any) -> DbanonError:
         )
     if state == "40001":
         return SourceChanged(detail=detail, hint="Try again.")
+    if state == "42P01":
+        return SourceChanged(
+            "Another session dropped a relation that is needed.", hint="Try again."
+        )
     if state in ("42P07", "23505"):
         return OutputExists(
             "Another session made a relation of this name.", detail=detail, hint="Try again."
@@ -87,5 +92,5 @@ def _names(error: Any) -> str:
     return " (" + ", ".join(named) + ")" if named else ""
 
 
-def _is_psycopg(error: Exception) -> bool:
+def _is_psycopg(error: object) -> bool:
     return type(error).__module__.partition(".")[0] == "psycopg"

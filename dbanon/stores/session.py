@@ -6,7 +6,6 @@ all at once, and is gone when it is not.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -15,16 +14,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DuplicateKeys, OutputExists, OutputNotOurs, ReleaseNotFound
+from dbanon.errors import DuplicateKeys, OutputExists, OutputNotOurs
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
-from dbanon.release import Recount, Report
+from dbanon.release import Recount
 from dbanon.schema import Attribute
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import (
     DEFAULT_CHUNK_ROWS,
-    MARK,
     SUFFIX_LENGTH,
     Existing,
     OnSql,
@@ -49,6 +47,8 @@ class Session(ABC):
     def __init__(self, on_sql: OnSql | None = None) -> None:
         self._on_sql = on_sql
         self._staged: Partition | None = None
+        self._class_numbers: NDArray[np.int32] | None = None
+        self._value_tables: list[str] = []
 
     # -- what each database does in its own way ---------------------------------------------------
 
@@ -92,10 +92,14 @@ class Session(ABC):
         """
 
     @abstractmethod
+    def text_of(self, attribute: Attribute) -> str:
+        """SQL of a column's values as text that sorts by code point."""
+
+    @abstractmethod
     def read_chunks(
         self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        """The keys and these numeric attributes of all rows, in pieces, in any order."""
+        """The keys and these attributes of all rows, in pieces, in any order."""
 
     @abstractmethod
     def read_rows(
@@ -118,9 +122,7 @@ class Session(ABC):
         """Create and fill the staging table of class values."""
 
     @abstractmethod
-    def load_rows(
-        self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]
-    ) -> None:
+    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         """Create and fill the staging table of copied rows.
 
         ``pieces`` are triples of classes, int32 (c,), positions, int32 (c,), and rows.
@@ -201,6 +203,13 @@ class Session(ABC):
         if self._on_sql is not None:
             self._on_sql(sql)
 
+    def pin(self, source: Source, columns: Sequence[str]) -> Source:
+        """The source as one snapshot has it, with these columns, until the transaction ends.
+
+        Nothing to do where the transaction has one snapshot, as clients' have.
+        """
+        return source
+
     def read(
         self,
         source: Source,
@@ -217,19 +226,22 @@ class Session(ABC):
         if locator.mapped:
             ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
             self.run(
-                statements.create_key_map(
-                    source.name, locator.mapped, ordered, self.staging_suffix
-                )
+                statements.create_key_map(source.name, locator.mapped, ordered, self.staging_suffix)
             )
+        categories = self.stage_values(source, attributes)
         chunks = self.read_chunks(source, attributes, chunk_rows)
         if progress is not None:
             chunks = _watched(chunks, source.estimated_rows, progress)
         return microdata_from_chunks(
-            attributes, chunks, key_width=len(locator.types), memory_limit=memory_limit
+            attributes,
+            chunks,
+            categories=categories,
+            key_width=len(locator.types),
+            memory_limit=memory_limit,
         )
 
     def _check_keys(self, source: Source, keys: Sequence[str]) -> None:
-        nulls, repeated = self.rows(statements.key_problems(source.name, keys))[0]
+        nulls, repeated = self.rows(statements.key_problems(source.relation, keys))[0]
         if nulls or repeated:
             raise DuplicateKeys(
                 f"The key of {source.name} is not unique: {repeated} keys occur more than once,"
@@ -237,24 +249,78 @@ class Session(ABC):
                 hint="Name columns that tell every row from every other.",
             )
 
+    def stage_values(
+        self, source: Source, attributes: Sequence[Attribute]
+    ) -> list[tuple[str, ...]]:
+        """Number the values of every attribute that is no number; its dictionary, in order.
+
+        The database does the encoding: a row travels with codes, a value once.
+        """
+        dictionaries = []
+        for position, attribute in enumerate(attributes):
+            if attribute.kind.is_numeric:
+                continue
+            table = statements.values_table(position)
+            self.run(
+                statements.create_values(
+                    f"{source.relation.quoted} AS s",
+                    position,
+                    self.text_of(attribute),
+                    f"s.{quote(attribute.name)}",
+                    self.staging_suffix,
+                )
+            )
+            found = self.rows(f"SELECT value FROM {quote(table)} ORDER BY code")
+            dictionaries.append(tuple(value for (value,) in found))
+            self._value_tables.append(table)
+        return dictionaries
+
+    def value_joins(self, attributes: Sequence[Attribute]) -> str:
+        """The JOINs that ``stage_values`` prepared, for the FROM clause of a read."""
+        return "".join(
+            statements.join_values(position, self.text_of(attribute))
+            for position, attribute in enumerate(attributes)
+            if not attribute.kind.is_numeric
+        )
+
+    @property
+    def staging_tables(self) -> tuple[str, ...]:
+        """The temporary tables that this session may have made."""
+        return (*statements.STAGING, *self._value_tables)
+
     def sort_key(self, attribute: Attribute) -> str:
         """A key column as it is sorted: text by code point, whatever its collation."""
         return f"s.{quote(attribute.name)}"
 
-    def stage_labels(self, microdata: Microdata, partition: Partition, types: Sequence[str]) -> None:
-        """Write the class of every released record to staging, once, in fresh random order."""
+    def stage_labels(
+        self, microdata: Microdata, partition: Partition, types: Sequence[str]
+    ) -> None:
+        """Write the class of every released record to staging, once, under random class numbers.
+
+        Rows go in key order, which the join with the source likes best; the random positions
+        beside them give the release its order.
+        """
         if self._staged is partition:
             return
         released = np.flatnonzero(partition.labels >= 0)
-        order = random_order(len(released))
-        records = released[order]
         self.load_labels(
-            microdata.keys[records],
-            partition.labels[records],
-            np.arange(len(records), dtype=np.int32),
+            microdata.keys[released],
+            self.class_numbers(partition)[partition.labels[released]],
+            random_order(len(released)).astype(np.int32),
             types,
         )
         self._staged = partition
+
+    def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
+        """The number in staging of each class, int32 (n_classes,): random, the same all through."""
+        if self._class_numbers is None:
+            self._class_numbers = random_order(partition.n_classes).astype(np.int32)
+        return self._class_numbers
+
+    def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
+        """Write the released values of every class to staging, in the order of its numbers."""
+        order = np.argsort(self.class_numbers(partition))
+        self.load_classes([column.take(order) for column in columns], partition.n_classes)
 
     def exact_means(
         self,
@@ -271,7 +337,9 @@ class Session(ABC):
         parts = [self.wide_parts(attribute) for attribute in attributes]
         means = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
         query = statements.exact_sums(parts, source.from_clause, source.located.expressions)
-        for label, *sums in self.rows(query):
+        labels = np.argsort(self.class_numbers(partition))
+        for number, *sums in self.rows(query):
+            label = labels[number]
             size = int(partition.sizes[label])
             for position, attribute in enumerate(attributes):
                 quotient, remainder = sums[2 * position], sums[2 * position + 1]
@@ -298,7 +366,7 @@ class Session(ABC):
                 f"The output {name} exists already.",
                 hint="Choose another name, or replace it with if_exists=replace.",
             )
-        if existing.mark is None or not self._knows(existing.mark):
+        if existing.mark is None or not ledger.knows(self, existing.mark):
             raise OutputNotOurs(
                 f"The output {name} exists and was not made by dbanon, so it is not replaced.",
                 hint="Choose another name, or drop it yourself.",
@@ -310,16 +378,9 @@ class Session(ABC):
             )
         return output
 
-    def _knows(self, mark: str) -> bool:
-        """True when the ledger has the release that a relation's mark names."""
-        if not mark.startswith(MARK) or not self.has_ledger():
-            return False
-        release = self.ledger_name("release").quoted
-        known = self.rows(
-            f"SELECT count(*) FROM {release} WHERE CAST(release_id AS VARCHAR(36)) = ?",  # noqa: S608
-            (mark.removeprefix(MARK),),
-        )
-        return bool(known[0][0])
+    def timestamp(self, text: str) -> Any:
+        """A time as the ledger's column takes it."""
+        return datetime.fromisoformat(text)
 
     def write(
         self,
@@ -361,98 +422,6 @@ class Session(ABC):
             rows += int(size) * int(count)
             null_rows += int(size) * int(count) if has_null else 0
         return Recount(rows, histogram, null_rows)
-
-    def record(
-        self,
-        report: Report,
-        output: Output,
-        recount: Recount,
-        sql_types: Mapping[str, str],
-    ) -> None:
-        """Write a release into the ledger, and close the entry of the one it replaces."""
-        release, column = self.ledger_name("release"), self.ledger_name("release_column")
-        where, values = self._output_condition(output.name)
-        self.run(
-            f"UPDATE {release.quoted} SET superseded_at = ?"  # noqa: S608
-            f" WHERE superseded_at IS NULL AND {where}",
-            (self.timestamp(report.created_at), *values),
-        )
-        row = ledger.release_row(report, output.name, output.relation, recount.histogram)
-        row["published_by"] = self.current_user()
-        row["created_at"] = self.timestamp(report.created_at)
-        self.run(statements.insert_row(release, list(row)), tuple(row.values()))
-        for entry in ledger.column_rows(report, sql_types):
-            self.run(statements.insert_row(column, list(entry)), tuple(entry.values()))
-
-    def timestamp(self, text: str) -> Any:
-        """A time as the ledger's column takes it."""
-        return datetime.fromisoformat(text)
-
-    def _output_condition(self, name: RelationName) -> tuple[str, tuple[str, ...]]:
-        if name.schema is None:
-            return "output_schema IS NULL AND output_name = ?", (name.name,)
-        return "output_schema = ? AND output_name = ?", (name.schema, name.name)
-
-    def find_release(self, name: RelationName) -> dict[str, Any]:
-        """The ledger's entry of the release that has this name now, with its quasi-identifiers.
-
-        Raises
-        ------
-        ReleaseNotFound : the ledger has none.
-        """
-        name = self.resolve_output(name)
-        missing = ReleaseNotFound(
-            f"The ledger of this database has no release {name}.",
-            hint="Name the quasi-identifiers and k to recount a relation that is not in it.",
-        )
-        if not self.has_ledger():
-            raise missing
-        where, values = self._output_condition(name)
-        wanted = ("release_id", "relation_name", "output_kind", "k_requested", "rows_out")
-        wanted = (*wanted, "histogram", "guarantee", "null_rows")
-        found = self.rows(
-            f"SELECT {', '.join(wanted)} FROM {self.ledger_name('release').quoted}"  # noqa: S608
-            f" WHERE superseded_at IS NULL AND {where}",
-            values,
-        )
-        if not found:
-            raise missing
-        entry = dict(zip(wanted, found[-1], strict=True))
-        if isinstance(entry["histogram"], str):
-            entry["histogram"] = json.loads(entry["histogram"])
-        entry["release_id"] = str(entry["release_id"])
-        entry["name"] = name
-        entry["quasi_identifiers"] = [
-            column
-            for (column,) in self.rows(
-                f"SELECT name FROM {self.ledger_name('release_column').quoted}"  # noqa: S608
-                " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role = 'quasi_identifier'"
-                " ORDER BY position",
-                (entry["release_id"],),
-            )
-        ]
-        return entry
-
-    def superseded_tables(self, keep_last: int) -> list[RelationName]:
-        """Released tables that a view no longer shows, but for the newest ``keep_last``."""
-        if not self.has_ledger():
-            return []
-        found = self.rows(
-            "SELECT output_schema, output_name, relation_name, release_id"
-            f" FROM {self.ledger_name('release').quoted}"  # noqa: S608
-            " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
-            " ORDER BY superseded_at DESC, created_at DESC"
-        )
-        seen: dict[tuple[str | None, str], int] = {}
-        tables = []
-        for schema, output, relation, release_id in found:
-            seen[schema, output] = seen.get((schema, output), 0) + 1
-            name = RelationName(schema, relation)
-            existing = self.find_existing(name)
-            ours = existing is not None and existing.mark == MARK + str(release_id)
-            if seen[schema, output] > keep_last and ours:
-                tables.append(name)
-        return tables
 
 
 def _watched(chunks: Iterable[Chunk], rows: int, progress: Progress) -> Iterator[Chunk]:

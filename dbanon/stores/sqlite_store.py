@@ -9,33 +9,30 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy import URL, Engine, NullPool, create_engine
 
 from dbanon.errors import (
-    Cancelled,
-    DatabaseBusy,
-    DatabaseFailure,
     DatabaseUnreachable,
-    DbanonError,
-    InsufficientRights,
     MixedTypes,
-    OutputExists,
     TableNotFound,
-    UnsupportedType,
     nearest_names,
 )
-from dbanon.microdata import Chunk, is_wide
+from dbanon.microdata import Chunk, Microdata
+from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
+from dbanon.stores import sqlite_types as types
 from dbanon.stores import statements
 from dbanon.stores.base import (
+    DEFAULT_CHUNK_ROWS,
     MARK,
     Existing,
     Locator,
@@ -45,22 +42,18 @@ from dbanon.stores.base import (
     choose_key,
     is_integer_key,
     key_required,
+    new_file_is_temporary,
+    round_half_even,
 )
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
+from dbanon.stores.sqlite_errors import translated
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+_INSTRUCTIONS_BETWEEN_LOOKS = 100_000
 _ROWIDS = ("rowid", "_rowid_", "oid")
-# What the values of a kind may be, in the words of typeof().
-_STORED_AS = {
-    Kind.INTEGER: ("integer",),
-    Kind.DECIMAL: ("integer", "real"),
-    Kind.FLOAT: ("integer", "real"),
-    Kind.DATE: ("text",),
-    Kind.TIMESTAMP: ("text",),
-}
 
 
 class SqliteSession(Session):
@@ -72,22 +65,25 @@ class SqliteSession(Session):
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         self._driver = driver
-        for name in (statements.LABELS, statements.CLASSES, statements.ROWS, statements.KEY_MAP):
-            self._driver.execute(f"DROP TABLE IF EXISTS temp.{quote(name)}")
+
+    def drop_staging(self) -> None:
+        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
+        for name in self.staging_tables:
+            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
-        with _translated():
+        with translated():
             self._driver.execute(sql, tuple(parameters)).close()
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         self.note(sql)
-        with _translated():
+        with translated():
             return self._driver.execute(sql, tuple(parameters)).fetchall()
 
     def _pieces(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
         self.note(sql)
-        with _translated():
+        with translated():
             cursor = self._driver.execute(sql)
             while rows := cursor.fetchmany(chunk_rows):
                 yield rows
@@ -107,7 +103,7 @@ class SqliteSession(Session):
                 hint=nearest_names(resolved.name, [n for (n,) in known]),
             )
         attributes = tuple(
-            _attribute(column, declared, not not_null)
+            types.attribute(column, declared, not not_null)
             for _, column, declared, not_null, *_ in self._columns(resolved)
         )
         return Source(resolved, Schema(attributes), found[0][0])
@@ -142,51 +138,52 @@ class SqliteSession(Session):
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
         """SQLite has no roles."""
 
+    def text_of(self, attribute: Attribute) -> str:
+        return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        checks, looked_at = [], []
-        for attribute in attributes:
-            if attribute.kind in _STORED_AS:
-                column = f"s.{quote(attribute.name)}"
-                stored = ", ".join(f"'{name}'" for name in (*_STORED_AS[attribute.kind], "null"))
-                checks.append(f"sum(typeof({column}) NOT IN ({stored}))")
-                # Text dates: their length tells how many digits of a second they have.
-                checks.append(f"max(length({column}))")
-                looked_at.append(attribute)
-        if not checks:
+        looked_at = [a for a in attributes if a.kind in types.STORED_AS]
+        if not looked_at:
             return tuple(attributes)
-        query = f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s"  # noqa: S608
-        found = self.rows(query)[0]
+        checks = [
+            f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT TRUE),"
+            f" {types.extent(a)}"
+            for a in looked_at
+        ]
+        found = self.rows(f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s")[0]
         inspected = {}
-        for position, attribute in enumerate(looked_at):
-            wrong, longest = found[2 * position], found[2 * position + 1]
+        for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
             if wrong:
-                expected = " or ".join(_STORED_AS[attribute.kind])
                 raise MixedTypes(
                     f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but'
-                    f" {wrong} of its values are not stored as {expected}.",
+                    f" {wrong} of its values are not {types.expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
-            if attribute.kind is Kind.TIMESTAMP:
-                digits = max((longest or 0) - len("2000-01-01 00:00:00."), 0)
-                attribute = replace(attribute, scale=min(digits, 6))
-            inspected[attribute.name] = attribute
+            inspected[attribute.name] = types.with_extent(attribute, extent)
         return tuple(inspected.get(a.name, a) for a in attributes)
 
     def read_chunks(
         self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
-        parts = [*locator.expressions, *(f"s.{quote(a.name)}" for a in attributes)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"  # noqa: S608
+        parts = [
+            *locator.expressions,
+            *(
+                f"s.{quote(a.name)}" if a.kind.is_numeric else f"d{i}.code"
+                for i, a in enumerate(attributes)
+            ),
+        ]
+        joins = self.value_joins(attributes)
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
         for rows in self._pieces(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
-            yield _chunk(source, np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
+            yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
 
     def read_rows(
         self, source: Source, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         parts = [*source.located.expressions, *(f"s.{quote(name)}" for name in columns)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"  # noqa: S608
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
         for rows in self._pieces(query, chunk_rows):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
@@ -198,9 +195,9 @@ class SqliteSession(Session):
     ) -> None:
         self.run(statements.create_staging(table, columns))
         marks = ", ".join("?" for _ in columns)
-        insert = f"INSERT INTO {quote(table)} VALUES ({marks})"  # noqa: S608
+        insert = f"INSERT INTO {quote(table)} VALUES ({marks})"
         self.note(insert)
-        with _translated():
+        with translated():
             self._driver.executemany(insert, rows).close()
 
     def load_labels(
@@ -221,16 +218,14 @@ class SqliteSession(Session):
         lists: list[Sequence[Any]] = [range(n_classes)]
         for position, column in enumerate(columns):
             named.append((statements.value_column(position), ""))
-            lists.append(_stored_values(column))
+            lists.append(types.stored_values(column))
         self._load(statements.CLASSES, named, zip(*lists, strict=True))
 
-    def load_rows(
-        self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]
-    ) -> None:
+    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(a.name, self.type_of(a)) for a in attributes]
         rows = (
-            (label, position, *map(_storable, row))
+            (label, position, *map(types.storable, row))
             for classes, positions, piece in pieces
             for label, position, row in zip(
                 classes.tolist(), positions.tolist(), piece, strict=True
@@ -238,40 +233,43 @@ class SqliteSession(Session):
         )
         self._load(statements.ROWS, columns, rows)
 
+    def exact_means(
+        self,
+        source: Source,
+        microdata: Microdata,
+        partition: Partition,
+        attributes: Sequence[Attribute],
+    ) -> dict[str, NDArray[np.object_]]:
+        """As in every session; decimals are added up here, where numbers have no limit."""
+        self.stage_labels(microdata, partition, source.located.types)
+        others = [a for a in attributes if a.kind is not Kind.DECIMAL]
+        means = super().exact_means(source, microdata, partition, others) if others else {}
+        labels = np.argsort(self.class_numbers(partition))
+        for attribute in (a for a in attributes if a.kind is Kind.DECIMAL):
+            unit = 10**attribute.scale
+            totals = [0] * partition.n_classes
+            query = statements.class_values(
+                f"s.{quote(attribute.name)}", source.from_clause, source.located.expressions
+            )
+            for rows in self._pieces(query, DEFAULT_CHUNK_ROWS):
+                for number, value in rows:
+                    totals[labels[number]] += round(Fraction(value or 0) * unit)
+            means[attribute.name] = np.array(
+                [round_half_even(t, int(n)) for t, n in zip(totals, partition.sizes, strict=True)],
+                object,
+            )
+        return means
+
     # -- what the shared statements need ----------------------------------------------------------
 
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
         return f"c.{statements.value_column(position)}"
 
     def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
-        column = f"s.{quote(attribute.name)}"
-        if attribute.kind is Kind.TIMESTAMP:
-            fraction = f"substr({column} || '000000', instr({column} || '.', '.') + 1, 6)"
-            has_point = f"instr({column}, '.') > 0"
-            micros = f"CASE WHEN {has_point} THEN CAST({fraction} AS INTEGER) ELSE 0 END"
-            column = f"(unixepoch({column}) * 1000000 + {micros})"
-        elif attribute.kind is Kind.DECIMAL:
-            # Stored as a 64-bit integer or as a float, which scaling does not make less exact.
-            column = f"CAST(round({column} * {10**attribute.scale}) AS INTEGER)"
-        return f"{column} / n.size", f"{column} % n.size"
+        return types.wide_parts(attribute)
 
     def type_of(self, attribute: Attribute) -> str:
-        if attribute.kind is Kind.OTHER:
-            raise UnsupportedType(
-                f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
-                " another database.",
-                hint="Cast it to text or to a number in a view, and anonymize the view.",
-            )
-        if attribute.kind is Kind.DECIMAL:
-            return f"DECIMAL({attribute.precision or 38},{attribute.scale})"
-        return {
-            Kind.INTEGER: "INTEGER",
-            Kind.FLOAT: "REAL",
-            Kind.DATE: "DATE",
-            Kind.TIMESTAMP: "TIMESTAMP",
-            Kind.BOOLEAN: "BOOLEAN",
-            Kind.CATEGORY: "TEXT",
-        }[attribute.kind]
+        return types.type_of(attribute)
 
     # -- output -----------------------------------------------------------------------------------
 
@@ -307,12 +305,15 @@ class SqliteSession(Session):
                 self.run(f"DROP VIEW {output.name.quoted}")
             self.run(
                 f"CREATE VIEW {output.name.quoted} AS /* {MARK}{output.release_id} */"
-                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"  # noqa: S608
+                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             return
         if output.replaces:
             self.drop_table(output.name)
+        # Otherwise the views on the table that was just dropped would make RENAME fail.
+        self.run("PRAGMA legacy_alter_table = ON")
         self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+        self.run("PRAGMA legacy_alter_table = OFF")
 
     def analyze(self, relation: RelationName) -> None:
         """Statistics of the whole file are the owner's to collect."""
@@ -344,7 +345,9 @@ class SqliteStore:
     """A SQLite database."""
 
     def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
-        self._engine = engine if isinstance(engine, Engine) else create_engine(engine)
+        if not isinstance(engine, Engine):
+            engine = create_engine(engine, poolclass=NullPool)
+        self._engine = engine
         self._url, self._on_sql = self._engine.url, on_sql
 
     @property
@@ -355,36 +358,49 @@ class SqliteStore:
     @contextmanager
     def session(self, *, write: bool) -> Iterator[SqliteSession]:
         """One transaction; other writers wait from its start when ``write`` is True."""
-        self._require_file(write)
-        with _translated():
+        with ExitStack() as stack:
+            path = self._path()
+            if path is not None:
+                if not path.exists() and not (write and path.resolve().parent.is_dir()):
+                    raise DatabaseUnreachable(f"There is no file {path}.")
+                stack.enter_context(new_file_is_temporary(path))
+            yield stack.enter_context(self._transaction(write))
+
+    @contextmanager
+    def _transaction(self, write: bool) -> Iterator[SqliteSession]:
+        with translated():
             connection = self._engine.connect()
         driver: Any = connection.connection.driver_connection
         before = driver.isolation_level
+        # Python runs the handlers of signals only between its own instructions: this gives it some.
+        driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
         try:
             # The driver shall not begin or commit by itself, least of all around DDL.
             driver.isolation_level = None
             connection.begin()
-            with _translated():
+            with translated():
                 driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
-                yield SqliteSession(connection, self._on_sql)
-                with _translated():
+                session = SqliteSession(connection, self._on_sql)
+                yield session
+                session.drop_staging()
+                with translated():
                     driver.execute("COMMIT")
             except BaseException:
                 if driver.in_transaction:
                     driver.execute("ROLLBACK")
                 raise
         finally:
+            driver.set_progress_handler(None, 0)
             driver.isolation_level = before
             connection.close()
 
-    def _require_file(self, write: bool) -> None:
+    def _path(self) -> Path | None:
+        """The file, or None for a database in memory."""
         name = self._url.database
         if not name or name == ":memory:" or name.startswith("file:"):
-            return
-        path = Path(name)
-        if not path.exists() and not (write and path.resolve().parent.is_dir()):
-            raise DatabaseUnreachable(f"There is no file {name}.")
+            return None
+        return Path(name)
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same engine."""
@@ -392,123 +408,5 @@ class SqliteStore:
             return False
         if self._engine is other._engine:
             return True
-        mine, theirs = self._url.database, other._url.database
-        if not mine or not theirs or ":memory:" in (mine, theirs):
-            return False
-        return Path(mine).resolve() == Path(theirs).resolve()
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise SQLite's errors as dbanon's own, without their text: it may quote a value."""
-    try:
-        yield
-    except DbanonError:
-        raise
-    except sqlite3.Error as error:
-        name = getattr(error, "sqlite_errorname", type(error).__name__)
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise DatabaseBusy(detail=name, hint="Try again later.") from None
-        if name.startswith("SQLITE_INTERRUPT"):
-            raise Cancelled from None
-        if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
-            raise InsufficientRights("The database file may not be written.", detail=name) from None
-        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):
-            raise DatabaseUnreachable("The database cannot be opened.", detail=name) from None
-        if "already exists" in str(error):
-            raise OutputExists(detail=name) from None
-        raise DatabaseFailure("The database refused a statement.", detail=name) from None
-
-
-def _attribute(name: str, declared: str, nullable: bool) -> Attribute:
-    """A column by the type it declares, as SQLite's own rules of affinity read it."""
-    upper = declared.upper()
-    kind, extra = Kind.OTHER, {}
-    limits = re.search(r"\((\d+)\s*(?:,\s*(\d+))?\)", upper)
-    if "BOOL" in upper:
-        kind = Kind.BOOLEAN
-    elif "INT" in upper:
-        kind = Kind.INTEGER
-    elif any(word in upper for word in ("CHAR", "CLOB", "TEXT")):
-        kind = Kind.CATEGORY
-    elif any(word in upper for word in ("REAL", "FLOA", "DOUB")):
-        kind = Kind.FLOAT
-    elif "TIME" in upper:
-        kind = Kind.TIMESTAMP if upper.startswith(("DATETIME", "TIMESTAMP")) else Kind.OTHER
-    elif "DATE" in upper:
-        kind = Kind.DATE
-    elif upper.startswith(("DEC", "NUM")):
-        kind = Kind.FLOAT
-        if limits is not None:
-            kind = Kind.DECIMAL
-            extra = {"precision": int(limits[1]), "scale": int(limits[2] or 0)}
-    return Attribute(name, kind, sql_type=declared, nullable=nullable, **extra)
-
-
-def _chunk(
-    source: Source,
-    keys: NDArray[np.int64],
-    columns: Sequence[tuple[Any, ...]],
-    attributes: Sequence[Attribute],
-) -> Chunk:
-    numbers = np.empty((len(keys), len(attributes)))
-    valid = None
-    wide = set()
-    for position, (attribute, values) in enumerate(zip(attributes, columns, strict=True)):
-        if None in values:
-            if valid is None:
-                valid = np.ones(numbers.shape, bool)
-            valid[:, position] = [value is not None for value in values]
-        numbers[:, position] = _numbers(source, attribute, values)
-        if is_wide(numbers[:, position], attribute):
-            wide.add(attribute.name)
-    return Chunk(keys, numbers, valid=valid, wide=frozenset(wide))
-
-
-def _numbers(source: Source, attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float64]:
-    """Stored values as numbers, float64 (c,); 0 where NULL."""
-    if attribute.kind not in (Kind.DATE, Kind.TIMESTAMP):
-        return np.array([0 if value is None else value for value in values], np.float64)
-    unit = "D" if attribute.kind is Kind.DATE else "us"
-    try:
-        # A date with a time of day does not fit unit D: numpy refuses what it would cut.
-        texts = [value or "1970-01-01" for value in values]
-        moments = np.array(texts, dtype=f"datetime64[{unit}]")
-    except ValueError:
-        raise MixedTypes(
-            f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but some'
-            " values are not written as "
-            + ("YYYY-MM-DD." if unit == "D" else "YYYY-MM-DD HH:MM:SS[.ffffff]."),
-            hint="Correct these values, or cast the column in a view.",
-        ) from None
-    return moments.astype(np.int64).astype(np.float64)
-
-
-def _stored_values(column: ReleasedColumn) -> Sequence[Any]:
-    """Class values as SQLite stores them, None where NULL."""
-    attribute, values = column.attribute, column.values
-    stored: list[Any]
-    if attribute.kind is Kind.DATE:
-        stored = np.datetime_as_string(values.astype("datetime64[D]")).tolist()
-    elif attribute.kind is Kind.TIMESTAMP:
-        unit = "s" if attribute.scale == 0 else "ms" if attribute.scale <= 3 else "us"
-        text = np.datetime_as_string(values.astype("datetime64[us]"), unit=unit)
-        stored = np.char.replace(text, "T", " ").tolist()
-    elif attribute.kind is Kind.DECIMAL and attribute.scale:
-        stored = [int(value) / 10**attribute.scale for value in values]
-    else:
-        stored = values.tolist()
-    if column.missing is not None:
-        stored = [None if no else value for value, no in zip(stored, column.missing, strict=True)]
-    return stored
-
-
-def _storable(value: Any) -> Any:
-    """A value of another database as SQLite stores it."""
-    if value is None or isinstance(value, (int, float, str, bytes)):
-        return value
-    if hasattr(value, "as_tuple"):  # Decimal
-        return float(value) if value.as_tuple().exponent < 0 else int(value)
-    if hasattr(value, "hour"):
-        return value.isoformat(sep=" ")
-    return str(value)
+        mine, theirs = self._path(), other._path()
+        return mine is not None and theirs is not None and mine.resolve() == theirs.resolve()

@@ -13,6 +13,8 @@ LABELS = "dbanon_labels"
 CLASSES = "dbanon_classes"
 KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
+VALUES = "dbanon_values_"
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS)
 
 
 def value_column(position: int) -> str:
@@ -41,6 +43,34 @@ def create_key_map(
     )
 
 
+def create_values(source: str, position: int, text: str, column: str, suffix: str = "") -> str:
+    """The dictionary of a column: its values as text, numbered by code point.
+
+    ``text`` is SQL of the column as text in an order by code point.
+    """
+    return (
+        f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
+        " SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM"
+        f" (SELECT DISTINCT {text} AS value FROM {source} WHERE {column} IS NOT NULL) AS known"
+    )
+
+
+def values_table(position: int) -> str:
+    """The staging table with the dictionary of the quasi-identifier at this position."""
+    return f"{VALUES}{position}"
+
+
+def join_values(position: int, text: str) -> str:
+    """The JOIN that gives each row the code of its value, as ``code_column`` names it."""
+    alias = f"d{position}"
+    return f" LEFT JOIN {quote(values_table(position))} AS {alias} ON {alias}.value = {text}"
+
+
+def code_column(position: int) -> str:
+    """SQL of a code: the place of the value in its dictionary, -1 for NULL."""
+    return f"coalesce(d{position}.code, -1)"
+
+
 def join_key_map(keys: Sequence[str]) -> str:
     """The JOIN that gives each row of the source its number."""
     on = " AND ".join(f"s.{quote(key)} = m.{quote(key)}" for key in keys)
@@ -64,14 +94,18 @@ def write_from_source(
     from_source: str,
     key_expressions: Sequence[str],
 ) -> str:
-    """INSERT of the release: kept columns from the source, the others from their class's values."""
+    """INSERT of the release: kept columns from the source, the others from their class's values.
+
+    Class numbers and positions in staging are random, so the order of the rows is: equal rows
+    stand together, and nothing tells where a row came from.
+    """
     on = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
         f" FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
-        f" JOIN {quote(CLASSES)} AS c ON c.class = l.class ORDER BY l.position"
+        f" JOIN {quote(CLASSES)} AS c ON c.class = l.class ORDER BY l.class, l.position"
     )
 
 
@@ -82,7 +116,7 @@ def write_from_copies(
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
         f" FROM {quote(ROWS)} AS r JOIN {quote(CLASSES)} AS c ON c.class = r.class"
-        " ORDER BY r.position"
+        " ORDER BY r.class, r.position"
     )
 
 
@@ -97,14 +131,20 @@ def exact_sums(
     on = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
-    sums = ", ".join(
-        f"CAST(sum({part}) AS VARCHAR(100))" for pair in columns for part in pair
-    )
+    sums = ", ".join(f"CAST(sum({part}) AS TEXT)" for pair in columns for part in pair)
     return (
         f"SELECT l.class, {sums} FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
         f" JOIN (SELECT class, count(*) AS size FROM {quote(LABELS)} GROUP BY class) AS n"
         " ON n.class = l.class GROUP BY l.class"
     )
+
+
+def class_values(column: str, from_source: str, key_expressions: Sequence[str]) -> str:
+    """Class and value of a column, row by row."""
+    on = " AND ".join(
+        f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
+    )
+    return f"SELECT l.class, {column} FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
 
 
 def recount(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:

@@ -1,0 +1,1 @@
+"""Seconds, memory and loss side by side. Each module has ``run(quick) -> Markdown``."""

@@ -1,0 +1,135 @@
+"""Looking at releases again: recounting what is published, and clearing what is no longer shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dbanon.errors import InvalidParameter, RecountFailed, ReleaseChanged, TableNotFound
+from dbanon.release import Recount
+from dbanon.stores import ledger
+from dbanon.stores.base import Store
+from dbanon.stores.names import RelationName
+from dbanon.stores.session import Session
+from dbanon.stores.statements import recount_for_people
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a recount of a published relation found.
+
+    ``k_requested`` is what was asked for, ``k_achieved`` the smallest class counted now, in rows.
+    ``release_id`` and ``unchanged`` are None for a relation that is not in the ledger;
+    ``unchanged`` compares the histogram of class sizes with the one recorded, not the values.
+    """
+
+    relation: str
+    quasi_identifiers: tuple[str, ...]
+    rows: int
+    classes: int
+    smallest_class: int
+    median_class: float
+    largest_class: int
+    null_rows: int
+    k_requested: int
+    k_achieved: int
+    release_id: str | None
+    unchanged: bool | None
+    guarantee: str | None
+    recount_sql: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verification as plain values, for JSON."""
+        return asdict(self)
+
+
+def verify(
+    store: Store,
+    relation: RelationName,
+    quasi_identifiers: Sequence[str] = (),
+    k: int | None = None,
+) -> Verification:
+    """Recount a published relation by GROUP BY, against its ledger entry or the given wishes.
+
+    Parameters
+    ----------
+    quasi_identifiers, k : only for relations that the ledger of their database does not know; with
+        a ledger entry, ``k`` may ask for more than was requested then.
+
+    Raises
+    ------
+    RecountFailed : a class holds fewer than k rows.
+    ReleaseChanged : the class sizes are not those that were recorded.
+    ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
+    """
+    with store.session(write=False) as session:
+        if quasi_identifiers:
+            if k is None:
+                raise InvalidParameter("k is needed with quasi-identifiers.", hint="Add k.")
+            source = session.find_source(relation)
+            for name in quasi_identifiers:
+                source.attribute(name)
+            entry, relation, names = None, source.name, tuple(quasi_identifiers)
+        else:
+            entry = ledger.find_release(session, relation)
+            relation, names = entry["name"], tuple(entry["quasi_identifiers"])
+            k = int(entry["k_requested"]) if k is None else k
+            _require_relation(session, relation)
+        recount = session.recount(relation, names)
+    unchanged = None
+    if entry is not None:
+        unchanged = _histogram(recount) == entry["histogram"]
+    found = Verification(
+        relation=str(relation),
+        quasi_identifiers=names,
+        rows=recount.rows,
+        classes=recount.classes,
+        smallest_class=recount.smallest,
+        median_class=recount.median,
+        largest_class=recount.largest,
+        null_rows=recount.null_rows,
+        k_requested=k,
+        k_achieved=recount.smallest,
+        release_id=entry["release_id"] if entry else None,
+        unchanged=unchanged,
+        guarantee=entry["guarantee"] if entry else None,
+        recount_sql=recount_for_people(relation, names),
+    )
+    if recount.smallest < k:
+        raise RecountFailed(
+            f"The smallest class of {relation} holds {recount.smallest} rows, fewer than k = {k}.",
+            hint="Withdraw the relation, and release it again.",
+        )
+    if unchanged is False:
+        raise ReleaseChanged(
+            f"The class sizes of {relation} are not those recorded when it was released.",
+            hint="Find out who changed it, and release it again.",
+        )
+    return found
+
+
+def collect_garbage(store: Store, keep_last: int = 1) -> list[str]:
+    """Drop released tables that a view no longer shows, but for the newest ``keep_last``.
+
+    Only tables are dropped that the ledger knows and that bear their release's mark.
+    """
+    if keep_last < 0:
+        raise InvalidParameter("keep_last must be 0 or more.")
+    with store.session(write=True) as session:
+        tables = ledger.superseded_tables(session, keep_last)
+        for table in tables:
+            session.drop_table(table)
+    return [str(table) for table in tables]
+
+
+def _require_relation(session: Session, name: RelationName) -> None:
+    if session.find_existing(name) is None:
+        raise TableNotFound(
+            f"The ledger has release {name}, but there is no such relation now.",
+            hint="It was dropped or renamed.",
+        )
+
+
+def _histogram(recount: Recount) -> dict[str, int]:
+    return {str(size): count for size, count in sorted(recount.histogram.items())}

@@ -1,0 +1,116 @@
+"""Cutting many records into blocks that are anonymized on their own, on all cores.
+
+Blocks are cut along the first principal direction, again and again, so that a block holds records
+that are near each other. No class crosses a block's border, which costs some loss: a method in
+blocks is another method, and is asked for by name.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.methods.registry import Tick
+from dbanon.partitions import Partition, combine
+
+# The direction of a sample cuts as well as the direction of all records.
+SAMPLE = 10_000
+SECONDS_BETWEEN_TICKS = 0.05
+
+
+class _StoppedError(Exception):
+    """Another block failed, or the caller wants no more."""
+
+
+def cut(points: NDArray[np.float64], block_size: int) -> list[NDArray[np.int64]]:
+    """Cut records into blocks of nearly equal size, at most ``block_size``.
+
+    Parameters
+    ----------
+    points : float64 (n, p).
+
+    Returns
+    -------
+    Positions of each block's records, int64, ascending.
+    """
+    finished = []
+    pending = [np.arange(len(points))]
+    while pending:
+        records = pending.pop()
+        parts = -(-len(records) // block_size)
+        if parts <= 1:
+            finished.append(np.sort(records))
+            continue
+        place = len(records) * (parts // 2) // parts
+        projection = points[records] @ _first_direction(points, records)
+        order = np.argpartition(projection, place)
+        pending += [records[order[place:]], records[order[:place]]]
+    return finished
+
+
+def partition_blocks(
+    points: NDArray[np.float64],
+    blocks: list[NDArray[np.int64]],
+    run: Callable[[NDArray[np.float64], Tick], Partition],
+    tick: Tick,
+    threads: int | None = None,
+) -> Partition:
+    """Partition every block by itself, several at once; the result does not depend on how many.
+
+    Parameters
+    ----------
+    points : float64 (n, p).
+    blocks : disjoint positions that cover all records.
+    run : called with a block's points and a tick of its own; it must release the interpreter while
+        it works, as the kernels do.
+    tick : called from this thread only, at least ten times a second.
+    """
+    stop = threading.Event()
+    shares = [0.0] * len(blocks)
+
+    def work(number: int) -> Partition:
+        def watch(share: float) -> None:
+            if stop.is_set():
+                raise _StoppedError
+            shares[number] = share
+
+        watch(0.0)
+        return run(np.ascontiguousarray(points[blocks[number]]), watch)
+
+    with ThreadPoolExecutor(threads or os.cpu_count(), initializer=_block_signals) as pool:
+        futures: list[Future[Partition]] = [pool.submit(work, i) for i in range(len(blocks))]
+        try:
+            waiting = set(futures)
+            while waiting:
+                done, waiting = wait(waiting, SECONDS_BETWEEN_TICKS, FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                tick(sum(shares) / len(shares))
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    parts = [(block, future.result()) for block, future in zip(blocks, futures, strict=True)]
+    return combine(parts, len(points))
+
+
+def _first_direction(
+    points: NDArray[np.float64], records: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The first principal direction of these records, float64 (p,), by a sample of them."""
+    step = max(len(records) // SAMPLE, 1)
+    sample = points[records[::step]]
+    centred = sample - sample.mean(axis=0)
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    return np.asarray(vectors[:, -1])
+
+
+def _block_signals() -> None:
+    """Signals are for the thread that waits: a server's backend must not be woken elsewhere."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

@@ -1,0 +1,179 @@
+"""What the commands share: kinds of values, output, errors and signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from dbanon.errors import DbanonError, InvalidParameter
+from dbanon.methods import METHODS
+
+UNEXPECTED, INTERRUPTED, TERMINATED = 1, 130, 143
+
+
+class TerminatedError(BaseException):
+    """SIGTERM arrived: everything is rolled back on the way out."""
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]
+    """Names separated by commas."""
+
+    name = "a,b"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        names = tuple(part.strip() for part in str(value).split(","))
+        if not all(names):
+            self.fail("an empty name", param, ctx)
+        return names
+
+
+class Bytes(click.ParamType):  # type: ignore[type-arg]
+    """An amount of memory, such as 4GiB, 500MB or 1000000."""
+
+    name = "size"
+    units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {
+        "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
+    }  # fmt: skip
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        digits = str(value).rstrip("KMGiIbB ")
+        unit = str(value)[len(digits) :].strip().upper()
+        try:
+            return int(float(digits) * self.units[unit])
+        except (ValueError, KeyError, OverflowError):
+            self.fail("write a size such as 4GiB or 500MB", param, ctx)
+
+
+def pair(text: str) -> tuple[str, str]:
+    """The two sides of name=value."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InvalidParameter("Write name=value.")
+    return name, value
+
+
+def show(form: str, plain: Any, table: Callable[[], Any]) -> None:
+    """Print a result on stdout in the wanted form."""
+    if form == "json":
+        click.echo(json.dumps(plain, indent=2, default=str))
+        return
+    from dbanon.render import make_console
+
+    make_console().print(table())
+
+
+def show_checks(found: Sequence[tuple[str, str]]) -> None:
+    """Print what ``dbanon.check()`` says."""
+    from dbanon.render import make_console, rows_table
+
+    make_console().print(rows_table("Installed", ["item", "found"], [list(row) for row in found]))
+
+
+def sql_printer(wanted: bool) -> Callable[[str], None] | None:
+    """What prints SQL statements on stderr, if wanted."""
+    return (lambda sql: click.echo(f"{sql};", err=True)) if wanted else None
+
+
+def number(text: str) -> float:
+    """A weight as a number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidParameter("A weight must be a number, as in --weight age=2.") from None
+
+
+def method_options(method: str, given: Sequence[str]) -> dict[str, Any]:
+    """Options in the types that the method declares; what it does not declare stays text."""
+    known = {o.name: o for o in METHODS[method].options} if method in METHODS else {}
+    values: dict[str, Any] = {}
+    for name, text in map(pair, given):
+        option = known.get(name)
+        if option is None or option.type is str:
+            values[name] = text
+        elif option.type is bool:
+            values[name] = {"true": True, "false": False}.get(text.lower(), text)
+        else:
+            values[name] = text
+    return values
+
+
+def half_of_memory() -> int:
+    """Half of the machine's memory, in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+@contextmanager
+def signals() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: rolled back, staging gone.
+
+    What a signal raises inside a database's own code may come out as an error of that database,
+    so the signal that arrived decides how the run is said to have ended.
+    """
+    received: list[int] = []
+
+    def arrive(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, arrive) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except BaseException:
+        if signal.SIGTERM in received:
+            raise TerminatedError from None
+        if received:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def errors(form: str) -> Iterator[None]:
+    """Print errors in the wanted form and leave with their exit code."""
+    try:
+        yield
+    except DbanonError as error:
+        if form == "json":
+            click.echo(json.dumps({"error": error.to_dict()}, indent=2))
+        else:
+            click.echo(f"Error [{error.code}]: {error.message}", err=True)
+            for label, text in (("Detail", error.detail), ("Hint", error.hint)):
+                if text:
+                    click.echo(f"{label}: {text}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        click.echo("Interrupted: a run that was not finished is rolled back.", err=True)
+        sys.exit(INTERRUPTED)
+    except TerminatedError:
+        click.echo("Terminated: a run that was not finished is rolled back.", err=True)
+        sys.exit(TERMINATED)
+    except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+        raise
+    except Exception as error:
+        # The text of a foreign exception may quote a value: only where it happened is told.
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(where.filename).name}:{where.lineno}"
+        click.echo(
+            f"Error [unexpected]: {type(error).__name__} at {place}.\n"
+            "Hint: please report this, with the command and this line.",
+            err=True,
+        )
+        sys.exit(UNEXPECTED)

@@ -1,0 +1,107 @@
+// Records of numeric and categorical attributes in fixed-point whole numbers: sums do not depend on
+// their order, so that every build and the plain reference agree to the last unit.
+//
+// A numeric value is its distance from the table's minimum, 0 to `unit`. A categorical value is the
+// position of its leaf, depth first, so that the leaves below a node are a range of positions and a
+// class is described by its smallest and largest position, as it is for numbers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace dbanon {
+
+using Code = std::int32_t;
+using Cost = std::int64_t;
+
+// A hierarchy, as far as costs need it.
+class Tree {
+   public:
+    // depths: of each leaf. gaps[i]: depth of the lowest common ancestor of leaves i and i + 1.
+    Tree(std::vector<std::int32_t> depths, std::vector<std::int32_t> gaps, Cost unit);
+
+    std::int32_t leaves() const { return static_cast<std::int32_t>(depth_.size()); }
+    std::int32_t depth(Code leaf) const { return depth_[static_cast<std::size_t>(leaf)]; }
+    bool even() const { return shallowest_ == deepest_; }
+    std::int32_t shallowest() const { return shallowest_; }
+    std::int32_t deepest() const { return deepest_; }
+
+    // Depth of the lowest common ancestor of the leaves low to high.
+    std::int32_t common(Code low, Code high) const {
+        if (!table_.empty()) {
+            return table_[static_cast<std::size_t>(low) * depth_.size() +
+                          static_cast<std::size_t>(high)];
+        }
+        return low == high ? depth(low) : lowest_gap(low, high);
+    }
+    // Cost of climbing from one depth to another one above it: climbed edges over all edges.
+    Cost climb(std::int32_t from, std::int32_t to) const {
+        return from == to ? 0 : unit_ - to * share_[static_cast<std::size_t>(from)];
+    }
+    // What a leaf gives up for each level: unit / depth.
+    Cost largest_share() const { return share_[static_cast<std::size_t>(shallowest_)]; }
+    Cost share(Code leaf) const { return share_[static_cast<std::size_t>(depth(leaf))]; }
+
+   private:
+    std::int32_t lowest_gap(Code low, Code high) const;
+
+    Cost unit_;
+    std::int32_t shallowest_, deepest_;
+    std::vector<std::int32_t> depth_;
+    std::vector<Cost> share_;                        // by depth
+    std::vector<std::uint8_t> table_;                // small trees: common() of every pair
+    std::vector<std::vector<std::int32_t>> minima_;  // large trees: minima of 2^i gaps
+};
+
+// Distinct records, each with its copies in ascending order.
+class MixedTable {
+   public:
+    // codes: (n, d) row by row, read only while constructing. trees[a]: of attribute a, null when
+    // it is numeric.
+    MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> units,
+               std::vector<std::unique_ptr<Tree>> trees);
+
+    std::int32_t records() const { return static_cast<std::int32_t>(tuple_of_.size()); }
+    std::int32_t tuples() const { return static_cast<std::int32_t>(starts_.size()) - 1; }
+    int d() const { return static_cast<int>(units_.size()); }
+    const Code* row(std::int32_t tuple) const {
+        return rows_.data() + static_cast<std::size_t>(tuple) * units_.size();
+    }
+    std::int32_t tuple_of(std::int32_t record) const {
+        return tuple_of_[static_cast<std::size_t>(record)];
+    }
+    std::int32_t count(std::int32_t tuple) const { return end(tuple) - begin(tuple); }
+    // Copies of a tuple: copy(begin) to copy(end - 1).
+    std::int32_t begin(std::int32_t tuple) const { return starts_[static_cast<std::size_t>(tuple)]; }
+    std::int32_t end(std::int32_t tuple) const {
+        return starts_[static_cast<std::size_t>(tuple) + 1];
+    }
+    std::int32_t copy(std::int32_t at) const { return copies_[static_cast<std::size_t>(at)]; }
+
+    const Tree* tree(int a) const { return trees_[static_cast<std::size_t>(a)].get(); }
+    Cost unit(int a) const { return units_[static_cast<std::size_t>(a)]; }
+
+   private:
+    std::vector<Cost> units_;
+    std::vector<std::unique_ptr<Tree>> trees_;
+    std::vector<Code> rows_;
+    std::vector<std::int32_t> tuple_of_, starts_, copies_;
+};
+
+// A class: the smallest and largest code of each attribute, and what its loss needs.
+struct Extent {
+    std::vector<Code> low, high;
+    std::vector<Cost> share;  // sum of the leaves' shares; categorical attributes
+    Cost size = 0;
+
+    void start(const MixedTable& table, std::int32_t tuple, Cost copies = 1);
+    void add(const MixedTable& table, std::int32_t tuple, Cost copies = 1);
+    // The loss of the class: what releasing its records as the class costs.
+    Cost loss(const MixedTable& table) const;
+    // The loss with one more record.
+    Cost loss_with(const MixedTable& table, std::int32_t tuple) const;
+};
+
+}  // namespace dbanon

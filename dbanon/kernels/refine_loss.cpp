@@ -1,0 +1,391 @@
+#include "refine_loss.hpp"
+
+#include <limits>
+
+#include "tuple_tree.hpp"
+
+namespace dbanon {
+
+namespace {
+
+constexpr std::int32_t kNeighbours = 12;
+constexpr std::size_t kEntries = 72;     // in a pool
+constexpr std::size_t kMostClasses = 8;  // in a pool
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+RefineLoss::RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels,
+                       std::int32_t k, std::int64_t rounds, std::uint64_t seed)
+    : Kernel({nullptr, mixed->records(), mixed->d()}, k),
+      mixed_(std::move(mixed)),
+      rounds_(rounds),
+      chance_(seed),
+      withheld_(static_cast<std::size_t>(mixed_->records()), false),
+      slot_(static_cast<std::size_t>(mixed_->tuples()), -1),
+      shapes_(*mixed_) {
+    shapes_.resize(4 * kEntries + 2);
+    collect(labels);
+}
+
+// The classes as numbers of copies of tuples; classes of one tuple are joined, which loses nothing.
+void RefineLoss::collect(const std::int32_t* labels) {
+    const std::int32_t n = mixed_->records();
+    std::int32_t count = 0;
+    for (std::int32_t i = 0; i < n; ++i) count = std::max(count, labels[i] + 1);
+    classes_.resize(static_cast<std::size_t>(count));
+    for (std::int32_t t = 0; t < mixed_->tuples(); ++t) {
+        for (std::int32_t at = mixed_->begin(t); at < mixed_->end(t); ++at) {
+            const std::int32_t label = labels[mixed_->copy(at)];
+            if (label < 0) {
+                withheld_[static_cast<std::size_t>(mixed_->copy(at))] = true;
+                continue;
+            }
+            auto& tuples = classes_[static_cast<std::size_t>(label)].tuples;
+            if (tuples.empty() || tuples.back().first != t) tuples.emplace_back(t, 0);
+            ++tuples.back().second;
+        }
+    }
+    std::vector<std::int32_t> pure(slot_.size(), -1);
+    for (std::int32_t c = 0; c < count; ++c) {
+        auto& tuples = classes_[static_cast<std::size_t>(c)].tuples;
+        if (tuples.size() != 1) continue;
+        std::int32_t& first = pure[static_cast<std::size_t>(tuples[0].first)];
+        if (first < 0) {
+            first = c;
+        } else {
+            classes_[static_cast<std::size_t>(first)].tuples[0].second += tuples[0].second;
+            tuples.clear();
+            free_.push_back(c);
+        }
+    }
+    classes_of_.resize(slot_.size());
+    Extent extent;
+    for (std::int32_t c = 0; c < count; ++c) {
+        Class& at = classes_[static_cast<std::size_t>(c)];
+        for (std::size_t i = 0; i < at.tuples.size(); ++i) {
+            const auto [tuple, copies] = at.tuples[i];
+            classes_of_[static_cast<std::size_t>(tuple)].push_back(c);
+            if (i == 0) {
+                extent.start(*mixed_, tuple, 0);
+            }
+            extent.add(*mixed_, tuple, copies);
+        }
+        at.loss = at.tuples.empty() ? 0 : extent.loss(*mixed_);
+    }
+}
+
+Steps RefineLoss::run() {
+    const std::int32_t tuples = mixed_->tuples();
+    near_ = std::min(kNeighbours, tuples - 1);
+    neighbours_.resize(static_cast<std::size_t>(near_) * static_cast<std::size_t>(tuples));
+    if (near_ > 0) {
+        TupleTree tree(*mixed_);
+        Reach reach(*mixed_);
+        for (std::int32_t t = 0; t < tuples; ++t) {
+            reach.start(t);
+            tree.nearest(reach, t, near_, &neighbours_[static_cast<std::size_t>(t) *
+                                                       static_cast<std::size_t>(near_)],
+                         work_);
+            if (work_.left <= 0) co_yield nullptr;
+        }
+    }
+    for (round_ = 0; round_ < rounds_; ++round_) {
+        if (!choose()) continue;
+        Cost before = 0;
+        for (const std::int32_t c : pool_) before += classes_[static_cast<std::size_t>(c)].loss;
+        gather();
+        agglomerate();
+        move();
+        join_same();
+        if (total() <= before) keep();
+        work_.left -= static_cast<std::int64_t>(entries_.size() * entries_.size());
+        if (work_.left <= 0) co_yield nullptr;
+    }
+    // Classes in the order of their first records.
+    std::vector<std::int32_t> next(slot_.size());
+    for (std::int32_t t = 0; t < tuples; ++t) next[static_cast<std::size_t>(t)] = mixed_->begin(t);
+    std::vector<std::int32_t> number(classes_.size(), -1), owner(labels_.size(), -1);
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+        for (const auto& [tuple, copies] : classes_[c].tuples) {
+            for (std::int32_t i = 0; i < copies; ++i) {
+                std::int32_t& at = next[static_cast<std::size_t>(tuple)];
+                while (withheld_[static_cast<std::size_t>(mixed_->copy(at))]) ++at;
+                const std::int32_t record = mixed_->copy(at++);
+                owner[static_cast<std::size_t>(record)] = static_cast<std::int32_t>(c);
+            }
+        }
+    }
+    std::int32_t label = 0;
+    for (std::int32_t i = 0; i < mixed_->records(); ++i) {
+        const std::int32_t c = owner[static_cast<std::size_t>(i)];
+        if (c < 0) continue;
+        if (number[static_cast<std::size_t>(c)] < 0) number[static_cast<std::size_t>(c)] = label++;
+        assign(i, number[static_cast<std::size_t>(c)]);
+    }
+}
+
+// A class that loses something and a few classes that hold neighbours of its records.
+bool RefineLoss::choose() {
+    pool_.clear();
+    if (classes_.empty()) return false;
+    const auto c = static_cast<std::int32_t>(chance_.below(classes_.size()));
+    const Class& seed = classes_[static_cast<std::size_t>(c)];
+    if (seed.loss == 0 || seed.tuples.size() > kEntries / 2) return false;
+    pool_.push_back(c);
+    std::size_t entries = seed.tuples.size();
+    const std::size_t wanted = 2 + chance_.below(kMostClasses - 1);
+    for (std::size_t tries = 4 * wanted; tries > 0 && pool_.size() < wanted; --tries) {
+        const Class& from = classes_[static_cast<std::size_t>(pool_[chance_.below(pool_.size())])];
+        std::int32_t tuple = from.tuples[chance_.below(from.tuples.size())].first;
+        const std::uint32_t step = chance_.below(static_cast<std::size_t>(near_) + 1);
+        if (step > 0) {
+            tuple = neighbours_[static_cast<std::size_t>(tuple) * static_cast<std::size_t>(near_) +
+                                step - 1];
+        }
+        const auto& holding = classes_of_[static_cast<std::size_t>(tuple)];
+        if (holding.empty()) continue;
+        const std::int32_t next = holding[chance_.below(holding.size())];
+        if (std::find(pool_.begin(), pool_.end(), next) != pool_.end()) continue;
+        const std::size_t more = classes_[static_cast<std::size_t>(next)].tuples.size();
+        if (entries + more > kEntries) continue;
+        entries += more;
+        pool_.push_back(next);
+    }
+    return true;
+}
+
+void RefineLoss::gather() {
+    entries_.clear();
+    for (const std::int32_t c : pool_) {
+        for (const auto& [tuple, copies] : classes_[static_cast<std::size_t>(c)].tuples) {
+            std::int32_t& slot = slot_[static_cast<std::size_t>(tuple)];
+            if (slot < 0) {
+                slot = static_cast<std::int32_t>(entries_.size());
+                entries_.push_back({tuple, 0, slot});
+            }
+            entries_[static_cast<std::size_t>(slot)].count += copies;
+        }
+    }
+    for (const Entry& entry : entries_) slot_[static_cast<std::size_t>(entry.tuple)] = -1;
+    alive_.clear();
+    for (std::size_t e = 0; e < entries_.size(); ++e) {
+        shapes_.set(e, entries_[e].tuple, entries_[e].count);
+        alive_.push_back(static_cast<std::int32_t>(e));
+    }
+    loss_.assign(entries_.size(), 0);
+    best_.assign(entries_.size(), -1);
+    price_.assign(entries_.size(), kNever);
+}
+
+// What uniting a small cluster i with j costs, made noisy so that each round tries another way.
+double RefineLoss::price(std::int32_t i, std::int32_t j) {
+    const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
+    const Cost need = k_ - shapes_.size(a);
+    Cost increase;
+    // Copies of one tuple lend what they have above k.
+    const bool lends = loss_[b] == 0 && shapes_.size(b) > k_ && entries_[b].owner == j;
+    if (lends) {
+        const Cost lent = std::min(need, shapes_.size(b) - k_);
+        increase = shapes_.loss_with(a, b, lent) - loss_[a];
+    } else {
+        increase = shapes_.loss(a, b) - loss_[a] - loss_[b];
+    }
+    return static_cast<double>(increase) * (1.0 + noise_ * chance_.share());
+}
+
+void RefineLoss::cheapest(std::int32_t i) {
+    const auto a = static_cast<std::size_t>(i);
+    best_[a] = -1;
+    price_[a] = kNever;
+    for (const std::int32_t j : alive_) {
+        if (j == i) continue;
+        const double value = price(i, j);
+        if (value < price_[a]) {
+            price_[a] = value;
+            best_[a] = j;
+        }
+    }
+}
+
+// Small clusters merge, the cheapest first, until every cluster holds k records.
+void RefineLoss::agglomerate() {
+    static constexpr double kNoise[] = {0.0, 0.8, 1.6, 3.2, 6.4};
+    noise_ = kNoise[chance_.below(5)];
+    for (const std::int32_t i : alive_) {
+        if (shapes_.size(static_cast<std::size_t>(i)) < k_) cheapest(i);
+    }
+    while (alive_.size() > 1) {
+        std::int32_t chosen = -1;
+        double least = kNever;
+        for (const std::int32_t i : alive_) {
+            if (price_[static_cast<std::size_t>(i)] < least) {
+                least = price_[static_cast<std::size_t>(i)];
+                chosen = i;
+            }
+        }
+        if (chosen < 0) break;
+        unite(chosen, best_[static_cast<std::size_t>(chosen)]);
+    }
+}
+
+void RefineLoss::unite(std::int32_t i, std::int32_t j) {
+    const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
+    const bool lends = loss_[b] == 0 && shapes_.size(b) > k_ && entries_[b].owner == j;
+    if (lends) {
+        const Cost lent = std::min<Cost>(k_ - shapes_.size(a), shapes_.size(b) - k_);
+        const std::int32_t tuple = entries_[b].tuple;
+        shapes_.add(a, tuple, lent);
+        shapes_.take_copies(b, tuple, lent);
+        entries_[b].count -= static_cast<std::int32_t>(lent);
+        entries_.push_back({tuple, static_cast<std::int32_t>(lent), i});
+    } else {
+        shapes_.merge(a, b);
+        for (Entry& entry : entries_) {
+            if (entry.owner == j) entry.owner = i;
+        }
+        alive_.erase(std::find(alive_.begin(), alive_.end(), j));
+        price_[b] = kNever;
+    }
+    loss_[a] = shapes_.loss(a);
+    price_[a] = kNever;
+    if (shapes_.size(a) < k_) cheapest(i);
+    for (const std::int32_t other : alive_) {
+        const auto c = static_cast<std::size_t>(other);
+        if (other == i || shapes_.size(c) >= k_) continue;
+        if (best_[c] == i || best_[c] == j) {
+            cheapest(other);
+        } else if (const double value = price(other, i); value < price_[c]) {
+            price_[c] = value;
+            best_[c] = i;
+        }
+    }
+}
+
+// Shape `scratch`: the cluster of entry e without it.
+void RefineLoss::without(std::size_t e, std::size_t scratch) {
+    bool empty = true;
+    for (std::size_t other = 0; other < entries_.size(); ++other) {
+        const Entry& entry = entries_[other];
+        if (other == e || entry.owner != entries_[e].owner || entry.count == 0) continue;
+        if (empty) {
+            shapes_.set(scratch, entry.tuple, entry.count);
+        } else {
+            shapes_.add(scratch, entry.tuple, entry.count);
+        }
+        empty = false;
+    }
+}
+
+// Records of clusters with more than k move where the loss falls most.
+void RefineLoss::move() {
+    const std::size_t scratch = shapes_.count() - 1, point = scratch - 1;
+    bool moved = true;
+    for (int pass = 0; moved && pass < 4; ++pass) {
+        moved = false;
+        for (std::size_t e = 0; e < entries_.size(); ++e) {
+            const Entry entry = entries_[e];
+            const auto a = static_cast<std::size_t>(entry.owner);
+            const Cost spare = shapes_.size(a) - k_;
+            if (spare <= 0 || loss_[a] == 0 || entry.count == 0) continue;
+            const Cost copies = std::min<Cost>(spare, entry.count);
+            const bool all = copies == entry.count;
+            Cost rest;
+            if (all) {
+                without(e, scratch);
+                rest = shapes_.loss(scratch);
+            } else {
+                rest = shapes_.loss_without(a, entry.tuple, copies);
+            }
+            const Cost gain = loss_[a] - rest;
+            if (gain <= 0) continue;
+            shapes_.set(point, entry.tuple, copies);
+            Cost least = gain;
+            std::int32_t target = -1;
+            for (const std::int32_t other : alive_) {
+                if (other == entry.owner) continue;
+                const auto b = static_cast<std::size_t>(other);
+                const Cost increase = shapes_.loss(b, point) - loss_[b];
+                if (increase < least) {
+                    least = increase;
+                    target = other;
+                }
+            }
+            if (target < 0) continue;
+            const auto b = static_cast<std::size_t>(target);
+            if (all) {
+                shapes_.copy(a, scratch);
+                entries_[e].owner = target;
+            } else {
+                shapes_.take_copies(a, entry.tuple, copies);
+                entries_[e].count -= static_cast<std::int32_t>(copies);
+                entries_.push_back({entry.tuple, static_cast<std::int32_t>(copies), target});
+            }
+            shapes_.merge(b, point);
+            loss_[a] = rest;
+            loss_[b] += least;
+            moved = true;
+        }
+    }
+}
+
+// Classes with the same released values are one class, with more records to spare.
+void RefineLoss::join_same() {
+    for (std::size_t x = 0; x < alive_.size(); ++x) {
+        for (std::size_t y = alive_.size() - 1; y > x; --y) {
+            const auto a = static_cast<std::size_t>(alive_[x]), b = static_cast<std::size_t>(alive_[y]);
+            if (!shapes_.same(a, b)) continue;
+            shapes_.merge(a, b);
+            loss_[a] += loss_[b];
+            for (Entry& entry : entries_) {
+                if (entry.owner == alive_[y]) entry.owner = alive_[x];
+            }
+            alive_.erase(alive_.begin() + static_cast<std::ptrdiff_t>(y));
+        }
+    }
+}
+
+Cost RefineLoss::total() {
+    Cost sum = 0;
+    for (const std::int32_t i : alive_) {
+        if (shapes_.size(static_cast<std::size_t>(i)) < k_) return std::numeric_limits<Cost>::max();
+        sum += loss_[static_cast<std::size_t>(i)];
+    }
+    return sum;
+}
+
+void RefineLoss::keep() {
+    for (const std::int32_t c : pool_) {
+        for (const auto& held : classes_[static_cast<std::size_t>(c)].tuples) {
+            auto& holding = classes_of_[static_cast<std::size_t>(held.first)];
+            *std::find(holding.begin(), holding.end(), c) = holding.back();
+            holding.pop_back();
+        }
+        classes_[static_cast<std::size_t>(c)].tuples.clear();
+        classes_[static_cast<std::size_t>(c)].loss = 0;
+        free_.push_back(c);
+    }
+    for (const std::int32_t i : alive_) {
+        if (free_.empty()) {
+            free_.push_back(static_cast<std::int32_t>(classes_.size()));
+            classes_.emplace_back();
+        }
+        const std::int32_t c = free_.back();
+        free_.pop_back();
+        Class& made = classes_[static_cast<std::size_t>(c)];
+        made.loss = loss_[static_cast<std::size_t>(i)];
+        for (const Entry& entry : entries_) {
+            if (entry.owner != i || entry.count == 0) continue;
+            const auto same = std::find_if(made.tuples.begin(), made.tuples.end(),
+                                           [&](const auto& t) { return t.first == entry.tuple; });
+            if (same != made.tuples.end()) {
+                same->second += entry.count;
+                continue;
+            }
+            made.tuples.emplace_back(entry.tuple, entry.count);
+            classes_of_[static_cast<std::size_t>(entry.tuple)].push_back(c);
+        }
+    }
+}
+
+}  // namespace dbanon

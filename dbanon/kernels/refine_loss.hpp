@@ -1,0 +1,70 @@
+#pragma once
+
+#include "chance.hpp"
+#include "kernel.hpp"
+#include "shapes.hpp"
+
+namespace dbanon {
+
+// Local search after any method: a few neighbouring classes are taken apart and put together anew by
+// randomized agglomeration and moves of single records; kept when the loss does not grow.
+class RefineLoss final : public Kernel {
+   public:
+    RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels, std::int32_t k,
+               std::int64_t rounds, std::uint64_t seed);
+
+   protected:
+    Steps run() override;
+    double fraction() const override {
+        return static_cast<double>(round_) / (static_cast<double>(rounds_) + 1.0);
+    }
+
+   private:
+    struct Entry {
+        std::int32_t tuple;
+        std::int32_t count;
+        std::int32_t owner;
+    };
+    struct Class {
+        std::vector<std::pair<std::int32_t, std::int32_t>> tuples;  // with their copies
+        Cost loss = 0;
+    };
+
+    void collect(const std::int32_t* labels);
+    bool choose();
+    void gather();
+    void agglomerate();
+    double price(std::int32_t i, std::int32_t j);
+    void cheapest(std::int32_t i);
+    void unite(std::int32_t i, std::int32_t j);
+    void move();
+    void join_same();
+    Cost total();
+    void keep();
+    void without(std::size_t e, std::size_t scratch);
+
+    std::unique_ptr<MixedTable> mixed_;
+    const std::int64_t rounds_;
+    std::int64_t round_ = 0;
+    Chance chance_;
+    std::vector<Class> classes_;
+    std::vector<std::int32_t> free_;                  // numbers of no class
+    std::vector<std::vector<std::int32_t>> classes_of_;  // by tuple
+    std::vector<std::int32_t> neighbours_;            // (tuples, near_)
+    std::int32_t near_ = 0;
+
+    std::vector<bool> withheld_;                      // records suppressed from the start
+
+    // The pool of a round.
+    std::vector<std::int32_t> pool_;
+    std::vector<Entry> entries_;
+    std::vector<std::int32_t> slot_;   // by tuple: its entry while gathering
+    Shapes shapes_;                    // clusters by their first entry, then tuples, then scratch
+    std::vector<std::int32_t> alive_;  // clusters
+    std::vector<std::int32_t> best_;   // partner of a small cluster
+    std::vector<double> price_;
+    std::vector<Cost> loss_;
+    double noise_ = 0;
+};
+
+}  // namespace dbanon

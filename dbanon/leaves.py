@@ -1,0 +1,75 @@
+"""The values of microdata as leaves of hierarchies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import InvalidParameter
+from dbanon.hierarchy import Hierarchy, flat
+from dbanon.microdata import Microdata
+from dbanon.schema import Attribute, Kind
+
+Hierarchies: TypeAlias = Mapping[str, Hierarchy]
+
+
+def trees_of(microdata: Microdata, hierarchies: Hierarchies) -> tuple[Hierarchy | None, ...]:
+    """The hierarchy of each attribute: the one given, flat for a category, None for a number.
+
+    Raises
+    ------
+    InvalidParameter : a name is no quasi-identifier.
+    """
+    names = [attribute.name for attribute in microdata.attributes]
+    for name in hierarchies:
+        if name not in names:
+            raise InvalidParameter(
+                f'The hierarchy of "{name}" names no quasi-identifier.',
+                hint="Give hierarchies to quasi-identifiers only.",
+            )
+    found: list[Hierarchy | None] = []
+    for attribute in microdata.attributes:
+        if attribute.name in hierarchies:
+            found.append(hierarchies[attribute.name])
+        elif attribute.kind.is_numeric:
+            found.append(None)
+        else:
+            position = microdata.categorical.index(attribute)
+            found.append(flat(microdata.categories[position]))
+    return tuple(found)
+
+
+def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> NDArray[np.int32]:
+    """The leaf position of each record's value, int32 (n,); 0 where it is NULL.
+
+    Raises
+    ------
+    HierarchyBroken : a value is no leaf.
+    """
+    if not attribute.kind.is_numeric:
+        position = microdata.categorical.index(attribute)
+        leaves = tree.encode(microdata.categories[position], attribute.name)
+        # One more place for the code -1 of NULL.
+        return np.append(leaves, np.int32(0))[microdata.codes[:, position]]
+    numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
+    valid = microdata.valid_column(attribute.name)
+    codes = np.zeros(len(numbers), np.int32)
+    present = slice(None) if valid is None else valid
+    values, inverse = np.unique(numbers[present], return_inverse=True)
+    leaves = tree.encode([number_text(value, attribute) for value in values], attribute.name)
+    codes[present] = leaves[inverse.reshape(-1)]
+    return codes
+
+
+def number_text(value: float, attribute: Attribute) -> str:
+    """A number, date or timestamp as the leaves of a hierarchy spell it."""
+    if attribute.kind is Kind.DATE:
+        return str(np.datetime64(int(value), "D"))
+    if attribute.kind is Kind.TIMESTAMP:
+        return str(np.datetime64(int(value), "us")).replace("T", " ")
+    if attribute.kind is Kind.DECIMAL:
+        return f"{value:.{attribute.scale}f}"
+    return str(int(value)) if float(value).is_integer() else repr(float(value))

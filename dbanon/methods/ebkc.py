@@ -1,0 +1,50 @@
+"""EBKC: entropy-based k-anonymity clustering.
+
+Each distinct record joins the nearest class within the distance ``threshold``, or starts one;
+random classes below k merge with the class that makes the loss grow least; classes of 2k and more
+are cut in two halves, in the order of the attribute of largest entropy, until all are below 2k or
+of equal records.
+
+Source: Zhang J. P., Zhao Y., Yang Y. and Yang J., "A k-anonymity clustering algorithm based on the
+information entropy", CSCWD 2014, as described in Jiang, Zeng and Ma, Journal of Software 28 (2017),
+section 1; the distance is that of GAA-CP, a mean over the attributes. The default threshold is the
+one of the comparison there.
+Classes: k to 2k-1; larger ones hold equal records.
+Cost: O(m c) for m distinct records and c classes within the threshold, then as KACA on these.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.kernels import Merging
+from dbanon.methods.generalization import refine
+from dbanon.methods.registry import Method, Option, Tick, drive
+from dbanon.mixed_space import MixedSpace, mixed_space
+from dbanon.partitions import Partition
+
+
+def ebkc(
+    space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator, threshold: float
+) -> Partition:
+    """Partition the records of ``space`` into classes of k and more records."""
+    return drive(Merging(*space.arrays(), k, int(rng.integers(2**63)), threshold), tick)
+
+
+METHOD = Method(
+    name="ebkc",
+    run=ebkc,
+    summary="Classes within a distance, small ones merged, large ones cut by entropy",
+    data="numeric and categorical",
+    class_sizes="k to 2k-1; more when all records of a class are equal",
+    cost="O(m^2) for m distinct records at worst",
+    reference="Zhang, Zhao, Yang & Yang 2014",
+    recoding="generalization",
+    takes_categories=True,
+    space=mixed_space,
+    refine=refine,
+    random=True,
+    options=(
+        Option("threshold", float, 0.5, "Largest distance of a record to a first class.", 0, 1),
+    ),
+)

@@ -1,0 +1,49 @@
+"""What the methods of generalization share: the local search on the loss of their classes.
+
+A round takes a class that loses something, with a few classes that hold neighbours of its records,
+apart and puts their records together anew: randomized agglomeration in which copies of one record
+may part, then moves of single records. The result is kept when it does not lose more. Rounds are
+counted, not seconds, so that a seed gives the same classes everywhere.
+"""
+
+from __future__ import annotations
+
+from dbanon.errors import InvalidParameter
+from dbanon.kernels import RefineLoss
+from dbanon.methods.registry import Tick, drive
+from dbanon.mixed_space import MixedSpace
+from dbanon.partitions import Partition
+
+# Rounds for each class of k records that the table could hold.
+ROUNDS = {"fast": 30, "thorough": 1200}
+
+
+def refine(
+    space: MixedSpace,
+    partition: Partition,
+    k: int,
+    level: str,
+    *,
+    tick: Tick,
+    seed: int = 0,
+    iterations: int | None = None,
+    seconds: float | None = None,
+) -> Partition:
+    """Classes of k or more with no larger loss; suppressed records stay suppressed.
+
+    Parameters
+    ----------
+    level : ``fast`` or ``thorough``.
+    iterations : rounds; None for as many as the level says.
+
+    Raises
+    ------
+    InvalidParameter : a limit in seconds, which this search has not.
+    """
+    if seconds is not None:
+        raise InvalidParameter(
+            "The refinement of generalization counts rounds, not seconds.",
+            hint="Give refine_iterations.",
+        )
+    rounds = ROUNDS[level] * (space.n_records // k) if iterations is None else iterations
+    return drive(RefineLoss(*space.arrays(), partition.labels, k, rounds, seed), tick)

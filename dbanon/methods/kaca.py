@@ -1,0 +1,41 @@
+"""KACA: k-anonymization by clustering in attribute hierarchies.
+
+Classes start as the distinct records. A random class below k merges with the class that makes the
+loss grow least, until no class is below k. Ties go to the class of the record of smaller index.
+
+Source: J. Li, R. Wong, A. Fu and J. Pei, "Achieving k-anonymity by clustering in attribute
+hierarchical structures", DaWaK 2006, LNCS 4081. Loss is iloss: numbers need no hierarchy.
+Classes: k and more; there is no largest size.
+Cost: O(m^2) for m distinct records.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.kernels import Merging
+from dbanon.methods.generalization import refine
+from dbanon.methods.registry import Method, Tick, drive
+from dbanon.mixed_space import MixedSpace, mixed_space
+from dbanon.partitions import Partition
+
+
+def kaca(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
+    """Partition the records of ``space`` into classes of k and more records."""
+    return drive(Merging(*space.arrays(), k, int(rng.integers(2**63)), -1.0), tick)
+
+
+METHOD = Method(
+    name="kaca",
+    run=kaca,
+    summary="Merging of small classes with the least loss",
+    data="numeric and categorical",
+    class_sizes="k and more",
+    cost="O(m^2) for m distinct records",
+    reference="Li, Wong, Fu & Pei 2006",
+    recoding="generalization",
+    takes_categories=True,
+    space=mixed_space,
+    refine=refine,
+    random=True,
+)

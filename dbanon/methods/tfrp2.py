@@ -1,0 +1,37 @@
+"""TFRP-2: two fixed reference points, both stages.
+
+TFRP-1; then each class, in the order of descending sum of squares, is dissolved when its records,
+each put into the class with the nearest centroid at that moment, add less to the sums of squares
+there than the class itself had.
+
+Source: C.-C. Chang, Y.-C. Li and W.-H. Huang, "TFRP: An efficient microaggregation algorithm for
+statistical disclosure control", Journal of Systems and Software 80 (2007).
+Classes: k or more records; a class may take up records of several dissolved ones.
+Cost: O(n^2/k) in the worst case.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.kernels import Tfrp
+from dbanon.methods.registry import Method, Tick, drive
+from dbanon.partitions import Partition
+from dbanon.space import Space
+
+
+def tfrp2(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
+    """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
+    return drive(Tfrp(space.points, k, True), tick)
+
+
+METHOD = Method(
+    name="tfrp2",
+    run=tfrp2,
+    summary="TFRP-1, then classes are dissolved where their records fit better elsewhere",
+    data="numeric",
+    class_sizes="k or more",
+    cost="O(n^2/k) at worst",
+    reference="Chang, Li & Huang 2007",
+    max_size=None,
+)

@@ -1,0 +1,50 @@
+"""V-MDAV: variable-size maximum distance to average vector.
+
+While k records remain, the one farthest from the centroid of the whole table (computed once) forms
+a class with its k-1 nearest records. The class then grows up to 2k-1 records: the remaining record
+x nearest to any member joins while d_in < lambda * d_out, d_in being that distance and d_out the
+distance from x to the nearest other remaining record (infinite when there is none). The fewer than
+k left over join, each by itself, the class with the nearest centroid.
+
+Source: A. Solanas and A. Martinez-Balleste, "V-MDAV: a multivariate microaggregation with variable
+group size", COMPSTAT 2006.
+Classes: k to 2k-1 records, and up to k-1 more where leftover records join: 3k-2 at most.
+Cost: O(n^2) in the worst case.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.kernels import Vmdav
+from dbanon.methods.registry import Method, Option, Tick, drive
+from dbanon.partitions import Partition
+from dbanon.space import Space
+
+
+def vmdav(
+    space: Space, k: int, *, tick: Tick, rng: np.random.Generator, lambda_: float
+) -> Partition:
+    """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
+    return drive(Vmdav(space.points, k, lambda_), tick)
+
+
+METHOD = Method(
+    name="vmdav",
+    run=vmdav,
+    summary="MDAV whose classes grow while a near record is nearer to them than to others",
+    data="numeric",
+    class_sizes="k to 3k-2",
+    cost="O(n^2) at worst",
+    reference="Solanas & Martinez-Balleste 2006",
+    max_size=lambda k: 3 * k - 2,
+    options=(
+        Option(
+            name="lambda_",
+            type=float,
+            default=0.2,
+            help="How far classes grow: 0.2 suits scattered, 1.1 clustered data.",
+            minimum=0.0,
+        ),
+    ),
+)

@@ -1,0 +1,261 @@
+"""The door inside PostgreSQL: what the functions in ``sql/`` call, by PL/Python.
+
+Arguments come and results go as JSON text. Nothing is raised: an error is handed back as plain
+values, and the SQL function raises it, so that neither a traceback nor the text of an unexpected
+exception reaches the client. What was done until then is undone before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from dbanon import plpython_options as options
+from dbanon.errors import DbanonError, InvalidParameter, MemoryLimit, VersionMismatch
+from dbanon.jobs import Job, run
+from dbanon.pipeline import Policy
+from dbanon.release import Report
+from dbanon.stores import statements, summary
+from dbanon.stores.names import parse_relation
+from dbanon.stores.plpy_classes import PlpyReader
+from dbanon.stores.plpy_store import PlpySession, PlpyStore, spi_error
+from dbanon.version import version
+
+SECONDS_BETWEEN_NOTICES = 2.0
+
+
+def anonymize(plpy: Any, sql_version: str, given: str) -> str:
+    """Run a job in the caller's transaction; the row of ``dbanon.release_info``, or the error."""
+    return _guarded(plpy, sql_version, lambda: _anonymize(plpy, json.loads(given)))
+
+
+def check(plpy: Any, sql_version: str) -> str:
+    """What this backend's Python has."""
+
+    def found() -> dict[str, Any]:
+        import numpy as np
+
+        from dbanon.kernels import Mdav
+
+        kernel = Mdav(np.arange(4.0).reshape(4, 1), 2)
+        while not kernel.step(1000):
+            pass
+        return {
+            "python": sys.version.partition(" ")[0],
+            "numpy": np.__version__,
+            "dbanon": version(),
+            "compiled core": f"{len(set(kernel.labels()))} classes of 4 records",
+        }
+
+    return _guarded(plpy, sql_version, found)
+
+
+def classes(
+    plpy: Any, sql_version: str, given: str
+) -> Iterator[tuple[str | None, int | None, str]]:
+    """Row keys (JSON text) and classes, in record order; one row with the error instead."""
+    found: list[Any] = []
+
+    def work() -> dict[str, Any]:
+        call = json.loads(given)
+        wanted = options.parse(call["method"], call["options"], writes=False)
+        policy = _policy(call["method"], call, wanted)
+        reader = PlpyReader(plpy, int(call["source"]))
+        found.append(
+            reader.classes(
+                _names(call, "quasi_identifiers"),
+                policy,
+                key=wanted["key"],
+                memory_limit=wanted["memory_limit"] or _half_of_memory(),
+                tick=_Progress(plpy, wanted["progress"]).tick,
+            )
+        )
+        return {}
+
+    outcome = _guarded(plpy, sql_version, work, writes=False)
+    if not found:
+        yield None, None, outcome
+        return
+    for row_key, label in found[0]:
+        yield row_key, label, ""
+
+
+def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
+    started = datetime.now(timezone.utc)
+    clock = time.perf_counter()
+    method = call["method"]
+    wanted = options.parse(method, call["options"], writes=True)
+    options.refuse_later(call)
+    store = PlpyStore(plpy, int(call["source"]))
+    if call["output"] is None:
+        raise InvalidParameter("output must not be NULL.")
+    progress = _Progress(plpy, wanted["progress"])
+    job = Job(
+        source=store,
+        table=store.source_name,
+        output=parse_relation(call["output"]),
+        quasi_identifiers=_names(call, "quasi_identifiers"),
+        sensitive=_names(call, "sensitive"),
+        keep=_names(call, "keep"),
+        policy=_policy(method, call, wanted),
+        key=wanted["key"],
+        output_kind=wanted["output_kind"],
+        if_exists=_text(call, "if_exists"),
+        memory_limit=wanted["memory_limit"] or _half_of_memory(),
+    )
+    with store.session(write=True) as session:
+        planned = summary.plan(session, job.output, job.if_exists)
+        report = run(job, progress)
+        summary.write(session, planned, report, session.recounted.histogram)
+        _record_run(session, report, started)
+    progress.restore()
+    if report.not_copied:
+        names = ", ".join(f'"{name}"' for name in report.not_copied)
+        plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
+    output = parse_relation(report.output)
+    return {
+        "release_id": report.release_id,
+        "output": output.quoted,
+        "summary": planned.quoted,
+        **{
+            name: getattr(report, name)
+            for name in ("rows_in", "rows_out", "suppressed", "classes", "k_requested")
+        },
+        "k_achieved": report.k_achieved,
+        "information_loss": report.information_loss,
+        "verified": report.verified,
+        "elapsed": f"{time.perf_counter() - clock:.6f} seconds",
+        "seconds": dict(report.seconds),
+    }
+
+
+def _record_run(session: PlpySession, report: Report, started: datetime) -> None:
+    described = session.rows(
+        "SELECT current_user::text, current_setting('application_name'),"
+        " current_setting('server_version'), clock_timestamp()"
+    )[0]
+    output = parse_relation(report.output)
+    row = {
+        "run_id": str(uuid.uuid4()),
+        "release_id": report.release_id,
+        "door": "sql",
+        "method": report.method,
+        "source": report.source,
+        "output_schema": output.schema,
+        "output_name": output.name,
+        "started_at": started,
+        "finished_at": described[3],
+        "state": "done",
+        "run_by": described[0],
+        "application": described[1],
+        "server_version": described[2],
+    }
+    insert = statements.insert_row(session.ledger_name("run"), list(row))
+    session.run(insert, tuple(row.values()))
+
+
+def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> Policy:
+    if call["k"] is None:
+        raise InvalidParameter("k must not be NULL.", hint="Common choices are 3, 5 and 10.")
+    budget = call.get("max_suppression")
+    if isinstance(budget, str):
+        # JSON has no word for NaN and infinity: they come as text.
+        raise InvalidParameter("max_suppression must be a share from 0 to 1.")
+    return Policy(
+        k=call["k"],
+        method=method,
+        options=wanted["method_options"],
+        standardize=wanted["standardize"],
+        weights=wanted["weights"],
+        nulls=wanted["nulls"] if "nulls" in wanted else _text(call, "nulls"),
+        max_suppression=budget,
+        recoding=wanted.get("recoding"),
+        seed=wanted["seed"],
+    )
+
+
+def _names(call: Mapping[str, Any], argument: str) -> tuple[str, ...]:
+    names = call[argument]
+    if names is None or any(name is None for name in names):
+        raise InvalidParameter(f"{argument} must not be NULL, nor hold NULL.")
+    return tuple(names)
+
+
+def _text(call: Mapping[str, Any], argument: str) -> str:
+    if call[argument] is None:
+        raise InvalidParameter(f"{argument} must not be NULL.")
+    return str(call[argument])
+
+
+def _half_of_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+class _Progress:
+    """Lets a cancel through and, when asked for, tells how far a call is."""
+
+    def __init__(self, plpy: Any, shown: bool) -> None:
+        self._plpy, self._shown = plpy, shown
+        self._last = time.monotonic()
+        self._plan = plpy.prepare("SELECT 1")
+        self._before = ""
+        if shown:
+            [row] = plpy.execute("SELECT current_setting('application_name') AS name")
+            self._before = row["name"]
+
+    def __call__(self, phase: str, share: float) -> None:
+        # Any statement lets the backend look for a cancel or a time limit.
+        self._plpy.execute(self._plan)
+        if not self._shown or time.monotonic() - self._last < SECONDS_BETWEEN_NOTICES:
+            return
+        self._last = time.monotonic()
+        self._name(f"dbanon {phase} {share:.0%}")
+        self._plpy.notice(f"dbanon: {phase} {share:.0%}")
+
+    def tick(self, share: float) -> None:
+        """Progress of clustering alone."""
+        self("cluster", share)
+
+    def restore(self) -> None:
+        """Put the session's name back."""
+        if self._shown:
+            self._name(self._before)
+
+    def _name(self, name: str) -> None:
+        query = "SELECT set_config('application_name', $1, true)"
+        self._plpy.execute(self._plpy.prepare(query, ["text"]), [name])
+
+
+def _guarded(
+    plpy: Any, sql_version: str, work: Callable[[], dict[str, Any]], *, writes: bool = True
+) -> str:
+    try:
+        if sql_version != version():
+            raise VersionMismatch(
+                f"The SQL functions are of version {sql_version}, Python has {version()}.",
+                hint="Ask a superuser to run: dbanon upgrade",
+            )
+        # A subtransaction, so that nothing is left even if nobody raises what comes back.
+        if not writes:
+            return json.dumps(work())
+        with plpy.subtransaction():
+            return json.dumps(work())
+    except DbanonError as error:
+        refusal = error
+    except MemoryError:
+        refusal = MemoryLimit("The backend has no more memory.")
+    except Exception as failure:
+        if hasattr(failure, "spidata"):
+            refusal = spi_error(failure)
+        else:
+            # The text of an exception may hold a value: only its type is told.
+            kind = type(failure).__name__
+            plpy.log(f"dbanon: unexpected {kind}")
+            refusal = DbanonError(f"dbanon failed unexpectedly ({kind}); nothing was published.")
+    return json.dumps({"error": refusal.to_dict()})

@@ -1,0 +1,97 @@
+"""The keys of ``options`` in SQL calls: one schema, from the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dbanon.errors import InvalidParameter, NotBuilt, UnknownOption, nearest_names
+from dbanon.methods import find_method
+
+# Key: default, what it must be, for help and for messages.
+COMMON: dict[str, tuple[Any, str]] = {
+    "standardize": ("zscore", "zscore, range or none: how columns are made comparable"),
+    "weights": ({}, "an object of numbers: weight of a column in the squared distance"),
+    "seed": (0, "a whole number, for methods that draw"),
+    "key": ((), "a list of columns that tell every row from every other"),
+    "progress": (False, "true or false: a NOTICE at most every 2 seconds"),
+    "memory_limit": (None, "bytes that the call may use; half of the machine's memory by default"),
+}
+WRITING: dict[str, tuple[Any, str]] = {
+    "output_kind": ("table", "table, or view for a stable name over a released table"),
+    "recoding": (None, "what a class is released with; the method's own by default"),
+}
+READING: dict[str, tuple[Any, str]] = {
+    "nulls": ("error", "error, suppress or category"),
+}
+
+LATER = ("strata", "refine", "l_diversity", "t_closeness", "where", "on_column_change", "entity")
+
+
+def known(method: str, *, writes: bool) -> dict[str, str]:
+    """The keys that a call of this method takes, with what each must be."""
+    common = {**COMMON, **(WRITING if writes else READING)}
+    own = {o.name: f"{o.expected}: {o.help}" for o in find_method(method).options}
+    return {**{name: text for name, (_, text) in common.items()}, **own}
+
+
+def parse(method: str, given: Any, *, writes: bool) -> dict[str, Any]:
+    """The options of a call, with the defaults of those not given; ``method_options`` apart.
+
+    Raises
+    ------
+    UnknownOption : there is no such key.
+    NotBuilt : the key belongs to a later version.
+    InvalidParameter : a value has another type.
+    """
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise InvalidParameter("options must be a JSON object.", hint="As in '{\"seed\": 1}'.")
+    keys = known(method, writes=writes)
+    own = {option.name for option in find_method(method).options}
+    defaults = {**COMMON, **(WRITING if writes else READING)}
+    values: dict[str, Any] = {name: default for name, (default, _) in defaults.items()}
+    values["method_options"] = {}
+    for name, value in given.items():
+        if name in own:
+            values["method_options"][name] = value
+        elif name in defaults:
+            if not _fits(name, value):
+                raise InvalidParameter(f'Option "{name}" must be {defaults[name][1]}.')
+            values[name] = tuple(value) if name == "key" else value
+        elif name in LATER:
+            raise NotBuilt(f'Option "{name}" is not built yet.', hint=_hint(keys))
+        else:
+            raise UnknownOption("There is no such option.", hint=_hint(keys, name))
+    return values
+
+
+def refuse_later(call: Mapping[str, Any]) -> None:
+    """Refuse arguments that belong to a later version, rather than ignore them."""
+    for argument in ("entity", "hierarchies"):
+        if call[argument] not in (None, {}):
+            raise NotBuilt(f"Argument {argument} is not built yet.", hint="Leave it out.")
+
+
+def _hint(keys: Mapping[str, str], name: str = "") -> str:
+    near = nearest_names(name, keys) if name else None
+    return (near + " " if near else "") + "Known options: " + ", ".join(keys) + "."
+
+
+def _fits(name: str, value: Any) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if name == "seed":
+        return whole and value >= 0
+    if name == "memory_limit":
+        return value is None or (whole and value > 0)
+    if name == "progress":
+        return isinstance(value, bool)
+    if name == "key":
+        return isinstance(value, list) and all(isinstance(part, str) for part in value)
+    if name == "weights":
+        return isinstance(value, dict) and all(
+            isinstance(weight, (int, float)) and not isinstance(weight, bool)
+            for weight in value.values()
+        )
+    return (isinstance(value, str) and bool(value)) or (name == "recoding" and value is None)

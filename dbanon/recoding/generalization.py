@@ -1,0 +1,186 @@
+"""Generalization: a class is released as what its records have in common.
+
+With a hierarchy: the label of the lowest common ancestor. A category without one: its value, or
+``*``. A number: an interval around the class. By default the interval's borders lie on a grid that
+is the same for all classes: the borders of a class's own range are values of its members.
+
+Loss of a cell: climbed edges over all edges; width over the width of the whole column, 1 at most.
+It is that of the label released, not of the range behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import InvalidParameter
+from dbanon.hierarchy import Hierarchy
+from dbanon.leaves import leaf_codes, number_text, trees_of
+from dbanon.microdata import Microdata
+from dbanon.partitions import Partition
+from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.grid import Grid, grid_for
+from dbanon.recoding.settings import Settings
+from dbanon.schema import Attribute, Kind
+
+
+def generalization(
+    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
+) -> tuple[ReleasedColumn, ...]:
+    """The common ancestor or interval of every class and attribute, in the attributes' order.
+
+    Raises
+    ------
+    HierarchyBroken : a value is no leaf of its hierarchy.
+    InvalidParameter : a step is not positive or names no number, or midpoints or bounds are wanted
+        of numbers that float64 does not hold exactly.
+    """
+    del exact_means
+    trees = trees_of(microdata, settings.hierarchies)
+    _check_steps(microdata, trees, settings)
+    columns: list[ReleasedColumn] = []
+    for attribute, tree in zip(microdata.attributes, trees, strict=True):
+        valid = microdata.valid_column(attribute.name)
+        # A class holds records of one NULL pattern, so its first member speaks for all.
+        missing = None if valid is None else ~valid[partition.members[partition.starts]]
+        if tree is not None:
+            columns.append(_ancestors(microdata, partition, attribute, tree, missing))
+        else:
+            columns += _intervals(microdata, partition, attribute, settings, missing)
+    return tuple(columns)
+
+
+def _ancestors(
+    microdata: Microdata,
+    partition: Partition,
+    attribute: Attribute,
+    tree: Hierarchy,
+    missing: NDArray[np.bool_] | None,
+) -> ReleasedColumn:
+    leaves = leaf_codes(microdata, attribute, tree)
+    low, high = _ends(leaves, partition)
+    nodes = tree.common(low, high)
+    released = partition.labels >= 0
+    cells = tree.loss(leaves[released], nodes[partition.labels[released]])
+    lost = np.zeros(partition.n_classes)
+    np.add.at(lost, partition.labels[released], cells)
+    labels = np.array(tree.labels, object)[nodes]
+    return ReleasedColumn(_as_text(attribute), labels, missing, lost=_none_where(lost, missing))
+
+
+def _intervals(
+    microdata: Microdata,
+    partition: Partition,
+    attribute: Attribute,
+    settings: Settings,
+    missing: NDArray[np.bool_] | None,
+) -> list[ReleasedColumn]:
+    position = microdata.numeric.index(attribute)
+    numbers = microdata.numbers[:, position]
+    if attribute.name in microdata.wide:
+        raise InvalidParameter(
+            f'Column "{attribute.name}" holds numbers of more than 15 digits, which intervals'
+            " would round.",
+            hint="Give it a hierarchy, or leave it out of the quasi-identifiers.",
+        )
+    valid = microdata.valid_column(attribute.name)
+    present = numbers if valid is None else numbers[valid]
+    if valid is not None:
+        numbers = np.where(valid, numbers, present[0] if present.size else 0.0)
+    low, high = _ends(numbers, partition)
+    least, most = (present.min(), present.max()) if present.size else (0.0, 0.0)
+    grid = grid_for(attribute, least, most, settings.steps.get(attribute.name))
+    closed = settings.local_range
+    if not closed:
+        low, high = grid.around(low, high)
+    width = np.minimum(1.0, (high - low) / (most - least)) if most > least else np.zeros(len(low))
+    lost = _none_where(width * partition.sizes, missing)
+    if settings.intervals == "text":
+        texts = _texts(low, high, attribute, grid, closed)
+        return [ReleasedColumn(_as_text(attribute), texts, missing, lost=lost)]
+    if settings.intervals == "midpoint":
+        middle = low + (high - low) / 2
+        return [ReleasedColumn(attribute, _typed(middle, attribute), missing, middle, lost=lost)]
+    names = (f"{attribute.name}_low", f"{attribute.name}_high")
+    return [
+        ReleasedColumn(
+            replace(attribute, name=name),
+            _typed(ends, attribute),
+            missing,
+            ends,
+            lost=share,
+            of=attribute.name,
+        )
+        for name, ends, share in zip(names, (low, high), (lost, None), strict=True)
+    ]
+
+
+def _ends(values: NDArray[Any], partition: Partition) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The smallest and the largest value of each class."""
+    if not partition.n_classes:
+        return values[:0], values[:0]
+    grouped = values[partition.members]
+    starts = partition.starts
+    return np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
+
+
+def _texts(
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    attribute: Attribute,
+    grid: Grid,
+    closed: bool,
+) -> NDArray[np.object_]:
+    """``[low, high)``; with own ranges ``[low, high]``, or the one value that all share."""
+    texts = []
+    for start, end in zip(low.tolist(), high.tolist(), strict=True):
+        first, last = (number_text(grid.clean(x), attribute) for x in (start, end))
+        if closed:
+            texts.append(first if first == last else f"[{first}, {last}]")
+        else:
+            texts.append(f"[{first}, {last})")
+    return np.array(texts, object)
+
+
+def _typed(numbers: NDArray[np.float64], attribute: Attribute) -> NDArray[np.generic]:
+    """Numbers in the column's own type, as ``ReleasedColumn`` holds them."""
+    if attribute.kind is Kind.FLOAT:
+        return numbers
+    scale = 10.0**attribute.scale if attribute.kind is Kind.DECIMAL else 1.0
+    return np.rint(numbers * scale).astype(np.int64)
+
+
+def _as_text(attribute: Attribute) -> Attribute:
+    return Attribute(
+        attribute.name, Kind.CATEGORY, attribute.role, sql_type="text", nullable=attribute.nullable
+    )
+
+
+def _none_where(
+    lost: NDArray[np.float64], missing: NDArray[np.bool_] | None
+) -> NDArray[np.float64]:
+    """A NULL loses nothing: it is released as it was."""
+    return lost if missing is None else np.where(missing, 0.0, lost)
+
+
+def _check_steps(
+    microdata: Microdata, trees: tuple[Hierarchy | None, ...], settings: Settings
+) -> None:
+    numbers = [a.name for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None]
+    for name, step in settings.steps.items():
+        if name not in numbers:
+            raise InvalidParameter(f'The step of "{name}" names no number without a hierarchy.')
+        if not np.isfinite(step) or step <= 0:
+            raise InvalidParameter(f'The step of "{name}" must be positive and finite.')
+
+
+RECODING = Recoding(
+    name="generalization",
+    run=generalization,
+    summary="Lowest common ancestor, or interval",
+    measure="iloss",
+    takes_categories=True,
+)

@@ -1,0 +1,31 @@
+"""What a caller may say about how classes are released."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dbanon.hierarchy import Hierarchy
+
+INTERVALS = ("text", "bounds", "midpoint")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of recodings; each uses those that it knows.
+
+    Parameters
+    ----------
+    hierarchies : by column.
+    intervals : how a range of numbers is written: ``text``, as in ``[30, 40)``; ``bounds``, two
+        columns; or ``midpoint``, one number.
+    local_range : True releases a class's own smallest and largest number, which are values of
+        members; False the borders of a fixed grid around them.
+    steps : width of the grid by column, in the column's unit (days, microseconds); about a
+        twentieth of the column's range where not named.
+    """
+
+    hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
+    intervals: str = "text"
+    local_range: bool = False
+    steps: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,144 @@
+"""The SQL of everything that is installed, from the files in ``sql/`` and the registry of methods.
+
+``dbanon install`` runs it as a script; with ``--extension`` it is an extension's file. Both can be
+run over an older version: what is there is replaced, and grants stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from dbanon.methods import METHODS
+from dbanon.methods.registry import Method
+from dbanon.plpython_options import known
+from dbanon.share import share_path
+from dbanon.stores.ledger import HEAD
+from dbanon.version import version
+
+METHOD_TYPES = (
+    "regclass, text, text[], integer, text, text[], text[], jsonb, double precision, text, text,"
+    " jsonb"
+)
+
+# Of the functions in Python. A setting of the caller changes nothing, and none of these stays.
+SETTINGS = (
+    "search_path = pg_catalog, pg_temp",
+    "row_security = off",
+    "timezone = 'UTC'",
+    "lock_timeout = '60s'",
+    "work_mem = '192MB'",
+    "jit = off",
+    "array_nulls = on",
+    "enable_hashjoin = on",
+    "enable_mergejoin = on",
+    "enable_sort = on",
+)
+
+# Run before a Python function of ours; the paths are literals in a superuser's function.
+IMPORT = """import sys
+for path in {paths!r}:
+    if path not in sys.path:
+        sys.path.insert(0, path)
+try:
+    from dbanon import plpython
+except Exception as error:
+    outcome = (
+        '{{"error": {{"sqlstate": "55000", "hint": "Ask a superuser to run: dbanon install",'
+        ' "message": "The Python of this server cannot import dbanon ('
+        + type(error).__name__ + ')."}}}}'
+    )
+    {fail}"""
+
+
+def literal(text: str) -> str:
+    """Text as SQL has it, whatever standard_conforming_strings is."""
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def script(paths: Sequence[str] | None, *, extension: bool = False) -> str:
+    """The SQL of everything that is installed; ``paths`` None leaves out what needs Python."""
+    sql = share_path("sql")
+    parts = [(sql / name).read_text() for name in ("owner.sql", "roles.sql")]
+    parts += [ledger_script(extension), _types(sql / "types.sql")]
+    # Functions that others call come first: underscore sorts before letters.
+    for file in sorted((sql / "functions").glob("*.sql")):
+        parts.append(file.read_text())
+    if paths is not None:
+        for file in sorted((sql / "python").glob("*.sql")):
+            if file.name != "method.sql":
+                parts.append(file.read_text())
+        template = (sql / "python" / "method.sql").read_text()
+        parts += [method_script(template, method) for method in METHODS.values()]
+    parts.append((sql / "grants.sql").read_text())
+    text = "\n".join(parts)
+    text = text.replace("@SETTINGS@", "\n".join(f"SET {setting}" for setting in SETTINGS))
+    for mark, fail in (
+        ("@IMPORT@", "return outcome"),
+        ("@IMPORT_ROWS@", "return [(None, None, outcome)]"),
+    ):
+        text = text.replace(mark, IMPORT.format(paths=list(paths or ()), fail=fail))
+    return text.replace("@VERSION@", version())
+
+
+def method_script(template: str, method: Method) -> str:
+    """The SQL function of one method."""
+    return (
+        template.replace("@METHOD@", method.name)
+        .replace("@SUMMARY@", method.summary)
+        .replace("@TYPES@", METHOD_TYPES)
+        .replace("@MANUAL@", literal(manual(method)))
+    )
+
+
+def manual(method: Method) -> str:
+    """The manual of a method's SQL function."""
+    lines = [
+        f"{method.summary}.",
+        f"Data: {method.data}. Class sizes: {method.class_sizes}. Cost: {method.cost}.",
+        f"Guarantee: {method.guarantee}. Reference: {method.reference}.",
+        'Columns named nowhere are not copied. output is "schema.table".',
+        "Keys of options:",
+        *(f"  {name}: {text}" for name, text in known(method.name, writes=True).items()),
+    ]
+    return "\n".join(lines)
+
+
+def ledger_script(extension: bool) -> str:
+    """The ledger; an extension adopts the tables that are there already."""
+    text = (share_path("sql") / "ledger.sql").read_text()
+    if extension:
+        text = re.sub(
+            r"CREATE TABLE IF NOT EXISTS dbanon\.(\w+) \(.*?\n\);", _adopted, text, flags=re.S
+        )
+    return text + (
+        f"\nINSERT INTO dbanon.alembic_version SELECT '{HEAD}'"
+        " WHERE NOT EXISTS (SELECT 1 FROM dbanon.alembic_version);\n"
+        f"UPDATE dbanon.alembic_version SET version_num = '{HEAD}';\n"
+    )
+
+
+def _adopted(found: re.Match[str]) -> str:
+    """The table made, or made the extension's if a client made it; its rows go into dumps."""
+    table, create = found[1], found[0].replace("IF NOT EXISTS ", "")
+    return (
+        f"DO $adopt$ BEGIN IF to_regclass('dbanon.{table}') IS NULL THEN\n{create}\n"
+        "ELSIF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_depend WHERE deptype = 'e' AND"
+        f" classid = 'pg_class'::regclass AND objid = 'dbanon.{table}'::regclass) THEN\n"
+        f"ALTER EXTENSION dbanon ADD TABLE dbanon.{table};\nEND IF; END $adopt$;\n"
+        f"SELECT pg_catalog.pg_extension_config_dump('dbanon.{table}', '');"
+    )
+
+
+def _types(file: Path) -> str:
+    """The types, made only where they are not there yet: a script can be run again."""
+    return re.sub(
+        r"CREATE TYPE dbanon\.(\w+) AS \(.*?\n\);",
+        lambda found: (
+            f"DO $type$ BEGIN IF to_regtype('dbanon.{found[1]}') IS NULL THEN\n{found[0]}\n"
+            "END IF; END $type$;"
+        ),
+        file.read_text(),
+        flags=re.S,
+    )

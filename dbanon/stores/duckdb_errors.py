@@ -1,0 +1,60 @@
+"""DuckDB's errors in dbanon's terms, without their text: it may quote a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+
+from dbanon.errors import (
+    Cancelled,
+    DatabaseBusy,
+    DatabaseFailure,
+    DatabaseUnreachable,
+    DbanonError,
+    InsufficientRights,
+    OutputChanged,
+    OutputExists,
+    SourceChanged,
+)
+
+
+@contextmanager
+def translated(what: str = "The database refused a statement.") -> Iterator[None]:
+    """Raise DuckDB's errors as dbanon's own."""
+    try:
+        yield
+    except DbanonError:
+        raise
+    except RuntimeError as error:
+        # What Ctrl-C raises inside a query comes out as this.
+        if str(error) == "Query interrupted":
+            raise KeyboardInterrupt from None
+        raise
+    except duckdb.InterruptException:
+        raise Cancelled from None
+    except duckdb.IOException as error:
+        if "lock" in str(error).lower():
+            raise DatabaseBusy(
+                "Another process has the database file open.", hint="Close it, then try again."
+            ) from None
+        raise DatabaseUnreachable(what, detail=type(error).__name__) from None
+    except duckdb.PermissionException as error:
+        raise InsufficientRights(what, detail=type(error).__name__) from None
+    except duckdb.TransactionException as error:
+        raise SourceChanged(
+            "Another session changed what this one needs.", detail=type(error).__name__
+        ) from None
+    except duckdb.DependencyException as error:
+        raise OutputChanged(
+            "Other objects depend on the output, so it cannot be replaced.",
+            detail=type(error).__name__,
+        ) from None
+    except duckdb.CatalogException as error:
+        raise OutputExists(
+            "A relation of this name exists already, or one that is needed was dropped.",
+            detail=type(error).__name__,
+        ) from None
+    except duckdb.Error as error:
+        raise DatabaseFailure(what, detail=type(error).__name__) from None

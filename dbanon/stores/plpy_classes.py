@@ -1,0 +1,95 @@
+"""Classes without writing: reads in the one snapshot of the statement that calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from dbanon.microdata import Chunk, microdata_from_chunks
+from dbanon.pipeline import Policy, find_classes, require_kinds
+from dbanon.schema import Attribute
+from dbanon.stores import packed
+from dbanon.stores.base import DEFAULT_CHUNK_ROWS, Source
+from dbanon.stores.names import quote, quote_list
+from dbanon.stores.plpy_store import PlpySession, literal, translated
+
+
+class PlpyReader:
+    """Reads a source from a STABLE function, whose queries all see the caller's snapshot."""
+
+    def __init__(self, plpy: Any, oid: int) -> None:
+        self._plpy = plpy
+        self._session = PlpySession(plpy, oid)
+
+    def classes(
+        self,
+        quasi_identifiers: Sequence[str],
+        policy: Policy,
+        *,
+        key: Sequence[str],
+        memory_limit: int | None,
+        tick: Callable[[float], None],
+    ) -> list[tuple[str, int | None]]:
+        """The row key (JSON text) and the class of every row, None where withheld."""
+        session = self._session
+        source = session.find_source(session.source_name())
+        attributes = tuple(source.attribute(name) for name in quasi_identifiers)
+        require_kinds(policy, attributes)
+        source = session.locate(source, key)
+        session.require_rights(source, quasi_identifiers)
+        locator = source.located
+        if locator.mapped or locator.unchecked:
+            session.check_keys(source)
+        attributes = session.inspect(source, attributes)
+        order = ", ".join(
+            [session.sort_key(source.attribute(name)) for name in locator.mapped]
+            or locator.expressions
+        )
+        microdata = microdata_from_chunks(
+            attributes, self._chunks(source, attributes, order), memory_limit=memory_limit
+        )
+        labels = find_classes(microdata, policy, tick).labels
+        return list(
+            zip(
+                self._keys(source, order),
+                (None if label < 0 else label for label in labels.tolist()),
+                strict=True,
+            )
+        )
+
+    def _chunks(
+        self, source: Source, attributes: Sequence[Attribute], order: str
+    ) -> Iterator[Chunk]:
+        columns = quote_list([attribute.name for attribute in attributes], "s.")
+        numbered = (
+            f"(SELECT row_number() OVER (ORDER BY {order}) AS dbanon_ordinal, {columns}"
+            f" FROM {source.name.quoted} AS s) AS s"
+        )
+        record = packed.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
+        with translated():
+            cursor = self._plpy.cursor(packed.in_one_pass(numbered, record, DEFAULT_CHUNK_ROWS))
+            while found := cursor.fetch(1):
+                yield packed.unpack(found[0]["string_agg"], ["bigint"], attributes)
+
+    def _keys(self, source: Source, order: str) -> list[str]:
+        locator = source.located
+        if locator.mapped or locator.types == ("bigint",):
+            columns = [(n, f"s.{quote(n)}") for n in locator.mapped or self._key_columns(source)]
+        else:
+            columns = [(e.removeprefix("s."), f"{e}::text") for e in locator.expressions]
+        pairs = ", ".join(f"{literal(name)}, {column}" for name, column in columns)
+        query = (
+            f"SELECT jsonb_build_object({pairs})::text AS row_key"
+            f" FROM {source.name.quoted} AS s ORDER BY {order}"
+        )
+        keys: list[str] = []
+        with translated():
+            cursor = self._plpy.cursor(query)
+            while found := cursor.fetch(DEFAULT_CHUNK_ROWS):
+                keys += [row["row_key"] for row in found]
+        return keys
+
+    @staticmethod
+    def _key_columns(source: Source) -> list[str]:
+        wanted = source.located.expressions[0]
+        return [a.name for a in source.schema.attributes if f"s.{quote(a.name)}" == wanted]

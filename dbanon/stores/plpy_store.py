@@ -1,0 +1,404 @@
+"""PostgreSQL from inside a backend, through SPI, in the transaction of the caller.
+
+At READ COMMITTED, the default of psql and pg_cron, every statement of a function sees a snapshot
+of its own. So the first statement copies what a release needs, in record order, into a temporary
+table that nobody else can change; all that follows reads the copy, whose row addresses are the
+row keys.
+
+Nothing here commits. Settings are those of the SQL function that was called (its SET clauses), so
+none outlives it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import DbanonError, InvalidName, LedgerMissing, OutputExists, TableNotFound
+from dbanon.microdata import Chunk, Microdata
+from dbanon.partitions import Partition
+from dbanon.recoding import ReleasedColumn
+from dbanon.release import Recount
+from dbanon.schema import Attribute
+from dbanon.stores import ledger, packed, statements
+from dbanon.stores import postgresql_catalog as catalog
+from dbanon.stores.base import Locator, Output, Source, random_order
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.postgresql_errors import translation
+from dbanon.stores.postgresql_session import PostgresqlSession
+
+COPY = RelationName("pg_temp", "dbanon_source")
+
+# Rows or classes whose numbers travel as the text of one array.
+PIECE = 65_536
+
+# A copy in the order of the row addresses: one process, by sequential scan, from the first page.
+_IN_ORDER = (
+    "max_parallel_workers_per_gather = 0",
+    "synchronize_seqscans = off",
+    "enable_indexscan = off",
+    "enable_indexonlyscan = off",
+    "enable_bitmapscan = off",
+    "enable_seqscan = on",
+)
+
+
+class PlpySession(PostgresqlSession):
+    """The caller's transaction, through SPI.
+
+    Parameters
+    ----------
+    plpy : the module that PL/Python gives its functions.
+    oid : the source, as the caller's ``regclass`` was resolved.
+    """
+
+    def __init__(self, plpy: Any, oid: int) -> None:
+        super().__init__(None)
+        self._plpy, self._source_oid = plpy, oid
+        self._search_path = []
+
+    # -- statements -------------------------------------------------------------------------------
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self._execute(bound(sql, parameters))
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        # SPI gives rows as dictionaries, which lose columns of the same name; JSON text does not.
+        query = f"SELECT row_to_json(q)::text AS found FROM ({bound(sql, parameters)}) AS q"
+        return [json.loads(row["found"], object_pairs_hook=_values) for row in self._execute(query)]
+
+    def _execute(self, sql: str, values: Sequence[str] = ()) -> Any:
+        """Execute one statement; ``values`` are the texts of its parameters, $1 and so on."""
+        self.note(sql)
+        with translated():
+            if not values:
+                return self._plpy.execute(sql)
+            return self._plpy.execute(self._plpy.prepare(sql, ["text"] * len(values)), list(values))
+
+    # -- source -----------------------------------------------------------------------------------
+
+    def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
+        # Not by its name: the caller's regclass is what was meant, whatever is renamed meanwhile.
+        found = self.rows(catalog.RELATION, (self._source_oid,))
+        return found[0] if found else None
+
+    def source_name(self) -> RelationName:
+        """The name of the source.
+
+        Raises
+        ------
+        TableNotFound : there is no relation of this oid.
+        """
+        found = self._lookup(COPY)
+        if found is None:
+            raise TableNotFound("The source is not a relation of this database.")
+        return RelationName(found[1], found[2])
+
+    def pin(self, source: Source, columns: Sequence[str]) -> Source:
+        self._require_no_staging()
+        locator = source.located
+        if locator.mapped:
+            ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
+        else:
+            ordered = list(locator.expressions)
+        by_address = locator.expressions == ("s.ctid",)
+        order = "" if by_address else f" ORDER BY {', '.join(ordered)}"
+        keys = locator.mapped or locator.unchecked
+        copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
+        before = self._set(_IN_ORDER if by_address else _IN_ORDER[:1])
+        self.run(
+            f"CREATE TEMPORARY TABLE {quote(COPY.name)} ON COMMIT DROP AS"
+            f" SELECT {copied} FROM {source.name.quoted} AS s{order}"
+        )
+        self._set(before)
+        source = replace(source, copy=COPY)
+        if keys:
+            self._check_keys(source, keys)
+        pages, rows = self.rows(
+            f"SELECT pg_relation_size({literal(COPY.quoted)}::regclass)"
+            " / current_setting('block_size')::integer,"
+            f" (SELECT count(*) FROM {COPY.quoted})"
+        )[0]
+        self._pages, self._copied = int(pages), int(rows)
+        return replace(source, estimated_rows=rows, locator=Locator(("s.ctid",), ("tid",)))
+
+    def check_keys(self, source: Source) -> None:
+        """Check that the key of a located source is unique and never NULL."""
+        self._check_keys(source, source.located.mapped or source.located.unchecked)
+
+    def _require_no_staging(self) -> None:
+        if self._staging():
+            raise OutputExists(
+                "This session has a temporary relation whose name starts with dbanon_.",
+                hint="Drop it: these names are needed for staging.",
+            )
+
+    def _set(self, settings: Iterable[str]) -> list[str]:
+        """Change settings ("name = value") for this transaction; what undoes it."""
+        before = []
+        for setting in settings:
+            name, _, value = setting.partition(" = ")
+            found = self._execute(
+                "SELECT current_setting($1) AS before, set_config($1, $2, true)", (name, value)
+            )
+            before.append(f"{name} = {found[0]['before']}")
+        return before
+
+    def read_chunks(
+        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+    ) -> Iterator[Chunk]:
+        locator = source.located
+        record = packed.packed_record(locator.expressions, locator.types, attributes)
+        query = packed.by_address(
+            source.relation, record, ("$1", "$2"), self.value_joins(attributes)
+        )
+        step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
+        with translated():
+            plan = self._plpy.prepare(query, ["text", "text"])
+        for first in range(0, self._pages, step):
+            with translated():
+                found = self._plpy.execute(plan, [f"({first},0)", f"({first + step},0)"])
+            buffer = found[0]["string_agg"]
+            if buffer:
+                yield packed.unpack(buffer, locator.types, attributes)
+
+    # -- staging ----------------------------------------------------------------------------------
+
+    def stage_labels(
+        self, microdata: Microdata, partition: Partition, types: Sequence[str]
+    ) -> None:
+        """Write the class of every released record to staging, once.
+
+        The addresses do not travel: a piece of the copy is scanned in order, and the i-th row
+        takes the i-th class of an array.
+        """
+        if self._staged is partition:
+            return
+        n = microdata.n_records
+        classes = np.append(self.class_numbers(partition), np.int32(-1))[partition.labels]
+        positions = random_order(n).astype(np.int32)
+        table = quote(statements.LABELS)
+        self.run(
+            statements.create_staging(
+                statements.LABELS,
+                [("key0", "tid"), ("class", "integer"), ("position", "integer")],
+                self.staging_suffix,
+            )
+        )
+        # The arrays are decoded once, as scalar subqueries, not once a row.
+        query = (
+            f"INSERT INTO {table} SELECT l.key0, l.class, l.position FROM (SELECT s.ctid AS key0,"
+            " (SELECT $3::integer[])[s.n] AS class, (SELECT $4::integer[])[s.n] AS position FROM"
+            f" (SELECT ctid, row_number() OVER () AS n FROM ONLY {COPY.quoted}"
+            " WHERE ctid >= $1::tid AND ctid <= $2::tid) AS s) AS l WHERE l.class >= 0"
+        )
+        keys = microdata.keys[:, 0]
+        for start in range(0, n, PIECE):
+            stop = min(start + PIECE, n)
+            self._execute(
+                query,
+                (
+                    _address(keys[start]),
+                    _address(keys[stop - 1]),
+                    _array(classes[start:stop]),
+                    _array(positions[start:stop]),
+                ),
+            )
+        self.run(f"ANALYZE {table}")
+        self._staged = partition
+
+    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
+        staged: list[tuple[str, str, NDArray[Any]]] = []
+        for position, column in enumerate(columns):
+            name = statements.value_column(position)
+            if column.values.dtype == object:
+                staged.append((name, "text", column.values))
+            elif column.values.dtype == np.float64:
+                staged.append((name, "double precision", column.values))
+            else:
+                staged.append((name, "bigint", column.values))
+            if column.missing is not None:
+                staged.append((f"{name}_null", "boolean", column.missing))
+        table = quote(statements.CLASSES)
+        self.run(
+            statements.create_staging(
+                statements.CLASSES,
+                [("class", "integer"), *((name, kind) for name, kind, _ in staged)],
+                self.staging_suffix,
+            )
+        )
+        arrays = ", ".join(f"${i}::{kind}[]" for i, (_, kind, _) in enumerate(staged, start=2))
+        values = quote_list((name for name, _, _ in staged), "v.")
+        names = quote_list([*(name for name, _, _ in staged), "place"])
+        query = (
+            f"INSERT INTO {table} SELECT $1::integer + v.place::integer - 1, {values}"
+            f" FROM unnest({arrays}) WITH ORDINALITY AS v({names})"
+        )
+        for start in range(0, n_classes, PIECE):
+            pieces = [_array(column[start : start + PIECE]) for _, _, column in staged]
+            self._execute(query, (str(start), *pieces))
+        self.run(f"ANALYZE {table}")
+
+    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
+        self.recounted = super().recount(relation, quasi_identifiers)
+        return self.recounted
+
+    def drop_staging(self) -> None:
+        """Drop the staging tables, so that another call in this transaction can have its own."""
+        self.run(f"DROP TABLE {quote_list(self._staging(), 'pg_temp.')}")
+        self._staged = self._class_numbers = None
+
+    def _staging(self) -> list[str]:
+        names = ", ".join(map(literal, (COPY.name, *self.staging_tables)))
+        return [
+            name
+            for (name,) in self.rows(
+                "SELECT relname FROM pg_class WHERE relnamespace = pg_my_temp_schema()"
+                f" AND relname IN ({names})"
+            )
+        ]
+
+    def load_labels(self, *_: Any) -> None:
+        """Not needed: ``stage_labels`` does it."""
+        raise NotImplementedError
+
+    def read_rows(self, *_: Any) -> Iterator[Any]:
+        """Not needed: source and target are the same database."""
+        raise NotImplementedError
+
+    def load_rows(self, *_: Any) -> None:
+        """Not needed: source and target are the same database."""
+        raise NotImplementedError
+
+    # -- output and ledger ------------------------------------------------------------------------
+
+    def resolve_output(self, name: RelationName) -> RelationName:
+        if name.schema is None:
+            raise InvalidName(
+                "The output has no schema.", hint="Name its schema, as in release.people."
+            )
+        if name.schema.startswith("pg_"):
+            raise InvalidName("The output's schema belongs to PostgreSQL or is temporary.")
+        return name
+
+    def publish(self, output: Output, columns: Sequence[str]) -> None:
+        self.drop_staging()
+        super().publish(output, columns)
+
+    def ensure_ledger(self) -> None:
+        found = self.rows("SELECT version_num FROM dbanon.alembic_version")
+        if found != [(ledger.HEAD,)]:
+            raise LedgerMissing(
+                "The ledger of this database is of another version than dbanon's functions.",
+                hint="Ask a superuser to run: dbanon upgrade",
+            )
+
+
+class PlpyStore:
+    """The database that this backend serves, for one source."""
+
+    def __init__(self, plpy: Any, oid: int) -> None:
+        self._session = PlpySession(plpy, oid)
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return "postgresql:///"
+
+    @property
+    def source_name(self) -> RelationName:
+        """The name of the source."""
+        return self._session.source_name()
+
+    @contextmanager
+    def session(self, *, write: bool) -> Iterator[PlpySession]:
+        """The caller's transaction: committed or rolled back by the caller, not here."""
+        yield self._session
+
+    def same_database(self, other: object) -> bool:
+        """True for this store only."""
+        return other is self
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise SPI's errors as dbanon's own. A cancel becomes ``Cancelled``, which nothing stops."""
+    try:
+        yield
+    except Exception as error:
+        if not hasattr(error, "spidata"):
+            raise
+        raise spi_error(error) from None
+
+
+def spi_error(error: Any) -> DbanonError:
+    """The error of ours for one of SPI; the server's text is not passed on: it may quote values."""
+    code, _, _, _, _, _, table, column, _, constraint = error.spidata
+    # Five letters or digits, six bits each: there are SQLSTATEs that plpy has no class for.
+    state = "".join(chr((code >> 6 * place & 0x3F) + ord("0")) for place in range(5))
+    names = SimpleNamespace(table_name=table, column_name=column, constraint_name=constraint)
+    return translation(SimpleNamespace(sqlstate=state, diag=names))
+
+
+def bound(sql: str, parameters: Sequence[Any]) -> str:
+    """A statement with its parameters as literals: names and the ledger's entries, never data.
+
+    Literals and not parameters, because PostgreSQL gives a literal the type of its place.
+    """
+    if not parameters:
+        return sql
+    values = iter([literal(value) for value in parameters])
+    # A quoted identifier may hold a question mark of its own.
+    filled = re.sub(
+        r'"(?:[^"]|"")*"|\?', lambda found: next(values) if found[0] == "?" else found[0], sql
+    )
+    assert next(values, None) is None
+    return filled
+
+
+def literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return f"ARRAY[{', '.join(map(literal, value))}]::text[]"
+    if isinstance(value, datetime):
+        value = value.isoformat()
+    text = str(value)
+    if "\0" in text:
+        raise InvalidName("A name is empty or holds a NUL character.")
+    # The escape form means the same whatever standard_conforming_strings is.
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _values(pairs: list[tuple[str, Any]]) -> Any:
+    return tuple(value for _, value in pairs)
+
+
+def _address(key: np.int64) -> str:
+    return f"({int(key) >> 16},{int(key) & 0xFFFF})"
+
+
+def _array(values: NDArray[Any]) -> str:
+    """The text of an array; Python's shortest form of a float is read back as the same float."""
+    if values.dtype == np.bool_:
+        return "{" + ",".join("t" if value else "f" for value in values.tolist()) + "}"
+    if values.dtype == object:
+        return "{" + ",".join(map(_element, values.tolist())) + "}"
+    return "{" + ",".join(map(repr, values.tolist())) + "}"
+
+
+def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,76 @@
+"""Column types of PostgreSQL: how class values get them, and what other databases' types become."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from dbanon.errors import UnsupportedType
+from dbanon.recoding import ReleasedColumn
+from dbanon.schema import Attribute, Kind
+from dbanon.stores import statements
+from dbanon.stores.names import quote
+
+
+def released_expression(position: int, column: ReleasedColumn) -> str:
+    """SQL that gives the class value at this position the column's own type."""
+    attribute, name = column.attribute, f"c.{statements.value_column(position)}"
+    if attribute.kind is Kind.INTEGER:
+        value = f"{name}::numeric" if column.values.dtype == object else name
+    elif attribute.kind is Kind.DECIMAL:
+        value = f"{name}::numeric * {Decimal(1).scaleb(-attribute.scale):f}"
+    elif attribute.kind is Kind.DATE:
+        value = f"date '1970-01-01' + {name}::integer"
+    elif attribute.kind is Kind.TIMESTAMP:
+        start = "timestamptz" if attribute.zoned else "timestamp"
+        # In two parts: an interval is multiplied in floating point.
+        days = f"({name} / 86400000000)::integer * interval '1 day'"
+        micros = f"({name} % 86400000000)::double precision * interval '1 microsecond'"
+        value = f"{start} 'epoch' + {days} + {micros}"
+    else:
+        value = name
+    value = f"({value})::{attribute.sql_type}"
+    if column.missing is None:
+        return value
+    return f"CASE WHEN {name}_null THEN NULL ELSE {value} END"
+
+
+def wide_parts(attribute: Attribute) -> tuple[str, str]:
+    """SQL of the quotient and the remainder by n.size of an integer, decimal or instant."""
+    column = f"s.{quote(attribute.name)}"
+    if attribute.kind is Kind.TIMESTAMP:
+        column = f"extract(epoch FROM {column})"
+    # A whole number, whose digits after the point trunc takes away.
+    column = f"trunc({column}::numeric * {10**attribute.scale})"
+    return f"div({column}, n.size)", f"mod({column}, n.size)"
+
+
+def type_of(attribute: Attribute) -> str:
+    """The type here of a column that may come from another database.
+
+    Raises
+    ------
+    UnsupportedType : there is none.
+    """
+    if attribute.kind is Kind.INTEGER:
+        return {16: "smallint", 32: "integer", 64: "bigint"}.get(attribute.bits, "numeric")
+    if attribute.kind is Kind.DECIMAL:
+        limits = f"({attribute.precision},{attribute.scale})" if attribute.precision else ""
+        return f"numeric{limits}"
+    if attribute.kind is Kind.FLOAT:
+        return "real" if attribute.bits == 32 else "double precision"
+    if attribute.kind is Kind.TIMESTAMP:
+        zone = " with time zone" if attribute.zoned else ""
+        return f"timestamp({min(attribute.scale, 6)}){zone}"
+    if attribute.kind is Kind.OTHER:
+        raise UnsupportedType(
+            f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
+            " another database.",
+            hint="Cast it to text or to a number in a view, and anonymize the view.",
+        )
+    return {Kind.DATE: "date", Kind.BOOLEAN: "boolean", Kind.CATEGORY: "text"}[attribute.kind]
+
+
+def portable(attribute: Attribute) -> str:
+    """SQL of a kept column as another database can take it."""
+    column = f"s.{quote(attribute.name)}"
+    return f"{column}::text" if attribute.kind in (Kind.CATEGORY, Kind.OTHER) else column

@@ -1,0 +1,37 @@
+-- How many classes there are of each size, by GROUP BY: NULLs are equal to each other here.
+CREATE OR REPLACE FUNCTION dbanon._class_sizes(relation regclass, quasi_identifiers text[])
+RETURNS TABLE (size bigint, classes bigint)
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
+SET search_path = pg_catalog, pg_temp
+SET row_security = off
+AS $function$
+DECLARE
+    column_name text;
+    columns text;
+BEGIN
+    IF _class_sizes.relation IS NULL OR coalesce(cardinality(quasi_identifiers), 0) = 0
+            OR array_position(quasi_identifiers, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22004',
+            MESSAGE = 'relation and quasi_identifiers must not be NULL or empty.';
+    END IF;
+    FOREACH column_name IN ARRAY quasi_identifiers LOOP
+        IF NOT EXISTS (
+            SELECT 1 FROM pg_attribute a
+            WHERE a.attrelid = _class_sizes.relation AND a.attname = column_name
+              AND a.attnum > 0 AND NOT a.attisdropped
+        ) THEN
+            RAISE EXCEPTION USING ERRCODE = '42703',
+                MESSAGE = format('%s has no column %I.', _class_sizes.relation, column_name);
+        END IF;
+    END LOOP;
+    SELECT string_agg(format('%I', name), ', ') INTO columns FROM unnest(quasi_identifiers) AS name;
+    RETURN QUERY EXECUTE format(
+        'SELECT found.size, count(*) FROM (SELECT count(*) AS size FROM %s GROUP BY %s) AS found'
+        ' GROUP BY found.size ORDER BY found.size',
+        _class_sizes.relation, columns
+    );
+END
+$function$;
+REVOKE ALL ON FUNCTION dbanon._class_sizes(regclass, text[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dbanon._class_sizes(regclass, text[]) TO dbanon_reader;
+COMMENT ON FUNCTION dbanon._class_sizes(regclass, text[]) IS 'Internal: sizes of classes.';

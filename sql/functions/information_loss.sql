@@ -1,0 +1,71 @@
+-- dbanon.information_loss(release, original, quasi_identifiers)
+--
+-- 0: nothing lost, 1: only the overall means are left. Without original: what the ledger recorded.
+-- With original: 1 - SSB / SST on z-scores, from the two relations alone; rows cannot be paired.
+-- It is exact for class means that were not rounded, of all rows, in numeric columns.
+CREATE OR REPLACE FUNCTION dbanon.information_loss(
+    release regclass, original regclass DEFAULT NULL, quasi_identifiers text[] DEFAULT NULL
+)
+RETURNS double precision
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
+SET search_path = pg_catalog, pg_temp
+SET row_security = off
+AS $function$
+DECLARE
+    loss double precision;
+    name text;
+    kept double precision := 0;
+    varying integer := 0;
+    rows_before bigint;
+    rows_after bigint;
+    variance_before double precision;
+    variance_after double precision;
+BEGIN
+    IF information_loss.release IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'release must not be NULL.';
+    END IF;
+    IF information_loss.original IS NULL THEN
+        SELECT r.information_loss INTO loss
+        FROM pg_class c
+        JOIN pg_namespace n ON n.oid = c.relnamespace
+        JOIN dbanon.release r ON r.output_schema = n.nspname AND r.output_name = c.relname
+        WHERE c.oid = information_loss.release AND r.superseded_at IS NULL
+        ORDER BY r.created_at DESC
+        LIMIT 1;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION USING ERRCODE = '42P01',
+                MESSAGE = format('The ledger of this database has no release %s.',
+                                 information_loss.release),
+                HINT = 'Name original and quasi_identifiers to compare two relations.';
+        END IF;
+        RETURN loss;
+    END IF;
+    IF coalesce(cardinality(quasi_identifiers), 0) = 0
+            OR array_position(quasi_identifiers, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22004',
+            MESSAGE = 'quasi_identifiers must not be NULL or empty.';
+    END IF;
+    FOREACH name IN ARRAY quasi_identifiers LOOP
+        EXECUTE format('SELECT count(%1$I), var_pop(%1$I)::float8 FROM %2$s',
+                       name, information_loss.original)
+            INTO rows_before, variance_before;
+        EXECUTE format('SELECT count(%1$I), var_pop(%1$I)::float8 FROM %2$s',
+                       name, information_loss.release)
+            INTO rows_after, variance_after;
+        IF rows_before <> rows_after THEN
+            RAISE EXCEPTION USING ERRCODE = '0A000',
+                MESSAGE = 'The relations have different numbers of values: rows were withheld.',
+                HINT = 'Read what was recorded: dbanon.information_loss(release).';
+        END IF;
+        IF variance_before > 0 THEN
+            varying := varying + 1;
+            kept := kept + variance_after / variance_before;
+        END IF;
+    END LOOP;
+    RETURN CASE WHEN varying = 0 THEN 0 ELSE greatest(1 - kept / varying, 0) END;
+END
+$function$;
+REVOKE ALL ON FUNCTION dbanon.information_loss(regclass, regclass, text[]) FROM PUBLIC;
+COMMENT ON FUNCTION dbanon.information_loss(regclass, regclass, text[]) IS
+'Information loss, 0 to 1. Without original: what the ledger recorded for the release.
+With original and quasi_identifiers: 1 - SSB/SST on z-scores, exact for unrounded class means.';

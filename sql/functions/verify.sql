@@ -1,0 +1,75 @@
+-- dbanon.verify(relation, quasi_identifiers, k)
+--
+-- Recounts a published relation. With a ledger entry, the columns and k are those of the release,
+-- and the histogram of class sizes must still be the recorded one; otherwise name both.
+-- ZK001: a class is smaller than k. ZK007: the class sizes changed since the release.
+CREATE OR REPLACE FUNCTION dbanon.verify(
+    relation regclass, quasi_identifiers text[] DEFAULT NULL, k integer DEFAULT NULL
+)
+RETURNS dbanon.verification
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    entry record;
+    counted jsonb;
+    result dbanon.verification;
+    names text[] := quasi_identifiers;
+    wanted integer := k;
+BEGIN
+    IF verify.relation IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'relation must not be NULL.';
+    END IF;
+    IF names IS NULL THEN
+        SELECT r.release_id, r.k_requested, r.histogram INTO entry
+        FROM pg_class c
+        JOIN pg_namespace n ON n.oid = c.relnamespace
+        JOIN dbanon.release r ON r.output_schema = n.nspname AND r.output_name = c.relname
+        WHERE c.oid = verify.relation AND r.superseded_at IS NULL
+        ORDER BY r.created_at DESC
+        LIMIT 1;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION USING ERRCODE = '42P01',
+                MESSAGE = format('The ledger of this database has no release %s.', relation),
+                HINT = 'Name quasi_identifiers and k to recount a relation that is not in it.';
+        END IF;
+        SELECT array_agg(c.name ORDER BY c.position) INTO names
+        FROM dbanon.release_column c
+        WHERE c.release_id = entry.release_id AND c.role = 'quasi_identifier';
+        wanted := coalesce(wanted, entry.k_requested);
+        result.release_id := entry.release_id;
+    ELSIF wanted IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'k is needed with quasi_identifiers.';
+    END IF;
+    SELECT coalesce(sum(found.classes * found.size), 0), coalesce(sum(found.classes), 0),
+           coalesce(min(found.size), 0), coalesce(max(found.size), 0),
+           coalesce(jsonb_object_agg(found.size::text, found.classes), '{}')
+    INTO result.rows, result.classes, result.smallest_class, result.largest_class, counted
+    FROM dbanon._class_sizes(verify.relation, names) AS found;
+    result.relation := verify.relation;
+    result.k_requested := wanted;
+    result.k_achieved := result.smallest_class;
+    IF result.k_achieved < wanted THEN
+        RAISE EXCEPTION USING ERRCODE = 'ZK001',
+            MESSAGE = format('The smallest class of %s holds %s rows, fewer than k = %s.',
+                             relation, result.k_achieved, wanted),
+            HINT = 'Withdraw the relation, and release it again.';
+    END IF;
+    IF result.release_id IS NOT NULL THEN
+        result.unchanged := counted = entry.histogram;
+        IF NOT result.unchanged THEN
+            RAISE EXCEPTION USING ERRCODE = 'ZK007',
+                MESSAGE = format('The class sizes of %s are not those recorded when it was'
+                                 ' released.', relation),
+                HINT = 'Find out who changed it, and release it again.';
+        END IF;
+    END IF;
+    RETURN result;
+END
+$function$;
+REVOKE ALL ON FUNCTION dbanon.verify(regclass, text[], integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dbanon.verify(regclass, text[], integer) TO dbanon_reader;
+COMMENT ON FUNCTION dbanon.verify(regclass, text[], integer) IS
+'Recount a published relation, against its ledger entry or the given columns and k.
+ZK001: a class is smaller than k. ZK007: the class sizes changed since the release.';

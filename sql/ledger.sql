@@ -1,0 +1,90 @@
+-- The ledger, as the history in migrations/ makes it (a test compares the two), and the revision of
+-- that history, so that clients and this script take each other's ledger for their own.
+
+CREATE TABLE IF NOT EXISTS dbanon.release (
+    release_id                       uuid NOT NULL,
+    created_at                       timestamp with time zone NOT NULL,
+    dbanon_version                   text NOT NULL,
+    source                           text NOT NULL,
+    output_schema                    text,
+    output_name                      text NOT NULL,
+    output_kind                      text NOT NULL,
+    relation_name                    text NOT NULL,
+    method                           text NOT NULL,
+    arguments                        jsonb NOT NULL,
+    k_requested                      integer NOT NULL,
+    k_achieved                       bigint NOT NULL,
+    rows_in                          bigint NOT NULL,
+    rows_out                         bigint NOT NULL,
+    suppressed                       bigint NOT NULL,
+    null_rows                        bigint NOT NULL,
+    classes                          bigint NOT NULL,
+    smallest_class                   bigint NOT NULL,
+    median_class                     double precision NOT NULL,
+    largest_class                    bigint NOT NULL,
+    histogram                        jsonb NOT NULL,
+    information_loss                 double precision NOT NULL,
+    information_loss_before_rounding double precision NOT NULL,
+    seconds                          jsonb NOT NULL,
+    guarantee                        text NOT NULL,
+    seed_policy                      text NOT NULL,
+    earlier_releases                 text NOT NULL,
+    published_by                     text,
+    superseded_at                    timestamp with time zone,
+    class_signature                  bytea,
+    entity_hash                      bytea,
+    PRIMARY KEY (release_id)
+);
+
+CREATE TABLE IF NOT EXISTS dbanon.release_column (
+    release_id                       uuid NOT NULL,
+    position                         integer NOT NULL,
+    name                             text NOT NULL,
+    role                             text NOT NULL,
+    sql_type                         text NOT NULL,
+    information_loss                 double precision,
+    information_loss_before_rounding double precision,
+    PRIMARY KEY (release_id, position)
+);
+
+CREATE TABLE IF NOT EXISTS dbanon.run (
+    run_id         uuid NOT NULL,
+    release_id     uuid,
+    door           text NOT NULL,
+    method         text NOT NULL,
+    source         text NOT NULL,
+    output_schema  text,
+    output_name    text NOT NULL,
+    started_at     timestamp with time zone NOT NULL,
+    finished_at    timestamp with time zone,
+    state          text NOT NULL,
+    error_code     text,
+    run_by         text,
+    application    text,
+    server_version text,
+    PRIMARY KEY (run_id)
+);
+
+CREATE TABLE IF NOT EXISTS dbanon.hierarchy (
+    name        text NOT NULL,
+    kind        text NOT NULL,
+    description text,
+    created_at  timestamp with time zone NOT NULL,
+    created_by  text,
+    PRIMARY KEY (name)
+);
+
+CREATE TABLE IF NOT EXISTS dbanon.hierarchy_node (
+    hierarchy text NOT NULL,
+    node      integer NOT NULL,
+    parent    integer,
+    label     text NOT NULL,
+    low       double precision,
+    high      double precision,
+    PRIMARY KEY (hierarchy, node)
+);
+
+CREATE TABLE IF NOT EXISTS dbanon.alembic_version (
+    version_num character varying(32) NOT NULL,
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);

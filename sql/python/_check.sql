@@ -1,0 +1,10 @@
+CREATE OR REPLACE FUNCTION dbanon._check()
+RETURNS jsonb
+LANGUAGE plpython3u STABLE PARALLEL UNSAFE SECURITY INVOKER
+SET search_path = pg_catalog, pg_temp
+AS $python$
+@IMPORT@
+return plpython.check(plpy, '@VERSION@')
+$python$;
+REVOKE ALL ON FUNCTION dbanon._check() FROM PUBLIC;
+COMMENT ON FUNCTION dbanon._check() IS 'Internal: call dbanon.check.';

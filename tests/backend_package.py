@@ -1,0 +1,39 @@
+"""A copy of dbanon and numpy that a database server may read.
+
+The environment of the tests may lie where the server's account cannot look, or be an editable
+install, which only its own interpreter understands.
+"""
+
+from __future__ import annotations
+
+import compileall
+import shutil
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+import dbanon
+from dbanon.kernels import _kernels
+
+
+def copy_package(folder: Path) -> Path:
+    """Copy dbanon, its compiled core and numpy into ``folder``, readable by everybody."""
+    skip = shutil.ignore_patterns("*.cpp", "*.hpp", "tests", "*.pyi")
+    shutil.copytree(Path(dbanon.__file__).parent, folder / "dbanon", ignore=skip)
+    core = Path(_kernels.__file__)
+    shutil.copy2(core, folder / "dbanon" / "kernels" / core.name)
+    packages = Path(np.__file__).parents[1]
+    for name in ("numpy", "numpy.libs"):
+        if (packages / name).exists():
+            shutil.copytree(packages / name, folder / name, ignore=skip)
+    described = folder / f"dbanon-{metadata.version('dbanon')}.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: dbanon\nVersion: {metadata.version('dbanon')}\n"
+    )
+    # As pip does: the server's account may not write here, and would compile in each connection.
+    compileall.compile_dir(folder, quiet=2)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder

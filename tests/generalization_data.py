@@ -1,0 +1,59 @@
+"""Small mixed tables and hierarchies of all shapes, for hypothesis."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from dbanon.hierarchy import Hierarchy
+from dbanon.mixed_space import UNIT, MixedSpace
+
+
+def random_tree(rng, leaves, shape):
+    """A tree of about so many leaves: flat, even, uneven, a path of 12 levels, or one leaf."""
+    if shape == "one":
+        return Hierarchy(["root"], [-1])
+    if shape == "flat":
+        return Hierarchy(["root", *(f"v{i}" for i in range(leaves))], [-1] + [0] * leaves)
+    if shape == "deep":
+        rows = [
+            [f"v{i}", *(f"{i // 2**j}/{j}" for j in range(1, 12)), "root"] for i in range(leaves)
+        ]
+        return Hierarchy.from_levels(rows)
+    if shape == "even":
+        return Hierarchy.from_levels([[f"v{i}", f"g{i // 3}", "root"] for i in range(leaves)])
+    parents = [None] + [int(rng.integers(0, i)) for i in range(1, 2 * leaves)]
+    return Hierarchy.from_parents(
+        [(f"n{i}", None if p is None else f"n{p}") for i, p in enumerate(parents)]
+    )
+
+
+def draw_space(draw, n):
+    """A space of n records with 1 to 5 attributes, many of them equal."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    d = draw(st.integers(1, 5))
+    columns, trees, units = [], [], []
+    for _ in range(d):
+        unit = UNIT if rng.random() < 0.8 else UNIT // 1024 * int(rng.integers(0, 1024))
+        kind = rng.choice(["number", "grid", "one", "flat", "even", "deep", "uneven"])
+        if kind == "number":
+            tree, codes = None, rng.integers(0, unit + 1, n)
+        elif kind == "grid":
+            tree, codes = None, rng.integers(0, 5, n) * (unit // 4)
+        else:
+            tree = random_tree(rng, int(rng.integers(2, 9)), kind)
+            codes = rng.integers(0, tree.n_leaves, n)
+        columns.append(codes)
+        trees.append(tree)
+        units.append(unit)
+    rows = np.column_stack(columns).astype(np.int32)
+    if rng.random() < 0.5:
+        rows = rows[rng.integers(0, max(1, n // 3), n)]
+    names = tuple(f"a{i}" for i in range(d))
+    return MixedSpace(np.ascontiguousarray(rows), np.array(units, np.int64), tuple(trees), names)
+
+
+@st.composite
+def spaces(draw, largest=60):
+    """A space and a k it has records for."""
+    k = draw(st.integers(2, 6))
+    n = draw(st.one_of(st.integers(k, largest), st.sampled_from([k, 2 * k - 1, 2 * k])))
+    return draw_space(draw, n), k

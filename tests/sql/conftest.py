@@ -1,0 +1,96 @@
+"""A database with dbanon's SQL side, made once and cloned for each test."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from dbanon import install
+from tests.backend_package import copy_package
+from tests.postgres_server import Server, conninfo
+
+
+@pytest.fixture(scope="session")
+def backend_path() -> Iterator[Path]:
+    """A directory from which the server's Python imports dbanon and numpy."""
+    base = Path(tempfile.mkdtemp(prefix="dbanon-package-"))
+    base.chmod(0o755)
+    try:
+        (base / "site").mkdir()
+        yield copy_package(base / "site")
+    finally:
+        shutil.rmtree(base)
+
+
+@pytest.fixture(scope="session")
+def sql_server(local_pg_server: Server) -> Server:
+    if not local_pg_server.execute(
+        "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
+    ):
+        pytest.skip("no PL/Python here")
+    return local_pg_server
+
+
+@pytest.fixture(scope="session")
+def sql_template(sql_server: Server, backend_path: Path) -> Iterator[str]:
+    """Name of a database to which nobody is connected, with everything installed."""
+    with sql_server.database() as url:
+        install.install(url, python_paths=[str(backend_path)])
+        sql_server.execute("CREATE SCHEMA app", url=url)
+        sql_server.execute("CREATE SCHEMA release", url=url)
+        yield str(make_url(url).database)
+
+
+@pytest.fixture
+def sql_url(sql_server: Server, sql_template: str) -> Iterator[str]:
+    """A database with dbanon's functions, and schemas app and release, as superuser."""
+    with sql_server.database(template=sql_template) as url:
+        yield url
+
+
+@pytest.fixture
+def run_sql(sql_server: Server, sql_url: str) -> Callable[..., list[tuple[Any, ...]]]:
+    """One statement in a connection of its own: its rows."""
+
+    def run(statement: str, *parameters: Any, url: str = sql_url) -> list[tuple[Any, ...]]:
+        return sql_server.execute(statement, *parameters, url=url)
+
+    return run
+
+
+@pytest.fixture
+def connect(sql_url: str) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
+    """Open connections, closed after the test."""
+    opened = []
+
+    def make(url: str = sql_url, **how: Any) -> psycopg.Connection[Any]:
+        connection: psycopg.Connection[Any] = psycopg.connect(
+            conninfo(url), **{"autocommit": True, **how}
+        )
+        opened.append(connection)
+        return connection
+
+    yield make
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def sql_role(sql_server: Server, sql_url: str) -> Callable[..., str]:
+    """`sql_role("anna")` makes a role that may run dbanon and write to schema release: its URL."""
+
+    def make(name: str, *, runner: bool = True) -> str:
+        options = "IN ROLE dbanon_runner" if runner else ""
+        url = sql_server.create_role(name, url=sql_url, options=options)
+        sql_server.execute(f"GRANT USAGE ON SCHEMA app TO {name}", url=sql_url)
+        sql_server.execute(f"GRANT USAGE, CREATE ON SCHEMA release TO {name}", url=sql_url)
+        return url
+
+    return make

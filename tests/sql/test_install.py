@@ -1,0 +1,286 @@
+"""Three ways to the same catalog; adoption, upgrade, removal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import NullPool, create_engine
+
+import dbanon
+from dbanon import install, sql_script
+from dbanon.cli import main
+from dbanon.errors import InstallRefused, InsufficientRights, PythonNotUsable
+from dbanon.methods import METHODS
+from dbanon.stores.history import migrate
+from tests.postgres_server import Server
+
+Execute = Callable[..., list[tuple[Any, ...]]]
+
+TABLES = """
+SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attnum
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+ORDER BY 1, 5"""
+CONSTRAINTS = """
+SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+FROM pg_constraint WHERE connamespace = 'dbanon'::regnamespace ORDER BY 1, 2"""
+FUNCTIONS = """
+SELECT p.oid::regprocedure::text, md5(pg_get_functiondef(p.oid)), d.description,
+       array(SELECT (a).grantee::regrole::text || (a).privilege_type
+             FROM (SELECT aclexplode(p.proacl) AS a) AS acl ORDER BY 1)
+FROM pg_proc p LEFT JOIN pg_description d ON d.objoid = p.oid
+WHERE p.pronamespace = 'dbanon'::regnamespace ORDER BY 1"""
+TYPES = """
+SELECT t.typname, a.attname, format_type(a.atttypid, a.atttypmod)
+FROM pg_type t JOIN pg_attribute a ON a.attrelid = t.typrelid JOIN pg_class c ON c.oid = t.typrelid
+WHERE t.typnamespace = 'dbanon'::regnamespace AND c.relkind = 'c' ORDER BY 1, a.attnum"""
+GRANTS = """
+SELECT c.relname, (a).grantee::regrole::text, (a).privilege_type
+FROM (SELECT relname, aclexplode(relacl) AS a FROM pg_class
+      WHERE relnamespace = 'dbanon'::regnamespace AND relkind = 'r') AS c ORDER BY 1, 2, 3"""
+
+
+@pytest.fixture
+def extension_files(sql_server: Server, backend_path: Path) -> Iterator[Path]:
+    """The server's directory of extensions; what a test writes there is removed."""
+    try:
+        folder = install.extension_directory()
+        probe = folder / "dbanon-probe"
+        probe.touch()
+        probe.unlink()
+    except (OSError, InstallRefused):
+        pytest.skip("the server's directory of extensions cannot be written")
+    if list(folder.glob("dbanon*")):
+        pytest.skip("dbanon's extension files are there already")
+    yield folder
+    for file in folder.glob("dbanon*"):
+        file.unlink()
+
+
+@pytest.fixture
+def fresh(sql_server: Server) -> Iterator[Callable[[], str]]:
+    """Make databases without anything of dbanon in them."""
+    made = []
+
+    def make() -> str:
+        made.append(sql_server.create_database())
+        return made[-1]
+
+    yield make
+    for url in made:
+        sql_server.drop_database(url.rpartition("/")[2])
+
+
+def _migrated(url: str, revision: str = "head") -> None:
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        migrate(connection, revision)
+
+
+def test_three_ways_give_the_same_catalog(
+    sql_server: Server, backend_path: Path, fresh: Callable[[], str], extension_files: Path
+) -> None:
+    paths = [str(backend_path)]
+    by_script, by_extension, by_alembic = fresh(), fresh(), fresh()
+    install.install(by_script, python_paths=paths)
+    install.install(by_extension, python_paths=paths, extension=True)
+    _migrated(by_alembic)
+
+    def catalog(url: str, *queries: str) -> list[Any]:
+        return [sql_server.execute(query, url=url) for query in queries]
+
+    assert catalog(by_script, TABLES, CONSTRAINTS) == catalog(by_alembic, TABLES, CONSTRAINTS)
+    everything = (TABLES, CONSTRAINTS, FUNCTIONS, TYPES, GRANTS)
+    assert catalog(by_script, *everything) == catalog(by_extension, *everything)
+    # A client takes the ledger of either for its own.
+    for url in (by_script, by_extension):
+        _migrated(url)
+
+
+def test_every_method_has_its_function_and_manual(sql_server: Server, sql_url: str) -> None:
+    for name in METHODS:
+        [(signature, comment)] = sql_server.execute(
+            "SELECT pg_get_function_identity_arguments(oid), obj_description(oid, 'pg_proc')"
+            " FROM pg_proc WHERE pronamespace = 'dbanon'::regnamespace AND proname = %s",
+            name,
+            url=sql_url,
+        )
+        assert signature.startswith("source regclass, output text, quasi_identifiers text[], k int")
+        assert METHODS[name].reference in comment
+        for option in METHODS[name].options:
+            assert f"  {option.name}: " in comment
+
+
+def test_every_function_has_a_comment_and_no_public_right(sql_server: Server, sql_url: str) -> None:
+    assert (
+        sql_server.execute(
+            "SELECT p.proname FROM pg_proc p WHERE p.pronamespace = 'dbanon'::regnamespace AND"
+            " (obj_description(p.oid, 'pg_proc') IS NULL OR p.prosecdef OR p.proacl IS NULL"
+            "  OR p.provolatile = 'i' OR EXISTS (SELECT 1 FROM aclexplode(p.proacl) a"
+            "  WHERE a.grantee = 0)"
+            "  OR NOT 'search_path=pg_catalog, pg_temp' = ANY (p.proconfig))",
+            url=sql_url,
+        )
+        == []
+    )
+
+
+def test_the_extension_adopts_a_ledger_of_the_client(
+    sql_server: Server, backend_path: Path, fresh: Callable[[], str], extension_files: Path
+) -> None:
+    url = fresh()
+    sql_server.execute("CREATE SCHEMA app", url=url)
+    sql_server.execute(
+        "CREATE TABLE app.t AS SELECT g AS id, sin(g) AS a FROM generate_series(1, 99) AS g",
+        url=url,
+    )
+    _migrated(url, "0001")
+    install.write_extension(extension_files, [str(backend_path)])
+    engine = create_engine(url, poolclass=NullPool)
+    dbanon.anonymize(engine, table="app.t", output="release.t", quasi_identifiers=["a"], k=3)
+    before = sql_server.execute("SELECT * FROM dbanon.release", url=url)
+    sql_server.execute("CREATE EXTENSION dbanon CASCADE", url=url)
+    assert sql_server.execute("SELECT * FROM dbanon.release", url=url) == before
+    assert sql_server.execute("SELECT k_achieved FROM dbanon.verify('release.t')", url=url) == [
+        (3,)
+    ]
+    sql_server.execute("SELECT dbanon.mdav('app.t', 'release.u', '{a}', 3)", url=url)
+    # Removal leaves the ledger, and the client goes on with it.
+    install.uninstall(url)
+    assert sql_server.execute("SELECT count(*) FROM dbanon.release", url=url) == [(2,)]
+    dbanon.anonymize(engine, table="app.t", output="release.w", quasi_identifiers=["a"], k=3)
+    install.install(url, python_paths=[str(backend_path)])
+    assert sql_server.execute("SELECT count(*) FROM dbanon.releases()", url=url) == [(3,)]
+
+
+@pytest.mark.parametrize("extension", [False, True], ids=["script", "extension"])
+def test_upgrade_keeps_ledger_hierarchies_and_grants(
+    sql_server: Server,
+    backend_path: Path,
+    fresh: Callable[[], str],
+    extension_files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    extension: bool,
+) -> None:
+    url, paths = fresh(), [str(backend_path)]
+    with monkeypatch.context() as older:
+        older.setattr(sql_script, "version", lambda: "0.0.9")
+        older.setattr(install, "version", lambda: "0.0.9")
+        older.setattr(install, "_require_python", lambda connection, paths: None)
+        older.setattr(install, "_checked", lambda connection: [])
+        sql_server.execute("CREATE EXTENSION plpython3u", url=url)
+        install.install(url, python_paths=paths, extension=extension)
+    sql_server.execute("CREATE TABLE public.t AS SELECT generate_series(1, 9) AS a", url=url)
+    with pytest.raises(Exception, match=r"version 0\.0\.9") as failure:
+        sql_server.execute("SELECT dbanon.mdav('public.t', 'public.u', '{a}', 3)", url=url)
+    assert failure.value.sqlstate == "55000"  # type: ignore[attr-defined]
+    sql_server.execute(
+        "INSERT INTO dbanon.hierarchy VALUES ('education', 'tree', NULL, now(), 'me')", url=url
+    )
+    sql_server.execute("INSERT INTO dbanon.hierarchy_node VALUES ('education', 0, NULL, '*')",
+                       url=url)  # fmt: skip
+    sql_server.create_role("clerk", url=url)
+    sql_server.execute(
+        "GRANT EXECUTE ON FUNCTION dbanon.k_anonymity(regclass, text[]) TO clerk", url=url
+    )
+    install.upgrade(url, python_paths=paths)
+    sql_server.execute("SELECT dbanon.mdav('public.t', 'public.u', '{a}', 3)", url=url)
+    assert sql_server.execute(
+        "SELECT (SELECT count(*) FROM dbanon.hierarchy),"
+        " (SELECT count(*) FROM dbanon.hierarchy_node), (SELECT count(*) FROM dbanon.release),"
+        " has_function_privilege('clerk', 'dbanon.k_anonymity(regclass, text[])', 'EXECUTE')",
+        url=url,
+    ) == [(1, 1, 1, True)]
+    sql_server.execute("DROP OWNED BY clerk", url=url)
+    sql_server.execute("DROP ROLE clerk", url=url)
+
+
+def test_sql_only_needs_no_python(sql_server: Server, fresh: Callable[[], str]) -> None:
+    url = fresh()
+    done = CliRunner().invoke(main, ["install", url, "--sql-only"])
+    assert done.exit_code == 0, done.output
+    assert sql_server.execute("SELECT 1 FROM pg_extension WHERE extname ~ 'python'", url=url) == []
+    sql_server.execute("CREATE TABLE public.t AS SELECT g % 3 AS a FROM generate_series(1, 9) g",
+                       url=url)  # fmt: skip
+    assert sql_server.execute("SELECT dbanon.k_anonymity('public.t', '{a}')", url=url) == [(3,)]
+    assert sql_server.execute(
+        "SELECT * FROM dbanon.equivalence_classes('public.t', '{a}', 4)", url=url
+    ) == [(1, 3, 3, 9)]
+    # What a client releases here is verified here.
+    engine = create_engine(url, poolclass=NullPool)
+    dbanon.anonymize(engine, table="public.t", output="public.r", quasi_identifiers=["a"], k=3)
+    assert sql_server.execute("SELECT unchanged FROM dbanon.verify('public.r')", url=url) == [
+        (True,)
+    ]
+    sql_server.execute("UPDATE public.r SET a = 7 WHERE a = 1", url=url)
+    sql_server.execute("UPDATE public.r SET a = 7 WHERE a = 2", url=url)
+    with pytest.raises(Exception, match="not those recorded") as failure:
+        sql_server.execute("SELECT dbanon.verify('public.r')", url=url)
+    assert failure.value.sqlstate == "ZK007"  # type: ignore[attr-defined]
+    sql_server.execute("UPDATE public.r SET a = 1 WHERE ctid = (SELECT min(ctid) FROM public.r)",
+                       url=url)  # fmt: skip
+    with pytest.raises(Exception, match="smallest class") as failure:
+        sql_server.execute("SELECT dbanon.verify('public.r')", url=url)
+    assert failure.value.sqlstate == "ZK001"  # type: ignore[attr-defined]
+    done = CliRunner().invoke(main, ["uninstall", url, "--ledger"])
+    assert done.exit_code == 0, done.output
+    assert sql_server.execute("SELECT to_regnamespace('dbanon')::text", url=url) == [(None,)]
+
+
+def test_a_schema_of_somebody_else_is_refused(
+    sql_server: Server, fresh: Callable[[], str], backend_path: Path, extension_files: Path
+) -> None:
+    url = fresh()
+    sql_server.create_role("mallory", url=url)
+    sql_server.execute("CREATE SCHEMA dbanon AUTHORIZATION mallory", url=url)
+    for extension in (False, True):
+        with pytest.raises(InsufficientRights, match="belongs to another role"):
+            install.install(url, python_paths=[str(backend_path)], extension=extension)
+    sql_server.execute("ALTER SCHEMA dbanon OWNER TO postgres", url=url)
+    sql_server.execute("CREATE FUNCTION dbanon.mdav() RETURNS integer RETURN 1", url=url)
+    sql_server.execute("ALTER FUNCTION dbanon.mdav() OWNER TO mallory", url=url)
+    with pytest.raises(InsufficientRights, match="belongs to another role"):
+        install.install(url, python_paths=[str(backend_path)])
+    sql_server.execute("DROP FUNCTION dbanon.mdav()", url=url)
+    sql_server.execute("DROP ROLE mallory", url=url)
+
+
+def test_a_python_that_the_server_cannot_use_is_refused(
+    sql_server: Server, fresh: Callable[[], str], backend_path: Path, tmp_path: Path
+) -> None:
+    url = fresh()
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "dbanon").symlink_to(backend_path / "dbanon")
+    with pytest.raises(PythonNotUsable, match="cannot use dbanon") as failure:
+        install.install(url, python_paths=[str(closed)])
+    assert "pip install" in str(failure.value.hint)
+    assert sql_server.execute("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'",
+                              url=url) == []  # fmt: skip
+    (backend_path / "dbanon").chmod(0o777)
+    try:
+        with pytest.raises(PythonNotUsable, match="Everybody may write"):
+            install.install(url, python_paths=[str(backend_path)])
+    finally:
+        (backend_path / "dbanon").chmod(0o755)
+
+
+def test_the_backend_imports_nothing_but_numpy(sql_server: Server, sql_url: str) -> None:
+    sql_server.execute(
+        "CREATE FUNCTION app.imported() RETURNS text LANGUAGE plpython3u AS"
+        " $$ import json, sys; return json.dumps(sorted({m.partition('.')[0] for m in"
+        " sys.modules})) $$",
+        url=sql_url,
+    )
+    sql_server.execute("CREATE TABLE app.t AS SELECT generate_series(1, 9) AS a", url=sql_url)
+    [(_, modules)] = sql_server.execute(
+        "SELECT dbanon.mdav('app.t', 'release.t', '{a}', 3)::text, app.imported()", url=sql_url
+    )
+    foreign = {"sqlalchemy", "pandas", "click", "rich", "duckdb", "pyarrow", "psycopg", "alembic"}
+    assert "numpy" in json.loads(modules)
+    assert not foreign & set(json.loads(modules))

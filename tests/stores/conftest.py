@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgres_server import Server
+from tests.stores.databases import (
+    NAMES,
+    Database,
+    DuckdbDatabase,
+    PostgresqlDatabase,
+    SqliteDatabase,
+)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "database" in metafunc.fixturenames:
+        # The mark stands on the parameter: the server's fixture is asked for by name only.
+        metafunc.parametrize(
+            "database",
+            [
+                pytest.param(name, marks=pytest.mark.postgresql if name == "postgresql" else ())
+                for name in NAMES
+            ],
+            indirect=True,
+        )
+
+
+@pytest.fixture(scope="session")
+def _shared_url(pg_server: Server) -> Iterator[str]:
+    with pg_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def postgresql(_shared_url: str) -> PostgresqlDatabase:
+    """An empty PostgreSQL database: one for all, emptied, as making one takes most of a second.
+
+    Tests that make roles take `pg_url`, which `pg_role` belongs to.
+    """
+    database = PostgresqlDatabase(_shared_url)
+    database.clear()
+    return database
+
+
+@pytest.fixture
+def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Database]:
+    """`make_database("sqlite")`: an empty database of that kind, one of each kind a test."""
+
+    def make(name: str) -> Database:
+        if name == "duckdb":
+            return DuckdbDatabase(tmp_path / "test.duckdb")
+        if name == "sqlite":
+            return SqliteDatabase(tmp_path / "test.db")
+        found: PostgresqlDatabase = request.getfixturevalue("postgresql")
+        return found
+
+    return make
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, make_database: Callable[[str], Database]) -> Database:
+    """An empty database; a test that takes it runs once on each kind."""
+    return make_database(request.param)
+
+
+@pytest.fixture
+def duckdb_file(tmp_path: Path) -> DuckdbDatabase:
+    """An empty DuckDB file."""
+    return DuckdbDatabase(tmp_path / "other.duckdb")
+
+
+@pytest.fixture
+def sqlite_file(tmp_path: Path) -> SqliteDatabase:
+    """An empty SQLite file."""
+    return SqliteDatabase(tmp_path / "other.db")
