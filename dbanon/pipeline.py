@@ -94,9 +94,7 @@ class Policy:
         object.__setattr__(self, "recoding", self.recoding or method.recoding)
         recoding = find_recoding(str(self.recoding))
         if recoding.method is not None and recoding.method != self.method:
-            raise InvalidParameter(
-                f"Recoding {recoding.name} belongs to method {recoding.method}."
-            )
+            raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         _one_of("nulls", self.nulls, NULL_POLICIES)
         _one_of("standardize", self.standardize, STANDARDIZATIONS)
         _one_of("intervals", self.intervals, INTERVALS)
