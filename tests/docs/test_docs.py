@@ -41,7 +41,7 @@ def page(name: str) -> str:
 
 def section(text: str, heading: str) -> str:
     """What stands below a heading of the third level, which may name several, up to the next."""
-    listed = rf"(?:.*, )?`?{re.escape(heading)}`?(?:, .*)?"
+    listed = rf"(?:[^\n]*, )?`?{re.escape(heading)}`?(?:, [^\n]*)?"
     found = re.search(rf"^### {listed}$(.*?)(?=^#|\Z)", text, re.M | re.S)
     assert found, f"no heading {heading!r}"
     return found.group(1)
