@@ -215,8 +215,11 @@ def information_loss(data: ArrayLike | pd.DataFrame, classes: Partition) -> floa
     """
     microdata = _microdata(data)
     _require_same(classes, microdata)
-    points = standardization(microdata.numbers).apply(microdata.numbers)
-    return centroid_loss(points, classes).total
+    valid = None
+    if microdata.valid is not None:
+        valid = microdata.valid[:, [a.kind.is_numeric for a in microdata.attributes]]
+    points = standardization(microdata.numbers, valid=valid).apply(microdata.numbers)
+    return centroid_loss(points, classes, valid).total
 
 
 def generalization_loss(

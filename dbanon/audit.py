@@ -63,6 +63,8 @@ def verify(
     ReleaseChanged : the class sizes are not those that were recorded.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
     """
+    if k is not None and k < 2:
+        raise InvalidParameter("k must be a whole number, 2 or more.")
     with store.session(write=False) as session:
         if quasi_identifiers:
             if k is None:

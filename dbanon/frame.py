@@ -106,6 +106,11 @@ def anonymize_frame(
     for name in named:
         if named.count(name) > 1:
             raise InvalidParameter(f'Column "{name}" is named more than once.')
+        if not isinstance(name, str):
+            raise InvalidParameter(
+                "The columns of the frame have names that are no text.",
+                hint="Name them first: frame.columns = [...]",
+            )
     microdata = microdata_from_frame(frame, list(quasi_identifiers), named, by)
     require_rows(policy)
     require_kinds(policy, microdata.attributes)
@@ -122,7 +127,7 @@ def anonymize_frame(
     def exact_means(
         partition: Partition, attributes: Sequence[Attribute]
     ) -> dict[str, NDArray[np.object_]]:
-        return {a.name: _exact_means(frame[a.name], partition) for a in attributes}
+        return {a.name: _exact_means(a, frame[a.name], partition) for a in attributes}
 
     release = recode(microdata, partition, policy, exact_means, by)
     records = np.flatnonzero(partition.labels >= 0)
@@ -295,7 +300,9 @@ def _attribute(name: str, series: pd.Series[Any]) -> Attribute:
     if types.is_bool_dtype(dtype):
         return Attribute(name, Kind.BOOLEAN, sql_type=text)
     if types.is_integer_dtype(dtype):
-        return Attribute(name, Kind.INTEGER, sql_type=text)
+        # Above 2**63 an int64 does not hold what a uint64 does.
+        bits = 128 if "uint64" in text.lower() else 64
+        return Attribute(name, Kind.INTEGER, sql_type=text, bits=bits)
     if types.is_float_dtype(dtype):
         bits = 32 if "32" in text else 64
         if "16" in text or "128" in text:
@@ -305,7 +312,8 @@ def _attribute(name: str, series: pd.Series[Any]) -> Attribute:
         return Attribute(name, Kind.FLOAT, sql_type=text, bits=bits)
     if types.is_datetime64_any_dtype(dtype):
         zoned = isinstance(dtype, pd.DatetimeTZDtype)
-        return Attribute(name, Kind.TIMESTAMP, sql_type=text, scale=6, zoned=zoned)
+        scale = 0 if "[s" in text else 3 if "[ms" in text else 6
+        return Attribute(name, Kind.TIMESTAMP, sql_type=text, scale=scale, zoned=zoned)
     if types.is_string_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
         return Attribute(name, Kind.CATEGORY, sql_type=text)
     return Attribute(name, Kind.OTHER, sql_type=text)
@@ -321,12 +329,15 @@ def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64
     return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
 
 
-def _exact_means(series: pd.Series[Any], partition: Partition) -> NDArray[np.object_]:
+def _exact_means(
+    attribute: Attribute, series: pd.Series[Any], partition: Partition
+) -> NDArray[np.object_]:
     values = series
-    if pd.api.types.is_datetime64_any_dtype(series.dtype):
-        if isinstance(series.dtype, pd.DatetimeTZDtype):
+    if attribute.kind is Kind.TIMESTAMP:
+        if attribute.zoned:
             values = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        integers = values.to_numpy("datetime64[us]").astype(np.int64).astype(object)
+        micros = values.to_numpy("datetime64[us]").astype(np.int64)
+        integers = (micros // 10 ** (6 - attribute.scale)).astype(object)
     else:
         integers = values.to_numpy(object)
     integers[series.isna().to_numpy()] = 0

@@ -91,15 +91,17 @@ Steps RefineLoss::run() {
         }
     }
     for (round_ = 0; round_ < rounds_; ++round_) {
-        if (!choose()) continue;
-        Cost before = 0;
-        for (const std::int32_t c : pool_) before += classes_[static_cast<std::size_t>(c)].loss;
-        gather();
-        agglomerate();
-        move();
-        join_same();
-        if (total() <= before) keep();
-        work_.left -= static_cast<std::int64_t>(entries_.size() * entries_.size());
+        --work_.left;
+        if (choose()) {
+            Cost before = 0;
+            for (const std::int32_t c : pool_) before += classes_[static_cast<std::size_t>(c)].loss;
+            gather();
+            agglomerate();
+            move();
+            join_same();
+            if (total() <= before) keep();
+            work_.left -= static_cast<std::int64_t>(entries_.size() * entries_.size());
+        }
         if (work_.left <= 0) co_yield nullptr;
     }
     // Classes in the order of their first records.

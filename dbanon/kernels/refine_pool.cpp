@@ -11,6 +11,8 @@ namespace {
 constexpr double kGain = 1e-11;
 // Changes per record after which a descent ends in any case.
 constexpr std::int32_t kChanges = 16;
+// And its work: some 50 ms. Only classes of several hundred records need more.
+constexpr std::int64_t kDescent = 1 << 23;
 
 }  // namespace
 
@@ -174,12 +176,16 @@ bool Pool::improve(std::int32_t a, std::int32_t b) {
         }
     }
     const double over_a = 1 / size_a, over_b = 1 / size_b, over = over_a + over_b;
+    gains_.resize(in_b.size());
+    for (std::size_t i = 0; i < in_b.size(); ++i) {
+        gains_[i] = to_a[in_b[i]] * over_a - to_b[in_b[i]] * over_b;
+    }
     for (const std::int32_t x : in_a) {
         const double* gap = distances(x);
         const double gain = to_b[x] * over_b - to_a[x] * over_a;
-        for (const std::int32_t y : in_b) {
-            const double change = gain + (to_a[y] * over_a - to_b[y] * over_b) - gap[y] * over;
-            if (change < best) best = change, best_x = x, best_y = y;
+        for (std::size_t i = 0; i < in_b.size(); ++i) {
+            const double change = gain + gains_[i] - gap[in_b[i]] * over;
+            if (change < best) best = change, best_x = x, best_y = in_b[i];
         }
     }
     spent_ += static_cast<std::int64_t>(in_a.size() * in_b.size() + in_a.size() + in_b.size()) / 2;
@@ -197,13 +203,15 @@ bool Pool::improve(std::int32_t a, std::int32_t b) {
 
 void Pool::descend() {
     std::int32_t changes = kChanges * m_;
-    for (bool changed = true; changed && changes > 0;) {
+    const std::int64_t limit = spent_ + kDescent;
+    const auto may_go_on = [&] { return changes > 0 && spent_ < limit; };
+    for (bool changed = true; changed && may_go_on();) {
         changed = false;
         for (std::int32_t a = 0; a < c_; ++a) {
             for (std::int32_t b = a + 1; b < c_; ++b) {
                 std::uint8_t& settled = settled_[static_cast<std::size_t>(a * c_ + b)];
                 if (settled) continue;
-                while (changes > 0 && improve(a, b)) changed = true, --changes;
+                while (may_go_on() && improve(a, b)) changed = true, --changes;
                 settled_[static_cast<std::size_t>(a * c_ + b)] = 1;
             }
         }

@@ -86,6 +86,7 @@ class Pool {
     std::vector<std::int32_t> part_, kept_part_;
     std::int32_t kept_c_ = 0;
     std::vector<std::vector<std::int32_t>> members_;
+    std::vector<double> gains_;          // scratch of improve()
     std::vector<std::uint8_t> settled_;  // [part][part]: no improvement between the two
 };
 

@@ -32,13 +32,20 @@ class Loss:
     total: float
 
 
-def centroid_loss(points: NDArray[np.float64], partition: Partition) -> Loss:
+def centroid_loss(
+    points: NDArray[np.float64],
+    partition: Partition,
+    valid: NDArray[np.bool_] | None = None,
+) -> Loss:
     """The loss when every class is released with its centroid, exact but for rounding errors.
 
     Parameters
     ----------
     points : float64 (n, p), standardized.
+    valid : bool (n, p), which values count; None for all.
     """
+    if valid is not None:
+        return released_loss(points, partition, _centroids(points, partition, valid), valid)
     centroids = np.empty((partition.n_classes, points.shape[1]))
     if partition.n_classes:
         grouped = points[partition.members]
@@ -51,6 +58,16 @@ def centroid_loss(points: NDArray[np.float64], partition: Partition) -> Loss:
         high = np.maximum.reduceat(grouped, partition.starts, axis=0)
         np.clip(centroids, low, high, out=centroids)
     return released_loss(points, partition, centroids)
+
+
+def _centroids(
+    points: NDArray[np.float64], partition: Partition, valid: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """The mean of each class's valid values, float64 (n_classes, p); 0 where it has none."""
+    members, starts = partition.members, partition.starts
+    sums = np.add.reduceat(np.where(valid, points, 0.0)[members], starts, axis=0)
+    counts = np.add.reduceat(valid[members].astype(np.int64), starts, axis=0)
+    return np.asarray(sums / np.maximum(counts, 1))
 
 
 def released_loss(

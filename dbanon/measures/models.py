@@ -29,6 +29,9 @@ class Model:
     level : the l, c, t, alpha, beta or delta wanted.
     l : of ``recursive_cl``.
     distance : of ``t_closeness``: ``equal``, ``ordered`` or a hierarchy of the values.
+
+    Two classes that keep to a model keep to it together: so do classes that are released alike.
+    Hence delta-disclosure wants every value in every class here.
     """
 
     kind: str
@@ -89,5 +92,9 @@ _KINDS: dict[str, _Each] = {
     ),
     "alpha_k": lambda model, counts, whole: (sensitive.each_largest_share(counts), False),
     "beta_likeness": lambda model, counts, whole: (sensitive.each_beta(counts, whole), False),
-    "delta_disclosure": lambda model, counts, whole: (sensitive.each_delta(counts, whole), False),
+    # Strict, as in the paper: else two classes that are released alike could break it together.
+    "delta_disclosure": lambda model, counts, whole: (
+        sensitive.each_delta(counts, whole, absent=np.inf),
+        False,
+    ),
 }

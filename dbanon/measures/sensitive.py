@@ -150,11 +150,13 @@ def enhanced_beta_likeness(counts: Counts) -> float:
     return float(min(beta_likeness(counts), -np.log(p[p > 0].min())))
 
 
-def each_delta(counts: Counts, whole: Values | None = None) -> Values:
-    """The largest |ln(q / p)| of a value that each class holds."""
+def each_delta(counts: Counts, whole: Values | None = None, absent: float = 0.0) -> Values:
+    """The largest |ln(q / p)| of a value in each class; ``absent`` is that of one it lacks."""
     p = _whole(counts, whole)
     ratios = _shares(counts)[:, p > 0] / p[p > 0]
-    logs = np.abs(np.log(ratios, out=np.zeros_like(ratios), where=ratios > 0))
+    logs = np.full_like(ratios, absent)
+    np.log(ratios, out=logs, where=ratios > 0)
+    np.abs(logs, out=logs)
     values: Values = logs.max(axis=1, initial=0.0)
     return values
 

@@ -1,8 +1,8 @@
 """Merging classes until all keep to a privacy model.
 
 The failing class of smallest number merges with the class that makes the loss (iloss) grow
-least; it then has that class's number. Ties go to the smaller number. Of most models a merged class
-is never worse than both of its parts, so that merging ends at the latest with one class for all.
+least; it then has that class's number. Ties go to the smaller number. A merged class is
+never worse than both of its parts, and merging ends at the latest with all records in one class.
 """
 
 from __future__ import annotations

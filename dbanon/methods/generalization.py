@@ -46,4 +46,4 @@ def refine(
             hint="Give refine_iterations.",
         )
     rounds = ROUNDS[level] * (space.n_records // k) if iterations is None else iterations
-    return drive(RefineLoss(*space.arrays(), partition.labels, k, rounds, seed), tick)
+    return drive(RefineLoss(*space.arrays(), partition.labels, k, rounds, seed % 2**64), tick)

@@ -11,10 +11,10 @@ RECODINGS: dict[str, Recoding] = {
     recoding.name: recoding
     for recoding in (
         mean.RECODING,
-        generalization.RECODING,
         median.RECODING,
         medoid.RECODING,
         secure.RECODING,
+        generalization.RECODING,
     )
 }
 

@@ -18,6 +18,7 @@ from dbanon.microdata import Chunk
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute
 from dbanon.stores import packed, statements
+from dbanon.stores import postgresql_catalog as catalog
 from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import OnSql, Source
 from dbanon.stores.names import quote
@@ -66,7 +67,10 @@ class PsycopgSession(PostgresqlSession):
             yield packed.unpack(buffer, locator.types, attributes)
 
     def _buffers(self, source: Source, record: str, joins: str, chunk_rows: int) -> Iterator[bytes]:
-        if self._relkind not in ADDRESSED or self._children or source.located.mapped:
+        # Rights to some columns are none to the address of a row.
+        no_address = bool(self.rows(catalog.UNREADABLE, (["ctid"], self._oid, self._oid)))
+        joined = self._children or bool(source.located.mapped)
+        if self._relkind not in ADDRESSED or joined or no_address:
             query = packed.in_one_pass(f"{source.from_clause}{joins}", record, chunk_rows)
             with self._cursor(query, name="dbanon_read", binary=True) as cursor:
                 cursor.itersize = 1

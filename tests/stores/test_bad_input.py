@@ -220,7 +220,6 @@ def test_awkward_names_of_columns(database: Database, with_key: bool) -> None:
 
 @pytest.mark.parametrize("name", [*AWKWARD, 'x"y.z'])
 def test_awkward_names_of_tables(database: Database, name: str) -> None:
-    columns = {"x": "integer", "kept": "integer"}
     rows = [(i, i) for i in range(9)]
     if database.name == "sqlite":
         database.execute(f"CREATE TABLE {quote(name)} (x integer, kept integer)",
@@ -232,13 +231,12 @@ def test_awkward_names_of_tables(database: Database, name: str) -> None:
                          f"CREATE TABLE {quote(schema)}.{quote(name)} (x integer, kept integer)",
                          *inserts(f"{quote(schema)}.{quote(name)}", rows))  # fmt: skip
         source = f"{quote(schema)}.{quote(name)}"
-    assert columns
     output = name[:49]
-    for how in (
-        {},
-        {"if_exists": "replace"},
-        {"output": f"v_{output}"[:49], "output_kind": "view"},
-    ):
+    ways: list[dict[str, str]] = [{}]
+    if name in AWKWARD[:5]:
+        view = {"output": f"v_{output}"[:49], "output_kind": "view"}
+        ways += [{"if_exists": "replace"}, view, view | {"if_exists": "replace"}]
+    for how in ways:
         given: dict[str, Any] = {"output": output} | how
         given["output"] = f"{quote('Out ? %')}.{quote(given['output'])}"
         report = database.anonymize(table=source, quasi_identifiers=["x"], keep=["kept"], **given)
@@ -353,7 +351,7 @@ def test_each_right_that_is_missing_is_named(pg_url: str, pg_role: Callable[...,
         "GRANT SELECT, INSERT, UPDATE ON dbanon.release, dbanon.release_column TO anna",
         "GRANT SELECT ON dbanon.alembic_version TO anna",
     )
-    report = database.anonymize(database=url, quasi_identifiers=["age"], on_sql=print)
+    report = database.anonymize(database=url, quasi_identifiers=["age"])
     assert report.k_achieved >= 3
     # Without the whole table not even its row numbers may be read.
     database.execute("ALTER TABLE people DROP CONSTRAINT people_pkey")

@@ -101,8 +101,12 @@ def contents(database: Database) -> list[Any]:
     return sorted(database.rows(f"SELECT * FROM {database.relation('release.people')}"))
 
 
-@pytest.mark.parametrize("kind", ["table", "view"])
-def test_a_killed_client_leaves_nothing(database: Database, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("duckdb", "table"), ("sqlite", "view"), ("postgresql", "table"), ("postgresql", "view")],
+)
+def test_a_killed_client_leaves_nothing(make_database: Any, name: str, kind: str) -> None:
+    database: Database = make_database(name)
     load_people(database)
     given: dict[str, Any] = {
         "database": database.url, "table": "people", "quasi_identifiers": ["age", "height"],

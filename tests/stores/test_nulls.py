@@ -84,7 +84,7 @@ def test_each_pattern_of_nulls_has_classes_of_its_own(database: Database) -> Non
 def test_a_pattern_that_is_too_rare_is_refused(database: Database) -> None:
     load(database, without_both=2)
     state = database.state()
-    message = 'Only 2 records have NULL in "x", "y", fewer than k = 3'
+    message = 'only 2 records with NULL in "x", "y", fewer than k = 3'
     with pytest.raises(TooFewRecords, match=message):
         database.anonymize(quasi_identifiers=NAMES, nulls="category")
     assert database.state() == state

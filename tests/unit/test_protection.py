@@ -56,7 +56,7 @@ def release(frame, *models, **more):
 
 @pytest.mark.parametrize("name", MODELS)
 @given(seed=st.integers(0, 10**6), n=st.integers(60, 120))
-@settings(max_examples=12)
+@settings(max_examples=15)
 def test_models_are_reached(name, seed, n):
     frame = people(seed, n)
     model = MODELS[name]

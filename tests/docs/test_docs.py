@@ -1,0 +1,114 @@
+"""What has no documentation fails the build, and examples that are marked runnable are run.
+
+A block is marked by the line ``<!-- runnable -->`` before it. Blocks of one file run in their
+order in one empty directory; blocks of Python share their names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from dbanon import errors
+from dbanon.cli import main
+from dbanon.methods import METHODS
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = sorted(main.commands)
+ERRORS = sorted(
+    {
+        value.code
+        for value in vars(errors).values()
+        if inspect.isclass(value) and issubclass(value, errors.DbanonError)
+    }
+    - {"error"}
+)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RUNNABLE = re.compile(r"<!-- runnable -->\n```(python|bash)\n(.*?)```", re.DOTALL)
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def section(text: str, heading: str) -> str:
+    """What stands below a heading of the third level, which may name several, up to the next."""
+    listed = rf"(?:[^\n]*, )?`?{re.escape(heading)}`?(?:, [^\n]*)?"
+    found = re.search(rf"^### {listed}$(.*?)(?=^#|\Z)", text, re.M | re.S)
+    assert found, f"no heading {heading!r}"
+    return found.group(1)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_its_options_are_documented(command: str) -> None:
+    text = section(page("cli.md"), f"dbanon {command}") + page("cli.md").partition("###")[0]
+    missing = [
+        option
+        for parameter in main.commands[command].params
+        if isinstance(parameter, click.Option)
+        for option in parameter.opts
+        if not re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text)
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_documented(method: str) -> None:
+    text = section(page("methods.md") + page("generalization.md"), method)
+    missing = [option.name for option in METHODS[method].options if f"`{option.name}`" not in text]
+    assert not missing
+
+
+@pytest.mark.parametrize("code", ERRORS)
+def test_every_error_is_documented(code: str) -> None:
+    assert f"`{code}`" in page("errors.md")
+
+
+def test_no_error_is_documented_that_is_none() -> None:
+    known = re.findall(r"^\| `(\w+)` \|", page("errors.md"), re.M)
+    assert set(known) <= set(ERRORS)
+
+
+def test_every_exit_code_is_documented() -> None:
+    codes = {int(code) for code in re.findall(r"\b\d+\b", page("cli.md").rpartition("## Exit")[2])}
+    assert {0, 1, 2, 3, 4, 5, 6, 130, 143} <= codes
+
+
+def test_changes_are_listed() -> None:
+    assert "## " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_between_pages_lead_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in PAGES if RUNNABLE.search(p.read_text(encoding="utf-8"))],
+    ids=lambda p: p.name,
+)
+def test_runnable_examples_run(path: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "example"}
+    bin_directory = str(Path(sys.executable).parent)
+    for language, code in RUNNABLE.findall(path.read_text(encoding="utf-8")):
+        if language == "python":
+            exec(compile(code, path.name, "exec"), names)
+        else:
+            subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", code],
+                check=True,
+                capture_output=True,
+                env={**os.environ, "PATH": f"{bin_directory}:{os.environ['PATH']}"},
+            )

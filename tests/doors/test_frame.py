@@ -1,0 +1,172 @@
+"""Data frames: types, missing values, names, order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbanon
+from dbanon import errors
+
+K = 3
+
+
+def released(values: Any, dtype: Any = None, k: int = K, **given: Any) -> pd.Series[Any]:
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=dtype), "row": range(len(values))})
+    found, report = dbanon.anonymize_frame(
+        frame, quasi_identifiers=["x"], keep=["row"], k=k, **given
+    )
+    assert report.rows_out == len(found)
+    assert report.not_copied == ()
+    assert isinstance(found.index, pd.RangeIndex)
+    sizes = found.groupby("x", dropna=False).size()
+    assert sizes.min() == report.k_achieved >= k
+    series: pd.Series[Any] = found.sort_values("row")["x"]
+    assert series.dtype == frame["x"].dtype
+    return series
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "Int8", "Int64",
+     "UInt64", "float32", "float64", "Float32", "Float64", "int64[pyarrow]", "double[pyarrow]"],
+)  # fmt: skip
+def test_numbers_keep_their_type(dtype: str) -> None:
+    found = released([0, 1, 1, 100, 101, 103], dtype)
+    expected = [2 / 3] * 3 + [304 / 3] * 3 if "float" in dtype.lower() or "double" in dtype else [
+        1, 1, 1, 101, 101, 101,
+    ]  # fmt: skip
+    if "float32" in dtype.lower():
+        expected = [float(np.float32(value)) for value in expected]
+    assert found.astype("float64").tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "expected"),
+    [
+        ("int64", [-(2**63)] * 2 + [1 - 2**63] + [2**63 - 1] * 2 + [2**63 - 2],
+         [-(2**63)] * 3 + [2**63 - 1] * 3),
+        ("Int64", [2**53 + 1, 2**53 + 3, 2**53 + 3, 0, 0, 0], [2**53 + 2] * 3 + [0] * 3),
+        ("uint64", [2**64 - 1, 2**64 - 1, 2**64 - 2, 0, 0, 1], [2**64 - 1] * 3 + [0] * 3),
+        ("UInt64", [2**64 - 1, 2**64 - 1, 2**64 - 2, 0, 0, 1], [2**64 - 1] * 3 + [0] * 3),
+    ],
+)  # fmt: skip
+def test_large_integers_are_exact(dtype: str, values: list[int], expected: list[int]) -> None:
+    # 2**53 + 7/3 is nearest to 2**53 + 2.
+    assert [int(value) for value in released(values, dtype)] == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "micros"),
+    [("datetime64[ns]", 1), ("datetime64[us]", 1), ("datetime64[ms]", 1000),
+     ("datetime64[s]", 1_000_000), ("datetime64[us, Europe/Zurich]", 1),
+     ("datetime64[ns, UTC]", 1), ("datetime64[s, UTC]", 1_000_000)],
+)  # fmt: skip
+def test_timestamps_are_rounded_to_their_unit(dtype: str, micros: int) -> None:
+    start = datetime(2020, 6, 1, 12)
+    values = [start + pd.Timedelta(microseconds=m * micros) for m in (0, 2, 3, 10, 10, 11)]
+    series = pd.Series(values)
+    if "," in dtype:
+        series = series.dt.tz_localize("UTC").dt.tz_convert(dtype.rpartition(", ")[2][:-1])
+    found = released(series.astype(dtype))
+    if "," in dtype:
+        found = found.dt.tz_convert("UTC").dt.tz_localize(None)
+    # 5/3 goes to 2, 31/3 to 10.
+    expected = [start + pd.Timedelta(microseconds=m * micros) for m in (2, 2, 2, 10, 10, 10)]
+    assert [value.to_pydatetime() for value in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "hole"),
+    [("float64", np.nan), ("float32", np.nan), ("Int64", pd.NA), ("Float64", pd.NA),
+     ("int64[pyarrow]", pd.NA), ("datetime64[ns]", pd.NaT), ("datetime64[us, UTC]", pd.NaT)],
+)  # fmt: skip
+def test_missing_values_are_nulls(dtype: str, hole: Any) -> None:
+    values = pd.Series([1, 2, 3, hole, hole, hole], dtype=object)
+    series = pd.Series(values, dtype=dtype)
+    with pytest.raises(errors.NullInQuasiIdentifier, match='"x" in 3 rows'):
+        released(series)
+    assert released(series, nulls="category").isna().tolist() == [False] * 3 + [True] * 3
+    assert len(released(series, nulls="suppress")) == 3
+
+
+def test_infinity_and_a_nan_that_is_not_missing() -> None:
+    with pytest.raises(errors.NonFiniteValue):
+        released([1.0, 2.0, np.inf])
+    arrow = pd.array([0.0, 1.0, 2.0], dtype="Float64")
+    with np.errstate(invalid="ignore"):
+        arrow = arrow / pd.array([0.0, 1.0, 1.0], dtype="Float64")
+    with pytest.raises((errors.NonFiniteValue, errors.NullInQuasiIdentifier)):
+        released(pd.Series(arrow))
+
+
+def test_the_index_is_not_looked_at_and_not_released() -> None:
+    frame = pd.DataFrame({"x": [1, 2, 3, 4], "name": list("abcd")}, index=[7, 7, 3, "q"])
+    before = frame.copy()
+    found, report = dbanon.anonymize_frame(frame, quasi_identifiers=["x"], k=2)
+    pd.testing.assert_frame_equal(frame, before)
+    assert list(found.columns) == ["x"]
+    assert list(found.index) == [0, 1, 2, 3]
+    assert report.not_copied == ("name",)
+
+
+def test_columns_need_names_of_text() -> None:
+    frame = pd.DataFrame(np.arange(24.0).reshape(8, 3))
+    with pytest.raises(errors.InvalidParameter, match="no text"):
+        dbanon.anonymize_frame(frame, quasi_identifiers=[0, 2], k=4)  # type: ignore[list-item]
+    assert dbanon.partition(frame, 4).n_classes == 2
+
+
+def test_rows_come_in_random_order() -> None:
+    frame = pd.DataFrame({"x": np.arange(1000.0), "row": range(1000)})
+    orders = [
+        dbanon.anonymize_frame(frame, quasi_identifiers=["x"], keep=["row"], k=5)[0]["row"].array
+        for _ in range(2)
+    ]
+    for order in orders:
+        # By chance one row keeps its place; more than 16 do in less than one run of 1e14.
+        assert (order == np.arange(1000)).sum() <= 16
+        assert sorted(order) == list(range(1000))
+    assert (orders[0] == orders[1]).sum() <= 16
+
+
+@pytest.mark.parametrize(
+    ("frame", "names", "error"),
+    [
+        (pd.DataFrame({"x": [1, 2, 3]}), ["y"], errors.ColumnNotFound),
+        (pd.DataFrame([[1, 2]] * 5, columns=["x", "x"]), ["x"], errors.InvalidParameter),
+        (pd.DataFrame({"x": [1, 2, 3]}), ["x", "x"], errors.InvalidParameter),
+        (pd.DataFrame({"x": [1, 2, 3]}), [], errors.InvalidParameter),
+        (pd.DataFrame({"x": []}, dtype="float64"), ["x"], errors.TooFewRecords),
+        (pd.DataFrame({"x": [1, 2]}), ["x"], errors.TooFewRecords),
+        (pd.DataFrame({"x": [1j, 2j, 3j]}), ["x"], errors.UnsupportedType),
+        (pd.DataFrame({"x": pd.to_timedelta([1, 2, 3])}), ["x"], errors.UnsupportedType),
+        (pd.DataFrame({"x": np.array([1, 2, 3], "float16")}), ["x"], errors.UnsupportedType),
+        (pd.DataFrame({"x": [{}, {}, {}]}), ["x"], errors.UnsupportedType),
+    ],
+)
+def test_bad_frames(frame: pd.DataFrame, names: list[str], error: type[Exception]) -> None:
+    with pytest.raises(error) as caught:
+        dbanon.anonymize_frame(frame, quasi_identifiers=names, k=3)
+    assert type(caught.value) is error
+
+
+def test_kept_columns_of_any_type_come_along() -> None:
+    frame = pd.DataFrame(
+        {
+            "x": range(6),
+            "text": list("abcdef"),
+            "kind": pd.Categorical(list("ababab")),
+            "object": [{i} for i in range(6)],
+        }
+    )
+    found, _ = dbanon.anonymize_frame(
+        frame, quasi_identifiers=["x"], keep=["text", "object"], sensitive=["kind"], k=3
+    )
+    assert found["kind"].dtype == frame["kind"].dtype
+    assert Counter(map(repr, found["object"])) == Counter(map(repr, frame["object"]))
