@@ -29,7 +29,7 @@ from dbanon.release import Recount
 from dbanon.schema import Attribute
 from dbanon.stores import ledger, packed, statements
 from dbanon.stores import postgresql_catalog as catalog
-from dbanon.stores.base import Locator, Output, Source, random_order
+from dbanon.stores.base import Locator, Output, Source, random_order, suffix
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.plpy_text import array_text, bound, literal
 from dbanon.stores.postgresql_errors import translation
@@ -39,6 +39,9 @@ COPY = RelationName("pg_temp", "dbanon_source")
 
 # Rows or classes whose numbers travel as the text of one array.
 PIECE = 65_536
+
+# Up to here all classes travel as one array; PostgreSQL's arrays end at 67 million elements.
+ARRAY_ROWS = 10_000_000
 
 # A copy in the order of the row addresses: one process, by sequential scan, from the first page.
 _IN_ORDER = (
@@ -64,6 +67,8 @@ class PlpySession(PostgresqlSession):
         super().__init__(None)
         self._plpy, self._source_oid = plpy, oid
         self._search_path = []
+        self._places: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
+        self._in_table = False
 
     # -- statements -------------------------------------------------------------------------------
 
@@ -175,16 +180,21 @@ class PlpySession(PostgresqlSession):
     def stage_labels(
         self, microdata: Microdata, partition: Partition, types: Sequence[str]
     ) -> None:
-        """Write the class of every released record to staging, once.
+        """Give every record its class and its random position, once.
 
-        The addresses do not travel: a piece of the copy is scanned in order, and the i-th row
-        takes the i-th class of an array.
+        The addresses do not travel: the copy is scanned in order, and its i-th row takes the i-th
+        class of an array, -1 for a record that is withheld. Only exact means, and more records
+        than one array should hold, need a table of them.
         """
         if self._staged is partition:
             return
+        self._staged = partition
         n = microdata.n_records
         classes = np.append(self.class_numbers(partition), np.int32(-1))[partition.labels]
         positions = random_order(n).astype(np.int32)
+        if n <= ARRAY_ROWS and not self._in_table:
+            self._places = (classes, positions)
+            return
         table = quote(statements.LABELS)
         self.run(
             statements.create_staging(
@@ -213,7 +223,32 @@ class PlpySession(PostgresqlSession):
                 ),
             )
         self.run(f"ANALYZE {table}")
-        self._staged = partition
+
+    def exact_means(self, *given: Any) -> dict[str, NDArray[np.object_]]:
+        self._in_table = True
+        return super().exact_means(*given)
+
+    def write(
+        self, output: Output, columns: Sequence[tuple[str, str, str]], source: Source | None
+    ) -> None:
+        if self._places is None:
+            super().write(output, columns, source)
+            return
+        self.create_released(output, [(name, kind) for name, kind, _ in columns], output.release_id)
+        # Names that no column of the source has.
+        place, label, order = (quote(n + suffix(output.release_id)) for n in ("n", "c", "p"))
+        query = (
+            f"INSERT INTO {output.written.quoted} ({quote_list([name for name, _, _ in columns])})"
+            f" SELECT {', '.join(expression for _, _, expression in columns)} FROM (SELECT n.*,"
+            f" (SELECT $1::integer[])[n.{place}] AS {label},"
+            f" (SELECT $2::integer[])[n.{place}] AS {order} FROM"
+            f" (SELECT *, row_number() OVER () AS {place} FROM ONLY {COPY.quoted}) AS n) AS s"
+            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{label}"
+            f" ORDER BY s.{label}, s.{order}"
+        )
+        self.run("SET LOCAL enable_hashjoin = off")
+        self._execute(query, [array_text(values) for values in self._places])
+        self.run("SET LOCAL enable_hashjoin = on")
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         staged: list[tuple[str, str, NDArray[Any]]] = []
@@ -254,7 +289,8 @@ class PlpySession(PostgresqlSession):
     def drop_staging(self) -> None:
         """Drop the staging tables, so that another call in this transaction can have its own."""
         self.run(f"DROP TABLE {quote_list(self._staging(), 'pg_temp.')}")
-        self._staged = self._class_numbers = None
+        self._staged = self._class_numbers = self._places = None
+        self._in_table = False
 
     def _staging(self) -> list[str]:
         names = ", ".join(map(literal, (COPY.name, *self.staging_tables)))
