@@ -39,7 +39,7 @@ OF_THE_POLICY = (
     *("refine_seconds", "block_size", "intervals", "local_range", "steps"),
 )
 
-LATER = ("l_diversity", "t_closeness", "where", "on_column_change", "entity")
+LATER = ("models", "l_diversity", "t_closeness", "where", "on_column_change")
 
 
 def known(method: str, *, writes: bool) -> dict[str, str]:

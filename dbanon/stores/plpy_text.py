@@ -51,7 +51,7 @@ def array_text(values: NDArray[Any]) -> str:
         return "{" + ",".join("t" if value else "f" for value in values.tolist()) + "}"
     if values.dtype == object:
         return "{" + ",".join(map(_element, values.tolist())) + "}"
-    return "{" + ",".join(map(repr, values.tolist())) + "}"
+    return "{" + str(values.tolist())[1:-1] + "}"
 
 
 def _element(value: Any) -> str:

@@ -14,6 +14,7 @@ from sqlalchemy import make_url
 
 from dbanon import install
 from tests.backend_package import copy_package
+from tests.conftest import IN_CI
 from tests.postgres_server import Server, conninfo
 
 
@@ -34,7 +35,10 @@ def sql_server(local_pg_server: Server) -> Server:
     if not local_pg_server.execute(
         "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     ):
-        pytest.skip("no PL/Python here")
+        reason = f"PostgreSQL {local_pg_server.version} here has no PL/Python"
+        if IN_CI:
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
     return local_pg_server
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any
 
 import psycopg
 import pytest
 
 from dbanon.methods import METHODS
-from dbanon.plpython_options import known
+from dbanon.plpython_options import LATER, OF_THE_POLICY, known
+from dbanon.policy import Policy
 from tests.postgres_server import Server
 
 Run = Callable[..., list[tuple[Any, ...]]]
@@ -128,6 +130,13 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
     assert arguments["standardize"] == "range"
     assert arguments["seed"] == 3
     assert arguments["weights"] == {"a": 2}
+
+
+def test_everything_that_a_policy_says_can_be_said_in_sql() -> None:
+    """A new field of Policy fails here until it is an option, or is refused as not built."""
+    arguments = {"k", "method", "options", "nulls", "max_suppression", "hierarchies"}
+    named = {field.name for field in fields(Policy)}
+    assert named == arguments | set(OF_THE_POLICY) | (named & set(LATER))
 
 
 def test_information_loss_from_the_ledger_and_from_two_relations(run_sql: Run) -> None:

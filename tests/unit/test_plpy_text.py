@@ -31,7 +31,7 @@ def test_arrays_hold_the_same_numbers() -> None:
     values = np.array([0.1, -1e-300, 1 / 3, 1e22, 5e-324])
     text = array_text(values)
     assert [float(part) for part in text[1:-1].split(",")] == values.tolist()
-    assert array_text(np.array([1, -2], np.int32)) == "{1,-2}"
+    assert array_text(np.array([1, -2], np.int32)) == "{1, -2}"
     assert array_text(np.array([True, False])) == "{t,f}"
     assert array_text(np.array(["a,b", 'c"\\', None, "", "NULL"], object)) == (
         '{"a,b","c\\"\\\\",NULL,"","NULL"}'
