@@ -78,7 +78,7 @@ CASES: dict[str, tuple[type[errors.DbanonError], str, dict[str, Any]]] = {
     "unknown option": (errors.UnknownOption, "no option", {"options": {"gama": 1}}),
     "unknown standardization": (errors.InvalidParameter, "zscore", {"standardize": "z"}),
     "unknown nulls": (errors.InvalidParameter, "category", {"nulls": "drop"}),
-    "unknown recoding": (errors.InvalidParameter, "mean", {"recoding": "median"}),
+    "unknown recoding": (errors.InvalidParameter, "mean", {"recoding": "average"}),
     "budget over one": (errors.InvalidParameter, "0 to 1", {"max_suppression": 1.5}),
     "budget is no number": (errors.InvalidParameter, "0 to 1", {"max_suppression": float("nan")}),
     "negative seed": (errors.InvalidParameter, "seed", {"seed": -1}),
