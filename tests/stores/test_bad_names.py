@@ -103,3 +103,21 @@ def test_names_that_are_too_long(postgresql: PostgresqlDatabase) -> None:
         {"output": f"release.{'x' * 64}", "output_kind": "view"},
     ):
         refuse(postgresql, errors.NameTooLong, "64 bytes long", **given)
+
+
+def test_an_output_may_have_the_longest_name_there_is(postgresql: PostgresqlDatabase) -> None:
+    load_people(postgresql)
+    for kind in ("table", "view"):
+        for name in ("x" * 63, "é" * 31):
+            output = f"release_{kind}.{name}"
+            for _ in range(2):
+                report = postgresql.anonymize(
+                    table="people",
+                    quasi_identifiers=["age"],
+                    k=3,
+                    output=output,
+                    output_kind=kind,
+                    if_exists="replace",
+                )
+                assert report.output == output
+                assert postgresql.rows(f'SELECT count(*) FROM release_{kind}."{name}"') == [(40,)]
