@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -44,7 +45,7 @@ class TerminatedError(BaseException):
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]
-    """Names separated by commas."""
+    """Names separated by commas; one with a comma in it stands in double quotes."""
 
     name = "a,b"
 
@@ -53,8 +54,9 @@ class Names(click.ParamType):  # type: ignore[type-arg]
     ) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
-        names = tuple(part.strip() for part in str(value).split(","))
-        if not all(names):
+        parts = next(csv.reader([str(value)], skipinitialspace=True), [])
+        names = tuple(part.strip() for part in parts)
+        if not names or not all(names):
             self.fail("an empty name", param, ctx)
         return names
 

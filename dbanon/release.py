@@ -145,7 +145,13 @@ class Report:
         def names(values: tuple[str, ...]) -> str:
             return ", ".join(values) or "none"
 
-        loss = f"{self.information_loss:.6f} ({self.information_loss_before_rounding:.6f} before"
+        measure, before = {
+            "sse": ("SSE/SST", "before rounding to column types"),
+            "iloss": ("iloss a cell", "on the classes' own ranges"),
+        }[self.loss_measure]
+        loss = f"{self.information_loss:.6f}"
+        loss += f" ({self.information_loss_before_rounding:.6f} {before})"
+
         pairs = [
             ("release", self.release_id),
             ("source", self.source),
@@ -162,11 +168,11 @@ class Report:
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"
                 f" / {self.largest_class}",
             ),
-            ("information loss", loss + " rounding to column types)"),
+            (f"information loss, {measure}", loss),
             *(
                 (
                     f"  {column.name}",
-                    f"{column.released:.6f} ({column.before_rounding:.6f} before)",
+                    f"{column.released:.6f} ({column.before_rounding:.6f})",
                 )
                 for column in self.column_losses
             ),

@@ -39,7 +39,7 @@ class _Effort:
 
 _EFFORTS = {
     "fast": _Effort(100, 400_000, heat=0.0, classes=5),
-    "thorough": _Effort(10_000, 110_000_000, heat=0.3, classes=11),
+    "thorough": _Effort(18_000, 162_000_000, heat=0.3, classes=7),
 }
 REFINEMENTS = tuple(_EFFORTS)
 

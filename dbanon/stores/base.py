@@ -122,7 +122,8 @@ class Output:
     Parameters
     ----------
     name : what readers use.
-    relation : the table that is written; the same name for a table, another one for a view.
+    relation : the table that is released; the same name for a table, another one for a view.
+    written : the name that this table has until it was recounted.
     kind : ``table`` or ``view``.
     release_id : the release, in the mark that the database keeps with the relation.
     replaces : kind of the relation that is replaced, or None.
@@ -130,22 +131,19 @@ class Output:
 
     name: RelationName
     relation: RelationName
+    written: RelationName
     kind: str
     release_id: str
     replaces: str | None = None
 
-    @property
-    def written(self) -> RelationName:
-        """The name that the table has until it was recounted."""
-        return self.name.sibling(f"{self.name.name}{suffix(self.release_id)}")
 
-
-def suffix(release_id: str) -> str:
-    """What is put behind the output's name in the name of a released table."""
-    return "_r" + release_id.replace("-", "")[:12]
-
-
-SUFFIX_LENGTH = len(suffix("0" * 32))
+def released_name(name: RelationName, release_id: str, limit: int | None) -> RelationName:
+    """The name of a release's own table: the output's, cut where it must be, with a suffix."""
+    suffix = "_r" + release_id.replace("-", "")[:12]
+    start = name.name
+    if limit is not None:
+        start = start.encode()[: limit - len(suffix)].decode(errors="ignore")
+    return name.sibling(start + suffix)
 
 
 @dataclass(frozen=True)

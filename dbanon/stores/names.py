@@ -68,25 +68,21 @@ def parse_relation(text: str) -> RelationName:
     return RelationName(parts[0] if len(parts) == 2 else None, parts[-1])
 
 
-def check_length(identifier: str, limit: int | None, what: str, reserve: int = 0) -> None:
+def check_length(identifier: str, limit: int | None, what: str) -> None:
     """Check that a name fits the database's limit.
 
     Parameters
     ----------
     limit : bytes that a name may have, None for no limit.
-    reserve : bytes kept free for a suffix.
 
     Raises
     ------
-    NameTooLong : the name has more bytes than the limit leaves.
+    NameTooLong : the name has more bytes.
     """
-    if limit is None:
-        return
-    room = limit - reserve
-    if len(identifier.encode()) > room:
+    length = len(identifier.encode())
+    if limit is not None and length > limit:
         raise NameTooLong(
-            f"The {what} is {len(identifier.encode())} bytes long; at most {room} fit"
-            + (f" ({limit} less {reserve} for the release's suffix)." if reserve else "."),
+            f"The {what} is {length} bytes long; at most {limit} fit.",
             hint="Choose a shorter name.",
         )
 

@@ -249,13 +249,11 @@ class PostgresqlStore:
             connection.close()
 
     def same_database(self, other: object) -> bool:
-        """True when both have the same host, port and database."""
+        """True when both have the same host, port and database, and the same role."""
         if not isinstance(other, PostgresqlStore):
             return False
         mine, theirs = self._url, other._url
-        return (mine.host, mine.port or 5432, mine.database, mine.query) == (
-            theirs.host,
-            theirs.port or 5432,
-            theirs.database,
-            theirs.query,
+        return all(
+            getattr(mine, part) == getattr(theirs, part)
+            for part in ("host", "port", "database", "username", "query")
         )

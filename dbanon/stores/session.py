@@ -23,14 +23,13 @@ from dbanon.schema import Attribute
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import (
     DEFAULT_CHUNK_ROWS,
-    SUFFIX_LENGTH,
     Existing,
     OnSql,
     Output,
     Source,
     random_order,
+    released_name,
     round_half_even,
-    suffix,
 )
 from dbanon.stores.names import RelationName, check_length, quote
 
@@ -365,15 +364,16 @@ class Session(ABC):
             raise InvalidName(
                 f"The output {name} has a name that is the ledger's.", hint="Choose another name."
             )
-        reserve = SUFFIX_LENGTH
-        check_length(name.name, self.name_limit, "name of the output", reserve)
+        check_length(name.name, self.name_limit, "name of the output")
         if name.schema is not None:
             check_length(name.schema, self.name_limit, "schema of the output")
         self.prepare_schema(name)
         self.require_ledger_rights()
         existing = self.find_existing(name)
-        relation = name.sibling(name.name + suffix(release_id)) if kind == "view" else name
-        output = Output(name, relation, kind, release_id, existing.kind if existing else None)
+        written = released_name(name, release_id, self.name_limit)
+        relation = written if kind == "view" else name
+        replaces = existing.kind if existing else None
+        output = Output(name, relation, written, kind, release_id, replaces)
         if existing is None:
             return output
         if if_exists == "error":

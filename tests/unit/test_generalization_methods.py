@@ -172,8 +172,15 @@ def test_frames(name):
     weighted = dbanon.partition(frame, 4, method=name, hierarchies=trees, weights={"age": 50.0})
     assert weighted.n_classes > 1
     if methods.METHODS[name].refine:
-        for level in ("fast", "thorough"):
-            refined = dbanon.partition(frame, 4, method=name, hierarchies=trees, refine=level)
+        for level, rounds in (("fast", None), ("thorough", 2000)):
+            refined = dbanon.partition(
+                frame,
+                4,
+                method=name,
+                hierarchies=trees,
+                refine=level,
+                refine_iterations=rounds,
+            )
             assert refined.sizes.min() >= 4
             assert dbanon.generalization_loss(frame, refined, hierarchies=trees) <= loss
     with pytest.raises(TooFewRecords):

@@ -65,7 +65,7 @@ def tables(draw):
 @pytest.mark.filterwarnings("ignore:In a future version:FutureWarning")
 @pytest.mark.filterwarnings("ignore:In a future version:DeprecationWarning")
 @given(tables())
-@settings(max_examples=100)
+@settings(max_examples=30)
 def test_agrees_with_pycanon(case):
     anonymity = pytest.importorskip("pycanon.anonymity")
     labels, codes = case

@@ -1,0 +1,123 @@
+"""Names that SQL, a driver or a format might take for something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dbanon import errors
+from tests.stores.databases import (
+    Database,
+    DuckdbDatabase,
+    PostgresqlDatabase,
+    SqliteDatabase,
+    inserts,
+    quote,
+)
+from tests.stores.people import load_people
+from tests.stores.refusal import refuse
+
+AWKWARD = [
+    "Zip Code", 'a""b', "select", "MiXed", "100%", "%s", "a%sb%%", "what?", "a:b", ":name", "it's",
+    "$1", "$2::tid", "{x}", "é€", "back\\slash", "semi;colon--", "/* comment */", "tab\there",
+    "s", "class", "position", "key0", "v0", "size", "null_in_class", "ctid_", "x" * 63,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("with_key", [True, False])
+def test_awkward_names_of_columns(database: Database, with_key: bool) -> None:
+    columns = {'the "id"?%s': "integer" + (" PRIMARY KEY" if with_key else "")}
+    columns |= dict.fromkeys(AWKWARD, "integer")
+    rows = [tuple(i * (j + 1) % 13 for j in range(len(columns))) for i in range(12)]
+    rows = [(i, *row[1:]) for i, row in enumerate(rows)]
+    database.load("people", columns, rows)
+    half = len(AWKWARD) // 2
+    for first, second in ((AWKWARD[:half], AWKWARD[half:]), (AWKWARD[half:], AWKWARD[:half])):
+        report = database.anonymize(
+            quasi_identifiers=first, keep=second[:5], sensitive=second[5:], if_exists="replace"
+        )
+        assert report.quasi_identifiers == tuple(first)
+        names = ", ".join(quote(name) for name in first)
+        smallest = database.rows(
+            f"SELECT min(n) FROM (SELECT count(*) AS n FROM {database.relation('release.people')}"
+            f" GROUP BY {names}) AS classes"
+        )
+        assert smallest == [(report.k_achieved,)]
+
+
+@pytest.mark.parametrize("name", [*AWKWARD, 'x"y.z'])
+def test_awkward_names_of_tables(database: Database, name: str) -> None:
+    rows = [(i, i) for i in range(9)]
+    if database.name == "sqlite":
+        database.execute(f"CREATE TABLE {quote(name)} (x integer, kept integer)",
+                         *inserts(quote(name), rows))  # fmt: skip
+        source = quote(name)
+    else:
+        schema = "Off the %s ? path"
+        database.execute(f"CREATE SCHEMA {quote(schema)}",
+                         f"CREATE TABLE {quote(schema)}.{quote(name)} (x integer, kept integer)",
+                         *inserts(f"{quote(schema)}.{quote(name)}", rows))  # fmt: skip
+        source = f"{quote(schema)}.{quote(name)}"
+    output = name[:49]
+    ways: list[dict[str, str]] = [{}]
+    if name in AWKWARD[:5]:
+        view = {"output": f"v_{output}"[:49], "output_kind": "view"}
+        ways += [{"if_exists": "replace"}, view, view | {"if_exists": "replace"}]
+    for how in ways:
+        given: dict[str, Any] = {"output": output} | how
+        given["output"] = f"{quote('Out ? %')}.{quote(given['output'])}"
+        report = database.anonymize(table=source, quasi_identifiers=["x"], keep=["kept"], **given)
+        assert report.rows_out == 9
+
+
+def test_awkward_names_travel(
+    make_database: Callable[[str], Database], sqlite_file: SqliteDatabase
+) -> None:
+    rows = [tuple([i] * len(AWKWARD)) for i in range(9)]
+    sqlite_file.load("people", dict.fromkeys(AWKWARD, "integer"), rows)
+    for name in ("duckdb", "postgresql"):
+        target = make_database(name)
+        report = sqlite_file.anonymize(
+            quasi_identifiers=AWKWARD[:3], keep=AWKWARD[3:], target=target.url
+        )
+        assert report.rows_out == 9
+        again = target.anonymize(
+            table="release.people",
+            output="release.again",
+            quasi_identifiers=AWKWARD[:3],
+            keep=AWKWARD[3:],
+            target=DuckdbDatabase(sqlite_file.path.parent / f"{name}.duckdb").url,
+        )
+        assert again.rows_out == 9
+
+
+def test_names_that_are_too_long(postgresql: PostgresqlDatabase) -> None:
+    load_people(postgresql)
+    for given in (
+        {"table": "x" * 64},
+        {"table": f"{'x' * 64}.people"},
+        {"output": f"{'é' * 32}.people"},
+        {"output": f"release.{'é' * 32}"},
+        {"output": f"release.{'x' * 64}", "output_kind": "view"},
+    ):
+        refuse(postgresql, errors.NameTooLong, "64 bytes long", **given)
+
+
+def test_an_output_may_have_the_longest_name_there_is(postgresql: PostgresqlDatabase) -> None:
+    load_people(postgresql)
+    for kind in ("table", "view"):
+        for name in ("x" * 63, "é" * 31):
+            output = f"release_{kind}.{name}"
+            for _ in range(2):
+                report = postgresql.anonymize(
+                    table="people",
+                    quasi_identifiers=["age"],
+                    k=3,
+                    output=output,
+                    output_kind=kind,
+                    if_exists="replace",
+                )
+                assert report.output == output
+                assert postgresql.rows(f'SELECT count(*) FROM release_{kind}."{name}"') == [(40,)]
