@@ -29,7 +29,7 @@ from dbanon.release import Recount
 from dbanon.schema import Attribute
 from dbanon.stores import ledger, packed, statements
 from dbanon.stores import postgresql_catalog as catalog
-from dbanon.stores.base import Locator, Output, Source, random_order, suffix
+from dbanon.stores.base import Locator, Output, Source, random_order
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.plpy_text import array_text, bound, literal
 from dbanon.stores.postgresql_errors import translation
@@ -236,7 +236,7 @@ class PlpySession(PostgresqlSession):
             return
         self.create_released(output, [(name, kind) for name, kind, _ in columns], output.release_id)
         # Names that no column of the source has.
-        place, label, order = (quote(n + suffix(output.release_id)) for n in ("n", "c", "p"))
+        place, label, order = (quote(f"{n}_{output.release_id}") for n in ("n", "c", "p"))
         query = (
             f"INSERT INTO {output.written.quoted} ({quote_list([name for name, _, _ in columns])})"
             f" SELECT {', '.join(expression for _, _, expression in columns)} FROM (SELECT n.*,"

@@ -12,7 +12,7 @@ from dbanon.errors import OutputExists, OutputNotOurs
 from dbanon.release import Report
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import MARK
-from dbanon.stores.names import RelationName, quote
+from dbanon.stores.names import RelationName, check_length, quote
 from dbanon.stores.session import Session
 
 SUFFIX = "_summary"
@@ -60,6 +60,7 @@ def plan(session: Session, output: RelationName, if_exists: str) -> RelationName
             hint="Choose another name, or replace it with if_exists => 'replace'.",
         )
     name = output.sibling(output.name + SUFFIX)
+    check_length(name.name, session.name_limit, "name of the summary")
     existing = session.find_existing(name)
     if existing is None:
         return name
