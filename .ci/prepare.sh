@@ -59,12 +59,15 @@ server_major() {
   echo "$newest" | tr ' ' '\n' | sort -n | tail -n 1
 }
 
+# Server, PL/Python and pg_cron; only Debian's own packages are completed: a server from elsewhere is
+# its owner's business.
 prepare_postgres() {
   local major
   major=$(server_major)
   if [ -n "$major" ]; then
-    # Only Debian's own packages are completed; a server from elsewhere is its owner's business.
-    [ -d "/usr/lib/postgresql/$major/lib" ] && [ ! -e "/usr/lib/postgresql/$major/lib/plpython3.so" ] || return 0
+    local files=/usr/lib/postgresql/$major/lib
+    [ -d "$files" ] || return 0
+    [ ! -e "$files/plpython3.so" ] || [ ! -e "$files/pg_cron.so" ] || return 0
   fi
   if may_install; then
     apt_update
@@ -73,6 +76,8 @@ prepare_postgres() {
         sed 's/^postgresql-plpython3-\([0-9]*\).*/\1/' | sort -n | tail -n 1)
     fi
     if [ -n "$major" ] && apt_install "postgresql-$major" "postgresql-plpython3-$major"; then
+      # Without it one test skips, and says so.
+      apt_install "postgresql-$major-cron" || echo "No pg_cron for PostgreSQL $major." >&2
       return 0
     fi
   fi
