@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 SOURCES := $(shell find dbanon sql migrations -name __pycache__ -prune -o -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup develop demo test bench lint clean
+.PHONY: help setup develop demo test sanitize bench lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -23,6 +23,9 @@ demo: $(VENV)/.package ## the demonstration; needs no database server
 test: setup ## all tests; as root on Debian a missing PostgreSQL server is installed
 	.ci/prepare.sh postgres
 	$(VENV)/bin/pytest $(PYTEST_ARGS)
+
+sanitize: setup ## kernel tests under AddressSanitizer and UBSan, in a build of their own
+	.ci/sanitize.sh $(VENV) build/sanitize
 
 # -I: with the working directory first on the path, dbanon would be the source tree, which has no compiled core.
 bench: setup ## seconds, memory and loss side by side

@@ -1,25 +1,90 @@
-"""MDAV: seconds by the index and by brute force, loss and memory; the labels must be equal.
+"""MDAV: seconds by the index beside brute force, growth with n, and 10,000,000 records by blocks.
 
-Each case runs in a process of its own, so that its peak memory is its own. Figures of one run may
-be compared with each other; between runs the machine may differ.
+Brute force is the same algorithm with scans of all records, compiled alike: once with the best
+instruction set here, once with the one every processor has. Its labels must be equal. A case whose
+time, as foreseen from smaller cases of the same run, is over a limit is not run.
 """
 
-import argparse
-import multiprocessing
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+from numpy.typing import NDArray
 
+from benchmarks.markdown import table
 from dbanon import kernels
 
-LARGEST_BRUTE = 100_000
+Points = NDArray[np.float64]
+
+KINDS = ("normal", "clustered")
+SIZES = (20_000, 100_000, 1_000_000)
+WIDTHS = (2, 4, 10, 13)
+CLASSES = (3, 5, 10, 100)
+# Seconds, so that all ends in some six minutes. k = 5 is the case that is compared over time.
+LIMIT, LIMIT_AT_5, LIMIT_OF_BRUTE, LIMIT_OF_ALL = 6.0, 45.0, 4.0, 240.0
+INSTALL_SECONDS = 300
+PACKAGE = "anonypyx"
+
+BLOCKS = """
+import json, sys, time
+from pathlib import Path
+import numpy as np
+import dbanon
+n, iterations = map(int, sys.argv[1:])
+points = np.random.default_rng(1).normal(size=(n, 4))
+options = {"refine": "fast", "refine_iterations": iterations} if iterations else {}
+started = time.perf_counter()
+classes = dbanon.partition(points, 5, block_size=50_000, **options)
+seconds = time.perf_counter() - started
+status = Path("/proc/self/status").read_text()
+memory = int(status.split("VmHWM:")[1].split()[0]) / 1024
+print(json.dumps([seconds, memory, 100 * dbanon.information_loss(points, classes)]))
+"""
+
+OTHER = """
+import json, sys, time
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import pandas as pd
+from anonypyx.microaggregation import MDAVGeneric
+points, k = np.load(sys.argv[2]), int(sys.argv[3])
+names = [f"a{j}" for j in range(points.shape[1])]
+frame = pd.DataFrame(points, columns=names)
+started = time.perf_counter()
+classes = MDAVGeneric(frame, names).partition(k)
+print(json.dumps(time.perf_counter() - started))
+"""
 
 
-def make(kind, n, p):
+def run(quick: bool = False) -> str:
+    """Markdown of all measurements."""
+    sizes = SIZES[:1] if quick else SIZES
+    widths = (2, 10) if quick else WIDTHS
+    classes = (5, 100) if quick else CLASSES
+    text = f"# MDAV, one thread, {kernels.simd_level()}\n\n" + __doc__.partition("\n\n")[2] + "\n"
+    rows, taken = _against_brute(sizes, widths, classes)
+    header = ["data", "n", "p", "k", "s", "brute s", "brute, baseline s", "brute / index"]
+    text += table([*header, "100 SSE/SST"], rows)
+    text += "\n## Growth from 100,000 to 1,000,000 records, p = 4\n\n"
+    growth = [
+        [kind, k, math.log10(taken[kind, SIZES[2], 4, k] / taken[kind, SIZES[1], 4, k])]
+        for kind in KINDS
+        for k in classes
+        if {(kind, SIZES[1], 4, k), (kind, SIZES[2], 4, k)} <= taken.keys()
+    ]
+    text += table(["data", "k", "exponent"], growth) if growth else "Not measured.\n"
+    text += "\n## By blocks of 50,000 records, normal, p = 4, k = 5\n\n" + _by_blocks(quick)
+    return text + f"\n## {PACKAGE}'s MDAV, normal, p = 4, k = 5\n\n" + _other_package(quick)
+
+
+def make(kind: str, n: int, p: int) -> Points:
     """z-scores of one normal cloud, or of twenty."""
     rng = np.random.default_rng(1)
     points = rng.normal(size=(n, p))
@@ -30,21 +95,16 @@ def make(kind, n, p):
     return points
 
 
-def timed(points, k, search):
-    """Seconds, the longest slice in seconds, and the labels."""
-    longest = 0.0
-    start = before = time.perf_counter()
+def timed(points: Points, k: int, search: kernels.Search) -> tuple[float, NDArray[np.int32]]:
+    """Seconds and labels."""
+    started = time.perf_counter()
     kernel = kernels.Mdav(points, k, search)
-    done = False
-    while not done:
-        done = kernel.step()
-        now = time.perf_counter()
-        longest = max(longest, now - before)
-        before = now
-    return before - start, longest, kernel.labels()
+    while not kernel.step():
+        pass
+    return time.perf_counter() - started, kernel.labels()
 
 
-def loss(points, labels):
+def loss(points: Points, labels: NDArray[np.int32]) -> float:
     """100 SSE / SST."""
     counts = np.bincount(labels)
     within = 0.0
@@ -54,62 +114,114 @@ def loss(points, labels):
     return 100.0 * within / float(np.sum((points - points.mean(axis=0)) ** 2))
 
 
-def peak_memory():
-    """The most memory this process has held, in MB (Linux); getrusage counts its parent's too."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+def _against_brute(
+    sizes: tuple[int, ...], widths: tuple[int, ...], classes: tuple[int, ...]
+) -> tuple[list[list[object]], dict[tuple[str, int, int, int], float]]:
+    rows: list[list[object]] = []
+    index: dict[tuple[str, int, int, int], float] = {}
+    brute: dict[tuple[str, int, int, int], float] = {}
+    started = time.perf_counter()
+    for n in sizes:
+        for kind in KINDS:
+            for p in widths:
+                points = make(kind, n, p)
+                # k = 5 first: when time runs out, the others are left out.
+                for k in sorted(classes, key=lambda k: k != 5):
+                    case = (kind, n, p, k)
+                    limit = LIMIT_AT_5 if k == 5 else LIMIT
+                    if time.perf_counter() - started > LIMIT_OF_ALL:
+                        limit = 0.0
+                    if _foreseen(index, case) > limit:
+                        rows.append([kind, n, p, k, *["not run"] * 3, "", ""])
+                        continue
+                    index[case], labels = timed(points, k, "auto")
+                    row: list[object] = [kind, n, p, k, index[case]]
+                    if _foreseen(brute, case) > LIMIT_OF_BRUTE:
+                        row += ["not run", "not run", ""]
+                    else:
+                        brute[case], baseline = _brute(points, k, labels)
+                        row += [brute[case], baseline, brute[case] / index[case]]
+                    rows.append([*row, loss(points, labels)])
+    return rows, index
 
 
-def measure(path, n, k):
-    points = np.load(path)
-    before = peak_memory()
-    seconds, longest, labels = timed(points, k, "auto")
-    memory = peak_memory() - before
-    brute = None
-    if n <= LARGEST_BRUTE:
-        brute, _, expected = timed(points, k, "brute")
+def _foreseen(
+    seconds: dict[tuple[str, int, int, int], float], case: tuple[str, int, int, int]
+) -> float:
+    """From the two sizes before, or from one as if time grew with n^2; 0 for the smallest."""
+    kind, n, p, k = case
+    before = [size for size in SIZES if size < n and (kind, size, p, k) in seconds]
+    if n == SIZES[0]:
+        return 0.0
+    if not before or before[-1] != SIZES[SIZES.index(n) - 1]:
+        return math.inf
+    last = seconds[kind, before[-1], p, k]
+    growth = 2.0
+    if len(before) > 1:
+        first = seconds[kind, before[-2], p, k]
+        growth = math.log(last / first) / math.log(before[-1] / before[-2])
+    return last * (n / before[-1]) ** growth
+
+
+def _brute(points: Points, k: int, expected: NDArray[np.int32]) -> tuple[float, float]:
+    """Seconds with the best instruction set and with the baseline."""
+    found = []
+    best = kernels.simd_level()
+    for level in (best, kernels.simd_levels()[0]):
+        kernels.set_simd_level(level)
+        try:
+            seconds, labels = timed(points, k, "brute")
+        finally:
+            kernels.set_simd_level(best)
         if not np.array_equal(labels, expected):
-            raise AssertionError(f"labels differ from brute force: {path.name}, k = {k}")
-    return seconds, longest, brute, loss(points, labels), memory
+            raise AssertionError(f"labels differ from brute force, {level}, k = {k}")
+        found.append(seconds)
+    return found[0], found[1]
 
 
-def cases(quick):
-    sizes = [20_000, 100_000] if quick else [20_000, 100_000, 1_000_000]
-    for kind in ("normal", "clustered"):
-        for n in sizes:
-            for p in (4, 10) if quick else (2, 4, 10, 13):
-                for k in (5,) if quick or n > LARGEST_BRUTE else (3, 5, 10, 100):
-                    yield kind, n, p, k
+def _by_blocks(quick: bool) -> str:
+    """In processes of their own, so that their peak memory is their own."""
+    n = 200_000 if quick else 10_000_000
+    rows: list[list[object]] = []
+    for iterations in (0, 2_000_000):
+        seconds, memory, lost = json.loads(_python(BLOCKS, n, iterations))
+        rows.append([n, iterations or "none", seconds, memory, lost])
+    if n <= SIZES[-1]:
+        started = time.perf_counter()
+        points = np.random.default_rng(1).normal(size=(n, 4))
+        _, labels = timed(points, 5, "auto")
+        rows.append([n, "none, one block", time.perf_counter() - started, "", loss(points, labels)])
+    header = ["n", "iterations of refinement", "s", "peak MiB with the data", "100 SSE/SST"]
+    return table(header, rows)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few cases, up to 100,000 records")
-    quick = parser.parse_args().quick
-    table = Table(title=f"MDAV, one thread, {kernels.simd_level()}")
-    for heading in ("data", "n", "p", "k", "s", "slice ms", "brute s", "ratio", "loss %", "MB"):
-        table.add_column(heading, justify="left" if heading == "data" else "right")
-    context = multiprocessing.get_context("spawn")
-    for case in cases(quick):
-        kind, n, p, k = case
-        with tempfile.TemporaryDirectory() as folder, context.Pool(1) as pool:
-            path = Path(folder) / f"{kind}-{n}-{p}.npy"
-            np.save(path, make(kind, n, p))
-            seconds, longest, brute, lost, memory = pool.apply(measure, (path, n, k))
-        table.add_row(
-            kind,
-            f"{n:,}",
-            str(p),
-            str(k),
-            f"{seconds:.3f}",
-            f"{1000 * longest:.1f}",
-            "-" if brute is None else f"{brute:.3f}",
-            "-" if brute is None else f"{brute / seconds:.1f}",
-            f"{lost:.4f}",
-            f"{memory:.0f}",
-        )
-    Console(width=100).print(table)
+def _other_package(quick: bool) -> str:
+    with tempfile.TemporaryDirectory() as directory:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", directory, PACKAGE]
+        try:
+            subprocess.run(pip, check=True, capture_output=True, timeout=INSTALL_SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"Not measured: not installed within {INSTALL_SECONDS} s.\n"
+        except subprocess.CalledProcessError:
+            return "Not measured: pip could not install it.\n"
+        rows: list[list[object]] = []
+        path = Path(directory) / "points.npy"
+        for n in (500,) if quick else (500, 1000, 2000):
+            points = make("normal", n, 4)
+            np.save(path, points)
+            try:
+                theirs: object = json.loads(_python(OTHER, directory, path, 5).splitlines()[-1])
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+                theirs = type(error).__name__
+            ours = timed(points, 5, "auto")[0]
+            ratio = theirs / ours if isinstance(theirs, float) else ""
+            rows.append([n, theirs, ours, ratio])
+    return table(["n", f"{PACKAGE} s", "index s", "ratio"], rows)
 
 
-if __name__ == "__main__":
-    main()
+def _python(code: str, *arguments: object) -> str:
+    # -I: the installed package, as in `make bench`.
+    command = [sys.executable, "-I", "-c", code, *map(str, arguments)]
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS
+    ).stdout

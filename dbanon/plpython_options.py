@@ -10,7 +10,7 @@ from dbanon.methods import find_method
 
 # Key: default, what it must be, for help and for messages.
 COMMON: dict[str, tuple[Any, str]] = {
-    "standardize": ("zscore", "zscore, range or none: how columns are made comparable"),
+    "standardize": ("zscore", "zscore, range, none or mahalanobis: the scale of columns"),
     "weights": ({}, "an object of numbers: weight of a column in the squared distance"),
     "seed": (0, "a whole number, for methods that draw"),
     "refine": (None, "fast or thorough: the classes are improved by local search"),

@@ -19,7 +19,7 @@ from dbanon.methods.registry import Method, Refine
 from dbanon.partitions import Partition
 from dbanon.recoding import INTERVALS, Settings, find_recoding
 from dbanon.schema import Attribute
-from dbanon.space import STANDARDIZATIONS, weight_vector
+from dbanon.space import MAHALANOBIS, STANDARDIZATIONS, check_weights, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
 
@@ -33,8 +33,9 @@ class Policy:
     k : the smallest number of records that may share all quasi-identifiers, 2 or more.
     method : a name in the registry of methods.
     options : the method's own parameters.
-    standardize : ``zscore``, ``range`` or ``none``.
-    weights : weight per quasi-identifier in the squared distance; 1 where not named.
+    standardize : ``zscore``, ``range``, ``none`` or ``mahalanobis``.
+    weights : weight per quasi-identifier in the squared distance; 1 where not named. Refused with
+        ``mahalanobis``, where they could change nothing.
     nulls : ``error``; ``suppress`` withholds records with a NULL; ``category`` makes each pattern
         of NULLs a stratum of its own, within which k holds.
     max_suppression : largest share of records that may be withheld, 0 to 1; None for no limit.
@@ -87,6 +88,13 @@ class Policy:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         _one_of("nulls", self.nulls, NULL_POLICIES)
         _one_of("standardize", self.standardize, STANDARDIZATIONS)
+        check_weights(self.standardize, self.weights)
+        if self.standardize == MAHALANOBIS and method.gives is not Partition:
+            raise InvalidParameter(
+                f"Method {method.name} groups each attribute by itself, without Mahalanobis"
+                " distances.",
+                hint="Leave standardize out.",
+            )
         _one_of("intervals", self.intervals, INTERVALS)
         object.__setattr__(self, "hierarchies", freeze(dict(self.hierarchies)))
         object.__setattr__(self, "steps", freeze(dict(self.steps)))
