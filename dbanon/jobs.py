@@ -162,8 +162,9 @@ class _Run:
             job.output, job.output_kind, job.if_exists, self.release_id
         )
         source = self._timed("read", lambda: self.source_session.pin(source, named))
-        self.source_session.inspect(source, self.models.columns(source))
+        modelled = [source.attribute(column.name) for column in self.models.columns(source)]
         if self.target_session is self.source_session:
+            self.source_session.inspect(source, modelled)
             return source, self.source_session.inspect(source, attributes), output
         # Kept values leave their database: they are looked at, too.
         source = source.with_attributes(
