@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy import Hierarchy, load_hierarchies
-from dbanon.measures import centroid_loss
+from dbanon.measures import Model, centroid_loss
 from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import AttributePartition, Partition
@@ -55,6 +55,7 @@ def anonymize(
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
     block_size: int | None = None,
+    models: Sequence[Model] = (),
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -76,6 +77,7 @@ def anonymize(
         them as quasi-identifiers.
     key : columns that tell every row from every other; needed for views and foreign tables.
     hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
+    models : privacy models of sensitive columns; classes are merged until each keeps to all.
     target : another database to write to, as ``database``; the same one when None.
     chunk_rows : rows read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
@@ -111,6 +113,7 @@ def anonymize(
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
+        models=tuple(models),
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),

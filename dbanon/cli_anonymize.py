@@ -15,6 +15,7 @@ from dbanon.cli_support import (
     errors,
     half_of_memory,
     method_options,
+    model,
     numbers,
     pair,
     show,
@@ -163,6 +164,14 @@ from dbanon.space import STANDARDIZATIONS
     help="Width of the grid of ranges; repeatable.",
 )
 @click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME=KIND:LEVEL",
+    help="Privacy model of a sensitive column, as in illness=distinct_l:3,"
+    " illness=recursive_cl:3:l=2 or illness=t_closeness:0.2:distance=ordered; repeatable.",
+)
+@click.option(
     "--chunk-rows",
     type=int,
     default=65_536,
@@ -231,6 +240,7 @@ def anonymize(url: str, **given: Any) -> None:
                 intervals=given["intervals"],
                 local_range=given["local_range"],
                 steps=numbers("--step", given["steps"]),
+                models=[model(text) for text in given["models"]],
                 output_kind=given["output_kind"],
                 if_exists=given["if_exists"],
                 target=given["target"],

@@ -17,6 +17,8 @@ from typing import Any, NoReturn
 import click
 
 from dbanon.errors import DbanonError, InvalidParameter
+from dbanon.hierarchy import Hierarchy
+from dbanon.measures import Model
 from dbanon.methods import METHODS
 
 UNEXPECTED, INTERRUPTED, TERMINATED = 1, 130, 143
@@ -120,6 +122,40 @@ def _number(option: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise InvalidParameter(f"Write a number, as in {option} age=2.") from None
+
+
+def model(given: str) -> Model:
+    """The privacy model that NAME=KIND:LEVEL says, with l=NUMBER or distance=… after it."""
+    name, wish = pair(given)
+    kind, _, rest = wish.partition(":")
+    level, _, detail = rest.partition(":")
+    more: dict[str, Any] = {}
+    if detail:
+        option, value = pair(detail)
+        if option == "l" and kind == "recursive_cl" and value.isdecimal():
+            more["l"] = int(value)
+        elif option == "distance" and kind == "t_closeness":
+            named = value in ("equal", "ordered")
+            more["distance"] = value if named else _hierarchy(value)
+        else:
+            raise InvalidParameter(
+                "A privacy model has no such option.",
+                hint="recursive_cl takes l=NUMBER, t_closeness takes distance=equal, ordered or"
+                " a hierarchy's file.",
+            )
+    try:
+        return Model(kind, name, float(level), **more)
+    except ValueError:
+        raise InvalidParameter("Write NAME=KIND:LEVEL, as in illness=distinct_l:3.") from None
+
+
+def _hierarchy(path: str) -> Hierarchy:
+    try:
+        return Hierarchy.load(path)
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        raise InvalidParameter(
+            "A hierarchy cannot be read.", hint="Name a CSV or JSON file that exists, in UTF-8."
+        ) from None
 
 
 def method_options(method: str, given: Sequence[str]) -> dict[str, Any]:

@@ -27,9 +27,9 @@ from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_c
 from dbanon.partitions import Partition
 from dbanon.pipeline import find_classes, recode
 from dbanon.policy import Policy, require_kinds, require_rows
-from dbanon.protection import protect, require_models
+from dbanon.protection import check_models, protect, require_models, width_of
 from dbanon.recoding import ReleasedColumn
-from dbanon.release import Recount, Release, Report
+from dbanon.release import ModelLevel, Recount, Release, Report
 from dbanon.schema import Attribute, Kind
 from dbanon.stores.base import random_order, round_half_even
 from dbanon.version import version
@@ -111,6 +111,7 @@ def anonymize_frame(
                 "The columns of the frame have names that are no text.",
                 hint="Name them first: frame.columns = [...]",
             )
+    check_models(policy.models, sensitive)
     microdata = microdata_from_frame(frame, list(quasi_identifiers), named, by)
     require_rows(policy)
     require_kinds(policy, microdata.attributes)
@@ -118,7 +119,7 @@ def anonymize_frame(
 
     started = time.perf_counter()
     partition = find_classes(microdata, policy)
-    codes = _sensitive_codes(frame, policy.models, sensitive)
+    codes = _sensitive_codes(frame, policy.models)
     partition = protect(microdata, partition, policy, codes)
     seconds["cluster"] = time.perf_counter() - started
 
@@ -142,14 +143,17 @@ def anonymize_frame(
             f"The smallest class counted holds {recount.smallest} rows, fewer than k = {k}.",
             hint="This is an error in dbanon: please report it.",
         )
+    levels: tuple[ModelLevel, ...] = ()
     if models:
-        columns = [column.attribute.name for column in release.columns]
+        columns = [*(column.attribute.name for column in release.columns), *by]
         classes = released.groupby(columns, dropna=False, observed=True).ngroup().to_numpy()
-        written = _sensitive_codes(released, policy.models, sensitive, frame)
-        require_models(
+        written = _sensitive_codes(released, policy.models, frame)
+        levels = require_models(
             policy.models,
             {
-                name: sensitive_counts(Partition(classes), values, int(values.max()) + 1)
+                name: sensitive_counts(
+                    Partition(classes), values, width_of(policy.models, name, values)
+                )
                 for name, values in written.items()
             },
         )
@@ -183,6 +187,7 @@ def anonymize_frame(
         column_losses=release.losses,
         guarantee=release.guarantee,
         loss_measure=release.measure,
+        models=levels,
         seconds=seconds | {"total": sum(seconds.values())},
     )
     return released, report
@@ -191,18 +196,14 @@ def anonymize_frame(
 def _sensitive_codes(
     frame: pd.DataFrame,
     models: Sequence[Model],
-    sensitive: Sequence[str],
     source: pd.DataFrame | None = None,
 ) -> dict[str, NDArray[np.int32]]:
     """Each sensitive column of a model as codes, those of ``source`` if given; NULL comes last."""
     found = {}
     for model in models:
         name = model.attribute
-        if name not in sensitive:
-            raise InvalidParameter(
-                f'The privacy model of "{name}" names no sensitive column.',
-                hint="Name the column in sensitive, too.",
-            )
+        if name in found and model.distance == "equal":
+            continue
         if isinstance(model.distance, Hierarchy):
             texts = [str(value) for value in frame[name]]
             found[name] = model.distance.encode(texts, name)

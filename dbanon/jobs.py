@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.enforcement import Enforcement
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
-from dbanon.microdata import Microdata, with_strata
+from dbanon.microdata import Microdata, find_records, with_strata
 from dbanon.partitions import Partition
 from dbanon.pipeline import find_classes, recode
 from dbanon.policy import Policy, require_kinds, require_rows
+from dbanon.protection import check_models
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind
@@ -76,6 +78,7 @@ class Job:
                 raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
         if self.chunk_rows < 1:
             raise InvalidParameter("chunk_rows must be 1 or more.")
+        check_models(self.policy.models, self.sensitive)
         named = [*self.quasi_identifiers, *self.by, *self.sensitive, *self.keep]
         for column in named:
             if named.count(column) > 1:
@@ -118,6 +121,7 @@ class _Run:
         self.progress = progress
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.models = Enforcement(job.policy, job.memory_limit)
         self.released_types: dict[str, str] = {}
 
     def report(self) -> Report:
@@ -125,14 +129,9 @@ class _Run:
         source, attributes, output = self._prepare()
 
         microdata = self._timed("read", lambda: self._read(source, attributes))
-        partition = self._timed(
-            "cluster",
-            lambda: find_classes(
-                microdata, job.policy, lambda share: self.progress("cluster", share)
-            ),
-        )
+        partition = self._timed("cluster", lambda: self._cluster(source, microdata))
         release = self._timed("write", lambda: self._write(source, output, microdata, partition))
-        recount = self._timed("verify", lambda: self._verify(output, release, microdata))
+        recount = self._timed("verify", lambda: self._verify(source, output, release, microdata))
         report = self._say(source, output, release, recount, microdata)
 
         started = time.perf_counter()
@@ -163,7 +162,9 @@ class _Run:
             job.output, job.output_kind, job.if_exists, self.release_id
         )
         source = self._timed("read", lambda: self.source_session.pin(source, named))
+        modelled = [source.attribute(column.name) for column in self.models.columns(source)]
         if self.target_session is self.source_session:
+            self.source_session.inspect(source, modelled)
             return source, self.source_session.inspect(source, attributes), output
         # Kept values leave their database: they are looked at, too.
         source = source.with_attributes(
@@ -179,12 +180,19 @@ class _Run:
         by = [replace(source.attribute(name), kind=Kind.CATEGORY) for name in self.job.by]
         microdata = self.source_session.read(
             source,
-            [*attributes, *by],
+            [*attributes, *by, *self.models.columns(source)],
             chunk_rows=self.job.chunk_rows,
             memory_limit=self.job.memory_limit,
             progress=lambda share: self.progress("read", share),
         )
-        return with_strata(microdata, len(by))
+        return with_strata(self.models.split(microdata), len(by))
+
+    def _cluster(self, source: Source, microdata: Microdata) -> Partition:
+        def tick(share: float) -> None:
+            self.progress("cluster", share)
+
+        partition = find_classes(microdata, self.job.policy, tick)
+        return self.models.protect(self.source_session, source, microdata, partition)
 
     def _write(
         self, source: Source, output: Output, microdata: Microdata, partition: Partition
@@ -281,13 +289,15 @@ class _Run:
             self.progress("write", 0.3 * min(done / max(microdata.n_records, 1), 1.0))
             yield classes[records], positions[records], [rows[i] for i in chosen]
 
-    def _verify(self, output: Output, release: Release, microdata: Microdata) -> Recount:
+    def _verify(
+        self, source: Source, output: Output, release: Release, microdata: Microdata
+    ) -> Recount:
         """Count what was written, before anyone can see it.
 
         Raises
         ------
         SourceChanged : there are more or fewer rows than records.
-        RecountFailed : a class is too small, or NULLs are where none may be.
+        RecountFailed : a class is too small or breaks a model, or NULLs are where none may be.
         """
         self.progress("verify", 0.0)
         names = [*(column.attribute.name for column in release.columns), *self.job.by]
@@ -315,6 +325,7 @@ class _Run:
                 " nothing was published.",
                 hint="This is an error in dbanon: please report it.",
             )
+        self.models.recount(self.target_session, source, output.written, names, recount.rows)
         return recount
 
     def _say(
@@ -336,7 +347,7 @@ class _Run:
             output_kind=output.kind,
             relation=str(output.relation),
             method=job.policy.method,
-            arguments=job.policy.arguments() | {"by": list(job.by)},
+            arguments=job.policy.arguments() | {"by": list(job.by)} | self.models.arguments(),
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,
@@ -356,6 +367,7 @@ class _Run:
             column_losses=release.losses,
             guarantee=release.guarantee,
             loss_measure=release.measure,
+            models=self.models.levels,
             seconds=dict(self.seconds),
         )
 
@@ -372,29 +384,6 @@ def _typed(column: ReleasedColumn, session: Session, copied: bool) -> ReleasedCo
     if copied or not attribute.sql_type:
         attribute = replace(attribute, sql_type=session.type_of(attribute))
     return replace(column, attribute=attribute)
-
-
-def find_records(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions of ``keys``, int64 (c, m), among ``ordered``, int64 (n, m), ascending.
-
-    Raises
-    ------
-    SourceChanged : a key is not there.
-    """
-    if ordered.shape[1] == 1:
-        column, wanted = ordered[:, 0], keys[:, 0]
-    else:
-        # Two columns become one: the few values of the first are numbered.
-        firsts = np.unique(ordered[:, 0])
-        column, wanted = (
-            (np.searchsorted(firsts, pair[:, 0]) << 48) | pair[:, 1] for pair in (ordered, keys)
-        )
-    found = np.searchsorted(column, wanted)
-    if len(wanted) and (
-        not len(column) or bool((column[np.minimum(found, len(column) - 1)] != wanted).any())
-    ):
-        raise SourceChanged("A row was not there when the quasi-identifiers were read.")
-    return found
 
 
 def _silent(phase: str, share: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue
+from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue, SourceChanged
 from dbanon.schema import Attribute, Kind
 
 # Up to here every integer is a float64 of its own.
@@ -191,18 +191,51 @@ def with_strata(microdata: Microdata, n_strata_columns: int) -> Microdata:
     """
     if not n_strata_columns:
         return microdata
-    kept = len(microdata.attributes) - n_strata_columns
-    codes = microdata.codes.shape[1] - n_strata_columns
-    _, strata = np.unique(microdata.codes[:, codes:], axis=0, return_inverse=True)
+    rest, codes, _ = without_last(microdata, n_strata_columns)
+    _, strata = np.unique(codes, axis=0, return_inverse=True)
+    return replace(rest, strata=strata.reshape(-1).astype(np.int32))
+
+
+def without_last(
+    microdata: Microdata, n_columns: int
+) -> tuple[Microdata, NDArray[np.int32], tuple[tuple[str, ...], ...]]:
+    """Microdata without its last categorical attributes; their codes, int32 (n, n_columns), and
+    their dictionaries.
+    """
+    kept = len(microdata.attributes) - n_columns
+    codes = microdata.codes.shape[1] - n_columns
     valid = None if microdata.valid is None else microdata.valid[:, :kept]
-    return replace(
+    rest = replace(
         microdata,
         attributes=microdata.attributes[:kept],
         codes=np.ascontiguousarray(microdata.codes[:, :codes]),
         categories=microdata.categories[:codes],
         valid=None if valid is None or bool(valid.all()) else np.ascontiguousarray(valid),
-        strata=strata.reshape(-1).astype(np.int32),
     )
+    return rest, microdata.codes[:, codes:], microdata.categories[codes:]
+
+
+def find_records(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of ``keys``, int64 (c, m), among ``ordered``, int64 (n, m), ascending.
+
+    Raises
+    ------
+    SourceChanged : a key is not there.
+    """
+    if ordered.shape[1] == 1:
+        column, wanted = ordered[:, 0], keys[:, 0]
+    else:
+        # Two columns become one: the few values of the first are numbered.
+        firsts = np.unique(ordered[:, 0])
+        column, wanted = (
+            (np.searchsorted(firsts, pair[:, 0]) << 48) | pair[:, 1] for pair in (ordered, keys)
+        )
+    found = np.searchsorted(column, wanted)
+    if len(wanted) and (
+        not len(column) or bool((column[np.minimum(found, len(column) - 1)] != wanted).any())
+    ):
+        raise SourceChanged("A row was not there when the quasi-identifiers were read.")
+    return found
 
 
 def chunk_from_columns(

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import ModelInfeasible, RecountFailed
+from dbanon.errors import InvalidParameter, ModelInfeasible, RecountFailed
+from dbanon.hierarchy import Hierarchy
 from dbanon.measures import Model, sensitive_counts
 from dbanon.methods.enforce import enforce
 from dbanon.methods.registry import Tick
@@ -15,6 +16,7 @@ from dbanon.microdata import Microdata
 from dbanon.mixed_space import mixed_space
 from dbanon.partitions import Partition, combine
 from dbanon.policy import Policy
+from dbanon.release import ModelLevel
 from dbanon.strata import groups
 
 
@@ -41,7 +43,7 @@ def protect(
     if not policy.models:
         return partition
     names = list(dict.fromkeys(model.attribute for model in policy.models))
-    widths = {name: _width(policy.models, name, codes[name]) for name in names}
+    widths = {name: width_of(policy.models, name, codes[name]) for name in names}
     counts = {name: sensitive_counts(partition, codes[name], widths[name]) for name in names}
     wholes = {name: _whole(counts[name]) for name in names}
 
@@ -61,20 +63,49 @@ def protect(
         hierarchies=policy.hierarchies,
     )
     parts = []
-    for records in _strata(microdata, partition):
+    strata = _strata(microdata, partition)
+    for records in strata:
         _, labels = np.unique(partition.labels[records], return_inverse=True)
         part = Partition(labels.reshape(-1))
         part_counts = [sensitive_counts(part, codes[name][records], widths[name]) for name in names]
         try:
             merged = enforce(space(records), part, part_counts, satisfied, tick)
         except ModelInfeasible:
-            raise _infeasible(policy.models, counts, wholes, len(records)) from None
+            together = _each_as_one(strata, microdata.n_records)
+            best = {name: sensitive_counts(together, codes[name], widths[name]) for name in names}
+            raise _infeasible(policy.models, best, wholes, len(records)) from None
         parts.append((records, merged))
     return combine(parts, microdata.n_records)
 
 
-def require_models(models: Sequence[Model], counts: Mapping[str, NDArray[np.int64]]) -> None:
+def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
+    """Check what can be refused before anything is read.
+
+    Raises
+    ------
+    InvalidParameter : a model names no sensitive column, or a column has two orders.
+    """
+    orders: dict[str, str | Hierarchy] = {}
+    for model in models:
+        name = model.attribute
+        if name not in sensitive:
+            raise InvalidParameter(
+                f'The privacy model of "{name}" names no sensitive column.',
+                hint="Name the column in sensitive, too.",
+            )
+        if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
+            raise InvalidParameter(
+                f'The privacy models of "{name}" measure distances in two ways.',
+                hint="Use one order or one hierarchy for all models of a column.",
+            )
+
+
+def require_models(
+    models: Sequence[Model], counts: Mapping[str, NDArray[np.int64]]
+) -> tuple[ModelLevel, ...]:
     """Check counts of a written relation, by sensitive attribute int64 (n_classes, s).
+
+    Returns the levels that all classes keep to.
 
     Raises
     ------
@@ -88,9 +119,15 @@ def require_models(models: Sequence[Model], counts: Mapping[str, NDArray[np.int6
                 f"{failing} of {len(found)} classes counted do not keep to {model.describe()}.",
                 hint="This is an error in dbanon: please report it.",
             )
+    return tuple(
+        ModelLevel(
+            model.describe(), model.worst(counts[model.attribute], _whole(counts[model.attribute]))
+        )
+        for model in models
+    )
 
 
-def _width(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:
+def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:
     """The number of values: all leaves where a hierarchy has them."""
     leaves = [
         model.distance.n_leaves
@@ -116,23 +153,32 @@ def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64
     return [released[group] for group in groups(np.column_stack(parts)[released])]
 
 
+def _each_as_one(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:
+    """Each stratum as one class: what no partition keeps to better."""
+    labels = np.full(n, -1, np.int32)
+    for number, records in enumerate(strata):
+        labels[records] = number
+    return Partition(labels)
+
+
 def _infeasible(
     models: Sequence[Model],
     counts: Mapping[str, NDArray[np.int64]],
     wholes: Mapping[str, NDArray[np.float64]],
     records: int,
 ) -> ModelInfeasible:
-    failing = [
-        model
-        for model in models
-        if not model.satisfied(
-            counts[model.attribute].sum(axis=0, keepdims=True), wholes[model.attribute]
-        )[0]
-    ]
-    if not failing:
+    """The error that says what is feasible; ``counts`` are those of each stratum as one class."""
+
+    def fails(model: Model, counts: NDArray[np.int64]) -> bool:
+        return not model.satisfied(counts, wholes[model.attribute]).all()
+
+    failing = [model for model in models if fails(model, counts[model.attribute])]
+    hints = [_feasible(m, m.worst(counts[m.attribute], wholes[m.attribute])) for m in failing]
+    if len(next(iter(counts.values()))) > 1:
         return ModelInfeasible(
-            f"The {records} records of a stratum or pattern of NULLs do not keep to the models.",
-            hint="Use nulls=suppress, or ask for less.",
+            f"The {records} records of a stratum or pattern of NULLs, which classes do not cross,"
+            " do not keep to the models.",
+            hint="; ".join(hints) + ". Ask for less, use nulls=suppress, or leave out strata.",
         )
     values = {m.attribute: int((wholes[m.attribute] > 0).sum()) for m in failing}
     return ModelInfeasible(
@@ -140,5 +186,17 @@ def _infeasible(
         + "; ".join(model.describe() for model in failing)
         + ".",
         hint="; ".join(f'"{name}" has {count} distinct values' for name, count in values.items())
+        + "; "
+        + "; ".join(hints)
         + ". Ask for less.",
     )
+
+
+def _feasible(model: Model, best: float) -> str:
+    """The levels of a model that are in reach, rounded to the safe side."""
+    what = f'{model.kind} of "{model.attribute}"'
+    if not np.isfinite(best):
+        return f"no level of {what} is feasible"
+    if model.at_least:
+        return f"{what} is feasible up to {np.floor(best * 1e4) / 1e4:g}"
+    return f"{what} is feasible from {np.ceil(best * 1e4 + 1) / 1e4:g}"

@@ -29,6 +29,14 @@ class ColumnLoss:
 
 
 @dataclass(frozen=True)
+class ModelLevel:
+    """A privacy model in words, and the level that every class written keeps to, as counted."""
+
+    model: str
+    achieved: float
+
+
+@dataclass(frozen=True)
 class Release:
     """Classes and their released values, ready to be written.
 
@@ -134,6 +142,7 @@ class Report:
     earlier_releases: str = NOT_CHECKED
     verified: bool = True
     loss_measure: str = "sse"
+    models: tuple[ModelLevel, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
@@ -163,6 +172,7 @@ class Report:
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
             ("k requested / counted", f"{self.k_requested} / {self.k_achieved}"),
+            *((level.model, f"counted {level.achieved:.6g}") for level in self.models),
             (
                 "classes: number, smallest / median / largest",
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"

@@ -67,6 +67,16 @@ class Model:
             return values < level
         return values >= level - _SLACK if at_least else values <= level + _SLACK
 
+    def worst(self, counts: Counts, whole: Values) -> float:
+        """The level that each of these classes keeps to, of at least one; as for ``satisfied``."""
+        values, at_least = _KINDS[self.kind](self, counts, whole)
+        return float(values.min() if at_least else values.max())
+
+    @property
+    def at_least(self) -> bool:
+        """True when a higher level is the stronger wish."""
+        return self.kind in ("distinct_l", "entropy_l")
+
     def describe(self) -> str:
         """The model in words."""
         text = f'{self.kind} {self.level:g} of "{self.attribute}"'

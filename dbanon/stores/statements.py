@@ -168,6 +168,34 @@ def recount(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
     )
 
 
+def value_ranks(relation: RelationName, column: str, text: str) -> str:
+    """The texts of a column of numbers with their place in the order of numbers.
+
+    Numbers that are equal have one place, however they are written. ``text`` is SQL of the column
+    as text.
+    """
+    return (
+        "SELECT value, dense_rank() OVER (ORDER BY low) FROM"
+        f" (SELECT {text} AS value, min(s.{quote(column)}) AS low FROM {relation.quoted} AS s"
+        f" WHERE s.{quote(column)} IS NOT NULL GROUP BY {text}) AS known"
+    )
+
+
+def recount_values(relation: RelationName, quasi_identifiers: Sequence[str], text: str) -> str:
+    """Class, value and rows of a sensitive column; ``text`` is SQL of it as text."""
+    places = [value_column(position) for position in range(len(quasi_identifiers))]
+    columns = ", ".join(
+        f"s.{quote(name)} AS {place}" for name, place in zip(quasi_identifiers, places, strict=True)
+    )
+    by = ", ".join(places)
+    return (
+        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, value, size FROM"
+        f" (SELECT {by}, value, count(*) AS size FROM"
+        f" (SELECT {columns}, {text} AS value FROM {relation.quoted} AS s) AS released"
+        f" GROUP BY {by}, value) AS cells"
+    )
+
+
 def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
     """The query with which anyone can recount a release."""
     names = quote_list(quasi_identifiers)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue, SourceChanged
-from dbanon.jobs import find_records
-from dbanon.microdata import Chunk, Microdata, is_wide, microdata_from_chunks
+from dbanon.microdata import Chunk, Microdata, find_records, is_wide, microdata_from_chunks
 from dbanon.schema import Attribute, Kind
 
 LETTERS = ("", "B", "a", "é")

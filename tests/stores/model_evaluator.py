@@ -1,0 +1,77 @@
+"""Levels of privacy models from counts that SQL gives, by no code of the package."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from math import exp, inf, log
+from typing import Any
+
+Counts = dict[Any, int]
+
+
+def counted(
+    rows: Callable[[str], list[tuple[Any, ...]]], relation: str, columns: list[str], value: str
+) -> list[Counts]:
+    names = ", ".join(columns)
+    classes: dict[Any, Counts] = defaultdict(dict)
+    for *key, found, size in rows(
+        f"SELECT {names}, {value}, count(*) FROM {relation} GROUP BY {names}, {value}"
+    ):
+        classes[tuple(key)][found] = size
+    return list(classes.values())
+
+
+def reached(kind: str, classes: list[Counts], order: list[Any] | None = None, l: int = 2) -> float:  # noqa: E741
+    table: Counts = Counter()
+    for counts in classes:
+        table.update(counts)
+    every = order or list(table)
+    return {
+        "distinct_l": lambda: min(len(counts) for counts in classes),
+        "entropy_l": lambda: min(
+            exp(-sum(share * log(share) for share in shares(counts).values())) for counts in classes
+        ),
+        "recursive_cl": lambda: max(
+            (falling := sorted(counts.values(), reverse=True))[0] / (sum(falling[l - 1 :]) or 1e-99)
+            for counts in classes
+        ),
+        "alpha_k": lambda: max(max(shares(counts).values()) for counts in classes),
+        "equal": lambda: max(
+            sum(abs(shares(counts).get(v, 0) - shares(table)[v]) for v in table) / 2
+            for counts in classes
+        ),
+        "ordered": lambda: max(
+            sum(
+                abs(sum(shares(counts).get(v, 0) - shares(table).get(v, 0) for v in every[: i + 1]))
+                for i in range(len(every))
+            )
+            / max(len(every) - 1, 1)
+            for counts in classes
+        ),
+        "beta_likeness": lambda: max(
+            share / shares(table)[v] - 1
+            for counts in classes
+            for v, share in shares(counts).items()
+        ),
+        "delta_disclosure": lambda: max(
+            abs(log(shares(counts)[v] / shares(table)[v])) if v in counts else inf
+            for counts in classes
+            for v in table
+        ),
+    }[kind]()
+
+
+def shares(counts: Counts) -> dict[Any, float]:
+    total = sum(counts.values())
+    return {value: count / total for value, count in counts.items()}
+
+
+def in_order(values: set[Any]) -> list[Any]:
+    """Numbers by size, texts by code point, NULL last."""
+    known = sorted(value for value in values if value is not None)
+    return known + [None] * (None in values)
+
+
+def values_of(classes: list[Counts]) -> set[Any]:
+    return {value for counts in classes for value in counts}

@@ -1,0 +1,385 @@
+"""Privacy models through the databases: what was asked for holds on what was written."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dbanon
+from dbanon.enforcement import Enforcement
+from dbanon.errors import (
+    DbanonError,
+    HierarchyBroken,
+    InvalidParameter,
+    MemoryLimit,
+    ModelInfeasible,
+    RecountFailed,
+)
+from tests.stores.databases import NAMES, Database
+from tests.stores.model_evaluator import (
+    Counts,
+    counted,
+    in_order,
+    reached,
+    shares,
+    values_of,
+)
+from tests.stores.refusal import refuse
+
+COLUMNS = {"id": "integer", "age": "integer", "place": "text", "site": "text", "ill": "text"} | {
+    "grade": "integer", "cost": "double",
+}  # fmt: skip
+ILLS = ["flu", "cough", "gastritis", None]
+TREE = dbanon.Hierarchy.from_levels(
+    [["flu", "lungs", "*"], ["cough", "lungs", "*"], ["gastritis", "belly", "*"]]
+)
+GIVEN = {
+    "quasi_identifiers": ["age", "place"],
+    "sensitive": ["ill", "grade", "cost"],
+    "method": "gaa_cp",
+}
+
+
+def people(seed: int = 1, n: int = 120) -> list[tuple[Any, ...]]:
+    rng = np.random.default_rng(seed)
+    return [
+        (
+            i + 1,
+            int(rng.integers(20, 60)),
+            str(rng.choice(["north", "south", "east"])),
+            str(rng.choice(["a", "b"])),
+            ILLS[rng.choice(4, p=[0.5, 0.2, 0.2, 0.1])],
+            [2, 9, 10, 100, None][rng.choice(5)],
+            [0.5, 1.25, 10.0][rng.choice(3)],
+        )
+        for i in range(n)
+    ]
+
+
+def load(database: Database, rows: list[tuple[Any, ...]] | None = None) -> None:
+    columns = {name: database.types[kind] for name, kind in COLUMNS.items()}
+    columns["id"] += " PRIMARY KEY"
+    database.load("people", columns, people() if rows is None else rows)
+
+
+MODELS = {
+    "distinct_l": dbanon.Model("distinct_l", "ill", 3),
+    "entropy_l": dbanon.Model("entropy_l", "ill", 2.5),
+    "recursive_cl": dbanon.Model("recursive_cl", "ill", 1.6, l=2),
+    "alpha_k": dbanon.Model("alpha_k", "ill", 0.6),
+    "equal": dbanon.Model("t_closeness", "ill", 0.25),
+    "ordered": dbanon.Model("t_closeness", "grade", 0.15, distance="ordered"),
+    "beta_likeness": dbanon.Model("beta_likeness", "ill", 1.2),
+    "delta_disclosure": dbanon.Model("delta_disclosure", "ill", 1.0),
+}
+AT_LEAST = ("distinct_l", "entropy_l")
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_model_holds_in_what_is_written(database: Database, kind: str) -> None:
+    load(database)
+    model = MODELS[kind]
+    report = database.anonymize(**GIVEN, models=[model])
+    classes = counted(
+        database.rows, database.relation("release.people"), ["age", "place"], model.attribute
+    )
+    found = reached(kind, classes, in_order(values_of(classes)))
+    assert found >= model.level - 1e-9 if kind in AT_LEAST else found <= model.level + 1e-9
+    [level] = report.models
+    assert (level.model, level.achieved) == (model.describe(), pytest.approx(found))
+    assert min(sum(counts.values()) for counts in classes) == report.k_achieved >= 3
+    assert sum(sum(counts.values()) for counts in classes) == 120
+    assert model.describe() in report.guarantee
+    without = database.anonymize(**GIVEN, output="release.without")
+    assert without.classes > report.classes, "the model changed nothing"
+    assert without.models == ()
+
+
+def test_several_models_and_columns_in_the_ledger(database: Database) -> None:
+    load(database)
+    models = [
+        MODELS["distinct_l"],
+        MODELS["ordered"],
+        dbanon.Model("alpha_k", "cost", 0.7),
+        dbanon.Model("t_closeness", "ill", 0.4, distance="ordered"),
+    ]
+    report = database.anonymize(**GIVEN, models=models)
+    [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
+    arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+    assert arguments["models"] == [
+        {"model": model.describe(), "counted": pytest.approx(level.achieved)}
+        for model, level in zip(models, report.models, strict=True)
+    ]
+    assert dict(report.rows())[models[0].describe()] == f"counted {report.models[0].achieved:g}"
+    assert report.to_dict()["models"][0]["model"] == models[0].describe()
+
+
+def test_null_is_a_value(database: Database) -> None:
+    load(database, [(i, i, "x", "a", [None, "flu"][i % 2], None, 1.0) for i in range(40)])
+    report = database.anonymize(**GIVEN, models=[dbanon.Model("distinct_l", "ill", 2)])
+    assert report.models[0].achieved == 2
+    state = database.state()
+    for column in ("grade", "cost"):
+        with pytest.raises(ModelInfeasible) as caught:
+            database.anonymize(
+                **GIVEN, output="release.x", models=[dbanon.Model("distinct_l", column, 2)]
+            )
+        assert "1 distinct values" in str(caught.value)
+    assert database.state() == state
+
+
+def test_strata_are_not_crossed(database: Database) -> None:
+    load(database)
+    model = dbanon.Model("distinct_l", "ill", 3)
+    report = database.anonymize(**GIVEN, by=["site"], models=[model])
+    relation = database.relation("release.people")
+    classes = counted(database.rows, relation, ["age", "place", "site"], "ill")
+    assert reached("distinct_l", classes) == report.models[0].achieved >= 3
+    assert len(classes) == report.classes
+    sites = database.rows(f"SELECT site, count(*) FROM {relation} GROUP BY site")
+    assert Counter(dict(sites)) == Counter(row[3] for row in people())
+
+
+def test_a_stratum_without_enough_values_is_said(database: Database) -> None:
+    rows = [(*row[:4], "flu" if row[3] == "a" else row[4], *row[5:]) for row in people()]
+    load(database, rows)
+    error = refuse(
+        database,
+        ModelInfeasible,
+        "do not keep to the models",
+        **GIVEN,
+        by=["site"],
+        models=[dbanon.Model("distinct_l", "ill", 2)],
+    )
+    assert 'distinct_l of "ill" is feasible up to 1' in str(error)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (dbanon.Model("distinct_l", "ill", 5), 'distinct_l of "ill" is feasible up to 4.'),
+        (dbanon.Model("alpha_k", "ill", 0.1), 'alpha_k of "ill" is feasible from 0.'),
+        (dbanon.Model("recursive_cl", "ill", 9, l=5), 'no level of recursive_cl of "ill"'),
+    ],
+)
+def test_out_of_reach(database: Database, model: dbanon.Model, said: str) -> None:
+    load(database)
+    error = refuse(database, ModelInfeasible, said, **GIVEN, models=[MODELS["equal"], model])
+    assert (error.exit_code, error.sqlstate) == (3, "ZK002")
+    assert "flu" not in str(error)
+
+
+def test_what_is_said_to_be_feasible_is(database: Database) -> None:
+    load(database)
+    error = refuse(database, ModelInfeasible, **GIVEN, models=[dbanon.Model("entropy_l", "ill", 4)])
+    level = float(str(error).split("feasible up to ")[1].split(". Ask")[0])
+    database.anonymize(**GIVEN, models=[dbanon.Model("entropy_l", "ill", level)])
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        [dbanon.Model("distinct_l", "site", 2)],
+        [dbanon.Model("distinct_l", "nowhere", 2)],
+        [MODELS["ordered"], dbanon.Model("t_closeness", "grade", 0.2, distance=TREE)],
+    ],
+)
+def test_models_of_other_columns(database: Database, models: list[dbanon.Model]) -> None:
+    load(database)
+    refuse(database, InvalidParameter, **GIVEN, models=models)
+
+
+def test_a_hierarchy_of_values(database: Database) -> None:
+    load(database)
+    model = dbanon.Model("t_closeness", "ill", 0.25, distance=TREE)
+    report = database.anonymize(**GIVEN, models=[model, MODELS["distinct_l"]])
+    classes = counted(database.rows, database.relation("release.people"), ["age", "place"], "ill")
+    table: Counts = Counter()
+    for counts in classes:
+        table.update(counts)
+    found = 0.0
+    for counts in classes:
+        extra = {v: shares(counts).get(v, 0) - shares(table)[v] for v in table}
+        # Below "lungs" mass moves by half of the tree's height, all else by the whole of it.
+        lungs = [extra.get("flu", 0), extra.get("cough", 0)]
+        inside = min(sum(max(x, 0) for x in lungs), sum(max(-x, 0) for x in lungs))
+        above = [sum(lungs), extra.get("gastritis", 0), extra.get(None, 0)]
+        found = max(found, inside / 2 + sum(max(x, 0) for x in above))
+    assert report.models[0].achieved == pytest.approx(found)
+    assert found <= 0.25 + 1e-9
+    tree = dbanon.Hierarchy.from_levels([["flu", "*"], ["cough", "*"]])
+    refuse(
+        database,
+        HierarchyBroken,
+        **GIVEN,
+        output="release.x",
+        models=[dbanon.Model("t_closeness", "ill", 0.5, distance=tree)],
+    )
+
+
+def test_a_hierarchy_of_numbers(database: Database) -> None:
+    load(database)
+    trees = {
+        "grade": [["2", "low", "*"], ["9", "low", "*"], ["10", "high", "*"], ["100", "high", "*"]],
+        "cost": [["0.5", "low", "*"], ["1.25", "low", "*"], ["10", "high", "*"]],
+    }
+    models = [
+        dbanon.Model("t_closeness", name, 0.3, distance=dbanon.Hierarchy.from_levels(rows))
+        for name, rows in trees.items()
+    ]
+    report = database.anonymize(**GIVEN, models=models)
+    assert all(level.achieved <= 0.3 + 1e-9 for level in report.models)
+
+
+PAIRS = [(source, target) for source in NAMES for target in NAMES if source != target]
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        pytest.param(*pair, marks=pytest.mark.postgresql if "postgresql" in pair else ())
+        for pair in PAIRS
+    ],
+)
+def test_from_one_database_to_another(
+    make_database: Callable[[str], Database], source: str, target: str
+) -> None:
+    there, here = make_database(source), make_database(target)
+    load(there)
+    models = [
+        *(MODELS["distinct_l"], MODELS["ordered"]),
+        dbanon.Model("t_closeness", "cost", 0.3, distance="ordered"),
+    ]
+    report = there.anonymize(**GIVEN, models=models, target=here.url, chunk_rows=17)
+    relation = here.relation("release.people")
+    for model, kind, level in zip(
+        models, ("distinct_l", "ordered", "ordered"), report.models, strict=True
+    ):
+        classes = counted(here.rows, relation, ["age", "place"], model.attribute)
+        found = reached(kind, classes, in_order(values_of(classes)))
+        assert level.achieved == pytest.approx(found)
+    alone = there.anonymize(**GIVEN, models=models)
+    assert [level.achieved for level in alone.models] == pytest.approx(
+        [level.achieved for level in report.models]
+    )
+
+
+def test_what_breaks_a_model_is_not_published(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(database)
+
+    def leave_as_it_is(self: Any, session: Any, source: Any, microdata: Any, partition: Any) -> Any:
+        return partition
+
+    monkeypatch.setattr(Enforcement, "protect", leave_as_it_is)
+    refuse(database, RecountFailed, "do not keep to distinct_l 3", **GIVEN, models=[
+        MODELS["distinct_l"]
+    ])  # fmt: skip
+
+
+def test_withheld_records_do_not_count(database: Database) -> None:
+    """Values that only withheld records have take no place in the order."""
+    rows = people() + [(500 + i, None, "north", "a", "x" * i, 10**6 + i, 1.0) for i in range(30)]
+    load(database, rows)
+    report = database.anonymize(**GIVEN, nulls="suppress", models=[MODELS["ordered"]])
+    assert (report.rows_out, report.suppressed) == (120, 30)
+    classes = counted(database.rows, database.relation("release.people"), ["age", "place"], "grade")
+    found = reached("ordered", classes, in_order(values_of(classes)))
+    assert report.models[0].achieved == pytest.approx(found)
+
+
+def test_a_numeric_method_keeps_to_models_too(database: Database) -> None:
+    load(database)
+    given = GIVEN | {"quasi_identifiers": ["age"], "method": "mdav"}
+    report = database.anonymize(**given, models=[MODELS["distinct_l"]], output_kind="view")
+    classes = counted(database.rows, database.relation("release.people"), ["age"], "ill")
+    assert reached("distinct_l", classes) == report.models[0].achieved >= 3
+
+
+def test_counts_need_memory(database: Database) -> None:
+    load(database, [(i, i, "x", "a", f"ill {i}", i, 1.0) for i in range(3000)])
+    refuse(
+        database,
+        MemoryLimit,
+        "counts",
+        **GIVEN,
+        models=[dbanon.Model("distinct_l", "ill", 2)],
+        memory_limit=20 * 2**20,
+    )
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_asked_for_is_reached_or_refused(data: st.DataObject) -> None:
+    n = data.draw(st.integers(6, 40))
+    seed = data.draw(st.integers(0, 10**6))
+    values = data.draw(st.integers(1, 5))
+    kind = data.draw(st.sampled_from(list(MODELS)))
+    level = {
+        "distinct_l": st.integers(1, 4),
+        "entropy_l": st.floats(1, 3),
+        "recursive_cl": st.floats(0.5, 4),
+        "alpha_k": st.floats(0.2, 1),
+        "beta_likeness": st.floats(0.1, 3),
+        "delta_disclosure": st.floats(0.1, 3),
+    }.get(kind, st.floats(0.01, 0.6))
+    by = data.draw(st.sampled_from([[], ["site"]]))
+    rng = np.random.default_rng(seed)
+    rows = [
+        (
+            i,
+            int(rng.integers(0, 20)),
+            int(rng.integers(0, 2)),
+            None if (value := int(rng.integers(0, values))) == 4 else 7 * value,
+        )
+        for i in range(n)
+    ]
+    distance = kind if kind in ("equal", "ordered") else "equal"
+    model = dbanon.Model(
+        "t_closeness" if kind == distance else kind,
+        "ill",
+        data.draw(level),
+        distance=distance,
+    )
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE people (id INTEGER, age INTEGER, site INTEGER, ill INTEGER)"
+        )
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?)", rows)
+        try:
+            dbanon.anonymize(
+                connection,
+                table="people",
+                quasi_identifiers=["age"],
+                sensitive=["ill"],
+                by=by,
+                k=2,
+                method="gaa_cp",
+                output="released",
+                models=[model],
+            )
+        except DbanonError as error:
+            refused = error.code
+        else:
+            refused = None
+        if refused is not None:
+            assert refused in ("model_infeasible", "too_few_records")
+            [(tables,)] = connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall()
+            assert tables == 1
+            return
+
+        def fetched(sql: str) -> list[tuple[Any, ...]]:
+            return connection.execute(sql).fetchall()
+
+        classes = counted(fetched, "released", ["age", *by], "ill")
+    found = reached(kind, classes, in_order(values_of(classes)))
+    assert found >= model.level - 1e-6 if kind in AT_LEAST else found <= model.level + 1e-6
