@@ -288,20 +288,12 @@ class Hierarchy:
         Raises
         ------
         HierarchyBroken : the file is no tree; all problems are named.
-        InvalidParameter : it cannot be read, or is not the text that its ending says.
         """
         path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-            content = json.loads(text) if path.suffix.lower() == ".json" else None
-        except (OSError, ValueError) as error:
-            raise InvalidParameter(
-                f"The hierarchy file {path} cannot be read.",
-                detail=type(error).__name__,
-                hint="Name a CSV file in UTF-8 (leaf;level 1;...;root), or a .json file.",
-            ) from None
-        if content is None:
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix.lower() != ".json":
             return cls.from_csv(text)
+        content = json.loads(text)
         return cls.from_parents(content) if isinstance(content, list) else cls.from_nested(content)
 
     def to_levels(self) -> list[tuple[str, ...]]:

@@ -198,13 +198,3 @@ def test_suggest():
 def test_nodes_must_be_a_tree_in_order(labels, parents):
     with pytest.raises(ValueError):
         Hierarchy(labels, parents)
-
-
-@pytest.mark.parametrize(
-    ("name", "content"), [("none.csv", None), ("bad.json", b"{"), ("latin.csv", b"caf\xe9;*\n")]
-)
-def test_a_file_that_cannot_be_read(tmp_path, name, content):
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(InvalidParameter, match="cannot be read"):
-        Hierarchy.load(tmp_path / name)
