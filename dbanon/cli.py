@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dbanon.cli_anonymize import anonymize
+from dbanon.cli_hierarchy import hierarchy
 from dbanon.cli_support import (
     URL_HELP,
     Names,
@@ -32,6 +33,7 @@ def main() -> None:
 
 
 main.add_command(anonymize)
+main.add_command(hierarchy)
 
 
 @main.command(epilog=URL_HELP)

@@ -136,7 +136,7 @@ def model(given: str) -> Model:
             more["l"] = int(value)
         elif option == "distance" and kind == "t_closeness":
             named = value in ("equal", "ordered")
-            more["distance"] = value if named else _hierarchy(value)
+            more["distance"] = value if named else load_tree(value)
         else:
             raise InvalidParameter(
                 "A privacy model has no such option.",
@@ -149,10 +149,17 @@ def model(given: str) -> Model:
         raise InvalidParameter("Write NAME=KIND:LEVEL, as in illness=distinct_l:3.") from None
 
 
-def _hierarchy(path: str) -> Hierarchy:
+def load_tree(path: str | Path) -> Hierarchy:
+    """The hierarchy in a file.
+
+    Raises
+    ------
+    InvalidParameter : the file cannot be read, or its JSON has another form.
+    HierarchyBroken : it is no tree.
+    """
     try:
         return Hierarchy.load(path)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+    except (OSError, ValueError, TypeError, AttributeError, csv.Error):
         raise InvalidParameter(
             "A hierarchy cannot be read.", hint="Name a CSV or JSON file that exists, in UTF-8."
         ) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, MemoryLimit, RecountFailed
 from dbanon.hierarchy import Hierarchy, flat
-from dbanon.leaves import number_text
+from dbanon.leaves import leaf_text
 from dbanon.microdata import Microdata, without_last
 from dbanon.partitions import Partition
 from dbanon.policy import Policy
@@ -152,7 +151,7 @@ class Enforcement:
         tree = self.trees.get(attribute.name)
         known = [text for text in texts if text is not None]
         if tree is not None:
-            leaves = tree.encode([_leaf(text, attribute) for text in known], attribute.name)
+            leaves = tree.encode([leaf_text(text, attribute) for text in known], attribute.name)
             place_of: dict[str | None, int] = dict(zip(known, leaves.tolist(), strict=True))
             place_of[None] = tree.n_leaves - 1
         elif attribute.kind.is_numeric:
@@ -189,10 +188,3 @@ def _with_null(tree: Hierarchy) -> Hierarchy:
     if len(tree.labels) == 1:
         return flat([*tree.labels, label])
     return Hierarchy([*tree.labels, label], [*tree.parents.tolist(), 0])
-
-
-def _leaf(text: str, attribute: Attribute) -> str:
-    """The text as leaves spell it, whichever database wrote it."""
-    if attribute.kind is Kind.DECIMAL and attribute.scale > 0:
-        return f"{Decimal(text):.{attribute.scale}f}"
-    return number_text(float(text), attribute) if attribute.kind is Kind.FLOAT else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import TypeAlias
 
 import numpy as np
@@ -73,3 +74,10 @@ def number_text(value: float, attribute: Attribute) -> str:
     if attribute.kind is Kind.DECIMAL:
         return f"{value:.{attribute.scale}f}"
     return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def leaf_text(text: str, attribute: Attribute) -> str:
+    """A value as the leaves of a hierarchy spell it, from the text that a database makes of it."""
+    if attribute.kind is Kind.DECIMAL and attribute.scale > 0:
+        return f"{Decimal(text):.{attribute.scale}f}"
+    return number_text(float(text), attribute) if attribute.kind is Kind.FLOAT else text

@@ -65,6 +65,14 @@ def numbered_values(source: str, text: str, column: str) -> str:
     )
 
 
+def distinct_values(relation: RelationName, column: str, text: str) -> str:
+    """The values of a column as text, each once, without NULL."""
+    return (
+        f"SELECT DISTINCT {text} AS value FROM {relation.quoted} AS s"
+        f" WHERE s.{quote(column)} IS NOT NULL"
+    )
+
+
 def values_table(position: int) -> str:
     """The staging table with the dictionary of the quasi-identifier at this position."""
     return f"{VALUES}{position}"
