@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, MemoryLimit, RecountFailed
-from dbanon.hierarchy import Hierarchy, flat
+from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_text
 from dbanon.microdata import Microdata, without_last
 from dbanon.partitions import Partition
 from dbanon.policy import Policy
-from dbanon.protection import protect, require_models, width_of
+from dbanon.protection import protect, require_models, width_of, with_null_leaves
 from dbanon.release import ModelLevel
 from dbanon.schema import Attribute, Kind
 from dbanon.stores import statements
@@ -25,7 +25,6 @@ from dbanon.stores.session import Session
 
 # Counts of classes before and after merging, and a copy of them while classes merge.
 _COPIES_OF_COUNTS = 3
-_NULL = "NULL"
 
 
 class Enforcement:
@@ -45,14 +44,9 @@ class Enforcement:
     def __init__(self, policy: Policy, memory_limit: int | None) -> None:
         self.memory_limit = memory_limit
         self.names = tuple(dict.fromkeys(model.attribute for model in policy.models))
-        models = [
-            replace(model, distance=_with_null(model.distance))
-            if isinstance(model.distance, Hierarchy)
-            else model
-            for model in policy.models
-        ]
+        models = with_null_leaves(policy.models)
         self.trees = {m.attribute: m.distance for m in models if isinstance(m.distance, Hierarchy)}
-        self.policy = replace(policy, models=tuple(models))
+        self.policy = replace(policy, models=models)
         self._codes = np.empty((0, 0), np.int32)
         self._dictionaries: tuple[tuple[str, ...], ...] = ()
 
@@ -178,13 +172,3 @@ class Enforcement:
                 detail=f"There are {n_classes} classes and {width} values.",
                 hint="Raise the memory limit, or bring values together in a view.",
             )
-
-
-def _with_null(tree: Hierarchy) -> Hierarchy:
-    """The tree with one more leaf, the last, right below the root: NULL is like no other value."""
-    label = _NULL
-    while label in tree.labels:
-        label += "*"
-    if len(tree.labels) == 1:
-        return flat([*tree.labels, label])
-    return Hierarchy([*tree.labels, label], [*tree.parents.tolist(), 0])

@@ -22,12 +22,19 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.hierarchy import Hierarchy, load_hierarchies
+from dbanon.leaves import leaf_text
 from dbanon.measures import Model, sensitive_counts
 from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
 from dbanon.partitions import Partition
 from dbanon.pipeline import find_classes, recode
 from dbanon.policy import Policy, require_kinds, require_rows
-from dbanon.protection import check_models, protect, require_models, width_of
+from dbanon.protection import (
+    check_models,
+    protect,
+    require_models,
+    width_of,
+    with_null_leaves,
+)
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import ModelLevel, Recount, Release, Report
 from dbanon.schema import Attribute, Kind
@@ -100,7 +107,7 @@ def anonymize_frame(
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
-        models=tuple(models),
+        models=with_null_leaves(models),
     )
     named = [*quasi_identifiers, *by, *sensitive, *keep]
     for name in named:
@@ -205,8 +212,10 @@ def _sensitive_codes(
         if name in found and model.distance == "equal":
             continue
         if isinstance(model.distance, Hierarchy):
-            texts = [str(value) for value in frame[name]]
-            found[name] = model.distance.encode(texts, name)
+            valid, attribute = frame[name].notna().to_numpy(), _attribute(name, frame[name])
+            texts = [leaf_text(str(value), attribute) for value in frame[name][valid]]
+            found[name] = np.full(len(frame), model.distance.n_leaves - 1, np.int32)
+            found[name][valid] = model.distance.encode(texts, name)
             continue
         values = (frame if source is None else source)[name]
         categories = pd.Index(values.dropna().unique()).sort_values()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, ModelInfeasible, RecountFailed
-from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy import Hierarchy, flat
 from dbanon.measures import Model, sensitive_counts
 from dbanon.methods.enforce import enforce
 from dbanon.methods.registry import Tick
@@ -98,6 +99,25 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
                 f'The privacy models of "{name}" measure distances in two ways.',
                 hint="Use one order or one hierarchy for all models of a column.",
             )
+
+
+def with_null_leaves(models: Sequence[Model]) -> tuple[Model, ...]:
+    """The models, each hierarchy with one more leaf, the last, right below its root: NULL's."""
+    return tuple(
+        replace(model, distance=_with_null(model.distance))
+        if isinstance(model.distance, Hierarchy)
+        else model
+        for model in models
+    )
+
+
+def _with_null(tree: Hierarchy) -> Hierarchy:
+    label = "NULL"
+    while label in tree.labels:
+        label += "*"
+    if len(tree.labels) == 1:
+        return flat([*tree.labels, label])
+    return Hierarchy([*tree.labels, label], [*tree.parents.tolist(), 0])
 
 
 def require_models(

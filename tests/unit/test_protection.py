@@ -111,6 +111,37 @@ def test_null_is_a_value():
     assert len(out) == 12
 
 
+def test_null_is_a_leaf_of_its_own():
+    frame = people(5, 120)
+    frame["ill"] = frame["ill"].where(frame["ill"] != "gastritis", None)
+    _, report = release(frame, MODELS["hierarchical"])
+    assert report.models[0].achieved <= 0.3
+    frame["cost"] = np.where(np.arange(120) % 3 == 0, np.nan, np.arange(120) % 3)
+    tree = Hierarchy.from_levels([["1", "*"], ["2", "*"], ["3", "*"]])
+    _, report = dbanon.anonymize_frame(
+        frame,
+        quasi_identifiers=["age"],
+        sensitive=["cost"],
+        k=3,
+        method="gaa_cp",
+        models=[Model("t_closeness", "cost", 0.2, distance=tree)],
+    )
+    assert report.models[0].achieved <= 0.2
+
+
+def test_strata_are_counted():
+    out, report = release(
+        people(6, 200).assign(site=["a", "b"] * 100), MODELS["distinct"], by=["site"]
+    )
+    counts = pd.crosstab([out.age, out.sex, out.site], out.ill).to_numpy()
+    assert report.models[0].achieved == sensitive.distinct_l(counts) >= 2
+
+
+def test_two_orders_of_one_column_are_refused():
+    with pytest.raises(InvalidParameter, match="two ways"):
+        release(people(7, 60), MODELS["ordered"], MODELS["hierarchical"])
+
+
 def test_out_of_reach():
     frame = people(2, 80)
     with pytest.raises(ModelInfeasible, match="distinct_l 4") as caught:
