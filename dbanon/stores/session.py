@@ -1,4 +1,4 @@
-"""What every SQL session does in the same way, and what each database does in its own.
+"""What every SQL session does in the same way.
 
 A session is one transaction with one snapshot. What it wrote becomes visible when it is committed,
 all at once, and is gone when it is not.
@@ -6,10 +6,9 @@ all at once, and is gone when it is not.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,6 @@ from dbanon.schema import Attribute
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import (
     DEFAULT_CHUNK_ROWS,
-    Existing,
     OnSql,
     Output,
     Source,
@@ -32,179 +30,19 @@ from dbanon.stores.base import (
     round_half_even,
 )
 from dbanon.stores.names import RelationName, check_length, quote
+from dbanon.stores.session_interface import SessionInterface
 
 Progress = Callable[[float], None]
 
 
-class Session(ABC):
+class Session(SessionInterface):
     """One transaction on one database."""
-
-    name_limit: ClassVar[int | None] = None
-    ledger_types: ClassVar[Mapping[str, str]]
-    staging_suffix: ClassVar[str] = ""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
         self._on_sql = on_sql
         self._staged: Partition | None = None
         self._class_numbers: NDArray[np.int32] | None = None
         self._value_tables: list[str] = []
-
-    # -- what each database does in its own way ---------------------------------------------------
-
-    @abstractmethod
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Execute a statement; bind parameters are written ``?``."""
-
-    @abstractmethod
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Execute a query and fetch all of its rows."""
-
-    @abstractmethod
-    def find_source(self, name: RelationName) -> Source:
-        """The relation of this name, without locator.
-
-        Raises
-        ------
-        TableNotFound : there is none.
-        """
-
-    @abstractmethod
-    def locate(self, source: Source, key: Sequence[str]) -> Source:
-        """The source with the locator of its rows; ``key`` names key columns, or is empty."""
-
-    @abstractmethod
-    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
-        """Check that these columns may be read.
-
-        Raises
-        ------
-        InsufficientRights : a right is missing; the hint says which to grant.
-        """
-
-    @abstractmethod
-    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        """The attributes with what only their values tell, such as an undeclared scale.
-
-        Raises
-        ------
-        MixedTypes : a column holds values of another type than it declares.
-        """
-
-    @abstractmethod
-    def text_of(self, attribute: Attribute) -> str:
-        """SQL of a column's values as text that sorts by code point."""
-
-    @abstractmethod
-    def read_chunks(
-        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
-    ) -> Iterator[Chunk]:
-        """The keys and these attributes of all rows, in pieces, in any order."""
-
-    @abstractmethod
-    def read_rows(
-        self, source: Source, columns: Sequence[str], chunk_rows: int
-    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
-
-    @abstractmethod
-    def load_labels(
-        self,
-        keys: NDArray[np.int64],
-        classes: NDArray[np.int32],
-        positions: NDArray[np.int32],
-        types: Sequence[str],
-    ) -> None:
-        """Create and fill the staging table of labels: key columns, class, position."""
-
-    @abstractmethod
-    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        """Create and fill the staging table of class values."""
-
-    @abstractmethod
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
-        """Create and fill the staging table of copied rows.
-
-        ``pieces`` are triples of classes, int32 (c,), positions, int32 (c,), and rows.
-        """
-
-    @abstractmethod
-    def released_expression(self, position: int, column: ReleasedColumn) -> str:
-        """SQL that gives the class value at this position the column's own type."""
-
-    @abstractmethod
-    def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
-        """SQL of the quotient and the remainder by n.size of an integer or unscaled decimal."""
-
-    @abstractmethod
-    def type_of(self, attribute: Attribute) -> str:
-        """The SQL type here of a column that may come from another database.
-
-        Raises
-        ------
-        UnsupportedType : this database has no such type.
-        """
-
-    @abstractmethod
-    def resolve_output(self, name: RelationName) -> RelationName:
-        """The output's name as this database has it, with its schema."""
-
-    @abstractmethod
-    def prepare_schema(self, name: RelationName) -> None:
-        """Make sure that the output's schema exists and that a table may be made there.
-
-        Raises
-        ------
-        InsufficientRights : the role may not.
-        """
-
-    @abstractmethod
-    def require_ledger_rights(self) -> None:
-        """Check that the release can be written into the ledger.
-
-        Raises
-        ------
-        InsufficientRights : the role may not; the hint says what to grant.
-        """
-
-    @abstractmethod
-    def find_existing(self, name: RelationName) -> Existing | None:
-        """The relation that has this name now, or None."""
-
-    @abstractmethod
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        """Create the table that is written, with dbanon's mark; columns are names and types."""
-
-    @abstractmethod
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        """Give the written table its place: rename it, or point the view to it."""
-
-    @abstractmethod
-    def analyze(self, relation: RelationName) -> None:
-        """Collect the statistics of released values."""
-
-    @abstractmethod
-    def ensure_ledger(self) -> None:
-        """Create the ledger, or bring it to this version."""
-
-    @abstractmethod
-    def has_ledger(self) -> bool:
-        """True when this database has a ledger."""
-
-    @abstractmethod
-    def ledger_name(self, table: str) -> RelationName:
-        """The name of a table of the ledger here."""
-
-    @abstractmethod
-    def current_user(self) -> str | None:
-        """The role that publishes, where the database has roles."""
-
-    @abstractmethod
-    def drop_table(self, relation: RelationName) -> None:
-        """Drop a released table."""
-
-    # -- what all databases do in the same way ----------------------------------------------------
 
     def note(self, sql: str) -> None:
         """Show a statement to those who asked to see the SQL."""
