@@ -10,7 +10,7 @@ and ends in the best partition it saw.
 Classes: k to 2k-1 whatever the method gave, for a class of 2k or more is cut where that pays most,
 and cutting never adds loss. The loss never rises.
 Cost: an iteration costs about as much as (4k)^2 distances between records. Their number falls
-with k accordingly and grows linearly with n by default: fast takes moments, thorough about 25 s
+with k accordingly and grows linearly with n by default: fast takes moments, thorough 20 to 80 s
 for a thousand records.
 """
 

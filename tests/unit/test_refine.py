@@ -128,7 +128,9 @@ def test_policy():
         points, 5, refine="thorough", refine_seconds=0.1, refine_iterations=10**9
     )
     losses = [dbanon.information_loss(points, found) for found in (plain, fast, timed)]
-    assert losses == sorted(losses, reverse=True)
+    # How far the timed one gets depends on the machine.
+    assert losses[0] > losses[1]
+    assert losses[0] > losses[2]
     assert dbanon.Policy(k=3, refine="fast").arguments()["refine"] == "fast"
 
 
