@@ -45,6 +45,18 @@ def _server_or_skip(kind: Kind | None = None) -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Run outside the checkout: Python processes that tests start would import its sources.
+
+    They have no compiled core, and are not what is installed.
+    """
+    before = Path.cwd()
+    os.chdir(tmp_path_factory.mktemp("elsewhere"))
+    yield
+    os.chdir(before)
+
+
 @pytest.fixture(scope="session")
 def pg_server() -> Iterator[Server]:
     """A server for the whole session. A test that stops it must start it again."""

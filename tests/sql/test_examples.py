@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_psql_session_prints_what_is_shown(sql_server: Server) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "examples.psql_session"],
+        [sys.executable, "-I", "-m", "examples.psql_session"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
