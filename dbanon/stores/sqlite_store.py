@@ -299,7 +299,7 @@ class SqliteSession(Session):
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         # SQLite keeps the text of CREATE: the mark is a comment in it.
-        body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
+        body = ", ".join(f"{quote(name)} {types.declared(kind)}" for name, kind in columns)
         self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
@@ -315,8 +315,10 @@ class SqliteSession(Session):
             self.drop_table(output.name)
         # Otherwise the views on the table that was just dropped would make RENAME fail.
         self.run("PRAGMA legacy_alter_table = ON")
-        self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
-        self.run("PRAGMA legacy_alter_table = OFF")
+        try:
+            self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+        finally:
+            self.run("PRAGMA legacy_alter_table = OFF")
 
     def analyze(self, relation: RelationName) -> None:
         """Statistics of the whole file are the owner's to collect."""

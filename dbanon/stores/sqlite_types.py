@@ -18,6 +18,21 @@ from dbanon.schema import Attribute, Kind
 from dbanon.stores.base import cannot_travel
 from dbanon.stores.names import quote
 
+_CONSTRAINTS = frozenset(
+    [
+        "AS",
+        "CHECK",
+        "COLLATE",
+        "CONSTRAINT",
+        "DEFAULT",
+        "GENERATED",
+        "NOT",
+        "NULL",
+        "PRIMARY",
+        "REFERENCES",
+        "UNIQUE",
+    ]
+)
 # What the values of a kind may be, in the words of typeof().
 STORED_AS = {
     Kind.INTEGER: ("integer",),
@@ -82,6 +97,18 @@ def expected(attribute: Attribute) -> str:
     if attribute.kind is Kind.BOOLEAN:
         return "0 or 1"
     return "stored as " + " or ".join(STORED_AS[attribute.kind])
+
+
+def declared(sql_type: str) -> str:
+    """A declared type as CREATE TABLE may have it.
+
+    SQLite takes any quoted text for a type, and tells it without the quotes: what is no plain type
+    name is quoted again, so that it stays a name.
+    """
+    plain = re.fullmatch(r"[A-Za-z_][\w ]*(\(\s*\d+\s*(,\s*\d+\s*)?\))?|", sql_type, re.ASCII)
+    # Words that begin a constraint would not be taken for a part of the type.
+    words = {word.upper() for word in re.findall(r"[A-Za-z]+", sql_type)}
+    return sql_type if plain and not words & _CONSTRAINTS else quote(sql_type)
 
 
 def attribute(name: str, declared: str, nullable: bool) -> Attribute:

@@ -121,3 +121,21 @@ def test_an_output_may_have_the_longest_name_there_is(postgresql: PostgresqlData
                 )
                 assert report.output == output
                 assert postgresql.rows(f'SELECT count(*) FROM release_{kind}."{name}"') == [(40,)]
+
+
+@pytest.mark.parametrize(
+    "declared", ["INT, extra TEXT", "INT) --", 'INT "x" y', "INT CHECK (0)", "INT DEFAULT 7", ""]
+)
+def test_a_declared_type_stays_a_type(sqlite_file: SqliteDatabase, declared: str) -> None:
+    """SQLite takes any quoted text for the type of a column."""
+    quoted = '"' + declared.replace('"', '""') + '"' if declared else ""
+    sqlite_file.execute(f"CREATE TABLE odd (a INTEGER, b {quoted})")
+    for i in range(9):
+        sqlite_file.execute(f"INSERT INTO odd VALUES ({i}, {i})")
+    report = sqlite_file.anonymize(
+        table="odd", quasi_identifiers=["a"], keep=["b"], k=3, output="released"
+    )
+    assert report.rows_out == 9
+    columns = sqlite_file.rows("SELECT name, type FROM pragma_table_xinfo('released')")
+    before = sqlite_file.rows("SELECT name, type FROM pragma_table_xinfo('odd')")
+    assert columns == before
