@@ -56,6 +56,7 @@ def anonymize(
     refine_seconds: float | None = None,
     block_size: int | None = None,
     models: Sequence[Model] = (),
+    orders: Mapping[str, Sequence[str]] | None = None,
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -78,6 +79,7 @@ def anonymize(
     key : columns that tell every row from every other; needed for views and foreign tables.
     hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
+    orders : the values of text columns from the lowest to the highest; an enum has its own order.
     target : another database to write to, as ``database``; the same one when None.
     chunk_rows : rows read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
@@ -114,6 +116,7 @@ def anonymize(
         refine_seconds=refine_seconds,
         block_size=block_size,
         models=tuple(models),
+        orders=orders or {},
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),
@@ -154,6 +157,7 @@ def partition(
     seed: int = 0,
     refine: str | None = None,
     hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    orders: Mapping[str, Sequence[str]] | None = None,
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
     block_size: int | None = None,
@@ -167,6 +171,8 @@ def partition(
     k : smallest number of records in a class.
     hierarchies : a Hierarchy or the path of its file by column; a column without one is a number,
         or a category whose values are different or not.
+    orders : the values of text columns from the lowest to the highest; ordered categoricals have
+        that of their categories.
     refine : ``fast`` or ``thorough`` search for classes of less loss after the method.
     options : the method's own parameters.
 
@@ -184,7 +190,6 @@ def partition(
     NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
     UnsupportedType : a column that the method does not take.
     """
-    microdata = _microdata(data)
     policy = Policy(
         k=k,
         method=method,
@@ -195,32 +200,38 @@ def partition(
         seed=seed,
         refine=refine,
         hierarchies=load_hierarchies(hierarchies),
+        orders=orders or {},
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
     )
+    microdata = _microdata(data, policy.orders)
     if find_method(method).gives is AttributePartition:
         return find_attribute_classes(microdata, policy)
     return find_classes(microdata, policy)
 
 
-def information_loss(data: ArrayLike | pd.DataFrame, classes: Partition) -> float:
+def information_loss(
+    data: ArrayLike | pd.DataFrame,
+    classes: Partition,
+    *,
+    orders: Mapping[str, Sequence[str]] | None = None,
+) -> float:
     """SSE/SST on z-scores when every class is released with its centroid: 0 none, 1 all.
 
     Parameters
     ----------
-    data : (n, p) numbers, or a DataFrame of numbers, as given to ``partition``.
+    data, orders : (n, p) numbers, or a DataFrame of numbers and ordinal columns, as given to
+        ``partition``.
     classes : a partition of these n records; suppressed records are left out.
 
     Raises
     ------
     InvalidParameter : the partition is of another number of records.
     """
-    microdata = _microdata(data)
+    microdata = _microdata(data, orders or {})
     _require_same(classes, microdata)
-    valid = None
-    if microdata.valid is not None:
-        valid = microdata.valid[:, [a.kind.is_numeric for a in microdata.attributes]]
+    valid = microdata.numeric_valid()
     points = standardization(microdata.numbers, valid=valid).apply(microdata.numbers)
     return centroid_loss(points, classes, valid).total
 
@@ -230,19 +241,20 @@ def generalization_loss(
     classes: Partition,
     *,
     hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
     """iloss on the classes' own ranges and common ancestors: 0 none, records times columns all.
 
     Parameters
     ----------
-    data, hierarchies : as given to ``partition``.
+    data, hierarchies, orders : as given to ``partition``.
     classes : a partition of these n records; suppressed records are left out.
 
     Raises
     ------
     InvalidParameter : the partition is of another number of records.
     """
-    microdata = _microdata(data)
+    microdata = _microdata(data, orders or {})
     _require_same(classes, microdata)
     return float(class_losses(microdata, classes, load_hierarchies(hierarchies)).sum())
 
@@ -254,11 +266,13 @@ def _require_same(classes: Partition, microdata: Microdata) -> None:
         )
 
 
-def _microdata(data: Any) -> Microdata:
+def _microdata(data: Any, orders: Mapping[str, Sequence[str]]) -> Microdata:
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         from dbanon.frame import microdata_from_frame
 
-        return microdata_from_frame(data, list(data.columns))
+        return microdata_from_frame(data, list(data.columns), orders=orders)
+    if orders:
+        raise InvalidParameter("Orders are of the columns of a data frame, not of an array.")
     return _microdata_from_array(data)
 
 

@@ -18,6 +18,7 @@ from dbanon.cli_support import (
     method_options,
     model,
     numbers,
+    orders,
     pair,
     show,
     signals,
@@ -107,6 +108,21 @@ from dbanon.space import STANDARDIZATIONS
     multiple=True,
     metavar="NAME=NUMBER",
     help="Weight of a quasi-identifier in the distance; repeatable.",
+)
+@click.option(
+    "--order",
+    "orders_stated",
+    multiple=True,
+    metavar="NAME=A,B,C",
+    help="The values of a text column from the lowest to the highest, which are then taken as"
+    " ranks; one with a comma in it stands in double quotes; repeatable.",
+)
+@click.option(
+    "--order-file",
+    "order_files",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="The same from a file, one value a line; repeatable.",
 )
 @click.option(
     "--recoding",
@@ -229,6 +245,7 @@ def anonymize(url: str, **given: Any) -> None:
                 key=given["key"],
                 standardize=given["standardize"],
                 weights=numbers("--weight", given["weights"]),
+                orders=orders(given["orders_stated"], given["order_files"]),
                 nulls=given["nulls"],
                 max_suppression=given["max_suppression"],
                 recoding=given["recoding"],

@@ -35,9 +35,9 @@ from dbanon.protection import (
     width_of,
     with_null_leaves,
 )
-from dbanon.recoding import ReleasedColumn
+from dbanon.recoding import GENERALIZED, ReleasedColumn
 from dbanon.release import ModelLevel, Recount, Release, Report
-from dbanon.schema import Attribute, Kind
+from dbanon.schema import Attribute, Kind, with_orders
 from dbanon.stores.base import random_order, round_half_even
 from dbanon.version import version
 
@@ -67,6 +67,7 @@ def anonymize_frame(
     refine_seconds: float | None = None,
     block_size: int | None = None,
     models: Sequence[Model] = (),
+    orders: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -81,6 +82,8 @@ def anonymize_frame(
         them as quasi-identifiers.
     hierarchies : a Hierarchy or the path of its file by column.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
+    orders : the values of text columns from the lowest to the highest; ordered categoricals have
+        that of their categories.
 
     The other parameters are those of ``Policy``.
 
@@ -108,6 +111,7 @@ def anonymize_frame(
         refine_seconds=refine_seconds,
         block_size=block_size,
         models=with_null_leaves(models),
+        orders=orders or {},
     )
     named = [*quasi_identifiers, *by, *sensitive, *keep]
     for name in named:
@@ -119,7 +123,9 @@ def anonymize_frame(
                 hint="Name them first: frame.columns = [...]",
             )
     check_models(policy.models, sensitive)
-    microdata = microdata_from_frame(frame, list(quasi_identifiers), named, by)
+    microdata = microdata_from_frame(
+        frame, list(quasi_identifiers), named, by, orders=policy.orders
+    )
     require_rows(policy)
     require_kinds(policy, microdata.attributes)
     seconds = {"read": time.perf_counter() - started}
@@ -249,6 +255,8 @@ def microdata_from_frame(
     names: Sequence[str],
     named: Sequence[str] = (),
     by: Sequence[str] = (),
+    *,
+    orders: Mapping[str, Sequence[str]],
 ) -> Microdata:
     """The named columns of a frame as microdata, in the frame's order; ``by`` makes its strata.
 
@@ -265,10 +273,9 @@ def microdata_from_frame(
             )
         if columns.count(name) > 1:
             raise InvalidParameter(f'The data frame has two columns named "{name}".')
-    attributes = [_attribute(str(name), frame[name]) for name in names]
+    attributes = with_orders([_attribute(str(name), frame[name]) for name in names], orders)
     n = len(frame)
-    numeric = [a for a in attributes if a.kind.is_numeric]
-    numbers = np.zeros((n, len(numeric)))
+    numbers = np.zeros((n, sum(not attribute.kind.is_coded for attribute in attributes)))
     codes = []
     categories = []
     valid = np.ones((n, len(attributes)), bool)
@@ -277,7 +284,7 @@ def microdata_from_frame(
     for position, (attribute, name) in enumerate(zip(attributes, names, strict=True)):
         series = frame[name]
         valid[:, position] = series.notna().to_numpy()
-        if not attribute.kind.is_numeric:
+        if attribute.kind.is_coded:
             text = series.astype(str).to_numpy(object)
             text[~valid[:, position]] = None
             encoded, values = encode(text)
@@ -324,7 +331,10 @@ def _attribute(name: str, series: pd.Series[Any]) -> Attribute:
         zoned = isinstance(dtype, pd.DatetimeTZDtype)
         scale = 0 if "[s" in text else 3 if "[ms" in text else 6
         return Attribute(name, Kind.TIMESTAMP, sql_type=text, scale=scale, zoned=zoned)
-    if types.is_string_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
+    if isinstance(dtype, pd.CategoricalDtype):
+        order = tuple(map(str, dtype.categories)) if dtype.ordered else ()
+        return Attribute(name, Kind.CATEGORY, sql_type=text, order=order)
+    if types.is_string_dtype(dtype):
         return Attribute(name, Kind.CATEGORY, sql_type=text)
     return Attribute(name, Kind.OTHER, sql_type=text)
 
@@ -364,7 +374,12 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
         texts = values[labels]
         if missing is not None:
             texts[missing[labels]] = None
-        return pd.Series(texts, dtype=object)
+        if column.attribute.sql_type == GENERALIZED:
+            return pd.Series(texts, dtype=object)
+        if isinstance(dtype, pd.CategoricalDtype):
+            own = {str(value): value for value in dtype.categories}
+            texts = np.array([own.get(text) for text in texts], object)
+        return pd.Series(texts, dtype=dtype)
     if column.attribute.kind is Kind.TIMESTAMP:
         moments = values.astype("datetime64[us]")
         if missing is not None:

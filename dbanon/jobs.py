@@ -22,7 +22,7 @@ from dbanon.policy import Policy, require_kinds, require_rows
 from dbanon.protection import check_models
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
-from dbanon.schema import Attribute, Kind
+from dbanon.schema import Attribute, Kind, with_orders
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
 from dbanon.stores.names import RelationName, quote
@@ -153,7 +153,7 @@ class _Run:
         named = [*job.quasi_identifiers, *job.by, *job.sensitive, *job.keep]
         for name in named:
             source.attribute(name)
-        attributes = tuple(source.attribute(name) for name in job.quasi_identifiers)
+        attributes = self._attributes(source)
         require_rows(job.policy)
         require_kinds(job.policy, attributes)
         source = self.source_session.locate(source, job.key)
@@ -172,7 +172,12 @@ class _Run:
         )
         for name in named:
             self.target_session.type_of(source.attribute(name))
-        return source, tuple(source.attribute(name) for name in job.quasi_identifiers), output
+        return source, self._attributes(source), output
+
+    def _attributes(self, source: Source) -> tuple[Attribute, ...]:
+        """The quasi-identifiers, with their orders."""
+        named = [source.attribute(name) for name in self.job.quasi_identifiers]
+        return with_orders(named, self.job.policy.orders)
 
     def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:
         self.progress("read", 0.0)

@@ -66,7 +66,9 @@ def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> N
 
 
 def number_text(value: float, attribute: Attribute) -> str:
-    """A number, date or timestamp as the leaves of a hierarchy spell it."""
+    """A number, date, timestamp or rank as the leaves of a hierarchy spell it."""
+    if attribute.kind is Kind.ORDINAL:
+        return attribute.order[int(value)]
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(int(value), "D"))
     if attribute.kind is Kind.TIMESTAMP:

@@ -123,7 +123,7 @@ def recode(
     ]
     return Release(
         partition=partition,
-        columns=columns,
+        columns=tuple(column.spelled() for column in columns),
         losses=tuple(
             ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
             for i, column in enumerate(measured)

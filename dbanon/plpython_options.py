@@ -12,6 +12,7 @@ from dbanon.methods import find_method
 COMMON: dict[str, tuple[Any, str]] = {
     "standardize": ("zscore", "zscore, range, none or mahalanobis: the scale of columns"),
     "weights": ({}, "an object of numbers: weight of a column in the squared distance"),
+    "orders": ({}, "an object of lists: the values of a text column from lowest to highest"),
     "seed": (0, "a whole number, for methods that draw"),
     "refine": (None, "fast or thorough: the classes are improved by local search"),
     "refine_iterations": (None, "a whole number: as many rounds of refine"),
@@ -35,7 +36,7 @@ READING: dict[str, tuple[Any, str]] = {
 
 # Keys that the policy has under the same name.
 OF_THE_POLICY = (
-    *("standardize", "weights", "seed", "recoding", "refine", "refine_iterations"),
+    *("standardize", "weights", "orders", "seed", "recoding", "refine", "refine_iterations"),
     *("refine_seconds", "block_size", "intervals", "local_range", "steps"),
 )
 
@@ -106,6 +107,11 @@ def _fits(name: str, value: Any) -> bool:
         return isinstance(value, bool)
     if name in ("key", "by"):
         return isinstance(value, list) and all(isinstance(part, str) for part in value)
+    if name == "orders":
+        return isinstance(value, dict) and all(
+            isinstance(order, list) and all(isinstance(text, str) for text in order)
+            for order in value.values()
+        )
     if name in ("weights", "steps"):
         return isinstance(value, dict) and all(
             isinstance(weight, (int, float)) and not isinstance(weight, bool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +18,7 @@ from dbanon.methods.refine import check_refinement
 from dbanon.methods.registry import Method, Refine
 from dbanon.partitions import Partition
 from dbanon.recoding import INTERVALS, Settings, find_recoding
-from dbanon.schema import Attribute
+from dbanon.schema import Attribute, Kind
 from dbanon.space import MAHALANOBIS, STANDARDIZATIONS, check_weights, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
@@ -41,6 +41,8 @@ class Policy:
     max_suppression : largest share of records that may be withheld, 0 to 1; None for no limit.
     recoding : a name in the registry of recodings; None for the method's own.
     hierarchies : by quasi-identifier, for methods of generalization.
+    orders : by quasi-identifier that is text, its values from the lowest to the highest: they are
+        then taken as ranks. Before the order of an enum; an empty one takes that away.
     intervals, local_range, steps : how ranges of numbers are released, as in ``recoding.Settings``.
     seed : for what draws; the same seed gives the same classes.
     refine : ``fast`` or ``thorough`` search for classes of less loss after the method. Classes of
@@ -70,6 +72,7 @@ class Policy:
     refine_seconds: float | None = None
     block_size: int | None = None
     models: tuple[Model, ...] = ()
+    orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         whole: object = self.k
@@ -98,6 +101,8 @@ class Policy:
         _one_of("intervals", self.intervals, INTERVALS)
         object.__setattr__(self, "hierarchies", freeze(dict(self.hierarchies)))
         object.__setattr__(self, "steps", freeze(dict(self.steps)))
+        orders = {name: _checked_order(name, order) for name, order in self.orders.items()}
+        object.__setattr__(self, "orders", freeze(orders))
         size = self.block_size
         if size is not None and (isinstance(size, bool) or int(size) != size or size < 2 * self.k):
             raise InvalidParameter("block_size must be a whole number, 2k or more.")
@@ -140,6 +145,7 @@ class Policy:
             "refine_seconds": self.refine_seconds,
             "block_size": self.block_size,
             "models": [model.describe() for model in self.models],
+            "orders": {name: {"values": len(order)} for name, order in self.orders.items()},
         }
 
     @property
@@ -177,13 +183,20 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
                 " numbers only.",
                 hint="Use the recoding generalization.",
             )
+        if attribute.kind is Kind.ORDINAL and not recoding.takes_ranks:
+            raise UnsupportedType(
+                f'Column "{attribute.name}" has an order but no numbers, which recoding'
+                f" {recoding.name} needs.",
+                hint="Use another recoding, or leave the column out of the quasi-identifiers.",
+            )
         if not attribute.kind.is_numeric and not method.takes_categories:
             taking = [name for name, other in METHODS.items() if other.takes_categories]
             raise UnsupportedType(
                 f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and method'
                 f" {policy.method} takes numbers, dates and timestamps only.",
                 hint=(
-                    "Methods that take it: " + ", ".join(taking) + "."
+                    "Methods that take it: " + ", ".join(taking) + ". Text that has an order can be"
+                    " taken as ranks: state orders."
                     if taking
                     else "No method of this version takes it: leave the column out of the"
                     " quasi-identifiers and do not copy it, or give it as a number."
@@ -238,3 +251,11 @@ def refinement(method: Method) -> Refine | None:
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
+
+
+def _checked_order(name: str, order: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(order, str) or not all(isinstance(value, str) for value in order):
+        raise InvalidParameter(
+            f'The order of "{name}" must be a list of texts, from the lowest to the highest.'
+        )
+    return tuple(order)

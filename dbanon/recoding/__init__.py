@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
 from dbanon.recoding import generalization, mean, median, medoid, secure
-from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.columns import GENERALIZED, ExactMeans, Recoding, ReleasedColumn
 from dbanon.recoding.settings import INTERVALS, Settings
 
 RECODINGS: dict[str, Recoding] = {
@@ -34,6 +34,7 @@ def find_recoding(name: str) -> Recoding:
 
 
 __all__ = [
+    "GENERALIZED",
     "INTERVALS",
     "RECODINGS",
     "ExactMeans",

@@ -1,7 +1,8 @@
 """Centroid recoding: every class is released with the mean of each attribute.
 
 The mean is rounded to the column's own type and scale, half to even: a mean of integers with
-decimals would tell the size of its class, and a column keeps its type.
+decimals would tell the size of its class, and a column keeps its type. A mean of ranks is no value:
+ordinal attributes get the value at the class's median rank, the lower of two.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from dbanon.microdata import EXACT_INTEGER, Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.representative import class_medians, occurring
 from dbanon.recoding.settings import Settings
 from dbanon.schema import Attribute, Kind
 
@@ -64,6 +66,10 @@ def mean(
     for position, attribute in enumerate(microdata.numeric):
         values = microdata.numbers[:, position]
         valid = microdata.valid_column(attribute.name)
+        if attribute.kind is Kind.ORDINAL:
+            ranks = class_medians(values, partition)
+            columns.append(occurring(microdata, partition, position, ranks))
+            continue
         missing = None
         if valid is not None:
             # A class holds records of one NULL pattern, so its first member speaks for all.

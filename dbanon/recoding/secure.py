@@ -157,6 +157,7 @@ RECODING = Recoding(
     name="secure",
     run=secure,
     summary="Class means, moved away from the originals where too many lie near",
+    takes_ranks=False,
     method="secure_kward",
     parameters=("epsilon", "gamma0"),
 )

@@ -104,7 +104,7 @@ class Session(SessionInterface):
         """
         dictionaries = []
         for position, attribute in enumerate(attributes):
-            if attribute.kind.is_numeric:
+            if not attribute.kind.is_coded:
                 continue
             table = statements.values_table(position)
             self.run(
@@ -126,7 +126,7 @@ class Session(SessionInterface):
         return "".join(
             statements.join_values(position, self.text_of(attribute))
             for position, attribute in enumerate(attributes)
-            if not attribute.kind.is_numeric
+            if attribute.kind.is_coded
         )
 
     @property

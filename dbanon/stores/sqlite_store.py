@@ -168,7 +168,7 @@ class SqliteSession(Session):
         parts = [
             *locator.expressions,
             *(
-                f"s.{quote(a.name)}" if a.kind.is_numeric else f"d{i}.code"
+                f"d{i}.code" if a.kind.is_coded else f"s.{quote(a.name)}"
                 for i, a in enumerate(attributes)
             ),
         ]

@@ -118,8 +118,8 @@ def test_a_text_column_by_a_method_that_takes_it(run_sql: Run) -> None:
 def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
     run_sql(PEOPLE)
     given = {
-        "standardize": "range", "weights": {"a": 2}, "seed": 3, "key": ["id"], "progress": False,
-        "memory_limit": 10**9, "output_kind": "view", "recoding": "mean", "intervals": "text",
+        "standardize": "range", "weights": {"a": 2}, "orders": {}, "seed": 3, "key": ["id"],
+        "progress": False, "memory_limit": 10**9, "output_kind": "view", "recoding": "mean", "intervals": "text",
         "local_range": True, "steps": {"a": 0.5}, "refine": None,
         "refine_iterations": None, "refine_seconds": None, "block_size": None, "by": ["t"],
     }  # fmt: skip
