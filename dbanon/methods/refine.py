@@ -51,7 +51,7 @@ class _Effort:
 
 
 _EFFORTS = {
-    "fast": _Effort(70_000_000, 100_000, 8_000, most_heat=0.0, classes=6),
+    "fast": _Effort(60_000_000, 100_000, 8_000, most_heat=0.0, classes=6),
     "thorough": _Effort(24_000_000_000, 30_000_000, 2_000_000, most_heat=0.12, classes=7),
 }
 REFINEMENTS = tuple(_EFFORTS)
