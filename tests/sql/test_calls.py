@@ -67,7 +67,9 @@ def refused(sql_server: Server, sql_template: str) -> Iterator[Callable[[str], p
         ("42602", "'app.people', 'pg_catalog.people', '{a}', 5"),
         ("42622", "'app.people', 'release.' || repeat('n', 60), '{a}', 5"),
         ("0A000", "'app.people', 'release.p', '{t}', 5"),
-        ("0A000", "'app.people', 'release.p', '{a}', 5, entity => 'id'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, entity => 'a'"),
+        ("42703", "'app.people', 'release.p', '{a}', 5, entity => 'nobody'"),
+        ("ZK002", "'app.people', 'release.p', '{a}', 5, entity => 't'"),
         ("0A000", "'app.people', 'release.p', '{a}', 5, hierarchies => '{\"t\": {}}'"),
         ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"where\": \"true\"}'"),
         ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"l_diversity\": 2}'"),
@@ -119,8 +121,8 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
     run_sql(PEOPLE)
     given = {
         "standardize": "range", "weights": {"a": 2}, "orders": {}, "seed": 3, "key": ["id"],
-        "progress": False, "memory_limit": 10**9, "output_kind": "view", "recoding": "mean", "intervals": "text",
-        "local_range": True, "steps": {"a": 0.5}, "refine": None,
+        "progress": False, "memory_limit": 10**9, "output_kind": "view", "recoding": "mean",
+        "intervals": "text", "local_range": True, "steps": {"a": 0.5}, "refine": None,
         "refine_iterations": None, "refine_seconds": None, "block_size": None, "by": ["t"],
     }  # fmt: skip
     assert set(given) == set(known("mdav", writes=True))
