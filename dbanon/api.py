@@ -58,6 +58,7 @@ def anonymize(
     block_size: int | None = None,
     models: Sequence[Model] = (),
     orders: Mapping[str, Sequence[str]] | None = None,
+    guarantee: str = "rows",
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -89,7 +90,8 @@ def anonymize(
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
 
-    The other parameters are those of ``Policy`` and ``Job``.
+    The other parameters are those of ``Policy`` and ``Job``. With ``guarantee="per_attribute"``
+    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says.
 
     Raises
     ------
@@ -120,6 +122,7 @@ def anonymize(
         block_size=block_size,
         models=tuple(models),
         orders=orders or {},
+        guarantee=guarantee,
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from dbanon.cli_support import (
     signals,
     sql_printer,
 )
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, RowsNotAnonymous
 from dbanon.methods import METHODS
 from dbanon.methods.refine import REFINEMENTS
-from dbanon.policy import NULL_POLICIES
+from dbanon.policy import GUARANTEES, NULL_POLICIES
 from dbanon.recoding import INTERVALS, RECODINGS
+from dbanon.release import rarest_row
 from dbanon.space import STANDARDIZATIONS
 
 
@@ -186,6 +188,13 @@ from dbanon.space import STANDARDIZATIONS
     help="Width of the grid of ranges; repeatable.",
 )
 @click.option(
+    "--guarantee",
+    type=click.Choice(GUARANTEES),
+    default="rows",
+    show_default=True,
+    help="per_attribute: release what individual_ranking gives, whose rows are not k-anonymous.",
+)
+@click.option(
     "--model",
     "models",
     multiple=True,
@@ -235,7 +244,11 @@ def anonymize(url: str, **given: Any) -> None:
                 "The report cannot be written there.",
                 hint="Name a .json, .html or .txt file in a directory that exists.",
             )
-        with ProgressDisplay(not given["no_progress"], given["log_format"]) as progress:
+        with (
+            warnings.catch_warnings(),
+            ProgressDisplay(not given["no_progress"], given["log_format"]) as progress,
+        ):
+            warnings.simplefilter("ignore", RowsNotAnonymous)
             report = api.anonymize(
                 url,
                 table=given["table"],
@@ -264,6 +277,7 @@ def anonymize(url: str, **given: Any) -> None:
                 intervals=given["intervals"],
                 local_range=given["local_range"],
                 steps=numbers("--step", given["steps"]),
+                guarantee=given["guarantee"],
                 models=[model(text) for text in given["models"]],
                 output_kind=given["output_kind"],
                 if_exists=given["if_exists"],
@@ -273,6 +287,8 @@ def anonymize(url: str, **given: Any) -> None:
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
             )
+        if report.k_rows is not None:
+            click.echo(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.", err=True)
         if path is not None:
             save_report(report, path)
         show(form, report.to_dict(), lambda: report_table(report))

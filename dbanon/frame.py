@@ -33,9 +33,9 @@ from dbanon.microdata import (
     microdata_from_chunks,
     require_entities,
 )
-from dbanon.partitions import Partition
-from dbanon.pipeline import find_classes, recode
-from dbanon.policy import Policy, require_kinds, require_rows
+from dbanon.partitions import AttributePartition, Partition
+from dbanon.pipeline import find_attribute_classes, find_classes, recode
+from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import (
     check_models,
     protect,
@@ -46,7 +46,7 @@ from dbanon.protection import (
 from dbanon.recoding import GENERALIZED, ReleasedColumn
 from dbanon.release import ModelLevel, Recount, Release, Report
 from dbanon.schema import Attribute, Kind, with_orders
-from dbanon.stores.base import random_order, round_half_even
+from dbanon.stores.base import random_order
 from dbanon.version import version
 
 
@@ -77,6 +77,7 @@ def anonymize_frame(
     block_size: int | None = None,
     models: Sequence[Model] = (),
     orders: Mapping[str, Sequence[str]] | None = None,
+    guarantee: str = "rows",
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -123,6 +124,7 @@ def anonymize_frame(
         block_size=block_size,
         models=with_null_leaves(models),
         orders=orders or {},
+        guarantee=guarantee,
     )
     named = [*quasi_identifiers, *by, *sensitive, *keep]
     check_entity(entity, named)
@@ -136,37 +138,44 @@ def anonymize_frame(
             )
     check_models(policy.models, sensitive)
     read = named if entity is None else [*named, entity]
-    microdata = microdata_from_frame(
-        frame, list(quasi_identifiers), read, by, orders=policy.orders
-    )
+    microdata = microdata_from_frame(frame, list(quasi_identifiers), read, by, orders=policy.orders)
     if entity is not None:
         microdata = replace(microdata, entities=_entities(frame[entity], entity))
-    require_rows(policy)
+    require_guarantee(policy, entity)
     require_kinds(policy, microdata.attributes)
     seconds = {"read": time.perf_counter() - started}
 
     started = time.perf_counter()
-    partition = find_classes(microdata, policy)
-    codes = _sensitive_codes(frame, policy.models)
-    partition = protect(microdata, partition, policy, codes)
+    found: Partition | AttributePartition
+    if policy.per_attribute:
+        found = find_attribute_classes(microdata, policy)
+    else:
+        found = find_classes(microdata, policy)
+        codes = _sensitive_codes(frame, policy.models)
+        found = protect(microdata, found, policy, codes)
     seconds["cluster"] = time.perf_counter() - started
 
     started = time.perf_counter()
 
-    def exact_means(
+    def exact_totals(
         partition: Partition, attributes: Sequence[Attribute]
     ) -> dict[str, NDArray[np.object_]]:
-        return {a.name: _exact_means(a, frame[a.name], partition) for a in attributes}
+        return {a.name: _exact_totals(a, frame[a.name], partition) for a in attributes}
 
-    release = recode(microdata, partition, policy, exact_means, by, entity)
+    release = recode(microdata, found, policy, exact_totals, by, entity)
+    partition = release.partition
     records = np.flatnonzero(partition.labels >= 0)
     records = records[random_order(len(records))]
     released = _released(frame, named, records, release)
     seconds["write"] = time.perf_counter() - started
 
     started = time.perf_counter()
-    columns = [*(column.attribute.name for column in release.columns), *by]
+    names = [column.attribute.name for column in release.columns]
+    columns = [*names, *by]
     recount = _recount(released, columns)
+    if policy.per_attribute:
+        alone = [_recount(released, [name, *by]) for name in names]
+        recount = Recount.of_attributes(alone, recount)
     if recount.smallest < k or recount.rows != len(records):
         raise RecountFailed(
             f"The smallest class counted holds {recount.smallest} rows, fewer than k = {k}.",
@@ -200,6 +209,7 @@ def anonymize_frame(
         method=policy.method,
         arguments=policy.arguments()
         | {"by": list(by)}
+        | ({} if recount.k_rows is None else {"k_rows": recount.k_rows})
         | ({} if entity is None else {"entity": entity, "persons": persons}),
         quasi_identifiers=tuple(quasi_identifiers),
         sensitive=tuple(sensitive),
@@ -224,6 +234,7 @@ def anonymize_frame(
         seconds=seconds | {"total": sum(seconds.values())},
         entity=entity,
         persons=persons,
+        k_rows=recount.k_rows,
     )
     return released, report
 
@@ -393,7 +404,7 @@ def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64
     return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
 
 
-def _exact_means(
+def _exact_totals(
     attribute: Attribute, series: pd.Series[Any], partition: Partition
 ) -> NDArray[np.object_]:
     values = series
@@ -407,9 +418,7 @@ def _exact_means(
     integers[series.isna().to_numpy()] = 0
     # Python's integers have no limit, and reduceat adds them as they are.
     exact = np.array([int(value) for value in integers[partition.members]], object)
-    sums = np.add.reduceat(exact, partition.starts)
-    means = [round_half_even(int(s), int(n)) for s, n in zip(sums, partition.sizes, strict=True)]
-    return np.array(means, object)
+    return np.asarray(np.add.reduceat(exact, partition.starts), object)
 
 
 def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> Any:

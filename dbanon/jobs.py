@@ -17,10 +17,10 @@ from dbanon.enforcement import Enforcement
 from dbanon.entities import check_entity
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.microdata import Microdata, find_records, with_strata
-from dbanon.partitions import Partition
+from dbanon.partitions import AttributePartition, Partition
 from dbanon.persons import Persons
-from dbanon.pipeline import find_classes, recode
-from dbanon.policy import Policy, require_kinds, require_rows
+from dbanon.pipeline import find_attribute_classes, find_classes, recode
+from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount, Release, Report
@@ -164,7 +164,7 @@ class _Run:
         attributes = self._attributes(source)
         read = [*named, *self.persons.names]
         self.persons.columns(source, 0)
-        require_rows(job.policy)
+        require_guarantee(job.policy, job.entity)
         require_kinds(job.policy, attributes)
         source = self.source_session.locate(source, job.key)
         self.source_session.require_rights(source, read)
@@ -203,25 +203,32 @@ class _Run:
         )
         return with_strata(self.models.split(self.persons.split(microdata)), len(by))
 
-    def _cluster(self, source: Source, microdata: Microdata) -> Partition:
+    def _cluster(self, source: Source, microdata: Microdata) -> Partition | AttributePartition:
         def tick(share: float) -> None:
             self.progress("cluster", share)
 
+        if self.job.policy.per_attribute:
+            return find_attribute_classes(microdata, self.job.policy, tick)
         partition = find_classes(microdata, self.job.policy, tick)
         return self.models.protect(self.source_session, source, microdata, partition)
 
     def _write(
-        self, source: Source, output: Output, microdata: Microdata, partition: Partition
+        self,
+        source: Source,
+        output: Output,
+        microdata: Microdata,
+        found: Partition | AttributePartition,
     ) -> Release:
         self.progress("write", 0.0)
 
-        def exact_means(
+        def exact_totals(
             partition: Partition, attributes: Sequence[Attribute]
         ) -> Mapping[str, NDArray[np.object_]]:
-            return self.source_session.exact_means(source, microdata, partition, attributes)
+            return self.source_session.exact_totals(source, microdata, partition, attributes)
 
         job = self.job
-        release = recode(microdata, partition, job.policy, exact_means, job.by, job.entity)
+        release = recode(microdata, found, job.policy, exact_totals, job.by, job.entity)
+        partition = release.partition
         session = self.target_session
         copied = session is not self.source_session
         columns = [_typed(column, session, copied) for column in release.columns]
@@ -322,8 +329,12 @@ class _Run:
         RecountFailed : a class is too small or breaks a model, or NULLs are where none may be.
         """
         self.progress("verify", 0.0)
-        names = [*(column.attribute.name for column in release.columns), *self.job.by]
-        recount = self.target_session.recount(output.written, names)
+        columns = [column.attribute.name for column in release.columns]
+        names = [*columns, *self.job.by]
+        if self.job.policy.per_attribute:
+            recount = self.target_session.recount_attributes(output.written, columns, self.job.by)
+        else:
+            recount = self.target_session.recount(output.written, names)
         expected = microdata.n_records - release.partition.n_suppressed
         if recount.rows != expected:
             raise SourceChanged(
@@ -372,6 +383,8 @@ class _Run:
         released = self._named(source)
         counted = self.persons.count
         arguments = job.policy.arguments() | {"by": list(job.by)}
+        if recount.k_rows is not None:
+            arguments["k_rows"] = recount.k_rows
         return Report(
             release_id=self.release_id,
             created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
@@ -405,6 +418,7 @@ class _Run:
             seconds=dict(self.seconds),
             entity=job.entity,
             persons=None if counted is None else counted.persons,
+            k_rows=recount.k_rows,
         )
 
     def _timed(self, phase: str, work: Callable[[], Any]) -> Any:

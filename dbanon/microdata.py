@@ -199,6 +199,20 @@ def microdata_from_chunks(
     )
 
 
+def alone(microdata: Microdata, position: int) -> Microdata:
+    """Microdata with nothing but the numeric attribute at this position of all attributes."""
+    attribute = microdata.attributes[position]
+    valid = microdata.valid_column(attribute.name)
+    return replace(
+        microdata,
+        attributes=(attribute,),
+        numbers=np.ascontiguousarray(microdata.numbers[:, [microdata.numeric.index(attribute)]]),
+        codes=np.empty((microdata.n_records, 0), np.int32),
+        categories=(),
+        valid=None if valid is None else valid.reshape(-1, 1),
+    )
+
+
 def with_strata(microdata: Microdata, n_strata_columns: int) -> Microdata:
     """Microdata whose last categorical attributes only say which stratum a record is in.
 

@@ -25,6 +25,7 @@ COMMON: dict[str, tuple[Any, str]] = {
 WRITING: dict[str, tuple[Any, str]] = {
     "by": ((), "a list of columns that classes must not cross; released as they are"),
     "output_kind": ("table", "table, or view for a stable name over a released table"),
+    "guarantee": ("rows", "rows, or per_attribute: rows are then not k-anonymous"),
     "recoding": (None, "what a class is released with; the method's own by default"),
     "intervals": ("text", "text, bounds or midpoint: how a range of numbers is released"),
     "local_range": (False, "true: ranges end at values of members; false: at a fixed grid"),
@@ -38,7 +39,7 @@ READING: dict[str, tuple[Any, str]] = {
 # Keys that the policy has under the same name.
 OF_THE_POLICY = (
     *("standardize", "weights", "orders", "seed", "recoding", "refine", "refine_iterations"),
-    *("refine_seconds", "block_size", "intervals", "local_range", "steps"),
+    *("refine_seconds", "block_size", "intervals", "local_range", "steps", "guarantee"),
 )
 
 LATER = ("models", "l_diversity", "t_closeness", "where", "on_column_change")

@@ -16,12 +16,14 @@ from dbanon.methods import METHODS, find_method
 from dbanon.methods import refine as centroid
 from dbanon.methods.refine import check_refinement
 from dbanon.methods.registry import Method, Refine
-from dbanon.partitions import Partition
+from dbanon.partitions import AttributePartition, Partition
 from dbanon.recoding import INTERVALS, Settings, find_recoding
 from dbanon.schema import Attribute, Kind
 from dbanon.space import MAHALANOBIS, STANDARDIZATIONS, check_weights, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
+PER_ATTRIBUTE = "per_attribute"
+GUARANTEES = ("rows", PER_ATTRIBUTE)
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Policy:
         centroids then hold k to 2k-1 records, whatever the method's own sizes are.
     refine_iterations : None for as many as ``refine`` says.
     refine_seconds : limit for each stratum; the result then depends on the machine's speed.
+    guarantee : ``rows``; or ``per_attribute`` for a method that groups each attribute by itself:
+        the word without which such a release, whose rows are not k-anonymous, is refused.
     models : privacy models of sensitive attributes, reached by ``protection.protect``.
     block_size : cut strata of more records into blocks that no class crosses, on all cores: faster,
         and a little more loss; a refinement then works across their borders. None does not cut.
@@ -73,6 +77,7 @@ class Policy:
     block_size: int | None = None
     models: tuple[Model, ...] = ()
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    guarantee: str = "rows"
 
     def __post_init__(self) -> None:
         whole: object = self.k
@@ -114,12 +119,20 @@ class Policy:
                 f"Method {method.name} gives no classes of rows that could be refined.",
                 hint="Leave refine out.",
             )
+        _one_of("guarantee", self.guarantee, GUARANTEES)
+        if self.per_attribute:
+            _check_per_attribute(self, method)
         budget = self.max_suppression
         if budget is not None and not 0 <= budget <= 1:
             raise InvalidParameter("max_suppression must be a share from 0 to 1.")
         seed: object = self.seed
         if not isinstance(seed, (int, np.integer)) or seed < 0:
             raise InvalidParameter("The seed must be a whole number, 0 or more.")
+
+    @property
+    def per_attribute(self) -> bool:
+        """True when attributes are grouped by themselves, and rows are not k-anonymous."""
+        return self.guarantee == PER_ATTRIBUTE
 
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""
@@ -145,6 +158,7 @@ class Policy:
             "refine_seconds": self.refine_seconds,
             "block_size": self.block_size,
             "models": [model.describe() for model in self.models],
+            "guarantee": self.guarantee,
             "orders": {name: {"values": len(order)} for name, order in self.orders.items()},
         }
 
@@ -223,23 +237,77 @@ def require_rows(policy: Policy) -> None:
         raise InvalidParameter(
             f"Method {method.name} gives {method.guarantee}: a release of it would fail the"
             " recount of its rows.",
-            hint="Choose a method that groups rows; dbanon.partition() gives the classes of each"
-            " attribute for study.",
+            hint="Choose a method that groups rows. A release whose rows are not k-anonymous needs"
+            " guarantee=per_attribute.",
         )
 
 
-def guarantee(policy: Policy, names: list[str], entity: str | None = None) -> str:
+def require_guarantee(policy: Policy, entity: str | None = None) -> None:
+    """Check that the policy's method gives what a release guarantees, before anything is read.
+
+    Raises
+    ------
+    InvalidParameter : rows would not be k-anonymous, and the policy does not say so; or persons
+        shall be counted, who are no persons of one attribute.
+    """
+    if not policy.per_attribute:
+        require_rows(policy)
+    elif entity is not None:
+        raise InvalidParameter(
+            "With guarantee=per_attribute rows are counted, not persons.", hint="Leave entity out."
+        )
+
+
+def _check_per_attribute(policy: Policy, method: Method) -> None:
+    if method.gives is not AttributePartition:
+        raise InvalidParameter(
+            f"Method {method.name} groups rows, so that they are k-anonymous.",
+            hint="Leave guarantee out.",
+        )
+    if policy.models:
+        raise InvalidParameter(
+            "Privacy models are of classes of rows, which guarantee=per_attribute has not.",
+            hint="Leave the models out, or choose a method that groups rows.",
+        )
+    recoding = find_recoding(str(policy.recoding))
+    if recoding.takes_categories:
+        raise InvalidParameter(
+            f"Recoding {recoding.name} releases classes of rows, which guarantee=per_attribute"
+            " has not.",
+            hint="Use recoding mean, median or medoid.",
+        )
+
+
+def guarantee(
+    policy: Policy, names: list[str], by: Sequence[str] = (), entity: str | None = None
+) -> str:
     """What a verified release guarantees, in words; ``entity`` is the column that k counts."""
+    if policy.per_attribute:
+        within = f" with equal ({', '.join(by)})" if by else ""
+        text = (
+            f"{find_method(policy.method).guarantee}: every released value of each of"
+            f" ({', '.join(names)}) by itself is shared by at least {policy.k} rows of the release"
+            f"{within}; ROWS ARE NOT k-ANONYMOUS: a combination of values may be one row's alone"
+        )
+        return text + _about_nulls(policy)
+    names = [*names, *by]
     counted = "rows" if entity is None else f'persons (distinct values of "{entity}")'
     text = (
         f"{find_method(policy.method).guarantee}: every combination of released values of"
         f" ({', '.join(names)}) is shared by at least {policy.k} {counted} of the release"
     )
-    if policy.nulls == "category":
-        text += ", NULL counted as a value"
-    if policy.nulls == "suppress":
-        text += "; records with a NULL were withheld"
-    return text + "".join(f"; {model.describe()} in each class" for model in policy.models)
+    return (
+        text
+        + _about_nulls(policy)
+        + "".join(f"; {model.describe()} in each class" for model in policy.models)
+    )
+
+
+def _about_nulls(policy: Policy) -> str:
+    return {
+        "category": ", NULL counted as a value",
+        "suppress": "; records with a NULL were withheld",
+    }.get(policy.nulls, "")
 
 
 def refinement(method: Method) -> Refine | None:

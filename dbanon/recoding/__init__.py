@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
 from dbanon.recoding import generalization, mean, median, medoid, secure
-from dbanon.recoding.columns import GENERALIZED, ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.attributes import recode_attributes
+from dbanon.recoding.columns import GENERALIZED, ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.settings import INTERVALS, Settings
 
 RECODINGS: dict[str, Recoding] = {
@@ -37,9 +38,10 @@ __all__ = [
     "GENERALIZED",
     "INTERVALS",
     "RECODINGS",
-    "ExactMeans",
+    "ExactTotals",
     "Recoding",
     "ReleasedColumn",
     "Settings",
     "find_recoding",
+    "recode_attributes",
 ]

@@ -15,8 +15,8 @@ from dbanon.schema import Attribute, Kind
 # SQL type of labels, which are text whatever the column is.
 GENERALIZED = "text"
 
-# Exact class means of wide attributes: Python integers, in units of 10**-scale, None where NULL.
-ExactMeans: TypeAlias = Callable[
+# Exact sums of the classes of wide attributes: Python integers, in units of 10**-scale; NULL is 0.
+ExactTotals: TypeAlias = Callable[
     [Partition, Sequence[Attribute]], Mapping[str, NDArray[np.object_]]
 ]
 
@@ -87,7 +87,7 @@ class Recoding:
     Parameters
     ----------
     name : as in calls and commands.
-    run : ``(microdata, partition, exact_means, settings, **parameters) -> released columns``.
+    run : ``(microdata, partition, exact_totals, settings, **parameters) -> released columns``.
     summary : one line for people.
     measure : what its loss is measured by, a name in ``pipeline``.
     takes_categories : True when attributes may be other than numeric.

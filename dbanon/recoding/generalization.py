@@ -22,14 +22,14 @@ from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_codes, number_text, trees_of
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
-from dbanon.recoding.columns import GENERALIZED, ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.columns import GENERALIZED, ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.grid import Grid, grid_for
 from dbanon.recoding.settings import Settings
 from dbanon.schema import Attribute, Kind
 
 
 def generalization(
-    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
+    microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
     """The common ancestor or interval of every class and attribute, in the attributes' order.
 
@@ -39,7 +39,7 @@ def generalization(
     InvalidParameter : a step is not positive or names no number, or midpoints or bounds are wanted
         of numbers that float64 does not hold exactly.
     """
-    del exact_means
+    del exact_totals
     trees = trees_of(microdata, settings.hierarchies)
     _check_steps(microdata, trees, settings)
     columns: list[ReleasedColumn] = []

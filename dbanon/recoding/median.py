@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
-from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.representative import class_medians, occurring, refuse_wide
 from dbanon.recoding.settings import Settings
 
 
 def median(
-    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
+    microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
     """The class medians of every attribute, in the type of its column.
 

@@ -124,6 +124,7 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
         "progress": False, "memory_limit": 10**9, "output_kind": "view", "recoding": "mean",
         "intervals": "text", "local_range": True, "steps": {"a": 0.5}, "refine": None,
         "refine_iterations": None, "refine_seconds": None, "block_size": None, "by": ["t"],
+        "guarantee": "rows",
     }  # fmt: skip
     assert set(given) == set(known("mdav", writes=True))
     run_sql("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, options => %s)",
