@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, TooFewRecords
-from dbanon.hierarchy import Hierarchy, load_hierarchies
+from dbanon.hierarchy_spec import Given, built, parse_all
 from dbanon.measures import Model, centroid_loss
 from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
@@ -48,7 +47,7 @@ def anonymize(
     recoding: str | None = None,
     seed: int = 0,
     refine: str | None = None,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
     intervals: str = "text",
     local_range: bool = False,
     steps: Mapping[str, float] | None = None,
@@ -76,7 +75,9 @@ def anonymize(
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
     key : columns that tell every row from every other; needed for views and foreign tables.
-    hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
+    hierarchies : by column, for methods of generalization: a Hierarchy, the path of a file, or what
+        ``hierarchy_spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
+        ``{"intervals": [5, 10]}``.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
     target : another database to write to, as ``database``; the same one when None.
     chunk_rows : rows read at a time; never changes the result.
@@ -106,7 +107,6 @@ def anonymize(
         recoding=recoding,
         seed=seed,
         refine=refine,
-        hierarchies=load_hierarchies(hierarchies),
         intervals=intervals,
         local_range=local_range,
         steps=steps or {},
@@ -130,6 +130,7 @@ def anonymize(
         output=parse_relation(output),
         quasi_identifiers=tuple(quasi_identifiers),
         policy=policy,
+        hierarchies=parse_all(hierarchies, files=True),
         sensitive=tuple(sensitive),
         keep=tuple(keep),
         by=tuple(by),
@@ -153,7 +154,7 @@ def partition(
     nulls: str = "error",
     seed: int = 0,
     refine: str | None = None,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
     block_size: int | None = None,
@@ -165,8 +166,9 @@ def partition(
     ----------
     data : (n, p) numbers, or a DataFrame whose columns are all quasi-identifiers.
     k : smallest number of records in a class.
-    hierarchies : a Hierarchy or the path of its file by column; a column without one is a number,
-        or a category whose values are different or not.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``; a column without one is a number, or a category whose values are
+        different or not.
     refine : ``fast`` or ``thorough`` search for classes of less loss after the method.
     options : the method's own parameters.
 
@@ -194,7 +196,7 @@ def partition(
         nulls=nulls,
         seed=seed,
         refine=refine,
-        hierarchies=load_hierarchies(hierarchies),
+        hierarchies=built(parse_all(hierarchies, files=True), microdata),
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
@@ -229,7 +231,7 @@ def generalization_loss(
     data: ArrayLike | pd.DataFrame,
     classes: Partition,
     *,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
 ) -> float:
     """iloss on the classes' own ranges and common ancestors: 0 none, records times columns all.
 
@@ -244,7 +246,8 @@ def generalization_loss(
     """
     microdata = _microdata(data)
     _require_same(classes, microdata)
-    return float(class_losses(microdata, classes, load_hierarchies(hierarchies)).sum())
+    trees = built(parse_all(hierarchies, files=True), microdata)
+    return float(class_losses(microdata, classes, trees).sum())
 
 
 def _require_same(classes: Partition, microdata: Microdata) -> None:

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 import click
 
 from dbanon.errors import DbanonError, InvalidParameter
-from dbanon.hierarchy import Hierarchy
 from dbanon.measures import Model
 from dbanon.methods import METHODS
 
@@ -135,34 +134,17 @@ def model(given: str) -> Model:
         if option == "l" and kind == "recursive_cl" and value.isdecimal():
             more["l"] = int(value)
         elif option == "distance" and kind == "t_closeness":
-            named = value in ("equal", "ordered")
-            more["distance"] = value if named else load_tree(value)
+            more["distance"] = value
         else:
             raise InvalidParameter(
                 "A privacy model has no such option.",
                 hint="recursive_cl takes l=NUMBER, t_closeness takes distance=equal, ordered or"
-                " a hierarchy's file.",
+                " a hierarchy.",
             )
     try:
         return Model(kind, name, float(level), **more)
     except ValueError:
         raise InvalidParameter("Write NAME=KIND:LEVEL, as in illness=distinct_l:3.") from None
-
-
-def load_tree(path: str | Path) -> Hierarchy:
-    """The hierarchy in a file.
-
-    Raises
-    ------
-    InvalidParameter : the file cannot be read, or its JSON has another form.
-    HierarchyBroken : it is no tree.
-    """
-    try:
-        return Hierarchy.load(path)
-    except (OSError, ValueError, TypeError, AttributeError, csv.Error):
-        raise InvalidParameter(
-            "A hierarchy cannot be read.", hint="Name a CSV or JSON file that exists, in UTF-8."
-        ) from None
 
 
 def method_options(method: str, given: Sequence[str]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,9 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
-from dbanon.hierarchy import Hierarchy, load_hierarchies
-from dbanon.leaves import leaf_text
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import Given, HierarchySpec, build, built, parse_all
+from dbanon.leaves import column_texts, leaf_text
 from dbanon.measures import Model, sensitive_counts
 from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
 from dbanon.partitions import Partition
@@ -59,7 +59,7 @@ def anonymize_frame(
     recoding: str | None = None,
     seed: int = 0,
     refine: str | None = None,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
     intervals: str = "text",
     local_range: bool = False,
     steps: Mapping[str, float] | None = None,
@@ -79,7 +79,8 @@ def anonymize_frame(
     quasi_identifiers, sensitive, keep : column names by role.
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
-    hierarchies : a Hierarchy or the path of its file by column.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
 
     The other parameters are those of ``Policy``.
@@ -100,14 +101,13 @@ def anonymize_frame(
         recoding=recoding,
         seed=seed,
         refine=refine,
-        hierarchies=load_hierarchies(hierarchies),
         intervals=intervals,
         local_range=local_range,
         steps=steps or {},
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
-        models=with_null_leaves(models),
+        models=tuple(models),
     )
     named = [*quasi_identifiers, *by, *sensitive, *keep]
     for name in named:
@@ -122,6 +122,11 @@ def anonymize_frame(
     microdata = microdata_from_frame(frame, list(quasi_identifiers), named, by)
     require_rows(policy)
     require_kinds(policy, microdata.attributes)
+    policy = replace(
+        policy,
+        hierarchies=built(parse_all(hierarchies, files=True), microdata),
+        models=with_null_leaves([_with_tree(model, frame) for model in models]),
+    )
     seconds = {"read": time.perf_counter() - started}
 
     started = time.perf_counter()
@@ -198,6 +203,16 @@ def anonymize_frame(
         seconds=seconds | {"total": sum(seconds.values())},
     )
     return released, report
+
+
+def _with_tree(model: Model, frame: pd.DataFrame) -> Model:
+    """The model with the hierarchy that a builder makes from its column's values."""
+    if not isinstance(model.distance, HierarchySpec):
+        return model
+    name = model.attribute
+    microdata = microdata_from_frame(frame, [name])
+    texts = column_texts(microdata, microdata.attributes[0])
+    return replace(model, distance=build(model.distance, texts, name))
 
 
 def _sensitive_codes(

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from dbanon.enforcement import Enforcement
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import HierarchySpec, built
 from dbanon.microdata import Microdata, find_records, with_strata
 from dbanon.partitions import Partition
 from dbanon.pipeline import find_classes, recode
@@ -25,6 +27,7 @@ from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
+from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session import Session
 from dbanon.version import version
@@ -46,6 +49,7 @@ class Job:
     table, output : the relation that is read and the one that is made.
     quasi_identifiers, sensitive, keep : columns by role; a column named nowhere is not copied.
     policy : the wanted guarantee.
+    hierarchies : by quasi-identifier, beside those of the policy: what is still to be read or made.
     by : columns whose values make strata: released as they are, and no class crosses them.
     key : columns that tell every row from every other; empty for the relation's own row key.
     output_kind : ``table``, or ``view`` for a stable name over a released table.
@@ -59,6 +63,7 @@ class Job:
     output: RelationName
     quasi_identifiers: tuple[str, ...]
     policy: Policy
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec] = field(default_factory=dict)
     sensitive: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
@@ -79,6 +84,12 @@ class Job:
         if self.chunk_rows < 1:
             raise InvalidParameter("chunk_rows must be 1 or more.")
         check_models(self.policy.models, self.sensitive)
+        for column in self.hierarchies:
+            if column not in self.quasi_identifiers:
+                raise InvalidParameter(
+                    f'The hierarchy of "{column}" names no quasi-identifier.',
+                    hint="Give hierarchies to quasi-identifiers only.",
+                )
         named = [*self.quasi_identifiers, *self.by, *self.sensitive, *self.keep]
         for column in named:
             if named.count(column) > 1:
@@ -121,7 +132,6 @@ class _Run:
         self.progress = progress
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
-        self.models = Enforcement(job.policy, job.memory_limit)
         self.released_types: dict[str, str] = {}
 
     def report(self) -> Report:
@@ -162,6 +172,7 @@ class _Run:
             job.output, job.output_kind, job.if_exists, self.release_id
         )
         source = self._timed("read", lambda: self.source_session.pin(source, named))
+        self._read_hierarchies(source)
         modelled = [source.attribute(column.name) for column in self.models.columns(source)]
         if self.target_session is self.source_session:
             self.source_session.inspect(source, modelled)
@@ -174,6 +185,12 @@ class _Run:
             self.target_session.type_of(source.attribute(name))
         return source, tuple(source.attribute(name) for name in job.quasi_identifiers), output
 
+    def _read_hierarchies(self, source: Source) -> None:
+        job, self.sources = self.job, Sources(self.source_session, source)
+        policy = replace(job.policy, models=self.sources.read_models(job.policy.models))
+        self.job = replace(job, policy=policy, hierarchies=self.sources.read(job.hierarchies))
+        self.models = Enforcement(policy, job.memory_limit)
+
     def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:
         self.progress("read", 0.0)
         # Whatever their types are, strata are told apart by their values' texts.
@@ -185,7 +202,11 @@ class _Run:
             memory_limit=self.job.memory_limit,
             progress=lambda share: self.progress("read", share),
         )
-        return with_strata(self.models.split(microdata), len(by))
+        microdata = with_strata(self.models.split(microdata), len(by))
+        policy = self.job.policy
+        trees = {**policy.hierarchies, **built(self.job.hierarchies, microdata)}
+        self.job = replace(self.job, policy=replace(policy, hierarchies=trees))
+        return microdata
 
     def _cluster(self, source: Source, microdata: Microdata) -> Partition:
         def tick(share: float) -> None:
@@ -347,7 +368,9 @@ class _Run:
             output_kind=output.kind,
             relation=str(output.relation),
             method=job.policy.method,
-            arguments=job.policy.arguments() | {"by": list(job.by)} | self.models.arguments(),
+            arguments=job.policy.arguments()
+            | {"by": list(job.by), "hierarchies": self.sources.described(job.policy.hierarchies)}
+            | self.models.arguments(),
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,

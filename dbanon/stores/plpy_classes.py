@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import HierarchySpec, built
 from dbanon.microdata import Chunk, microdata_from_chunks
 from dbanon.pipeline import find_classes
 from dbanon.policy import Policy, require_kinds
 from dbanon.schema import Attribute
 from dbanon.stores import packed, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, Source
+from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import quote, quote_list
 from dbanon.stores.plpy_store import PlpySession, translated
 from dbanon.stores.plpy_text import literal
@@ -28,6 +32,7 @@ class PlpyReader:
         quasi_identifiers: Sequence[str],
         policy: Policy,
         *,
+        hierarchies: Mapping[str, Hierarchy | HierarchySpec],
         key: Sequence[str],
         memory_limit: int | None,
         tick: Callable[[float], None],
@@ -43,6 +48,7 @@ class PlpyReader:
         if locator.mapped or locator.unchecked:
             session.check_keys(source)
         attributes = session.inspect(source, attributes)
+        trees = Sources(session, source).read(hierarchies)
         order = ", ".join(
             [session.sort_key(source.attribute(name)) for name in locator.mapped]
             or locator.expressions
@@ -56,6 +62,7 @@ class PlpyReader:
             ],
             memory_limit=memory_limit,
         )
+        policy = replace(policy, hierarchies=built(trees, microdata))
         labels = find_classes(microdata, policy, tick).labels
         return list(
             zip(
