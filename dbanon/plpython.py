@@ -73,6 +73,7 @@ def classes(
                 _names(call, "quasi_identifiers"),
                 policy,
                 hierarchies=parse_all(wanted["hierarchies"], files=False),
+                entity=wanted["entity"],
                 key=wanted["key"],
                 memory_limit=wanted["memory_limit"] or _half_of_memory(),
                 tick=_Progress(plpy, wanted["progress"]).tick,
@@ -108,7 +109,6 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     clock = time.perf_counter()
     method = call["method"]
     wanted = options.parse(method, call["options"], writes=True)
-    options.refuse_later(call)
     store = PlpyStore(plpy, int(call["source"]))
     if call["output"] is None:
         raise InvalidParameter("output must not be NULL.")
@@ -123,6 +123,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
         policy=_policy(method, call, wanted),
         hierarchies=parse_all(call["hierarchies"], files=False),
         by=wanted["by"],
+        entity=call["entity"],
         key=wanted["key"],
         output_kind=wanted["output_kind"],
         if_exists=_text(call, "if_exists"),

@@ -50,6 +50,7 @@ WRITING: dict[str, tuple[Any, str]] = {
 READING: dict[str, tuple[Any, str]] = {
     "nulls": ("error", "error, suppress or category"),
     "hierarchies": ({}, "an object: a hierarchy by column, as for the method's function"),
+    "entity": (None, "the column that says whose a row is: k counts its values"),
 }
 
 # Keys that the policy has under the same name.
@@ -98,12 +99,6 @@ def parse(method: str, given: Any, *, writes: bool) -> dict[str, Any]:
         else:
             raise UnknownOption("There is no such option.", hint=_hint(keys, name))
     return values
-
-
-def refuse_later(call: Mapping[str, Any]) -> None:
-    """Refuse arguments that belong to a later version, rather than ignore them."""
-    if call["entity"] is not None:
-        raise NotBuilt("Argument entity is not built yet.", hint="Leave it out.")
 
 
 def models(wanted: Mapping[str, Any]) -> tuple[Model, ...]:
@@ -187,5 +182,5 @@ def _fits(name: str, value: Any) -> bool:
             for weight in value.values()
         )
     return (isinstance(value, str) and bool(value)) or (
-        name in ("recoding", "refine") and value is None
+        name in ("recoding", "refine", "entity") and value is None
     )
