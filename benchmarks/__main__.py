@@ -8,7 +8,14 @@ from pathlib import Path
 
 from benchmarks.markdown import machine
 
-NAMES = ("generalization", "main_job", "mdav_speed", "methods", "plpython")
+NAMES = (
+    "generalization",
+    "generalization_scale",
+    "main_job",
+    "mdav_speed",
+    "methods",
+    "plpython",
+)
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
@@ -21,11 +28,12 @@ def main() -> None:
     for name in arguments.names or NAMES:
         if name not in NAMES:
             parser.error(f"no benchmark {name}")
-        text = importlib.import_module(f"benchmarks.{name}").run(arguments.quick)
+        module = importlib.import_module(f"benchmarks.{name}")
+        text = module.run(arguments.quick)
         print(text, flush=True)
         if not arguments.quick:
-            RESULTS.mkdir(exist_ok=True)
-            (RESULTS / f"{name}.md").write_text(f"{text}\n{machine()}\n")
+            page = getattr(module, "PAGE", RESULTS / f"{name}.md")
+            page.write_text(f"{text}\n{machine()}\n")
 
 
 if __name__ == "__main__":
