@@ -6,7 +6,7 @@ import argparse
 import importlib
 from pathlib import Path
 
-from benchmarks.markdown import machine
+from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
     "generalization",
@@ -15,25 +15,34 @@ NAMES = (
     "mdav_speed",
     "methods",
     "plpython",
+    "thorough",
 )
+ON_REQUEST = ("thorough",)  # minutes each, only when named
 RESULTS = Path(__file__).resolve().parent / "results"
+DOCS = RESULTS.parents[1] / "docs"
+IN_DOCS = {
+    name: DOCS / f"{name}-measured.md" for name in ("generalization", "methods", "thorough")
+}
 
 
 def main() -> None:
-    """Run the named benchmarks, or all; whole runs replace the committed tables."""
+    """Run the named benchmarks, or all but the longest; whole runs replace the committed tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--quick", action="store_true", help="small sizes; nothing is written")
     arguments = parser.parse_args()
-    for name in arguments.names or NAMES:
+    for name in arguments.names or [name for name in NAMES if name not in ON_REQUEST]:
         if name not in NAMES:
             parser.error(f"no benchmark {name}")
-        module = importlib.import_module(f"benchmarks.{name}")
-        text = module.run(arguments.quick)
+        try:
+            text = importlib.import_module(f"benchmarks.{name}").run(arguments.quick)
+        except NotMeasuredError as error:
+            print(f"{name}: not measured: {error}", flush=True)
+            continue
         print(text, flush=True)
         if not arguments.quick:
-            page = getattr(module, "PAGE", RESULTS / f"{name}.md")
-            page.write_text(f"{text}\n{machine()}\n")
+            RESULTS.mkdir(exist_ok=True)
+            IN_DOCS.get(name, RESULTS / f"{name}.md").write_text(f"{text}\n{machine()}\n")
 
 
 if __name__ == "__main__":

@@ -17,9 +17,7 @@ import dbanon
 from benchmarks import adult
 from benchmarks.markdown import table
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE = DOCS / "generalization-measured.md"
-FIGURES = DOCS / "figures"
+FIGURES = Path(__file__).resolve().parents[1] / "docs" / "figures"
 
 SIZES = (2, 3, 5, 10, 25, 50)
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
@@ -128,10 +126,7 @@ def measure(data: adult.Adult, k: int, case: str) -> Measured:
 def run(quick: bool = False) -> str:
     """The page; a whole run draws its figures, too."""
     text = "# Generalization, measured\n"
-    data = adult.load()
-    if data is None:
-        return f"{text}\n{adult.MISSING}"
-    bench = Bench(data)
+    bench = Bench(adult.load())
     sizes = COMPARED_SIZES if quick else SIZES
     cases = [case for case in CASES if case != THOROUGH or not quick]
     rows = [

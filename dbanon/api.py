@@ -40,6 +40,7 @@ def anonymize(
     sensitive: Sequence[str] = (),
     keep: Sequence[str] = (),
     by: Sequence[str] = (),
+    entity: str | None = None,
     key: Sequence[str] = (),
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
@@ -75,6 +76,8 @@ def anonymize(
     sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
+    entity : the column that says whose a row is: k counts its distinct values, and all rows of one
+        (in a stratum) share a class. It is not released. None: every row is a person of its own.
     key : columns that tell every row from every other; needed for views and foreign tables.
     hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
@@ -133,6 +136,7 @@ def anonymize(
         sensitive=tuple(sensitive),
         keep=tuple(keep),
         by=tuple(by),
+        entity=entity,
         key=tuple(key),
         output_kind=output_kind,
         if_exists=if_exists,

@@ -20,8 +20,10 @@ class Verification:
     """What a recount of a published relation found.
 
     ``k_requested`` is what was asked for, ``k_achieved`` the smallest class counted now, in rows.
-    ``release_id`` and ``unchanged`` are None for a relation that is not in the ledger;
-    ``unchanged`` compares the histogram of class sizes with the one recorded, not the values.
+    ``entity`` is the column whose values the release counted instead; it was not released, so that
+    only rows can be counted now. ``release_id`` and ``unchanged`` are None for a relation that is
+    not in the ledger; ``unchanged`` compares the histogram of class sizes with the one recorded,
+    not the values.
     """
 
     relation: str
@@ -38,6 +40,7 @@ class Verification:
     unchanged: bool | None
     guarantee: str | None
     recount_sql: str
+    entity: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The verification as plain values, for JSON."""
@@ -97,6 +100,7 @@ def verify(
         unchanged=unchanged,
         guarantee=entry["guarantee"] if entry else None,
         recount_sql=recount_for_people(relation, names),
+        entity=entry["entity"] if entry else None,
     )
     if recount.smallest < k:
         raise RecountFailed(

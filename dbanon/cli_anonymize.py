@@ -88,6 +88,11 @@ from dbanon.space import STANDARDIZATIONS
     help="Columns whose values make strata: released as they are, no class crosses them.",
 )
 @click.option(
+    "--entity",
+    metavar="NAME",
+    help="The column that says whose a row is: k counts its distinct values. It is not released.",
+)
+@click.option(
     "--key",
     type=Names(),
     default=(),
@@ -226,6 +231,7 @@ def anonymize(url: str, **given: Any) -> None:
                 sensitive=(*given["sensitive"], *given["single_s"]),
                 keep=given["keep"],
                 by=given["by"],
+                entity=given["entity"],
                 key=given["key"],
                 standardize=given["standardize"],
                 weights=numbers("--weight", given["weights"]),

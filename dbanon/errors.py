@@ -172,6 +172,13 @@ class NullInQuasiIdentifier(UsageError):
     sqlstate = "22004"
 
 
+class NullInEntity(UsageError):
+    """The entity column holds NULL."""
+
+    code = "null_in_entity"
+    sqlstate = "22004"
+
+
 class NonFiniteValue(UsageError):
     """A quasi-identifier holds NaN or infinity."""
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dbanon.entities import as_identifier, check_entity
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -24,7 +25,14 @@ from dbanon.errors import (
 from dbanon.hierarchy import Hierarchy, load_hierarchies
 from dbanon.leaves import leaf_text
 from dbanon.measures import Model, sensitive_counts
-from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
+from dbanon.microdata import (
+    Chunk,
+    Microdata,
+    encode,
+    is_wide,
+    microdata_from_chunks,
+    require_entities,
+)
 from dbanon.partitions import Partition
 from dbanon.pipeline import find_classes, recode
 from dbanon.policy import Policy, require_kinds, require_rows
@@ -52,6 +60,7 @@ def anonymize_frame(
     sensitive: Sequence[str] = (),
     keep: Sequence[str] = (),
     by: Sequence[str] = (),
+    entity: str | None = None,
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
     nulls: str = "error",
@@ -79,6 +88,8 @@ def anonymize_frame(
     quasi_identifiers, sensitive, keep : column names by role.
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
+    entity : the column that says whose a row is: k counts its distinct values, and all rows of one
+        (in a stratum) share a class. It is not released. None: every row is a person of its own.
     hierarchies : a Hierarchy or the path of its file by column.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
 
@@ -110,6 +121,7 @@ def anonymize_frame(
         models=with_null_leaves(models),
     )
     named = [*quasi_identifiers, *by, *sensitive, *keep]
+    check_entity(entity, named)
     for name in named:
         if named.count(name) > 1:
             raise InvalidParameter(f'Column "{name}" is named more than once.')
@@ -119,7 +131,10 @@ def anonymize_frame(
                 hint="Name them first: frame.columns = [...]",
             )
     check_models(policy.models, sensitive)
-    microdata = microdata_from_frame(frame, list(quasi_identifiers), named, by)
+    read = named if entity is None else [*named, entity]
+    microdata = microdata_from_frame(frame, list(quasi_identifiers), read, by)
+    if entity is not None:
+        microdata = replace(microdata, entities=_entities(frame[entity], entity))
     require_rows(policy)
     require_kinds(policy, microdata.attributes)
     seconds = {"read": time.perf_counter() - started}
@@ -137,22 +152,25 @@ def anonymize_frame(
     ) -> dict[str, NDArray[np.object_]]:
         return {a.name: _exact_means(a, frame[a.name], partition) for a in attributes}
 
-    release = recode(microdata, partition, policy, exact_means, by)
+    release = recode(microdata, partition, policy, exact_means, by, entity)
     records = np.flatnonzero(partition.labels >= 0)
     records = records[random_order(len(records))]
     released = _released(frame, named, records, release)
     seconds["write"] = time.perf_counter() - started
 
     started = time.perf_counter()
-    recount = _recount(released, [*(c.attribute.name for c in release.columns), *by])
+    columns = [*(column.attribute.name for column in release.columns), *by]
+    recount = _recount(released, columns)
     if recount.smallest < k or recount.rows != len(records):
         raise RecountFailed(
             f"The smallest class counted holds {recount.smallest} rows, fewer than k = {k}.",
             hint="This is an error in dbanon: please report it.",
         )
+    persons, fewest = None, recount.smallest
+    if microdata.entities is not None:
+        persons, fewest = _count_entities(released, columns, microdata.entities[records], k)
     levels: tuple[ModelLevel, ...] = ()
     if models:
-        columns = [*(column.attribute.name for column in release.columns), *by]
         classes = released.groupby(columns, dropna=False, observed=True).ngroup().to_numpy()
         written = _sensitive_codes(released, policy.models, frame)
         levels = require_models(
@@ -174,7 +192,9 @@ def anonymize_frame(
         output_kind="frame",
         relation="data frame",
         method=policy.method,
-        arguments=policy.arguments() | {"by": list(by)},
+        arguments=policy.arguments()
+        | {"by": list(by)}
+        | ({} if entity is None else {"entity": entity, "persons": persons}),
         quasi_identifiers=tuple(quasi_identifiers),
         sensitive=tuple(sensitive),
         kept=tuple(keep),
@@ -188,7 +208,7 @@ def anonymize_frame(
         median_class=recount.median,
         largest_class=recount.largest,
         k_requested=int(policy.k),
-        k_achieved=recount.smallest,
+        k_achieved=fewest,
         information_loss=release.loss,
         information_loss_before_rounding=release.loss_before_rounding,
         column_losses=release.losses,
@@ -196,8 +216,32 @@ def anonymize_frame(
         loss_measure=release.measure,
         models=levels,
         seconds=seconds | {"total": sum(seconds.values())},
+        entity=entity,
+        persons=persons,
     )
     return released, report
+
+
+def _entities(series: pd.Series[Any], name: str) -> NDArray[np.int32]:
+    """Whose each row is, as codes."""
+    as_identifier(_attribute(name, series))
+    codes, _ = pd.factorize(series)
+    return require_entities(codes.astype(np.int32), name)
+
+
+def _count_entities(
+    frame: pd.DataFrame, columns: list[str], persons: NDArray[np.int32], k: int
+) -> tuple[int, int]:
+    """The persons in a released frame, and in its class of fewest; ``persons``: each row's."""
+    classes = frame.groupby(columns, dropna=False, observed=True).ngroup().to_numpy()
+    pairs = pd.DataFrame({"class": classes, "person": persons})
+    fewest = int(pairs.groupby("class").person.nunique().min())
+    if fewest < k:
+        raise RecountFailed(
+            f"The class of fewest persons holds {fewest}, fewer than k = {k}.",
+            hint="This is an error in dbanon: please report it.",
+        )
+    return int(pairs.person.nunique()), fewest
 
 
 def _sensitive_codes(

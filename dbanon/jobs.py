@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.enforcement import Enforcement
+from dbanon.entities import check_entity
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.microdata import Microdata, find_records, with_strata
 from dbanon.partitions import Partition
+from dbanon.persons import Persons
 from dbanon.pipeline import find_classes, recode
 from dbanon.policy import Policy, require_kinds, require_rows
 from dbanon.protection import check_models
@@ -47,6 +49,8 @@ class Job:
     quasi_identifiers, sensitive, keep : columns by role; a column named nowhere is not copied.
     policy : the wanted guarantee.
     by : columns whose values make strata: released as they are, and no class crosses them.
+    entity : the column that says whose a row is, so that k counts its distinct values; not
+        released. None where every row is a person of its own.
     key : columns that tell every row from every other; empty for the relation's own row key.
     output_kind : ``table``, or ``view`` for a stable name over a released table.
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
@@ -68,6 +72,7 @@ class Job:
     target: Store | None = None
     chunk_rows: int = DEFAULT_CHUNK_ROWS
     memory_limit: int | None = None
+    entity: str | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -80,6 +85,7 @@ class Job:
             raise InvalidParameter("chunk_rows must be 1 or more.")
         check_models(self.policy.models, self.sensitive)
         named = [*self.quasi_identifiers, *self.by, *self.sensitive, *self.keep]
+        check_entity(self.entity, named)
         for column in named:
             if named.count(column) > 1:
                 raise InvalidParameter(
@@ -122,7 +128,8 @@ class _Run:
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.models = Enforcement(job.policy, job.memory_limit)
-        self.released_types: dict[str, str] = {}
+        self.written: list[tuple[str, str, str]] = []
+        self.persons = Persons(job.entity)
 
     def report(self) -> Report:
         job = self.job
@@ -136,9 +143,10 @@ class _Run:
 
         started = time.perf_counter()
         session = self.target_session
-        session.publish(output, list(self.released_types))
+        session.publish(output, [name for name, _, _ in self.written])
         session.ensure_ledger()
-        types = {a.name: a.sql_type for a in source.schema.attributes} | self.released_types
+        types = {a.name: a.sql_type for a in source.schema.attributes}
+        types |= {name: sql_type for name, sql_type, _ in self.written}
         made = [(column.attribute.name, column.source) for column in release.columns]
         made += [(name, name) for name in job.by]
         ledger.record(session, report, output, recount, types, made)
@@ -154,14 +162,16 @@ class _Run:
         for name in named:
             source.attribute(name)
         attributes = tuple(source.attribute(name) for name in job.quasi_identifiers)
+        read = [*named, *self.persons.names]
+        self.persons.columns(source, 0)
         require_rows(job.policy)
         require_kinds(job.policy, attributes)
         source = self.source_session.locate(source, job.key)
-        self.source_session.require_rights(source, named)
+        self.source_session.require_rights(source, read)
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )
-        source = self._timed("read", lambda: self.source_session.pin(source, named))
+        source = self._timed("read", lambda: self.source_session.pin(source, read))
         modelled = [source.attribute(column.name) for column in self.models.columns(source)]
         if self.target_session is self.source_session:
             self.source_session.inspect(source, modelled)
@@ -178,14 +188,15 @@ class _Run:
         self.progress("read", 0.0)
         # Whatever their types are, strata are told apart by their values' texts.
         by = [replace(source.attribute(name), kind=Kind.CATEGORY) for name in self.job.by]
+        read = [*attributes, *by, *self.models.columns(source)]
         microdata = self.source_session.read(
             source,
-            [*attributes, *by, *self.models.columns(source)],
+            [*read, *self.persons.columns(source, len(read))],
             chunk_rows=self.job.chunk_rows,
             memory_limit=self.job.memory_limit,
             progress=lambda share: self.progress("read", share),
         )
-        return with_strata(self.models.split(microdata), len(by))
+        return with_strata(self.models.split(self.persons.split(microdata)), len(by))
 
     def _cluster(self, source: Source, microdata: Microdata) -> Partition:
         def tick(share: float) -> None:
@@ -204,24 +215,23 @@ class _Run:
         ) -> Mapping[str, NDArray[np.object_]]:
             return self.source_session.exact_means(source, microdata, partition, attributes)
 
-        release = recode(microdata, partition, self.job.policy, exact_means, self.job.by)
+        job = self.job
+        release = recode(microdata, partition, job.policy, exact_means, job.by, job.entity)
         session = self.target_session
         copied = session is not self.source_session
         columns = [_typed(column, session, copied) for column in release.columns]
-        kept = [
-            attribute
-            for attribute in source.schema.attributes
-            if attribute.name in (*self.job.by, *self.job.sensitive, *self.job.keep)
-        ]
         if copied:
-            session.load_rows(kept, self._copied_rows(source, microdata, partition, kept))
+            kept = self._kept(source)
+            session.load_rows(
+                [*kept, *self.persons.copied()],
+                self._copied_rows(source, microdata, partition, kept),
+            )
         else:
             session.stage_labels(microdata, partition, source.located.types)
         self.progress("write", 0.3)
         session.stage_classes(partition, columns)
-        written = self._written(source, columns, copied)
-        self.released_types = {name: sql_type for name, sql_type, _ in written}
-        session.write(output, written, None if copied else source)
+        self.written = self._written(source, columns, copied)
+        session.write(output, self.written, None if copied else source)
         session.analyze(output.written)
         self.progress("write", 1.0)
         return release
@@ -264,30 +274,37 @@ class _Run:
         named = {*job.quasi_identifiers, *job.by, *job.sensitive, *job.keep}
         return [a.name for a in source.schema.attributes if a.name in named]
 
+    def _kept(self, source: Source) -> list[Attribute]:
+        """The columns that are released as they are, in the order of the source."""
+        names = (*self.job.by, *self.job.sensitive, *self.job.keep)
+        return [a for a in source.schema.attributes if a.name in names]
+
     def _copied_rows(
         self,
         source: Source,
         microdata: Microdata,
         partition: Partition,
         kept: Sequence[Attribute],
-    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], list[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
         """Kept values with the class and the random place of their record, in pieces."""
         released = np.flatnonzero(partition.labels >= 0)
         positions = np.full(microdata.n_records, -1, np.int32)
         positions[released] = random_order(len(released))
         classes = self.target_session.class_numbers(partition)[partition.labels]
         if not kept:
-            yield classes[released], positions[released], [()] * len(released)
+            rows = self.persons.add(released, [()] * len(released))
+            yield classes[released], positions[released], rows
             return
         names = [attribute.name for attribute in kept]
         done = 0
-        for keys, rows in self.source_session.read_rows(source, names, self.job.chunk_rows):
+        for keys, read in self.source_session.read_rows(source, names, self.job.chunk_rows):
             records = find_records(microdata.keys, keys)
             chosen = np.flatnonzero(partition.labels[records] >= 0)
             records = records[chosen]
-            done += len(rows)
+            done += len(read)
             self.progress("write", 0.3 * min(done / max(microdata.n_records, 1), 1.0))
-            yield classes[records], positions[records], [rows[i] for i in chosen]
+            rows = self.persons.add(records, [read[i] for i in chosen])
+            yield classes[records], positions[records], rows
 
     def _verify(
         self, source: Source, output: Output, release: Release, microdata: Microdata
@@ -326,6 +343,16 @@ class _Run:
                 hint="This is an error in dbanon: please report it.",
             )
         self.models.recount(self.target_session, source, output.written, names, recount.rows)
+        copied = self.target_session is not self.source_session
+        self.persons.recount(
+            self.target_session,
+            None if copied else source,
+            self.written,
+            names,
+            len(self._kept(source)),
+            recount,
+            int(self.job.policy.k),
+        )
         return recount
 
     def _say(
@@ -338,6 +365,8 @@ class _Run:
     ) -> Report:
         job = self.job
         released = self._named(source)
+        counted = self.persons.count
+        arguments = job.policy.arguments() | {"by": list(job.by)}
         return Report(
             release_id=self.release_id,
             created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
@@ -347,7 +376,7 @@ class _Run:
             output_kind=output.kind,
             relation=str(output.relation),
             method=job.policy.method,
-            arguments=job.policy.arguments() | {"by": list(job.by)} | self.models.arguments(),
+            arguments=arguments | self.models.arguments() | self.persons.arguments(),
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,
@@ -361,7 +390,7 @@ class _Run:
             median_class=recount.median,
             largest_class=recount.largest,
             k_requested=int(job.policy.k),
-            k_achieved=recount.smallest,
+            k_achieved=recount.smallest if counted is None else counted.smallest,
             information_loss=release.loss,
             information_loss_before_rounding=release.loss_before_rounding,
             column_losses=release.losses,
@@ -369,6 +398,8 @@ class _Run:
             loss_measure=release.measure,
             models=self.models.levels,
             seconds=dict(self.seconds),
+            entity=job.entity,
+            persons=None if counted is None else counted.persons,
         )
 
     def _timed(self, phase: str, work: Callable[[], Any]) -> Any:

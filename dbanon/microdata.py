@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue, SourceChanged
+from dbanon.errors import (
+    DuplicateKeys,
+    MemoryLimit,
+    NonFiniteValue,
+    NullInEntity,
+    SourceChanged,
+)
 from dbanon.schema import Attribute, Kind
 
 # Up to here every integer is a float64 of its own.
@@ -62,6 +68,7 @@ class Microdata:
     wide : names of attributes whose values float64 does not hold exactly; their class means have
         to come from exact arithmetic.
     strata : int32 (n,), read-only: sets of records that no class crosses; None for one set.
+    entities : int32 (n,), read-only: the person of each record; None when every record is one.
     """
 
     attributes: tuple[Attribute, ...]
@@ -72,9 +79,11 @@ class Microdata:
     valid: NDArray[np.bool_] | None = None
     wide: frozenset[str] = field(default_factory=frozenset)
     strata: NDArray[np.int32] | None = None
+    entities: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.keys, self.numbers, self.codes, self.valid, self.strata):
+        for name in ("keys", "numbers", "codes", "valid", "strata", "entities"):
+            array = getattr(self, name)
             if array is not None:
                 array.setflags(write=False)
 
@@ -194,6 +203,33 @@ def with_strata(microdata: Microdata, n_strata_columns: int) -> Microdata:
     rest, codes, _ = without_last(microdata, n_strata_columns)
     _, strata = np.unique(codes, axis=0, return_inverse=True)
     return replace(rest, strata=strata.reshape(-1).astype(np.int32))
+
+
+def with_entities(microdata: Microdata) -> Microdata:
+    """Microdata whose last categorical attribute only says whose record it is.
+
+    Raises
+    ------
+    NullInEntity : it is NULL somewhere.
+    """
+    rest, codes, _ = without_last(microdata, 1)
+    return replace(rest, entities=require_entities(codes[:, 0], microdata.attributes[-1].name))
+
+
+def require_entities(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:
+    """Codes of persons, int32 (n,), after a check that none is -1, as NULL is coded.
+
+    Raises
+    ------
+    NullInEntity : one is.
+    """
+    if missing := int((codes < 0).sum()):
+        raise NullInEntity(
+            f'The entity column "{name}" holds NULL in {missing} of {len(codes)} rows.',
+            hint="Nobody knows whose these rows are: exclude them in a view, or give each an entity"
+            " of its own there.",
+        )
+    return codes
 
 
 def without_last(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.blocks import cut, partition_blocks
+from dbanon.entities import units_of
 from dbanon.errors import RowsNotAnonymous, SuppressionOverBudget
 from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_codes, trees_of
@@ -23,7 +24,7 @@ from dbanon.policy import Policy, guarantee, refinement, require_kinds, require_
 from dbanon.recoding import ExactMeans, ReleasedColumn, find_recoding
 from dbanon.release import ColumnLoss, Release
 from dbanon.space import standardization
-from dbanon.strata import strata_of, too_few
+from dbanon.strata import count_of, strata_of, too_few
 
 # Of the progress told, when a refinement follows the method.
 _METHOD_SHARE = 0.5
@@ -32,18 +33,29 @@ _METHOD_SHARE = 0.5
 def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None) -> Partition:
     """Put the records into equivalence classes as the policy says.
 
+    Where records have entities, classes hold k of them, and all records of one (in a stratum).
+
     Raises
     ------
-    TooFewRecords : fewer than k records, in all or in a stratum.
+    TooFewRecords : fewer than k records or entities, in all or in a stratum.
     NullInQuasiIdentifier : NULLs, and the policy does not say what to do with them.
     SuppressionOverBudget : more records would be withheld than allowed.
     """
     require_rows(policy)
-    found = _found(microdata, policy, tick)
+    strata = _feasible_strata(microdata, policy)
+    units = None
+    clustered = microdata
+    if microdata.entities is not None:
+        units = units_of(microdata, policy.hierarchies)
+        clustered = units.microdata
+        strata = strata_of(clustered, policy)
+    found = _found(clustered, strata, policy, tick)
     partition = combine(
         [(records, result) for records, result in found if isinstance(result, Partition)],
-        microdata.n_records,
+        clustered.n_records,
     )
+    if units is not None:
+        partition = units.partition(partition)
     _check_budget(policy, partition.n_suppressed, microdata.n_records)
     return partition
 
@@ -56,7 +68,7 @@ def find_attribute_classes(
     Warns with ``RowsNotAnonymous``; raises as ``find_classes``.
     """
     warnings.warn(RowsNotAnonymous(RowsNotAnonymous.__doc__), stacklevel=3)
-    found = _found(microdata, policy, tick)
+    found = _found(microdata, _feasible_strata(microdata, policy), policy, tick)
     by_attribute = zip(
         *(result.partitions for _, result in found if isinstance(result, AttributePartition)),
         strict=True,
@@ -68,19 +80,24 @@ def find_attribute_classes(
     )
 
 
-def _found(
-    microdata: Microdata, policy: Policy, tick: Tick | None
-) -> list[tuple[NDArray[np.int64], MethodResult]]:
-    """What the method gives for each stratum, with the records of it."""
+def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
+    """The strata, after a check that the method takes the attributes and each stratum has k."""
     require_kinds(policy, microdata.attributes)
     n = microdata.n_records
     strata = strata_of(microdata, policy)
     withheld = n - sum(len(records) for records in strata)
     _check_budget(policy, withheld, n)
     for records in strata:
-        if len(records) < policy.k:
+        if count_of(microdata, records) < policy.k:
             raise too_few(microdata, policy, records, withheld, len(strata))
+    return strata
 
+
+def _found(
+    microdata: Microdata, strata: list[NDArray[np.int64]], policy: Policy, tick: Tick | None
+) -> list[tuple[NDArray[np.int64], MethodResult]]:
+    """What the method gives for each stratum, with the records of it."""
+    n = microdata.n_records
     method = find_method(policy.method)
     space = method.space(
         microdata,
@@ -109,10 +126,12 @@ def recode(
     policy: Policy,
     exact_means: ExactMeans,
     by: Sequence[str] = (),
+    entity: str | None = None,
 ) -> Release:
     """Give every class its released values, and measure what they lose.
 
-    ``by`` names the columns of the strata, which the guarantee holds for, too.
+    ``by`` names the columns of the strata, which the guarantee holds for, too; ``entity`` the
+    column whose values it counts.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
@@ -130,7 +149,7 @@ def recode(
         ),
         loss_before_rounding=before.total,
         loss=after.total,
-        guarantee=guarantee(policy, [*(column.attribute.name for column in columns), *by]),
+        guarantee=guarantee(policy, [*(c.attribute.name for c in columns), *by], entity),
         measure=recoding.measure,
     )
 

@@ -71,6 +71,7 @@ def classes(
             reader.classes(
                 _names(call, "quasi_identifiers"),
                 policy,
+                entity=wanted["entity"],
                 key=wanted["key"],
                 memory_limit=wanted["memory_limit"] or _half_of_memory(),
                 tick=_Progress(plpy, wanted["progress"]).tick,
@@ -105,6 +106,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
         keep=_names(call, "keep"),
         policy=_policy(method, call, wanted),
         by=wanted["by"],
+        entity=call["entity"],
         key=wanted["key"],
         output_kind=wanted["output_kind"],
         if_exists=_text(call, "if_exists"),

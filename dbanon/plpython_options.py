@@ -31,6 +31,7 @@ WRITING: dict[str, tuple[Any, str]] = {
 }
 READING: dict[str, tuple[Any, str]] = {
     "nulls": ("error", "error, suppress or category"),
+    "entity": (None, "the column that says whose a row is: k counts its values"),
 }
 
 # Keys that the policy has under the same name.
@@ -83,9 +84,8 @@ def parse(method: str, given: Any, *, writes: bool) -> dict[str, Any]:
 
 def refuse_later(call: Mapping[str, Any]) -> None:
     """Refuse arguments that belong to a later version, rather than ignore them."""
-    for argument in ("entity", "hierarchies"):
-        if call[argument] not in (None, {}):
-            raise NotBuilt(f"Argument {argument} is not built yet.", hint="Leave it out.")
+    if call["hierarchies"] not in (None, {}):
+        raise NotBuilt("Argument hierarchies is not built yet.", hint="Leave it out.")
 
 
 def _hint(keys: Mapping[str, str], name: str = "") -> str:
@@ -112,5 +112,5 @@ def _fits(name: str, value: Any) -> bool:
             for weight in value.values()
         )
     return (isinstance(value, str) and bool(value)) or (
-        name in ("recoding", "refine") and value is None
+        name in ("recoding", "refine", "entity") and value is None
     )

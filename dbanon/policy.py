@@ -215,11 +215,12 @@ def require_rows(policy: Policy) -> None:
         )
 
 
-def guarantee(policy: Policy, names: list[str]) -> str:
-    """What a verified release guarantees, in words."""
+def guarantee(policy: Policy, names: list[str], entity: str | None = None) -> str:
+    """What a verified release guarantees, in words; ``entity`` is the column that k counts."""
+    counted = "rows" if entity is None else f'persons (distinct values of "{entity}")'
     text = (
         f"{find_method(policy.method).guarantee}: every combination of released values of"
-        f" ({', '.join(names)}) is shared by at least {policy.k} rows of the release"
+        f" ({', '.join(names)}) is shared by at least {policy.k} {counted} of the release"
     )
     if policy.nulls == "category":
         text += ", NULL counted as a value"

@@ -103,11 +103,28 @@ class Recount:
 
 
 @dataclass(frozen=True)
+class EntityCount:
+    """Persons counted in the classes of released values, in staging beside their rows.
+
+    Parameters
+    ----------
+    persons : in all.
+    smallest : in the class of fewest; 0 when there is none.
+    histogram : how many classes there are of each size in rows.
+    """
+
+    persons: int
+    smallest: int
+    histogram: Mapping[int, int]
+
+
+@dataclass(frozen=True)
 class Report:
     """What a release is, what it lost and how it was made. Holds no value of a column.
 
     Seconds are per phase: ``read``, ``cluster``, ``write``, ``verify``. Losses are SSE/SST on
-    z-scores, 0 to 1, over the released records.
+    z-scores, 0 to 1, over the released records. ``k_achieved`` and ``persons`` count persons where
+    ``entity`` names their column; class sizes are rows.
     """
 
     release_id: str
@@ -143,6 +160,8 @@ class Report:
     verified: bool = True
     loss_measure: str = "sse"
     models: tuple[ModelLevel, ...] = ()
+    entity: str | None = None
+    persons: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
@@ -161,6 +180,10 @@ class Report:
         loss = f"{self.information_loss:.6f}"
         loss += f" ({self.information_loss_before_rounding:.6f} {before})"
 
+        counted = ""
+        if self.entity is not None:
+            counted = f' (persons: distinct values of "{self.entity}", {self.persons} in all)'
+
         pairs = [
             ("release", self.release_id),
             ("source", self.source),
@@ -171,7 +194,7 @@ class Report:
             ("kept", names(self.kept)),
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
-            ("k requested / counted", f"{self.k_requested} / {self.k_achieved}"),
+            ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{counted}"),
             *((level.model, f"counted {level.achieved:.6g}") for level in self.models),
             (
                 "classes: number, smallest / median / largest",

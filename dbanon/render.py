@@ -55,6 +55,9 @@ def report_table(report: Report) -> Table:
 
 def verification_table(found: Verification) -> Table:
     """A verification as a table."""
+    counted = "rows"
+    if found.entity is not None:
+        counted += f'; the release counted persons by "{found.entity}", which it does not hold'
     unchanged = {True: "yes", False: "no", None: "not in the ledger"}[found.unchanged]
     return pairs_table(
         "Verification",
@@ -63,7 +66,7 @@ def verification_table(found: Verification) -> Table:
             ("release", found.release_id or "not in the ledger"),
             ("quasi-identifiers", ", ".join(found.quasi_identifiers)),
             ("rows", str(found.rows)),
-            ("k requested / counted", f"{found.k_requested} / {found.k_achieved} (rows)"),
+            ("k requested / counted", f"{found.k_requested} / {found.k_achieved} ({counted})"),
             (
                 "classes: number, smallest / median / largest",
                 f"{found.classes}, {found.smallest_class} / {found.median_class:g}"

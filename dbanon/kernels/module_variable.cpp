@@ -39,9 +39,9 @@ std::unique_ptr<Kernel> make_refine(const Points& points, std::int64_t k,
                                     const GivenLabels& labels, const Effort& effort) {
     const Table table = checked(points, k);
     if (k > table.n / 2) k = table.n / 2 + 1;  // one class: 2k - 1 must not overflow
-    if (effort.iterations < 0 || effort.classes < 2 || !(effort.heat >= 0.0) ||
+    if (effort.iterations < 0 || effort.work < 0 || effort.classes < 2 || !(effort.heat >= 0.0) ||
         !(effort.seconds >= 0.0)) {
-        throw nb::value_error("iterations, seconds and heat from 0, classes from 2");
+        throw nb::value_error("iterations, work, seconds and heat from 0, classes from 2");
     }
     return std::make_unique<Refine>(table, static_cast<std::int32_t>(k),
                                     checked_labels(labels, table, k),
@@ -51,8 +51,10 @@ std::unique_ptr<Kernel> make_refine(const Points& points, std::int64_t k,
 class RefineRun : public Run {
    public:
     RefineRun(Points points, std::int64_t k, const GivenLabels& labels, std::int64_t iterations,
-              double seconds, double heat, std::int32_t classes, std::uint64_t seed)
-        : Run(points, make_refine(points, k, labels, {iterations, seconds, heat, classes, seed})) {}
+              std::int64_t work, double seconds, double heat, std::int32_t classes,
+              std::uint64_t seed)
+        : Run(points,
+              make_refine(points, k, labels, {iterations, work, seconds, heat, classes, seed})) {}
 };
 
 class PathRun : public Run {
@@ -136,11 +138,11 @@ void bind_variable(nb::module_& m) {
         .def(nb::init<Points, std::int64_t, bool>(), nb::arg("points").noconvert(), nb::arg("k"),
              nb::arg("diametric"));
     nb::class_<RefineRun, Run>(m, "Refine")
-        .def(nb::init<Points, std::int64_t, const GivenLabels&, std::int64_t, double, double,
-                      std::int32_t, std::uint64_t>(),
+        .def(nb::init<Points, std::int64_t, const GivenLabels&, std::int64_t, std::int64_t, double,
+                      double, std::int32_t, std::uint64_t>(),
              nb::arg("points").noconvert(), nb::arg("k"), nb::arg("labels").noconvert(),
-             nb::arg("iterations"), nb::arg("seconds"), nb::arg("heat"), nb::arg("classes"),
-             nb::arg("seed"));
+             nb::arg("iterations"), nb::arg("work"), nb::arg("seconds"), nb::arg("heat"),
+             nb::arg("classes"), nb::arg("seed"));
 }
 
 }  // namespace dbanon

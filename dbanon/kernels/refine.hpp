@@ -10,7 +10,8 @@
 namespace dbanon {
 
 struct Effort {
-    std::int64_t iterations;  // of destroy and repair, after the sweeps
+    std::int64_t iterations;  // of destroy and repair, after the sweeps, at most
+    std::int64_t work;        // they may take, in the unit of Pool::spent()
     double seconds;           // ends the iterations earlier; 0 for no limit
     double heat;              // share of a pool's loss that may be given up at first; falls to 0
     std::int32_t classes;     // in a pool, at most
@@ -45,7 +46,7 @@ class Refine final : public Kernel {
     void repair(double heat);
     void keep_best();
     void number_classes();
-    double share_left(std::int64_t iteration) const;
+    double share_left(std::int64_t iteration, std::int64_t spent) const;
 
     const Effort effort_;
     const std::int32_t room_;  // records a class may hold

@@ -7,12 +7,13 @@ namespace dbanon {
 
 namespace {
 
+constexpr double kInf = std::numeric_limits<double>::infinity();
 // A change has to gain this share of the pool's largest distance: less may be rounding.
 constexpr double kGain = 1e-11;
 // Changes per record after which a descent ends in any case.
 constexpr std::int32_t kChanges = 16;
 // And its work: some 50 ms. Only classes of several hundred records need more.
-constexpr std::int64_t kDescent = 1 << 23;
+constexpr std::int64_t kDescent = 1 << 26;
 
 }  // namespace
 
@@ -50,45 +51,52 @@ void Pool::start(std::int32_t records) {
     c_ = 0;
     added_ = 0;
     const std::size_t m = static_cast<std::size_t>(m_);
-    columns_.resize(m * static_cast<std::size_t>(p_));
-    distance_.resize(m * m);
+    stride_ = (m_ + kFan - 1) / kFan * kFan;
+    columns_.assign(static_cast<std::size_t>(stride_) * static_cast<std::size_t>(p_), 0.0);
+    distance_.resize(m * static_cast<std::size_t>(stride_));
     part_.resize(m);
 }
 
 void Pool::add(const double* row, std::int32_t part) {
-    for (int j = 0; j < p_; ++j) columns_[static_cast<std::size_t>(j * m_ + added_)] = row[j];
+    for (int j = 0; j < p_; ++j) columns_[static_cast<std::size_t>(j * stride_ + added_)] = row[j];
     part_[static_cast<std::size_t>(added_++)] = part;
     c_ = std::max(c_, part + 1);
 }
 
 void Pool::finish() {
+    ops_.pairwise(columns_.data(), p_, m_, stride_, distance_.data());
+    double widest = 0.0;
     for (std::int32_t x = 0; x < m_; ++x) {
-        double* row = distance_.data() + static_cast<std::int64_t>(x) * m_;
-        std::fill_n(row, m_, 0.0);
-        for (int j = 0; j < p_; ++j) {
-            const double* column = columns_.data() + static_cast<std::int64_t>(j) * m_;
-            const double at = column[x];
-            for (std::int32_t y = 0; y < m_; ++y) {
-                const double gap = at - column[y];
-                row[y] += gap * gap;
-            }
+        widest = std::max(widest, *std::max_element(distances(x), distances(x) + m_));
+    }
+    gain_ = kGain * widest;
+    spent_ += std::int64_t{m_} * (40 + stride_ * std::int64_t{p_} / 8);
+    list_members();
+    summed_ = false;
+    sum_.resize(static_cast<std::size_t>(c_));
+    for (std::int32_t a = 0; a < c_; ++a) {
+        const auto& in_a = members_[static_cast<std::size_t>(a)];
+        *sum(a) = 0.0;
+        for (std::size_t i = 0; i < in_a.size(); ++i) {
+            for (std::size_t l = 0; l < i; ++l) *sum(a) += distances(in_a[i])[in_a[l]];
         }
     }
-    spent_ += static_cast<std::int64_t>(m_) * m_ * std::max(1, p_ / 8);
-    gain_ = kGain * *std::max_element(distance_.begin(),
-                                      distance_.begin() + static_cast<std::int64_t>(m_) * m_);
-    recount();
 }
 
-void Pool::recount() {
+void Pool::list_members() {
     const std::size_t c = static_cast<std::size_t>(c_);
     if (members_.size() < c) members_.resize(c);
     for (std::size_t i = 0; i < c; ++i) members_[i].clear();
     for (std::int32_t x = 0; x < m_; ++x) {
-        members_[static_cast<std::size_t>(part_[static_cast<std::size_t>(x)])].push_back(x);
+        if (part(x) >= 0) members_[static_cast<std::size_t>(part(x))].push_back(x);
     }
-    to_.resize(c * static_cast<std::size_t>(m_));
-    sum_.resize(c);
+    settled_.assign(c * c, 0);
+}
+
+void Pool::sum_rows() {
+    if (summed_) return;
+    summed_ = true;
+    to_.resize(static_cast<std::size_t>(c_) * static_cast<std::size_t>(stride_));
     for (std::int32_t a = 0; a < c_; ++a) {
         double* row = to(a);
         std::fill_n(row, m_, 0.0);
@@ -96,12 +104,18 @@ void Pool::recount() {
             const double* from = distances(x);
             for (std::int32_t y = 0; y < m_; ++y) row[y] += from[y];
         }
+    }
+    sum_parts();
+    spent_ += std::int64_t{m_} * m_ / 4;
+}
+
+void Pool::sum_parts() {
+    sum_.resize(static_cast<std::size_t>(c_));
+    for (std::int32_t a = 0; a < c_; ++a) {
         double total = 0.0;
-        for (const std::int32_t x : members_[static_cast<std::size_t>(a)]) total += row[x];
+        for (const std::int32_t x : members_[static_cast<std::size_t>(a)]) total += to(a)[x];
         *sum(a) = total / 2;
     }
-    settled_.assign(c * c, 0);
-    spent_ += static_cast<std::int64_t>(m_) * m_ / 2;
 }
 
 double Pool::loss() const {
@@ -118,7 +132,8 @@ void Pool::save() {
 void Pool::restore() {
     part_ = kept_part_;
     c_ = kept_c_;
-    recount();
+    list_members();
+    summed_ = false;
 }
 
 void Pool::move(std::int32_t x, std::int32_t from, std::int32_t into) {
@@ -142,7 +157,7 @@ void Pool::move(std::int32_t x, std::int32_t from, std::int32_t into) {
         settled_[static_cast<std::size_t>(into * c_ + other)] = 0;
         settled_[static_cast<std::size_t>(other * c_ + into)] = 0;
     }
-    spent_ += m_;
+    spent_ += m_ / 4;
 }
 
 void Pool::swap(std::int32_t x, std::int32_t y) {
@@ -188,7 +203,7 @@ bool Pool::improve(std::int32_t a, std::int32_t b) {
             if (change < best) best = change, best_x = x, best_y = in_b[i];
         }
     }
-    spent_ += static_cast<std::int64_t>(in_a.size() * in_b.size() + in_a.size() + in_b.size()) / 2;
+    spent_ += 4 + 10 * static_cast<std::int64_t>(in_a.size()) + std::ssize(in_a) * std::ssize(in_b) / 4;
     if (best_x >= 0 && best_y >= 0) {
         swap(best_x, best_y);
     } else if (best_x >= 0) {
@@ -202,6 +217,7 @@ bool Pool::improve(std::int32_t a, std::int32_t b) {
 }
 
 void Pool::descend() {
+    sum_rows();
     std::int32_t changes = kChanges * m_;
     const std::int64_t limit = spent_ + kDescent;
     const auto may_go_on = [&] { return changes > 0 && spent_ < limit; };
@@ -221,30 +237,27 @@ void Pool::descend() {
 // The seed and, one by one, the free record nearest on average, until there are k.
 void Pool::grow(std::int32_t part, std::int32_t seed) {
     double* row = to(part);
-    std::fill_n(row, m_, 0.0);
+    std::fill_n(row, stride_, 0.0);
     std::int32_t next = seed;
     for (std::int32_t count = 0; count < k_; ++count) {
         part_[static_cast<std::size_t>(next)] = part;
-        const double* gap = distances(next);
-        next = -1;
-        double nearest = std::numeric_limits<double>::infinity();
-        for (std::int32_t y = 0; y < m_; ++y) {
-            row[y] += gap[y];
-            if (part_[static_cast<std::size_t>(y)] < 0 && (next < 0 || row[y] < nearest)) {
-                nearest = row[y];
-                next = y;
-            }
+        bar_[static_cast<std::size_t>(next)] = kInf;
+        next = ops_.add_and_least(row, distances(next), bar_.data(), stride_);
+        if (bar_[static_cast<std::size_t>(next)] > 0.0 && count + 1 < k_) {
+            // Distances have overflowed: the first that is free.
+            next = static_cast<std::int32_t>(std::find(bar_.begin(), bar_.end(), 0.0) - bar_.begin());
         }
-        if (next < 0) break;
     }
-    spent_ += static_cast<std::int64_t>(m_) * k_;
+    spent_ += std::int64_t{stride_} * k_ / 4;
 }
 
 void Pool::rebuild(Random& random) {
     const std::int32_t fewest = (m_ + most_ - 1) / most_, most = m_ / k_;
     c_ = std::clamp(c_ + random.below(3) - 1, fewest, most);
     std::fill(part_.begin(), part_.end(), -1);
-    to_.resize(static_cast<std::size_t>(c_) * static_cast<std::size_t>(m_));
+    to_.resize(static_cast<std::size_t>(c_) * static_cast<std::size_t>(stride_));
+    bar_.assign(static_cast<std::size_t>(stride_), kInf);
+    std::fill_n(bar_.begin(), m_, 0.0);
     const bool far = random.below(2) == 0;
     for (std::int32_t a = 0; a < c_; ++a) {
         std::int32_t skip = random.below(m_ - a * k_);
@@ -261,34 +274,30 @@ void Pool::rebuild(Random& random) {
         grow(a, seed);
     }
     // What is left joins, one by one, the class whose loss grows least.
-    std::vector<std::int32_t> count(static_cast<std::size_t>(c_), k_);
-    std::vector<double> total(static_cast<std::size_t>(c_), 0.0);
-    for (std::int32_t x = 0; x < m_; ++x) {
-        const std::int32_t a = part(x);
-        if (a >= 0) total[static_cast<std::size_t>(a)] += to(a)[x] / 2;
-    }
+    list_members();
+    sum_parts();
     for (std::int32_t x = 0; x < m_; ++x) {
         if (part(x) >= 0) continue;
         std::int32_t best = -1;
-        double least = std::numeric_limits<double>::infinity();
+        double least = kInf;
         for (std::int32_t a = 0; a < c_; ++a) {
-            const double n = count[static_cast<std::size_t>(a)];
-            if (count[static_cast<std::size_t>(a)] >= most_) continue;
-            const double w = total[static_cast<std::size_t>(a)];
+            if (size(a) >= most_) continue;
+            const double n = size(a), w = *sum(a);
             const double change = (w + to(a)[x]) / (n + 1) - w / n;
             if (best < 0 || change < least) least = change, best = a;
         }
         part_[static_cast<std::size_t>(x)] = best;
-        ++count[static_cast<std::size_t>(best)];
-        total[static_cast<std::size_t>(best)] += to(best)[x];
+        members_[static_cast<std::size_t>(best)].push_back(x);
+        *sum(best) += to(best)[x];
         const double* gap = distances(x);
         double* row = to(best);
-        for (std::int32_t y = 0; y < m_; ++y) row[y] += gap[y];
+        for (std::int32_t y = 0; y < stride_; ++y) row[y] += gap[y];
     }
-    recount();
+    summed_ = true;
 }
 
 void Pool::kick(Random& random, std::int32_t swaps) {
+    sum_rows();
     for (std::int32_t i = 0; i < swaps; ++i) {
         const std::int32_t x = random.below(m_);
         const std::int32_t y = random.below(m_);

@@ -1,6 +1,7 @@
 // Compiled once per instruction set; DBANON_OPS names the table this build exports.
 #include "search.hpp"
 
+#include <limits>
 #include <utility>
 
 #include "lanes.hpp"
@@ -271,8 +272,50 @@ void scan_both(const BlocksView& blocks, std::int32_t first, std::int32_t last, 
 }
 
 template <int P>
+void pairwise(const double* columns, int attributes, std::int32_t m, std::int32_t stride,
+              double* out) {
+    const int p = width<P>(attributes);
+    for (std::int32_t x = 0; x < m; ++x) {
+        for (std::int32_t y = 0; y < stride; y += kFan) {
+            Lanes sum[kFanParts];
+            for (int part = 0; part < kFanParts; ++part) sum[part] = Lanes::all(0.0);
+            for (int j = 0; j < p; ++j) {
+                const double* column = columns + std::int64_t{j} * stride;
+                const Lanes at = Lanes::all(column[x]);
+                for (int part = 0; part < kFanParts; ++part) {
+                    const Lanes gap = at - Lanes::load(column + y + part * Lanes::width);
+                    sum[part] = sum[part] + gap * gap;
+                }
+            }
+            double* row = out + std::int64_t{x} * stride + y;
+            for (int part = 0; part < kFanParts; ++part) sum[part].store(row + part * Lanes::width);
+        }
+    }
+}
+
+std::int32_t add_and_least(double* row, const double* gap, const double* bar,
+                           std::int32_t stride) {
+    Lanes least = Lanes::all(std::numeric_limits<double>::infinity());
+    for (std::int32_t y = 0; y < stride; y += Lanes::width) {
+        const Lanes sum = Lanes::load(row + y) + Lanes::load(gap + y);
+        sum.store(row + y);
+        least = min(least, sum + Lanes::load(bar + y));
+    }
+    double lane[Lanes::width];
+    least.store(lane);
+    double lowest = lane[0];
+    for (int i = 1; i < Lanes::width; ++i) lowest = lane[i] < lowest ? lane[i] : lowest;
+    for (std::int32_t y = 0; y < stride; y += Lanes::width) {
+        const unsigned here =
+            at_most(Lanes::load(row + y) + Lanes::load(bar + y), Lanes::all(lowest));
+        if (here != 0) return y + __builtin_ctz(here);
+    }
+    return 0;
+}
+
+template <int P>
 constexpr Ops kOps = {nearest<P>,   farthest<P>, child_bounds<P>,
-                      scan_near<P>, scan_far<P>, scan_both<P>};
+                      scan_near<P>, scan_far<P>, scan_both<P>, pairwise<P>, add_and_least};
 
 template <int... P>
 const Ops* table(std::integer_sequence<int, P...>) {

@@ -93,6 +93,12 @@ struct Ops {
     void (*scan_near)(const BlocksView&, std::int32_t first, std::int32_t last, Near&);
     void (*scan_far)(const BlocksView&, std::int32_t first, std::int32_t last, Far&);
     void (*scan_both)(const BlocksView&, std::int32_t first, std::int32_t last, Near&, Far&);
+    // All distances between m records; attribute j of record y is at columns[j * stride + y], and
+    // stride a multiple of kFan. out[x * stride + y] is finite garbage for y from m on.
+    void (*pairwise)(const double* columns, int p, std::int32_t m, std::int32_t stride, double* out);
+    // Adds `gap` to `row` and returns the first place where row + bar is least, both `stride` long.
+    std::int32_t (*add_and_least)(double* row, const double* gap, const double* bar,
+                                  std::int32_t stride);
 };
 
 constexpr int kTemplated = 16;  // numbers of attributes with code of their own; slot 0 is for any

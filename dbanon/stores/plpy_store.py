@@ -12,7 +12,8 @@ none outlives it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -228,26 +229,30 @@ class PlpySession(PostgresqlSession):
         self._in_table = True
         return super().exact_means(*given)
 
-    def write(
-        self, output: Output, columns: Sequence[tuple[str, str, str]], source: Source | None
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Source | None,
+        joins: str = "",
     ) -> None:
         if self._places is None:
-            super().write(output, columns, source)
+            super().insert(table, values, source, joins)
             return
-        self.create_released(output, [(name, kind) for name, kind, _ in columns], output.release_id)
         # Names that no column of the source has.
-        place, label, order = (quote(f"{n}_{output.release_id}") for n in ("n", "c", "p"))
+        unique = uuid.uuid4().hex
+        place, label, order = (quote(f"{n}_{unique}") for n in ("n", "c", "p"))
         query = (
-            f"INSERT INTO {output.written.quoted} ({quote_list([name for name, _, _ in columns])})"
-            f" SELECT {', '.join(expression for _, _, expression in columns)} FROM (SELECT n.*,"
+            f"INSERT INTO {table.quoted} ({quote_list(values)})"
+            f" SELECT {', '.join(values.values())} FROM (SELECT n.*,"
             f" (SELECT $1::integer[])[n.{place}] AS {label},"
             f" (SELECT $2::integer[])[n.{place}] AS {order} FROM"
             f" (SELECT *, row_number() OVER () AS {place} FROM ONLY {COPY.quoted}) AS n) AS s"
-            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{label}"
+            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{label}{joins}"
             f" ORDER BY s.{label}, s.{order}"
         )
         self.run("SET LOCAL enable_hashjoin = off")
-        self._execute(query, [array_text(values) for values in self._places])
+        self._execute(query, [array_text(numbers) for numbers in self._places])
         self.run("SET LOCAL enable_hashjoin = on")
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:

@@ -6,7 +6,7 @@ catalog, which rights are needed and how a release is written and shown is here,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -257,16 +257,17 @@ class PostgresqlSession(Session):
     def drop_table(self, relation: RelationName) -> None:
         self.run(f"DROP TABLE {relation.quoted}")
 
-    def write(
+    def insert(
         self,
-        output: Output,
-        columns: Sequence[tuple[str, str, str]],
+        table: RelationName,
+        values: Mapping[str, str],
         source: Source | None,
+        joins: str = "",
     ) -> None:
         # Labels lie in key order and are wanted in class order: merge joins read and sort what a
         # hash join would look up at random, in a third less time.
         self.run("SET LOCAL enable_hashjoin = off")
-        super().write(output, columns, source)
+        super().insert(table, values, source, joins)
         self.run("SET LOCAL enable_hashjoin = on")
 
     # -- ledger -----------------------------------------------------------------------------------

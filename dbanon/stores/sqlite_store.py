@@ -299,8 +299,11 @@ class SqliteSession(Session):
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         # SQLite keeps the text of CREATE: the mark is a comment in it.
-        body = ", ".join(f"{quote(name)} {types.declared(kind)}" for name, kind in columns)
+        body = ", ".join(f"{quote(name)} {self.declared(kind)}" for name, kind in columns)
         self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
+
+    def declared(self, sql_type: str) -> str:
+        return types.declared(sql_type)
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         if output.kind == "view":

@@ -3,6 +3,7 @@
 -- Recounts a published relation. With a ledger entry, the columns and k are those of the release,
 -- and the histogram of class sizes must still be the recorded one; otherwise name both.
 -- ZK001: a class is smaller than k. ZK007: the class sizes changed since the release.
+-- A release with entity counted persons; only its rows can be counted now, which a notice says.
 CREATE OR REPLACE FUNCTION dbanon.verify(
     relation regclass, quasi_identifiers text[] DEFAULT NULL, k integer DEFAULT NULL
 )
@@ -21,7 +22,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'relation must not be NULL.';
     END IF;
     IF names IS NULL THEN
-        SELECT r.release_id, r.k_requested, r.histogram INTO entry
+        SELECT r.release_id, r.k_requested, r.histogram, r.arguments->>'entity' AS entity INTO entry
         FROM pg_class c
         JOIN pg_namespace n ON n.oid = c.relnamespace
         JOIN dbanon.release r ON r.output_schema = n.nspname AND r.output_name = c.relname
@@ -57,6 +58,10 @@ BEGIN
             HINT = 'Withdraw the relation, and release it again.';
     END IF;
     IF result.release_id IS NOT NULL THEN
+        IF entry.entity IS NOT NULL THEN
+            RAISE NOTICE 'The release counted persons by %, which it does not hold: rows are counted'
+                         ' now.', quote_ident(entry.entity);
+        END IF;
         result.unchanged := counted = entry.histogram;
         IF NOT result.unchanged THEN
             RAISE EXCEPTION USING ERRCODE = 'ZK007',

@@ -55,7 +55,7 @@ KERNELS: dict[str, Make] = {
     "mst": lambda x, k: kernels.Mst(x, k, False),
     "mst diameter": lambda x, k: kernels.Mst(x, k, True),
     "genetic": lambda x, k: kernels.Genetic(x, k, 4, 5, 0.5, 0.1, 1),
-    "refine": lambda x, k: kernels.Refine(x, k, one_class(x), 60, 0.0, 0.3, 7, 1),
+    "refine": lambda x, k: kernels.Refine(x, k, one_class(x), 60, 2**40, 0.0, 0.3, 7, 1),
 }
 MIXED_KERNELS: dict[str, Make] = {
     "gaa_cp": lambda x, k: kernels.GaaCp(*mixed(x), k),

@@ -107,18 +107,33 @@ def test_never_worse_and_sizes_hold(start, how, seed):
     np.testing.assert_array_equal(refined.labels, again.labels)
 
 
-def test_slices_change_nothing():
+@pytest.mark.parametrize(("iterations", "work"), [(3000, 2**62), (2**62, 5_000_000)])
+def test_slices_change_nothing(iterations, work):
     points = np.random.default_rng(0).normal(size=(900, 3))
     labels = dbanon.partition(points, 3).labels
     found = []
     for budget in (1000, 10**9):
-        kernel = kernels.Refine(points, 3, labels, 3000, 0.0, 0.1, 5, 1)
+        kernel = kernels.Refine(points, 3, labels, iterations, work, 0.0, 0.1, 5, 1)
         seen = [kernel.progress]
         while not kernel.step(budget):
             seen.append(kernel.progress)
         assert seen == sorted(seen)
         found.append(kernel.labels())
     np.testing.assert_array_equal(*found)
+
+
+def test_instruction_sets_change_nothing():
+    points = np.random.default_rng(0).normal(size=(300, 5)).round(1)
+    labels = dbanon.partition(points, 4).labels
+    before, found = kernels.simd_level(), []
+    try:
+        for level in kernels.simd_levels():
+            kernels.set_simd_level(level)
+            found.append(run(points, labels, 4, "thorough", iterations=500).labels)
+    finally:
+        kernels.set_simd_level(before)
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
 
 
 def test_policy():
@@ -163,7 +178,7 @@ def test_wrong_policies(wrong):
 )
 def test_kernel_refuses_wrong_labels(labels):
     with pytest.raises(ValueError):
-        kernels.Refine(np.zeros((4, 1)), 2, np.array(labels, np.int32), 1, 0.0, 0.0, 2, 0)
+        kernels.Refine(np.zeros((4, 1)), 2, np.array(labels, np.int32), 1, 1, 0.0, 0.0, 2, 0)
 
 
 @pytest.mark.parametrize("name", ["tarragona", "census", "eia"])
