@@ -20,9 +20,7 @@ NAMES = (
 ON_REQUEST = ("thorough",)  # minutes each, only when named
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
-IN_DOCS = {
-    name: DOCS / f"{name}-measured.md" for name in ("generalization", "methods", "thorough")
-}
+IN_DOCS = {name: DOCS / f"{name}-measured.md" for name in ("generalization", "methods", "thorough")}
 
 
 def main() -> None:

@@ -13,7 +13,9 @@ from dbanon import __version__
 class NotMeasuredError(Exception):
     """What a benchmark needs is not here; what was measured before stays."""
 
-    def __init__(self, text: str = "the reference data is not here; DBANON_DATA says where") -> None:
+    def __init__(
+        self, text: str = "the reference data is not here; DBANON_DATA says where"
+    ) -> None:
         super().__init__(text)
 
 

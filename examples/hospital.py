@@ -56,6 +56,7 @@ def main(path: Path) -> None:
             sensitive=["diagnosis", "cost"],
             keep=["ward"],
             k=5,
+            entity="patient_id",
             method="gaa_cp",
             refine="fast",
             hierarchies=hierarchies,
@@ -80,7 +81,7 @@ FROM release.stays WHERE diagnosis = 'I21' ORDER BY ALL LIMIT 12""",
         say("Count it again")
         show(
             connection,
-            """SELECT count(*) AS classes, min(stays) AS k, min(diagnoses) AS l
+            """SELECT count(*) AS classes, min(stays) AS stays, min(diagnoses) AS diagnoses
 FROM (SELECT count(*) AS stays, count(DISTINCT diagnosis) AS diagnoses
       FROM release.stays GROUP BY age, sex, zip, admitted)""",
         )
