@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, TooFewRecords
-from dbanon.hierarchy import Hierarchy, load_hierarchies
+from dbanon.hierarchy_spec import Given, built, parse_all
 from dbanon.measures import Model, centroid_loss
 from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import AttributePartition, Partition
 from dbanon.pipeline import class_losses, find_attribute_classes, find_classes
-from dbanon.policy import Policy
+from dbanon.policy import Policy, checked_orders
 from dbanon.schema import Attribute, Kind, Role
 from dbanon.space import standardization
 
@@ -49,7 +48,7 @@ def anonymize(
     recoding: str | None = None,
     seed: int = 0,
     refine: str | None = None,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
     intervals: str = "text",
     local_range: bool = False,
     steps: Mapping[str, float] | None = None,
@@ -81,7 +80,9 @@ def anonymize(
     entity : the column that says whose a row is: k counts its distinct values, and all rows of one
         (in a stratum) share a class. It is not released. None: every row is a person of its own.
     key : columns that tell every row from every other; needed for views and foreign tables.
-    hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
+    hierarchies : by column, for methods of generalization: a Hierarchy, the path of a file, or what
+        ``hierarchy_spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
+        ``{"intervals": [5, 10]}``.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
     orders : the values of text columns from the lowest to the highest; an enum has its own order.
     target : another database to write to, as ``database``; the same one when None.
@@ -113,7 +114,6 @@ def anonymize(
         recoding=recoding,
         seed=seed,
         refine=refine,
-        hierarchies=load_hierarchies(hierarchies),
         intervals=intervals,
         local_range=local_range,
         steps=steps or {},
@@ -139,6 +139,7 @@ def anonymize(
         output=parse_relation(output),
         quasi_identifiers=tuple(quasi_identifiers),
         policy=policy,
+        hierarchies=parse_all(hierarchies, files=True),
         sensitive=tuple(sensitive),
         keep=tuple(keep),
         by=tuple(by),
@@ -163,7 +164,7 @@ def partition(
     nulls: str = "error",
     seed: int = 0,
     refine: str | None = None,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
@@ -176,8 +177,9 @@ def partition(
     ----------
     data : (n, p) numbers, or a DataFrame whose columns are all quasi-identifiers.
     k : smallest number of records in a class.
-    hierarchies : a Hierarchy or the path of its file by column; a column without one is a number,
-        or a category whose values are different or not.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``; a column without one is a number, or a category whose values are
+        different or not.
     orders : the values of text columns from the lowest to the highest; ordered categoricals have
         that of their categories.
     refine : ``fast`` or ``thorough`` search for classes of less loss after the method.
@@ -197,6 +199,7 @@ def partition(
     NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
     UnsupportedType : a column that the method does not take.
     """
+    microdata = _microdata(data, orders)
     policy = Policy(
         k=k,
         method=method,
@@ -206,13 +209,12 @@ def partition(
         nulls=nulls,
         seed=seed,
         refine=refine,
-        hierarchies=load_hierarchies(hierarchies),
+        hierarchies=built(parse_all(hierarchies, files=True), microdata),
         orders=orders or {},
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
     )
-    microdata = _microdata(data, policy.orders)
     if find_method(method).gives is AttributePartition:
         return find_attribute_classes(microdata, policy)
     return find_classes(microdata, policy)
@@ -236,7 +238,7 @@ def information_loss(
     ------
     InvalidParameter : the partition is of another number of records.
     """
-    microdata = _microdata(data, orders or {})
+    microdata = _microdata(data, orders)
     _require_same(classes, microdata)
     valid = microdata.numeric_valid()
     points = standardization(microdata.numbers, valid=valid).apply(microdata.numbers)
@@ -247,7 +249,7 @@ def generalization_loss(
     data: ArrayLike | pd.DataFrame,
     classes: Partition,
     *,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
     """iloss on the classes' own ranges and common ancestors: 0 none, records times columns all.
@@ -261,9 +263,10 @@ def generalization_loss(
     ------
     InvalidParameter : the partition is of another number of records.
     """
-    microdata = _microdata(data, orders or {})
+    microdata = _microdata(data, orders)
     _require_same(classes, microdata)
-    return float(class_losses(microdata, classes, load_hierarchies(hierarchies)).sum())
+    trees = built(parse_all(hierarchies, files=True), microdata)
+    return float(class_losses(microdata, classes, trees).sum())
 
 
 def _require_same(classes: Partition, microdata: Microdata) -> None:
@@ -273,11 +276,11 @@ def _require_same(classes: Partition, microdata: Microdata) -> None:
         )
 
 
-def _microdata(data: Any, orders: Mapping[str, Sequence[str]]) -> Microdata:
+def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microdata:
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         from dbanon.frame import microdata_from_frame
 
-        return microdata_from_frame(data, list(data.columns), orders=orders)
+        return microdata_from_frame(data, list(data.columns), orders=checked_orders(orders or {}))
     if orders:
         raise InvalidParameter("Orders are of the columns of a data frame, not of an array.")
     return _microdata_from_array(data)

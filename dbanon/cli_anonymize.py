@@ -15,7 +15,6 @@ from dbanon.cli_support import (
     common,
     errors,
     half_of_memory,
-    load_tree,
     method_options,
     model,
     numbers,
@@ -165,8 +164,9 @@ from dbanon.space import STANDARDIZATIONS
     "--hierarchy",
     "hierarchies",
     multiple=True,
-    metavar="NAME=FILE",
-    help="Generalization tree of a quasi-identifier, a CSV or JSON file; repeatable.",
+    metavar="NAME=HIERARCHY",
+    help="Generalization tree of a quasi-identifier: a CSV or JSON file, table:ref.tree,"
+    ' name:STORED, or JSON such as {"intervals": [5, 10]}; repeatable.',
 )
 @click.option(
     "--intervals",
@@ -273,7 +273,7 @@ def anonymize(url: str, **given: Any) -> None:
                 refine_iterations=given["refine_iterations"],
                 refine_seconds=given["refine_seconds"],
                 block_size=given["block_size"],
-                hierarchies={n: load_tree(f) for n, f in map(pair, given["hierarchies"])},
+                hierarchies=dict(map(pair, given["hierarchies"])),
                 intervals=given["intervals"],
                 local_range=given["local_range"],
                 steps=numbers("--step", given["steps"]),

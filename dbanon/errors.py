@@ -206,6 +206,20 @@ class ReleaseNotFound(UsageError):
     sqlstate = "42P01"
 
 
+class HierarchyNotFound(UsageError):
+    """No stored hierarchy has this name."""
+
+    code = "hierarchy_not_found"
+    sqlstate = "42704"
+
+
+class HierarchyExists(UsageError):
+    """A stored hierarchy has this name already."""
+
+    code = "hierarchy_exists"
+    sqlstate = "42710"
+
+
 class LedgerMissing(UsageError):
     """The ledger is missing, or of another version."""
 

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,9 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
-from dbanon.hierarchy import Hierarchy, load_hierarchies
-from dbanon.leaves import leaf_text
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import Given, HierarchySpec, build, built, parse_all
+from dbanon.leaves import column_texts, leaf_text
 from dbanon.measures import Model, sensitive_counts
 from dbanon.microdata import (
     Chunk,
@@ -68,7 +68,7 @@ def anonymize_frame(
     recoding: str | None = None,
     seed: int = 0,
     refine: str | None = None,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
     intervals: str = "text",
     local_range: bool = False,
     steps: Mapping[str, float] | None = None,
@@ -92,7 +92,8 @@ def anonymize_frame(
         them as quasi-identifiers.
     entity : the column that says whose a row is: k counts its distinct values, and all rows of one
         (in a stratum) share a class. It is not released. None: every row is a person of its own.
-    hierarchies : a Hierarchy or the path of its file by column.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
     orders : the values of text columns from the lowest to the highest; ordered categoricals have
         that of their categories.
@@ -115,14 +116,13 @@ def anonymize_frame(
         recoding=recoding,
         seed=seed,
         refine=refine,
-        hierarchies=load_hierarchies(hierarchies),
         intervals=intervals,
         local_range=local_range,
         steps=steps or {},
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
-        models=with_null_leaves(models),
+        models=tuple(models),
         orders=orders or {},
         guarantee=guarantee,
     )
@@ -143,6 +143,11 @@ def anonymize_frame(
         microdata = replace(microdata, entities=_entities(frame[entity], entity))
     require_guarantee(policy, entity)
     require_kinds(policy, microdata.attributes)
+    policy = replace(
+        policy,
+        hierarchies=built(parse_all(hierarchies, files=True), microdata),
+        models=with_null_leaves([_with_tree(model, frame) for model in models]),
+    )
     seconds = {"read": time.perf_counter() - started}
 
     started = time.perf_counter()
@@ -239,6 +244,16 @@ def anonymize_frame(
     return released, report
 
 
+def _with_tree(model: Model, frame: pd.DataFrame) -> Model:
+    """The model with the hierarchy that a builder makes from its column's values."""
+    if not isinstance(model.distance, HierarchySpec):
+        return model
+    name = model.attribute
+    microdata = microdata_from_frame(frame, [name])
+    texts = column_texts(microdata, microdata.attributes[0])
+    return replace(model, distance=build(model.distance, texts, name))
+
+
 def _entities(series: pd.Series[Any], name: str) -> NDArray[np.int32]:
     """Whose each row is, as codes."""
     as_identifier(_attribute(name, series))
@@ -311,7 +326,7 @@ def microdata_from_frame(
     named: Sequence[str] = (),
     by: Sequence[str] = (),
     *,
-    orders: Mapping[str, Sequence[str]],
+    orders: Mapping[str, Sequence[str]] | None = None,
 ) -> Microdata:
     """The named columns of a frame as microdata, in the frame's order; ``by`` makes its strata.
 
@@ -328,7 +343,7 @@ def microdata_from_frame(
             )
         if columns.count(name) > 1:
             raise InvalidParameter(f'The data frame has two columns named "{name}".')
-    attributes = with_orders([_attribute(str(name), frame[name]) for name in names], orders)
+    attributes = with_orders([_attribute(str(name), frame[name]) for name in names], orders or {})
     n = len(frame)
     numbers = np.zeros((n, sum(not attribute.kind.is_coded for attribute in attributes)))
     codes = []

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from dbanon.enforcement import Enforcement
 from dbanon.entities import check_entity
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import HierarchySpec, built
 from dbanon.microdata import Microdata, find_records, with_strata
 from dbanon.partitions import AttributePartition, Partition
 from dbanon.persons import Persons
@@ -27,6 +29,7 @@ from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind, with_orders
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
+from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session import Session
 from dbanon.version import version
@@ -48,6 +51,7 @@ class Job:
     table, output : the relation that is read and the one that is made.
     quasi_identifiers, sensitive, keep : columns by role; a column named nowhere is not copied.
     policy : the wanted guarantee.
+    hierarchies : by quasi-identifier, beside those of the policy: what is still to be read or made.
     by : columns whose values make strata: released as they are, and no class crosses them.
     entity : the column that says whose a row is, so that k counts its distinct values; not
         released. None where every row is a person of its own.
@@ -63,6 +67,7 @@ class Job:
     output: RelationName
     quasi_identifiers: tuple[str, ...]
     policy: Policy
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec] = field(default_factory=dict)
     sensitive: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
@@ -84,6 +89,12 @@ class Job:
         if self.chunk_rows < 1:
             raise InvalidParameter("chunk_rows must be 1 or more.")
         check_models(self.policy.models, self.sensitive)
+        for column in self.hierarchies:
+            if column not in self.quasi_identifiers:
+                raise InvalidParameter(
+                    f'The hierarchy of "{column}" names no quasi-identifier.',
+                    hint="Give hierarchies to quasi-identifiers only.",
+                )
         named = [*self.quasi_identifiers, *self.by, *self.sensitive, *self.keep]
         check_entity(self.entity, named)
         for column in named:
@@ -127,7 +138,6 @@ class _Run:
         self.progress = progress
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
-        self.models = Enforcement(job.policy, job.memory_limit)
         self.written: list[tuple[str, str, str]] = []
         self.persons = Persons(job.entity)
 
@@ -172,6 +182,7 @@ class _Run:
             job.output, job.output_kind, job.if_exists, self.release_id
         )
         source = self._timed("read", lambda: self.source_session.pin(source, read))
+        self._read_hierarchies(source)
         modelled = [source.attribute(column.name) for column in self.models.columns(source)]
         if self.target_session is self.source_session:
             self.source_session.inspect(source, modelled)
@@ -189,6 +200,12 @@ class _Run:
         named = [source.attribute(name) for name in self.job.quasi_identifiers]
         return with_orders(named, self.job.policy.orders)
 
+    def _read_hierarchies(self, source: Source) -> None:
+        job, self.sources = self.job, Sources(self.source_session, source)
+        policy = replace(job.policy, models=self.sources.read_models(job.policy.models))
+        self.job = replace(job, policy=policy, hierarchies=self.sources.read(job.hierarchies))
+        self.models = Enforcement(policy, job.memory_limit)
+
     def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:
         self.progress("read", 0.0)
         # Whatever their types are, strata are told apart by their values' texts.
@@ -201,16 +218,26 @@ class _Run:
             memory_limit=self.job.memory_limit,
             progress=lambda share: self.progress("read", share),
         )
-        return with_strata(self.models.split(self.persons.split(microdata)), len(by))
+        microdata = with_strata(self.models.split(self.persons.split(microdata)), len(by))
+        policy = self.job.policy
+        trees = {**policy.hierarchies, **built(self.job.hierarchies, microdata)}
+        self.job = replace(self.job, policy=replace(policy, hierarchies=trees))
+        self.models.measure_by(trees)
+        return microdata
 
     def _cluster(self, source: Source, microdata: Microdata) -> Partition | AttributePartition:
-        def tick(share: float) -> None:
-            self.progress("cluster", share)
+        share = 0.5 if self.models.names else 1.0
+
+        def found(done: float) -> None:
+            self.progress("cluster", share * done)
+
+        def merged(done: float) -> None:
+            self.progress("cluster", share + (1 - share) * done)
 
         if self.job.policy.per_attribute:
-            return find_attribute_classes(microdata, self.job.policy, tick)
-        partition = find_classes(microdata, self.job.policy, tick)
-        return self.models.protect(self.source_session, source, microdata, partition)
+            return find_attribute_classes(microdata, self.job.policy, found)
+        partition = find_classes(microdata, self.job.policy, found)
+        return self.models.protect(self.source_session, source, microdata, partition, merged)
 
     def _write(
         self,
@@ -382,7 +409,8 @@ class _Run:
         job = self.job
         released = self._named(source)
         counted = self.persons.count
-        arguments = job.policy.arguments() | {"by": list(job.by)}
+        trees = {"hierarchies": self.sources.described(job.policy.hierarchies)}
+        arguments = job.policy.arguments() | {"by": list(job.by)} | trees
         if recount.k_rows is not None:
             arguments["k_rows"] = recount.k_rows
         return Report(

@@ -25,10 +25,11 @@ from dbanon.errors import (
     RowsNotAnonymous,
     VersionMismatch,
 )
+from dbanon.hierarchy_spec import parse, parse_all
 from dbanon.jobs import Job, run
 from dbanon.policy import Policy
 from dbanon.release import Report, rarest_row
-from dbanon.stores import statements, summary
+from dbanon.stores import hierarchies, statements, summary
 from dbanon.stores.names import parse_relation
 from dbanon.stores.plpy_classes import PlpyReader
 from dbanon.stores.plpy_store import PlpySession, PlpyStore, spi_error
@@ -78,6 +79,7 @@ def classes(
             reader.classes(
                 _names(call, "quasi_identifiers"),
                 policy,
+                hierarchies=parse_all(wanted["hierarchies"], files=False),
                 entity=wanted["entity"],
                 key=wanted["key"],
                 memory_limit=wanted["memory_limit"] or _half_of_memory(),
@@ -94,12 +96,26 @@ def classes(
         yield row_key, label, ""
 
 
+def store_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
+    """Store a hierarchy by name; its leaves, height and fingerprint, or the error."""
+
+    def work() -> dict[str, Any]:
+        call = json.loads(given)
+        session = PlpySession(plpy)
+        tree = hierarchies.resolve(session, parse(call["hierarchy"], files=False))
+        hierarchies.store(
+            session, call["name"], tree, replace=call["replace"], description=call["description"]
+        )
+        return {"leaves": tree.n_leaves, "height": tree.height, "sha256": tree.sha256}
+
+    return _guarded(plpy, sql_version, work)
+
+
 def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     started = datetime.now(timezone.utc)
     clock = time.perf_counter()
     method = call["method"]
     wanted = options.parse(method, call["options"], writes=True)
-    options.refuse_later(call)
     store = PlpyStore(plpy, int(call["source"]))
     if call["output"] is None:
         raise InvalidParameter("output must not be NULL.")
@@ -112,6 +128,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
         sensitive=_names(call, "sensitive"),
         keep=_names(call, "keep"),
         policy=_policy(method, call, wanted),
+        hierarchies=parse_all(call["hierarchies"], files=False),
         by=wanted["by"],
         entity=call["entity"],
         key=wanted["key"],
@@ -187,6 +204,7 @@ def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> 
         options=wanted["method_options"],
         nulls=wanted["nulls"] if "nulls" in wanted else _text(call, "nulls"),
         max_suppression=budget,
+        models=options.models(wanted) if "models" in wanted else (),
         **{name: wanted[name] for name in options.OF_THE_POLICY if name in wanted},
     )
 
