@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -209,12 +210,14 @@ def partition(
         nulls=nulls,
         seed=seed,
         refine=refine,
-        hierarchies=built(parse_all(hierarchies, files=True), microdata),
         orders=orders or {},
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
     )
+    microdata = _microdata(data, policy.orders)
+    trees = built(parse_all(hierarchies, files=True), microdata)
+    policy = replace(policy, hierarchies=trees)
     if find_method(method).gives is AttributePartition:
         return find_attribute_classes(microdata, policy)
     return find_classes(microdata, policy)

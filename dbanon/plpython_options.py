@@ -174,15 +174,15 @@ def _fits(name: str, value: Any) -> bool:
         return isinstance(value, bool)
     if name in ("key", "by"):
         return isinstance(value, list) and all(isinstance(part, str) for part in value)
+    if name == "models":
+        return isinstance(value, list)
+    if name == "hierarchies" or name in SHORT_MODELS or name in model_kinds():
+        return isinstance(value, dict)
     if name == "orders":
         return isinstance(value, dict) and all(
             isinstance(order, list) and all(isinstance(text, str) for text in order)
             for order in value.values()
         )
-    if name == "models":
-        return isinstance(value, list)
-    if name == "hierarchies" or name in SHORT_MODELS or name in model_kinds():
-        return isinstance(value, dict)
     if name in ("weights", "steps"):
         return isinstance(value, dict) and all(
             isinstance(weight, (int, float)) and not isinstance(weight, bool)

@@ -150,9 +150,9 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
         "progress": False, "memory_limit": 10**9, "output_kind": "view", "recoding": "mean",
         "intervals": "text", "local_range": True, "steps": {"a": 0.5}, "refine": None,
         "refine_iterations": None, "refine_seconds": None, "block_size": None, "by": ["t"],
-        "guarantee": "rows",
         "models": [{"attribute": "id", "kind": "distinct_l", "level": 2}],
         **{kind: {"id": 1.5} for kind in (*SHORT_MODELS, *model_kinds())},
+        "guarantee": "rows",
     }  # fmt: skip
     assert set(given) == set(known("mdav", writes=True))
     given |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
