@@ -235,12 +235,23 @@ class PathCut(Kernel):
 class Ward(Kernel):
     """k-Ward (Domingo-Ferrer & Mateo-Sanz 2002); classes are numbered by their first records."""
 
-    def __init__(self, points: npt.NDArray[np.float64], k: int) -> None: ...
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        search: Search = "auto",
+    ) -> None: ...
 
 class Mst(Kernel):
     """Minimum spanning tree partitioning (Laszlo & Mukherjee 2005)."""
 
-    def __init__(self, points: npt.NDArray[np.float64], k: int, diametric: bool) -> None: ...
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        diametric: bool,
+        search: Search = "auto",
+    ) -> None: ...
 
 class Genetic(Kernel):
     """Microaggregation by a genetic algorithm; classes are numbered by their first records."""
