@@ -45,7 +45,7 @@ class Policy:
     seed : for what draws; the same seed gives the same classes.
     refine : ``fast`` or ``thorough`` search for classes of less loss after the method. Classes of
         centroids then hold k to 2k-1 records, whatever the method's own sizes are.
-    refine_iterations : None for as many as ``refine`` says.
+    refine_iterations : pools to build anew; None for as many as the budget of ``refine`` allows.
     refine_seconds : limit for each stratum; the result then depends on the machine's speed.
     models : privacy models of sensitive attributes, reached by ``protection.protect``.
     block_size : cut strata of more records into blocks that no class crosses, on all cores: faster,

@@ -195,10 +195,9 @@ class RefineLoss(Kernel):
 class Refine(Kernel):
     """Local search on SSE from any partition, then destroy and repair of drawn neighbourhoods.
 
-    Classes hold k to 2k - 1 records afterwards and are numbered by their first records. `iterations`
-    of destroy and repair end at that number, or once they have taken `work` elementary steps (some
-    nanoseconds' worth each), or `seconds` (0: no limit). The same seed gives the same labels unless
-    `seconds` ends the iterations.
+    Classes hold k to 2k - 1 records afterwards and are numbered by their first records. Destroy and
+    repair ends after `iterations`, or once it has taken `work` elementary steps (about a nanosecond
+    each), or `seconds` (0: no limit). The same seed gives the same labels unless `seconds` ends it.
     """
 
     def __init__(

@@ -9,8 +9,8 @@ rule of the paper.
 
 Merging in the order of nearest-neighbour chains gives the same classes as always taking the least
 cost (forbidding merges only lengthens distances, so that the chain stays valid), without a matrix
-of distances; a spatial index of the clusters finds the neighbours. Where costs are equal the partner before in the chain counts first, then the class
-with the smaller first number.
+of distances; a spatial index of the clusters finds the neighbours. Where costs are equal the
+partner before in the chain counts first, then the class with the smaller first number.
 
 Source: J. Domingo-Ferrer and J. M. Mateo-Sanz, "Practical data-oriented microaggregation for
 statistical disclosure control", IEEE TKDE 14 (2002), sections 4.1 and 4.2.

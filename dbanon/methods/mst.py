@@ -7,8 +7,8 @@ two most distant ones; k or more left over form a class, fewer join one by one t
 nearest centroid, as centroids were when the loop ended.
 
 Among equal distances the smaller record comes first into the tree (Prim from record 0); among
-equal edges the one of the smaller record is taken away first. Only the nearest free record of each record
-in the tree is known, and looked for anew in a spatial index when it may be the next.
+equal edges the one of the smaller record is taken away first. Of each record in the tree only the
+nearest free record is kept, and looked for anew in a spatial index when it may be the next.
 
 Source: M. Laszlo and S. Mukherjee, "Minimum spanning tree partitioning algorithm for
 microaggregation", IEEE TKDE 17 (2005).
