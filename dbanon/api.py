@@ -16,7 +16,7 @@ from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import AttributePartition, Partition
 from dbanon.pipeline import class_losses, find_attribute_classes, find_classes
-from dbanon.policy import Policy
+from dbanon.policy import Policy, checked_orders
 from dbanon.schema import Attribute, Kind, Role
 from dbanon.space import standardization
 
@@ -200,6 +200,7 @@ def partition(
     NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
     UnsupportedType : a column that the method does not take.
     """
+    microdata = _microdata(data, orders)
     policy = Policy(
         k=k,
         method=method,
@@ -240,7 +241,7 @@ def information_loss(
     ------
     InvalidParameter : the partition is of another number of records.
     """
-    microdata = _microdata(data, orders or {})
+    microdata = _microdata(data, orders)
     _require_same(classes, microdata)
     valid = microdata.numeric_valid()
     points = standardization(microdata.numbers, valid=valid).apply(microdata.numbers)
@@ -265,7 +266,7 @@ def generalization_loss(
     ------
     InvalidParameter : the partition is of another number of records.
     """
-    microdata = _microdata(data, orders or {})
+    microdata = _microdata(data, orders)
     _require_same(classes, microdata)
     trees = built(parse_all(hierarchies, files=True), microdata)
     return float(class_losses(microdata, classes, trees).sum())
@@ -278,11 +279,11 @@ def _require_same(classes: Partition, microdata: Microdata) -> None:
         )
 
 
-def _microdata(data: Any, orders: Mapping[str, Sequence[str]]) -> Microdata:
+def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microdata:
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         from dbanon.frame import microdata_from_frame
 
-        return microdata_from_frame(data, list(data.columns), orders=orders)
+        return microdata_from_frame(data, list(data.columns), orders=checked_orders(orders or {}))
     if orders:
         raise InvalidParameter("Orders are of the columns of a data frame, not of an array.")
     return _microdata_from_array(data)

@@ -43,7 +43,7 @@ from dbanon.protection import (
     width_of,
     with_null_leaves,
 )
-from dbanon.recoding import GENERALIZED, ReleasedColumn
+from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release import ModelLevel, Recount, Release, Report
 from dbanon.schema import Attribute, Kind, with_orders
 from dbanon.stores.base import random_order
@@ -143,6 +143,10 @@ def anonymize_frame(
         microdata = replace(microdata, entities=_entities(frame[entity], entity))
     require_guarantee(policy, entity)
     require_kinds(policy, microdata.attributes)
+    if policy.intervals == RANGE:
+        raise InvalidParameter(
+            "A data frame has no range type.", hint="Use intervals text, bounds or midpoint."
+        )
     policy = replace(
         policy,
         hierarchies=built(parse_all(hierarchies, files=True), microdata),

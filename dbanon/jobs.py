@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from dbanon.persons import Persons
 from dbanon.pipeline import find_attribute_classes, find_classes, recode
 from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
-from dbanon.recoding import ReleasedColumn
+from dbanon.recoding import RANGE, ReleasedColumn, find_recoding
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind, with_orders
 from dbanon.stores import ledger, statements
@@ -176,6 +177,7 @@ class _Run:
         self.persons.columns(source, 0)
         require_guarantee(job.policy, job.entity)
         require_kinds(job.policy, attributes)
+        self._require_ranges(attributes)
         source = self.source_session.locate(source, job.key)
         self.source_session.require_rights(source, read)
         output = self.target_session.plan_output(
@@ -194,6 +196,16 @@ class _Run:
         for name in named:
             self.target_session.type_of(source.attribute(name))
         return source, self._attributes(source), output
+
+    def _require_ranges(self, attributes: Sequence[Attribute]) -> None:
+        """Check that the target has the range types that are wanted."""
+        policy = self.job.policy
+        if policy.intervals != RANGE or not find_recoding(str(policy.recoding)).takes_categories:
+            return
+        for attribute in attributes:
+            with_tree = attribute.name in (*policy.hierarchies, *self.job.hierarchies)
+            if not attribute.kind.is_coded and not with_tree:
+                self.target_session.range_type(attribute)
 
     def _attributes(self, source: Source) -> tuple[Attribute, ...]:
         """The quasi-identifiers, with their orders."""
@@ -282,9 +294,15 @@ class _Run:
         session = self.target_session
         written: list[tuple[str, str, str]] = []
         recoded = {column.source for column in columns}
+        # Where each column's first part is staged.
+        places = [0, *accumulate(len(column.parts) for column in columns)][:-1]
         kept = [name for name in self._named(source) if name not in recoded]
         for name in self._named(source):
-            made = [(i, column) for i, column in enumerate(columns) if column.source == name]
+            made = [
+                (place, column)
+                for place, column in zip(places, columns, strict=True)
+                if column.source == name
+            ]
             for i, released in made:
                 attribute = released.attribute
                 value = session.released_expression(i, released)
@@ -459,7 +477,10 @@ class _Run:
 def _typed(column: ReleasedColumn, session: Session, copied: bool) -> ReleasedColumn:
     """The column with the SQL type it has in the release."""
     attribute = column.attribute
-    if copied or not attribute.sql_type:
+    if column.upper is not None:
+        range_type = session.range_type(attribute, (column.values, column.upper))
+        attribute = replace(attribute, sql_type=range_type)
+    elif copied or not attribute.sql_type:
         attribute = replace(attribute, sql_type=session.type_of(attribute))
     return replace(column, attribute=attribute)
 

@@ -32,7 +32,7 @@ WRITING: dict[str, tuple[Any, str]] = {
     "output_kind": ("table", "table, or view for a stable name over a released table"),
     "guarantee": ("rows", "rows, or per_attribute: rows are then not k-anonymous"),
     "recoding": (None, "what a class is released with; the method's own by default"),
-    "intervals": ("text", "text, bounds or midpoint: how a range of numbers is released"),
+    "intervals": ("text", "text, bounds, midpoint or range: how a range of numbers is released"),
     "local_range": (False, "true: ranges end at values of members; false: at a fixed grid"),
     "steps": ({}, "an object of numbers: width of the grid by column"),
     "models": (

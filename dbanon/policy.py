@@ -106,8 +106,7 @@ class Policy:
         _one_of("intervals", self.intervals, INTERVALS)
         object.__setattr__(self, "hierarchies", freeze(dict(self.hierarchies)))
         object.__setattr__(self, "steps", freeze(dict(self.steps)))
-        orders = {name: _checked_order(name, order) for name, order in self.orders.items()}
-        object.__setattr__(self, "orders", freeze(orders))
+        object.__setattr__(self, "orders", freeze(checked_orders(self.orders)))
         size = self.block_size
         if size is not None and (isinstance(size, bool) or int(size) != size or size < 2 * self.k):
             raise InvalidParameter("block_size must be a whole number, 2k or more.")
@@ -322,9 +321,16 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
         raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
 
 
-def _checked_order(name: str, order: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(order, str) or not all(isinstance(value, str) for value in order):
-        raise InvalidParameter(
-            f'The order of "{name}" must be a list of texts, from the lowest to the highest.'
-        )
-    return tuple(order)
+def checked_orders(orders: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The orders by column, as tuples.
+
+    Raises
+    ------
+    InvalidParameter : an order is no list of texts.
+    """
+    for name, order in orders.items():
+        if isinstance(order, str) or not all(isinstance(value, str) for value in order):
+            raise InvalidParameter(
+                f'The order of "{name}" must be a list of texts, from the lowest to the highest.'
+            )
+    return {name: tuple(order) for name, order in orders.items()}

@@ -6,7 +6,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.recoding import generalization, mean, median, medoid, secure
 from dbanon.recoding.attributes import recode_attributes
 from dbanon.recoding.columns import GENERALIZED, ExactTotals, Recoding, ReleasedColumn
-from dbanon.recoding.settings import INTERVALS, Settings
+from dbanon.recoding.settings import INTERVALS, RANGE, Settings
 
 RECODINGS: dict[str, Recoding] = {
     recoding.name: recoding
@@ -37,6 +37,7 @@ def find_recoding(name: str) -> Recoding:
 __all__ = [
     "GENERALIZED",
     "INTERVALS",
+    "RANGE",
     "RECODINGS",
     "ExactTotals",
     "Recoding",

@@ -37,6 +37,9 @@ class ReleasedColumn:
     lost : float64 (n_classes,), the loss of the class's records in this attribute by the released
         values, 0 to 1 a record; None where the recoding's measure needs it not.
     of : the quasi-identifier it stands for, when that has another name.
+    upper : where ranges are released, their upper borders in the form of ``values``, which are the
+        lower ones; None elsewhere.
+    closed : True when a range holds its upper border.
     """
 
     attribute: Attribute
@@ -45,11 +48,21 @@ class ReleasedColumn:
     unrounded: NDArray[np.float64] | None = None
     lost: NDArray[np.float64] | None = None
     of: str | None = None
+    upper: NDArray[Any] | None = None
+    closed: bool = False
 
     @property
     def source(self) -> str:
         """The name of the quasi-identifier it stands for."""
         return self.of or self.attribute.name
+
+    @property
+    def parts(self) -> tuple[ReleasedColumn, ...]:
+        """What is staged: the column, or the lower and the upper borders of its ranges."""
+        if self.upper is None:
+            return (self,)
+        lower = replace(self, upper=None)
+        return lower, replace(lower, values=self.upper)
 
     def take(self, order: NDArray[np.int64]) -> ReleasedColumn:
         """The column with its classes in another order, int64 (n_classes,)."""
@@ -57,6 +70,7 @@ class ReleasedColumn:
             self,
             values=self.values[order],
             missing=None if self.missing is None else self.missing[order],
+            upper=None if self.upper is None else self.upper[order],
             unrounded=None if self.unrounded is None else self.unrounded[order],
         )
 

@@ -24,7 +24,7 @@ from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding.columns import GENERALIZED, ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.grid import Grid, grid_for
-from dbanon.recoding.settings import Settings
+from dbanon.recoding.settings import RANGE, Settings
 from dbanon.schema import Attribute, Kind
 
 
@@ -102,23 +102,24 @@ def _intervals(
             high = np.minimum(high, len(attribute.order)) - 1
     width = np.minimum(1.0, (high - low) / (most - least)) if most > least else np.zeros(len(low))
     lost = _none_where(width * partition.sizes, missing)
-    if settings.intervals == "text":
+    if settings.intervals == "text" or (settings.intervals == RANGE and ordinal):
         texts = _texts(low, high, attribute, grid, closed)
         return [ReleasedColumn(_as_text(attribute), texts, missing, lost=lost)]
     if settings.intervals == "midpoint":
         middle = low + (np.floor((high - low) / 2) if ordinal else (high - low) / 2)
         return [ReleasedColumn(attribute, _typed(middle, attribute), missing, middle, lost=lost)]
+    borders = _typed(low, attribute, closed), _typed(high, attribute, closed)
+    if settings.intervals == RANGE:
+        lower, upper = (_exact(ends, grid, closed) for ends in borders)
+        # The type is the database's to choose.
+        ranges = replace(attribute, sql_type="")
+        return [ReleasedColumn(ranges, lower, missing, lost=lost, upper=upper, closed=closed)]
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
     return [
         ReleasedColumn(
-            replace(attribute, name=name),
-            _typed(ends, attribute),
-            missing,
-            ends,
-            lost=share,
-            of=attribute.name,
+            replace(attribute, name=name), typed, missing, ends, lost=share, of=attribute.name
         )
-        for name, ends, share in zip(names, (low, high), (lost, None), strict=True)
+        for name, typed, ends, share in zip(names, borders, (low, high), (lost, None), strict=True)
     ]
 
 
@@ -149,12 +150,29 @@ def _texts(
     return np.array(texts, object)
 
 
-def _typed(numbers: NDArray[np.float64], attribute: Attribute) -> NDArray[np.generic]:
-    """Numbers in the column's own type, as ``ReleasedColumn`` holds them."""
+def _typed(
+    numbers: NDArray[np.float64], attribute: Attribute, whole: bool = True
+) -> NDArray[np.generic]:
+    """Numbers in the column's own type, as ``ReleasedColumn`` holds them.
+
+    Borders that are no whole units are rounded up: a value of the type is in ``[low, high)`` if and
+    only if it is between these.
+    """
     if attribute.kind is Kind.FLOAT:
         return numbers
     scale = 10.0**attribute.scale if attribute.kind is Kind.DECIMAL else 1.0
-    return np.rint(numbers * scale).astype(np.int64)
+    units = numbers * scale
+    if not whole:
+        # But for what rounding left behind the 15th digit.
+        units = np.where(np.abs(units - np.rint(units)) < 1e-6, units, np.ceil(units))
+    return np.rint(units).astype(np.int64)
+
+
+def _exact(numbers: NDArray[Any], grid: Grid, closed: bool) -> NDArray[Any]:
+    """Borders of ranges; floats as text, which loses no digit on its way to a decimal type."""
+    if numbers.dtype != np.float64:
+        return numbers
+    return np.array([repr(x if closed else grid.clean(x)) for x in numbers.tolist()], object)
 
 
 def _as_text(attribute: Attribute) -> Attribute:

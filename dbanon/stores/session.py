@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DuplicateKeys, InvalidName, OutputExists, OutputNotOurs
+from dbanon.errors import (
+    DuplicateKeys,
+    InvalidName,
+    OutputExists,
+    OutputNotOurs,
+    UnsupportedType,
+)
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
@@ -175,7 +181,21 @@ class Session(SessionInterface):
     def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
         """Write the released values of every class to staging, in the order of its numbers."""
         order = np.argsort(self.class_numbers(partition))
-        self.load_classes([column.take(order) for column in columns], partition.n_classes)
+        parts = [part.take(order) for column in columns for part in column.parts]
+        self.load_classes(parts, partition.n_classes)
+
+    def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
+        """The SQL type of ranges of a column's values, wide enough for these borders.
+
+        Raises
+        ------
+        UnsupportedType : this database has no range types.
+        """
+        raise UnsupportedType(
+            f'Column "{attribute.name}" cannot be released as ranges: this database has no range'
+            " types.",
+            hint="Use intervals text, bounds or midpoint.",
+        )
 
     def exact_totals(
         self,
