@@ -86,7 +86,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
     ------
     InvalidParameter : a model names no sensitive column, or a column has two orders.
     """
-    orders: dict[str, str | Hierarchy] = {}
+    orders: dict[str, object] = {}
     for model in models:
         name = model.attribute
         if name not in sensitive:
@@ -152,7 +152,7 @@ def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> in
     leaves = [
         model.distance.n_leaves
         for model in models
-        if model.attribute == name and not isinstance(model.distance, str)
+        if model.attribute == name and isinstance(model.distance, Hierarchy)
     ]
     return max([int(codes.max(initial=-1)) + 1, *leaves])
 

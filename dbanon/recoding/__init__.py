@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
 from dbanon.recoding import generalization, mean, median, medoid, secure
-from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.attributes import recode_attributes
+from dbanon.recoding.columns import GENERALIZED, ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.settings import INTERVALS, Settings
 
 RECODINGS: dict[str, Recoding] = {
@@ -34,11 +35,13 @@ def find_recoding(name: str) -> Recoding:
 
 
 __all__ = [
+    "GENERALIZED",
     "INTERVALS",
     "RECODINGS",
-    "ExactMeans",
+    "ExactTotals",
     "Recoding",
     "ReleasedColumn",
     "Settings",
     "find_recoding",
+    "recode_attributes",
 ]

@@ -2,7 +2,8 @@
 
 With a hierarchy: the label of the lowest common ancestor. A category without one: its value, or
 ``*``. A number: an interval around the class. By default the interval's borders lie on a grid that
-is the same for all classes: the borders of a class's own range are values of its members.
+is the same for all classes: the borders of a class's own range are values of its members. An
+ordinal attribute: an interval of ranks, which holds both of its ends.
 
 Loss of a cell: climbed edges over all edges; width over the width of the whole column, 1 at most.
 It is that of the label released, not of the range behind it.
@@ -21,14 +22,14 @@ from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_codes, number_text, trees_of
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
-from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.columns import GENERALIZED, ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.grid import Grid, grid_for
 from dbanon.recoding.settings import Settings
 from dbanon.schema import Attribute, Kind
 
 
 def generalization(
-    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
+    microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
     """The common ancestor or interval of every class and attribute, in the attributes' order.
 
@@ -38,7 +39,7 @@ def generalization(
     InvalidParameter : a step is not positive or names no number, or midpoints or bounds are wanted
         of numbers that float64 does not hold exactly.
     """
-    del exact_means
+    del exact_totals
     trees = trees_of(microdata, settings.hierarchies)
     _check_steps(microdata, trees, settings)
     columns: list[ReleasedColumn] = []
@@ -93,16 +94,19 @@ def _intervals(
     low, high = _ends(numbers, partition)
     least, most = (present.min(), present.max()) if present.size else (0.0, 0.0)
     grid = grid_for(attribute, least, most, settings.steps.get(attribute.name))
-    closed = settings.local_range
-    if not closed:
+    ordinal = attribute.kind is Kind.ORDINAL
+    closed = settings.local_range or ordinal
+    if not settings.local_range:
         low, high = grid.around(low, high)
+        if ordinal:
+            high = np.minimum(high, len(attribute.order)) - 1
     width = np.minimum(1.0, (high - low) / (most - least)) if most > least else np.zeros(len(low))
     lost = _none_where(width * partition.sizes, missing)
     if settings.intervals == "text":
         texts = _texts(low, high, attribute, grid, closed)
         return [ReleasedColumn(_as_text(attribute), texts, missing, lost=lost)]
     if settings.intervals == "midpoint":
-        middle = low + (high - low) / 2
+        middle = low + (np.floor((high - low) / 2) if ordinal else (high - low) / 2)
         return [ReleasedColumn(attribute, _typed(middle, attribute), missing, middle, lost=lost)]
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
     return [
@@ -134,7 +138,7 @@ def _texts(
     grid: Grid,
     closed: bool,
 ) -> NDArray[np.object_]:
-    """``[low, high)``; with own ranges ``[low, high]``, or the one value that all share."""
+    """``[low, high)``; closed ``[low, high]``, or the one value that all share."""
     texts = []
     for start, end in zip(low.tolist(), high.tolist(), strict=True):
         first, last = (number_text(grid.clean(x), attribute) for x in (start, end))
@@ -154,8 +158,9 @@ def _typed(numbers: NDArray[np.float64], attribute: Attribute) -> NDArray[np.gen
 
 
 def _as_text(attribute: Attribute) -> Attribute:
+    nullable = attribute.nullable
     return Attribute(
-        attribute.name, Kind.CATEGORY, attribute.role, sql_type="text", nullable=attribute.nullable
+        attribute.name, Kind.CATEGORY, attribute.role, sql_type=GENERALIZED, nullable=nullable
     )
 
 
@@ -169,12 +174,16 @@ def _none_where(
 def _check_steps(
     microdata: Microdata, trees: tuple[Hierarchy | None, ...], settings: Settings
 ) -> None:
-    numbers = [a.name for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None]
+    kinds = {
+        a.name: a.kind for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None
+    }
     for name, step in settings.steps.items():
-        if name not in numbers:
+        if name not in kinds:
             raise InvalidParameter(f'The step of "{name}" names no number without a hierarchy.')
         if not np.isfinite(step) or step <= 0:
             raise InvalidParameter(f'The step of "{name}" must be positive and finite.')
+        if step % 1 and kinds[name] is Kind.ORDINAL:
+            raise InvalidParameter(f'The step of "{name}" must be a whole number of ranks.')
 
 
 RECODING = Recoding(

@@ -71,7 +71,9 @@ def grid_for(attribute: Attribute, least: float, most: float, step: float | None
             months = [months for months in _MONTHS if months * 30.5 * unit >= wanted]
             return Grid(months=months[0] if months else _MONTHS[-1], unit=unit)
         return Grid(float(7 * unit if wanted > unit else unit))
-    smallest = {Kind.INTEGER: 1.0, Kind.DECIMAL: 10.0**-attribute.scale}.get(attribute.kind, 0.0)
+    smallest = {Kind.INTEGER: 1.0, Kind.ORDINAL: 1.0, Kind.DECIMAL: 10.0**-attribute.scale}.get(
+        attribute.kind, 0.0
+    )
     if wanted <= smallest:
         return Grid(smallest or 1.0)
     power = 10.0 ** np.floor(np.log10(wanted))

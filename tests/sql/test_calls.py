@@ -10,8 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from dbanon.measures import model_kinds
 from dbanon.methods import METHODS
-from dbanon.plpython_options import LATER, OF_THE_POLICY, known
+from dbanon.plpython_options import LATER, OF_THE_POLICY, SHORT_MODELS, known
 from dbanon.policy import Policy
 from tests.postgres_server import Server
 
@@ -70,9 +71,34 @@ def refused(sql_server: Server, sql_template: str) -> Iterator[Callable[[str], p
         ("22023", "'app.people', 'release.p', '{a}', 5, entity => 'a'"),
         ("42703", "'app.people', 'release.p', '{a}', 5, entity => 'nobody'"),
         ("ZK002", "'app.people', 'release.p', '{a}', 5, entity => 't'"),
-        ("0A000", "'app.people', 'release.p', '{a}', 5, hierarchies => '{\"t\": {}}'"),
+        ("22023", "'app.people', 'r.p', '{a}', 5, hierarchies => '{\"t\": {}}'"),
+        ("22023", "'app.people', 'r.p', '{a}', 5, hierarchies => '7'"),
+        ("22023", "'app.people', 'r.p', '{a}', 5, hierarchies => '{\"a\": {\"ordered\": 1}}'"),
+        ("22023", "'app.people', 'r.p', '{a}', 5, hierarchies => '{\"a\": \"a.csv\"}'"),
+        ("42704", "'app.people', 'r.p', '{a}', 5, hierarchies => '{\"a\": \"name:x\"}'"),
+        ("42P01", "'app.people', 'r.p', '{a}', 5, hierarchies => '{\"a\": \"table:app.x\"}'"),
+        ("42P01", "'app.people', 'r.p', '{a}', 5, hierarchies => '{\"a\": \"table:people\"}'"),
+        ("3F000", "'app.people', 'r.p', '{a}', 5, hierarchies => '{\"a\": \"table:x.x\"}'"),
+        ("42602", "'app.people', 'r.p', '{a}', 5, hierarchies => '{\"a\": \"table:x.y.z\"}'"),
         ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"where\": \"true\"}'"),
-        ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"l_diversity\": 2}'"),
+        ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"on_column_change\": 1}'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"l_diversity\": 2}'"),
+        *(
+            ("22023", f"'app.people', 'r.p', '{{a}}', 5, sensitive => '{{t}}', options => '{o}'")
+            for o in (
+                '{"l_diversity": {"b": 2}}', '{"l_diversity": {"t": "2"}}', '{"models": {}}',
+                '{"l_diversity": {"t": {"level": 2, "kind": "alpha_k"}}}', '{"models": [{}]}',
+                '{"t_closeness": {"t": {"level": 1, "distance": "tree.csv"}}}',
+                '{"t_closeness": {"t": {"level": 1, "distance": {"tabel": "x"}}}}',
+                '{"t_closeness": {"t": {"level": 1, "l": 2}}}', '{"entropy_l": {"t": true}}',
+                '{"models": [{"attribute": "t", "kind": "l", "level": 2}]}',
+                '{"models": [{"attribute": "t", "kind": ["l"], "level": 2}]}',
+            )
+        ),
+        ("ZK002", "'app.people', 'release.p', '{a}', 5, sensitive => '{t}',"
+                  " options => '{\"l_diversity\": {\"t\": 5}}'"),
+        ("ZK004", "'app.people', 'release.p', '{a}', 5, hierarchies =>"
+                  " '{\"a\": {\"tree\": [[\"x\", \"y\"], [\"y\", \"x\"]]}}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"sede\": 1}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"seed\": \"1\"}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"seed\": -1}'"),
@@ -120,14 +146,18 @@ def test_a_text_column_by_a_method_that_takes_it(run_sql: Run) -> None:
 def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
     run_sql(PEOPLE)
     given = {
-        "standardize": "range", "weights": {"a": 2}, "seed": 3, "key": ["id"], "progress": False,
-        "memory_limit": 10**9, "output_kind": "view", "recoding": "mean", "intervals": "text",
-        "local_range": True, "steps": {"a": 0.5}, "refine": None,
+        "standardize": "range", "weights": {"a": 2}, "orders": {}, "seed": 3, "key": ["id"],
+        "progress": False, "memory_limit": 10**9, "output_kind": "view", "recoding": "mean",
+        "intervals": "text", "local_range": True, "steps": {"a": 0.5}, "refine": None,
         "refine_iterations": None, "refine_seconds": None, "block_size": None, "by": ["t"],
+        "models": [{"attribute": "id", "kind": "distinct_l", "level": 2}],
+        **{kind: {"id": 1.5} for kind in (*SHORT_MODELS, *model_kinds())},
+        "guarantee": "rows",
     }  # fmt: skip
     assert set(given) == set(known("mdav", writes=True))
-    run_sql("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, options => %s)",
-            json.dumps(given))  # fmt: skip
+    given |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
+    run_sql("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, sensitive => '{id}',"
+            " options => %s)", json.dumps(given))  # fmt: skip
     [(arguments,)] = run_sql("SELECT arguments FROM dbanon.release")
     assert arguments["standardize"] == "range"
     assert arguments["seed"] == 3
@@ -136,7 +166,7 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
 
 def test_everything_that_a_policy_says_can_be_said_in_sql() -> None:
     """A new field of Policy fails here until it is an option, or is refused as not built."""
-    arguments = {"k", "method", "options", "nulls", "max_suppression", "hierarchies"}
+    arguments = {"k", "method", "options", "nulls", "max_suppression", "hierarchies", "models"}
     named = {field.name for field in fields(Policy)}
     assert named == arguments | set(OF_THE_POLICY) | (named & set(LATER))
 
