@@ -20,9 +20,9 @@ SIZES = (3, 4, 5, 10)
 REFINED = ("mdav", "cbfs_mhm", "mst_diameter", "kward")
 TITLE = """# All methods, measured
 
-100 SSE/SST on z-scores, before rounding to column types, and CPU seconds in brackets; all options at
-their defaults, seed 0. Tarragona has 834 records of 13 attributes, Census 1080 of 13, EIA 4092 of 11.
-Made by `python -m benchmarks methods`, part of `make bench`.
+100 SSE/SST on z-scores, before rounding to column types, and CPU seconds in brackets; all options
+at their defaults, seed 0. Tarragona has 834 records of 13 attributes, Census 1080 of 13, EIA 4092
+of 11. Made by `python -m benchmarks methods`, part of `make bench`.
 
 """
 

@@ -149,7 +149,7 @@ from dbanon.space import STANDARDIZATIONS
     type=click.Choice(REFINEMENTS),
     help="Search for classes of less loss after the method.",
 )
-@click.option("--refine-iterations", type=int, help="How long; by default as --refine says.")
+@click.option("--refine-iterations", type=int, help="Pools built anew; default: as --refine says.")
 @click.option(
     "--refine-seconds",
     type=float,

@@ -49,7 +49,7 @@ class Policy:
     seed : for what draws; the same seed gives the same classes.
     refine : ``fast`` or ``thorough`` search for classes of less loss after the method. Classes of
         centroids then hold k to 2k-1 records, whatever the method's own sizes are.
-    refine_iterations : None for as many as ``refine`` says.
+    refine_iterations : pools to build anew; None for as many as the budget of ``refine`` allows.
     refine_seconds : limit for each stratum; the result then depends on the machine's speed.
     guarantee : ``rows``; or ``per_attribute`` for a method that groups each attribute by itself:
         the word without which such a release, whose rows are not k-anonymous, is refused.
