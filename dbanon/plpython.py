@@ -95,7 +95,8 @@ def store_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
     def work() -> dict[str, Any]:
         call = json.loads(given)
         session = PlpySession(plpy)
-        tree = hierarchies.resolve(session, parse(call["hierarchy"], files=False))
+        given_tree = parse(call["hierarchy"], files=False)
+        tree = hierarchies.resolve(session, given_tree, lambda: session.run("SELECT 1"))
         hierarchies.store(
             session, call["name"], tree, replace=call["replace"], description=call["description"]
         )
