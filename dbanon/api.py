@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import AttributePartition, Partition
 from dbanon.pipeline import class_losses, find_attribute_classes, find_classes
-from dbanon.policy import Policy
+from dbanon.policy import Policy, checked_orders
 from dbanon.schema import Attribute, Kind, Role
 from dbanon.space import standardization
 
@@ -56,6 +57,8 @@ def anonymize(
     refine_seconds: float | None = None,
     block_size: int | None = None,
     models: Sequence[Model] = (),
+    orders: Mapping[str, Sequence[str]] | None = None,
+    guarantee: str = "rows",
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -82,13 +85,15 @@ def anonymize(
         ``hierarchy_spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
         ``{"intervals": [5, 10]}``.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
+    orders : the values of text columns from the lowest to the highest; an enum has its own order.
     target : another database to write to, as ``database``; the same one when None.
     chunk_rows : rows read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
 
-    The other parameters are those of ``Policy`` and ``Job``.
+    The other parameters are those of ``Policy`` and ``Job``. With ``guarantee="per_attribute"``
+    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says.
 
     Raises
     ------
@@ -117,6 +122,8 @@ def anonymize(
         refine_seconds=refine_seconds,
         block_size=block_size,
         models=tuple(models),
+        orders=orders or {},
+        guarantee=guarantee,
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),
@@ -159,6 +166,7 @@ def partition(
     seed: int = 0,
     refine: str | None = None,
     hierarchies: Mapping[str, Given] | None = None,
+    orders: Mapping[str, Sequence[str]] | None = None,
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
     block_size: int | None = None,
@@ -173,6 +181,8 @@ def partition(
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``; a column without one is a number, or a category whose values are
         different or not.
+    orders : the values of text columns from the lowest to the highest; ordered categoricals have
+        that of their categories.
     refine : ``fast`` or ``thorough`` search for classes of less loss after the method.
     options : the method's own parameters.
 
@@ -190,7 +200,7 @@ def partition(
     NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
     UnsupportedType : a column that the method does not take.
     """
-    microdata = _microdata(data)
+    microdata = _microdata(data, orders)
     policy = Policy(
         k=k,
         method=method,
@@ -200,33 +210,40 @@ def partition(
         nulls=nulls,
         seed=seed,
         refine=refine,
-        hierarchies=built(parse_all(hierarchies, files=True), microdata),
+        orders=orders or {},
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
     )
+    microdata = _microdata(data, policy.orders)
+    trees = built(parse_all(hierarchies, files=True), microdata)
+    policy = replace(policy, hierarchies=trees)
     if find_method(method).gives is AttributePartition:
         return find_attribute_classes(microdata, policy)
     return find_classes(microdata, policy)
 
 
-def information_loss(data: ArrayLike | pd.DataFrame, classes: Partition) -> float:
+def information_loss(
+    data: ArrayLike | pd.DataFrame,
+    classes: Partition,
+    *,
+    orders: Mapping[str, Sequence[str]] | None = None,
+) -> float:
     """SSE/SST on z-scores when every class is released with its centroid: 0 none, 1 all.
 
     Parameters
     ----------
-    data : (n, p) numbers, or a DataFrame of numbers, as given to ``partition``.
+    data, orders : (n, p) numbers, or a DataFrame of numbers and ordinal columns, as given to
+        ``partition``.
     classes : a partition of these n records; suppressed records are left out.
 
     Raises
     ------
     InvalidParameter : the partition is of another number of records.
     """
-    microdata = _microdata(data)
+    microdata = _microdata(data, orders)
     _require_same(classes, microdata)
-    valid = None
-    if microdata.valid is not None:
-        valid = microdata.valid[:, [a.kind.is_numeric for a in microdata.attributes]]
+    valid = microdata.numeric_valid()
     points = standardization(microdata.numbers, valid=valid).apply(microdata.numbers)
     return centroid_loss(points, classes, valid).total
 
@@ -236,19 +253,20 @@ def generalization_loss(
     classes: Partition,
     *,
     hierarchies: Mapping[str, Given] | None = None,
+    orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
     """iloss on the classes' own ranges and common ancestors: 0 none, records times columns all.
 
     Parameters
     ----------
-    data, hierarchies : as given to ``partition``.
+    data, hierarchies, orders : as given to ``partition``.
     classes : a partition of these n records; suppressed records are left out.
 
     Raises
     ------
     InvalidParameter : the partition is of another number of records.
     """
-    microdata = _microdata(data)
+    microdata = _microdata(data, orders)
     _require_same(classes, microdata)
     trees = built(parse_all(hierarchies, files=True), microdata)
     return float(class_losses(microdata, classes, trees).sum())
@@ -261,11 +279,13 @@ def _require_same(classes: Partition, microdata: Microdata) -> None:
         )
 
 
-def _microdata(data: Any) -> Microdata:
+def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microdata:
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         from dbanon.frame import microdata_from_frame
 
-        return microdata_from_frame(data, list(data.columns))
+        return microdata_from_frame(data, list(data.columns), orders=checked_orders(orders or {}))
+    if orders:
+        raise InvalidParameter("Orders are of the columns of a data frame, not of an array.")
     return _microdata_from_array(data)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,18 @@ from dbanon.cli_support import (
     method_options,
     model,
     numbers,
+    orders,
     pair,
     show,
     signals,
     sql_printer,
 )
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, RowsNotAnonymous
 from dbanon.methods import METHODS
 from dbanon.methods.refine import REFINEMENTS
-from dbanon.policy import NULL_POLICIES
+from dbanon.policy import GUARANTEES, NULL_POLICIES
 from dbanon.recoding import INTERVALS, RECODINGS
+from dbanon.release import rarest_row
 from dbanon.space import STANDARDIZATIONS
 
 
@@ -113,6 +116,21 @@ from dbanon.space import STANDARDIZATIONS
     help="Weight of a quasi-identifier in the distance; repeatable.",
 )
 @click.option(
+    "--order",
+    "orders_stated",
+    multiple=True,
+    metavar="NAME=A,B,C",
+    help="The values of a text column from the lowest to the highest, which are then taken as"
+    " ranks; one with a comma in it stands in double quotes; repeatable.",
+)
+@click.option(
+    "--order-file",
+    "order_files",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="The same from a file, one value a line; repeatable.",
+)
+@click.option(
     "--recoding",
     type=click.Choice(list(RECODINGS)),
     help="What a class is released with; the method's own by default.",
@@ -131,7 +149,7 @@ from dbanon.space import STANDARDIZATIONS
     type=click.Choice(REFINEMENTS),
     help="Search for classes of less loss after the method.",
 )
-@click.option("--refine-iterations", type=int, help="How long; by default as --refine says.")
+@click.option("--refine-iterations", type=int, help="Pools built anew; default: as --refine says.")
 @click.option(
     "--refine-seconds",
     type=float,
@@ -168,6 +186,13 @@ from dbanon.space import STANDARDIZATIONS
     multiple=True,
     metavar="NAME=NUMBER",
     help="Width of the grid of ranges; repeatable.",
+)
+@click.option(
+    "--guarantee",
+    type=click.Choice(GUARANTEES),
+    default="rows",
+    show_default=True,
+    help="per_attribute: release what individual_ranking gives, whose rows are not k-anonymous.",
 )
 @click.option(
     "--model",
@@ -219,7 +244,11 @@ def anonymize(url: str, **given: Any) -> None:
                 "The report cannot be written there.",
                 hint="Name a .json, .html or .txt file in a directory that exists.",
             )
-        with ProgressDisplay(not given["no_progress"], given["log_format"]) as progress:
+        with (
+            warnings.catch_warnings(),
+            ProgressDisplay(not given["no_progress"], given["log_format"]) as progress,
+        ):
+            warnings.simplefilter("ignore", RowsNotAnonymous)
             report = api.anonymize(
                 url,
                 table=given["table"],
@@ -235,6 +264,7 @@ def anonymize(url: str, **given: Any) -> None:
                 key=given["key"],
                 standardize=given["standardize"],
                 weights=numbers("--weight", given["weights"]),
+                orders=orders(given["orders_stated"], given["order_files"]),
                 nulls=given["nulls"],
                 max_suppression=given["max_suppression"],
                 recoding=given["recoding"],
@@ -247,6 +277,7 @@ def anonymize(url: str, **given: Any) -> None:
                 intervals=given["intervals"],
                 local_range=given["local_range"],
                 steps=numbers("--step", given["steps"]),
+                guarantee=given["guarantee"],
                 models=[model(text) for text in given["models"]],
                 output_kind=given["output_kind"],
                 if_exists=given["if_exists"],
@@ -256,6 +287,8 @@ def anonymize(url: str, **given: Any) -> None:
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
             )
+        if report.k_rows is not None:
+            click.echo(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.", err=True)
         if path is not None:
             save_report(report, path)
         show(form, report.to_dict(), lambda: report_table(report))

@@ -147,6 +147,29 @@ def model(given: str) -> Model:
         raise InvalidParameter("Write NAME=KIND:LEVEL, as in illness=distinct_l:3.") from None
 
 
+def orders(stated: Sequence[str], files: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The orders that NAME=a,b,c and NAME=FILE state; of the values none is told in an error."""
+    found = {}
+    for name, text in map(pair, stated):
+        found[name] = tuple(next(csv.reader([text], skipinitialspace=True), []))
+    for name, path in map(pair, files):
+        if name in found:
+            raise InvalidParameter(f'The order of "{name}" is stated twice.')
+        try:
+            found[name] = tuple(Path(path).read_text(encoding="utf-8-sig").splitlines())
+        except (OSError, ValueError):
+            raise InvalidParameter(
+                "An order cannot be read.", hint="Name a file that exists, in UTF-8."
+            ) from None
+    for name, order in found.items():
+        if "" in order:
+            raise InvalidParameter(
+                f'The order of "{name}" holds an empty value.',
+                hint="Write values as a,b,c, or one in each line of a file.",
+            )
+    return found
+
+
 def method_options(method: str, given: Sequence[str]) -> dict[str, Any]:
     """Options in the types that the method declares; what it does not declare stays text."""
     known = {o.name: o for o in METHODS[method].options} if method in METHODS else {}

@@ -186,6 +186,12 @@ class NonFiniteValue(UsageError):
     sqlstate = "22003"
 
 
+class ValueNotInOrder(UsageError):
+    """An ordinal column holds a value that is not in its order."""
+
+    code = "value_not_in_order"
+
+
 class MixedTypes(UsageError):
     """A column holds values of another type than it declares."""
 

@@ -76,7 +76,9 @@ def column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
 
 
 def number_text(value: float, attribute: Attribute) -> str:
-    """A number, date or timestamp as the leaves of a hierarchy spell it."""
+    """A number, date, timestamp or rank as the leaves of a hierarchy spell it."""
+    if attribute.kind is Kind.ORDINAL:
+        return attribute.order[int(value)]
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(int(value), "D"))
     if attribute.kind is Kind.TIMESTAMP:

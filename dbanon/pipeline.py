@@ -21,7 +21,7 @@ from dbanon.methods.registry import Method, Tick
 from dbanon.microdata import Microdata
 from dbanon.partitions import AttributePartition, MethodResult, Partition, combine
 from dbanon.policy import Policy, guarantee, refinement, require_kinds, require_rows
-from dbanon.recoding import ExactMeans, ReleasedColumn, find_recoding
+from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_attributes
 from dbanon.release import ColumnLoss, Release
 from dbanon.space import standardization
 from dbanon.strata import count_of, strata_of, too_few
@@ -122,34 +122,45 @@ def _found(
 
 def recode(
     microdata: Microdata,
-    partition: Partition,
+    partition: Partition | AttributePartition,
     policy: Policy,
-    exact_means: ExactMeans,
+    exact_totals: ExactTotals,
     by: Sequence[str] = (),
     entity: str | None = None,
 ) -> Release:
     """Give every class its released values, and measure what they lose.
 
+    The classes of a release are rows that are released alike: where attributes are grouped by
+    themselves, those that share their class in each.
     ``by`` names the columns of the strata, which the guarantee holds for, too; ``entity`` the
     column whose values it counts.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
-    columns = recoding.run(microdata, partition, exact_means, policy.settings, **parameters)
-    before, after = _MEASURES[recoding.measure](microdata, partition, policy, columns)
+
+    def run(
+        microdata: Microdata, partition: Partition, exact_totals: ExactTotals
+    ) -> tuple[ReleasedColumn, ...]:
+        return recoding.run(microdata, partition, exact_totals, policy.settings, **parameters)
+
+    if isinstance(partition, AttributePartition):
+        rows, columns = recode_attributes(microdata, partition, run, exact_totals)
+    else:
+        rows, columns = partition, run(microdata, partition, exact_totals)
+    before, after = _MEASURES[recoding.measure](microdata, rows, policy, columns)
     measured = [
         column for column in columns if recoding.measure == "sse" or column.lost is not None
     ]
     return Release(
-        partition=partition,
-        columns=columns,
+        partition=rows,
+        columns=tuple(column.spelled() for column in columns),
         losses=tuple(
             ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
             for i, column in enumerate(measured)
         ),
         loss_before_rounding=before.total,
         loss=after.total,
-        guarantee=guarantee(policy, [*(c.attribute.name for c in columns), *by], entity),
+        guarantee=guarantee(policy, [c.attribute.name for c in columns], by, entity),
         measure=recoding.measure,
     )
 

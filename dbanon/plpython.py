@@ -12,16 +12,23 @@ import os
 import sys
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
 from dbanon import plpython_options as options
-from dbanon.errors import DbanonError, InvalidParameter, MemoryLimit, VersionMismatch
+from dbanon.errors import (
+    DbanonError,
+    InvalidParameter,
+    MemoryLimit,
+    RowsNotAnonymous,
+    VersionMismatch,
+)
 from dbanon.hierarchy_spec import parse, parse_all
 from dbanon.jobs import Job, run
 from dbanon.policy import Policy
-from dbanon.release import Report
+from dbanon.release import Report, rarest_row
 from dbanon.stores import hierarchies, statements, summary
 from dbanon.stores.names import parse_relation
 from dbanon.stores.plpy_classes import PlpyReader
@@ -132,10 +139,14 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     )
     with store.session(write=True) as session:
         planned = summary.plan(session, job.output, job.if_exists)
-        report = run(job, progress)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RowsNotAnonymous)
+            report = run(job, progress)
         summary.write(session, planned, report, session.recounted.histogram)
         _record_run(session, report, started)
     progress.restore()
+    if report.k_rows is not None:
+        plpy.warning(f"dbanon: rows are NOT k-anonymous; {rarest_row(report.k_rows)}")
     if report.not_copied:
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         plpy.notice(f"dbanon: not copied, because named nowhere: {names}")

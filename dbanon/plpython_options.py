@@ -17,6 +17,7 @@ SHORT_MODELS = {"l_diversity": "distinct_l"}
 COMMON: dict[str, tuple[Any, str]] = {
     "standardize": ("zscore", "zscore, range, none or mahalanobis: the scale of columns"),
     "weights": ({}, "an object of numbers: weight of a column in the squared distance"),
+    "orders": ({}, "an object of lists: the values of a text column from lowest to highest"),
     "seed": (0, "a whole number, for methods that draw"),
     "refine": (None, "fast or thorough: the classes are improved by local search"),
     "refine_iterations": (None, "a whole number: as many rounds of refine"),
@@ -29,8 +30,9 @@ COMMON: dict[str, tuple[Any, str]] = {
 WRITING: dict[str, tuple[Any, str]] = {
     "by": ((), "a list of columns that classes must not cross; released as they are"),
     "output_kind": ("table", "table, or view for a stable name over a released table"),
+    "guarantee": ("rows", "rows, or per_attribute: rows are then not k-anonymous"),
     "recoding": (None, "what a class is released with; the method's own by default"),
-    "intervals": ("text", "text, bounds or midpoint: how a range of numbers is released"),
+    "intervals": ("text", "text, bounds, midpoint or range: how a range of numbers is released"),
     "local_range": (False, "true: ranges end at values of members; false: at a fixed grid"),
     "steps": ({}, "an object of numbers: width of the grid by column"),
     "models": (
@@ -55,8 +57,8 @@ READING: dict[str, tuple[Any, str]] = {
 
 # Keys that the policy has under the same name.
 OF_THE_POLICY = (
-    *("standardize", "weights", "seed", "recoding", "refine", "refine_iterations"),
-    *("refine_seconds", "block_size", "intervals", "local_range", "steps"),
+    *("standardize", "weights", "orders", "seed", "recoding", "refine", "refine_iterations"),
+    *("refine_seconds", "block_size", "intervals", "local_range", "steps", "guarantee"),
 )
 
 LATER = ("where", "on_column_change")
@@ -176,6 +178,11 @@ def _fits(name: str, value: Any) -> bool:
         return isinstance(value, list)
     if name == "hierarchies" or name in SHORT_MODELS or name in model_kinds():
         return isinstance(value, dict)
+    if name == "orders":
+        return isinstance(value, dict) and all(
+            isinstance(order, list) and all(isinstance(text, str) for text in order)
+            for order in value.values()
+        )
     if name in ("weights", "steps"):
         return isinstance(value, dict) and all(
             isinstance(weight, (int, float)) and not isinstance(weight, bool)

@@ -236,9 +236,9 @@ class PlpySession(PostgresqlSession):
             )
         self.run(f"ANALYZE {table}")
 
-    def exact_means(self, *given: Any) -> dict[str, NDArray[np.object_]]:
+    def exact_totals(self, *given: Any) -> dict[str, NDArray[np.object_]]:
         self._in_table = True
-        return super().exact_means(*given)
+        return super().exact_totals(*given)
 
     def insert(
         self,
@@ -300,6 +300,10 @@ class PlpySession(PostgresqlSession):
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         self.recounted = super().recount(relation, quasi_identifiers)
+        return self.recounted
+
+    def recount_attributes(self, *given: Any) -> Recount:
+        self.recounted = super().recount_attributes(*given)
         return self.recounted
 
     def drop_staging(self) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from numpy.typing import NDArray
+
 from dbanon.errors import InsufficientRights, SchemaNotFound, TableNotFound, nearest_names
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind
@@ -206,6 +208,9 @@ class PostgresqlSession(Session):
 
     def type_of(self, attribute: Attribute) -> str:
         return types.type_of(attribute)
+
+    def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
+        return types.range_type(attribute, borders)
 
     # -- output -----------------------------------------------------------------------------------
 

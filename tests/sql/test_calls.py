@@ -160,12 +160,13 @@ def test_a_text_column_by_a_method_that_takes_it(run_sql: Run) -> None:
 def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
     run_sql(PEOPLE)
     given = {
-        "standardize": "range", "weights": {"a": 2}, "seed": 3, "key": ["id"], "progress": False,
-        "memory_limit": 10**9, "output_kind": "view", "recoding": "mean", "intervals": "text",
-        "local_range": True, "steps": {"a": 0.5}, "refine": None,
+        "standardize": "range", "weights": {"a": 2}, "orders": {}, "seed": 3, "key": ["id"],
+        "progress": False, "memory_limit": 10**9, "output_kind": "view", "recoding": "mean",
+        "intervals": "text", "local_range": True, "steps": {"a": 0.5}, "refine": None,
         "refine_iterations": None, "refine_seconds": None, "block_size": None, "by": ["t"],
         "models": [{"attribute": "id", "kind": "distinct_l", "level": 2}],
         **{kind: {"id": 1.5} for kind in (*SHORT_MODELS, *model_kinds())},
+        "guarantee": "rows",
     }  # fmt: skip
     assert set(given) == set(known("mdav", writes=True))
     given |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
