@@ -187,7 +187,10 @@ def built(
                 f'The hierarchy of "{column}" names no quasi-identifier.',
                 hint="Give hierarchies to quasi-identifiers only.",
             )
-        if isinstance(one, HierarchySpec):
+        order = attributes[column].order
+        if isinstance(one, HierarchySpec) and one.kind == ENUM and order:
+            found[column] = enum_tree(one, order)
+        elif isinstance(one, HierarchySpec):
             found[column] = build(one, column_texts(microdata, attributes[column]), column, pulse)
         else:
             found[column] = one

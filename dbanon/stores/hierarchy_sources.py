@@ -73,15 +73,14 @@ class Sources:
             tree = hierarchies.resolve(self._session, spec, self._pulse)
         elif spec.kind == ENUM:
             attribute = self._source.attribute(column)
-            labels = self._session.enum_labels(self._source, attribute)
-            if not labels:
+            if not attribute.order:
                 raise InvalidParameter(
                     f'Column "{column}" is of type {attribute.sql_type or "text"}, which enumerates'
                     " no values.",
                     hint='Give its values in order: {"ordered": ["low", "high"]}.',
                 )
             self._origins[column] = {"from": spec.parameters}
-            return enum_tree(spec, labels)
+            return enum_tree(spec, attribute.order)
         else:
             # Lists of labels are left out: they may be values of the column.
             told = {key: value for key, value in spec.parameters.items() if not _is_labels(value)}
@@ -99,6 +98,8 @@ class Sources:
             )
         )
         texts = {leaf_text(text, looked_at) for (text,) in found}
+        if texts <= set(attribute.order):
+            return [text for text in attribute.order if text in texts]
         if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
             return sorted(texts, key=Decimal)
         return sorted(texts)

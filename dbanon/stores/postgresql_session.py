@@ -185,10 +185,6 @@ class PostgresqlSession(Session):
     def text_of(self, attribute: Attribute) -> str:
         return f's.{quote(attribute.name)}::text COLLATE "C"'
 
-    def enum_labels(self, source: Source, attribute: Attribute) -> list[str]:
-        oid = self._relations[source.name].oid
-        return [label for (label,) in self.rows(catalog.ENUM_LABELS, (oid, attribute.name))]
-
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
         if not open_scale:

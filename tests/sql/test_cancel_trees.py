@@ -1,4 +1,4 @@
-"""Reading and making hierarchies, merging for models and refining can be stopped within a second."""
+"""A cancel ends reading and making of hierarchies, merging for models and refining in a second."""
 
 from __future__ import annotations
 
