@@ -31,16 +31,8 @@ _STYLE = {
 _MARKERS = "os^Dvx"
 
 
-def draw(
-    path: Path, panels: Mapping[str, Curves], x_label: str, y_label: str, *, logarithmic: bool
-) -> None:
-    """Write one figure of several panels with the same curves, side by side.
-
-    Parameters
-    ----------
-    panels : by title.
-    logarithmic : both axes for growth over powers of two or ten, else both straight.
-    """
+def draw(path: Path, panels: Mapping[str, Curves], x_label: str, y_label: str) -> None:
+    """Write one figure of panels, by title, with the same curves side by side; y is logarithmic."""
     with plt.rc_context(_STYLE):
         size = (3.1 * len(panels) + 0.4, 3.2)
         figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, sharey=True)
@@ -49,11 +41,8 @@ def draw(
                 axis.plot(x, y, marker=marker, label=name)
             axis.set_title(title)
             axis.set_xlabel(x_label)
-            if logarithmic:
-                axis.set_yscale("log")
-                axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            else:
-                axis.set_ylim(bottom=0)
+            axis.set_yscale("log")
+            axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes[0, 0].set_ylabel(y_label)
         names = axes[0, 0].get_legend_handles_labels()
         figure.legend(*names, loc="lower center", ncols=len(names[0]), frameon=False)

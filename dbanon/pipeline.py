@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.blocks import cut, partition_blocks
+from dbanon.blocks import cut, cut_classes, partition_blocks
 from dbanon.entities import units_of
 from dbanon.errors import RowsNotAnonymous, SuppressionOverBudget
 from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_codes, trees_of
 from dbanon.measures import Loss, iloss, released_loss
-from dbanon.methods import find_method
+from dbanon.methods import find_method, generalization
 from dbanon.methods import refine as centroid
-from dbanon.methods.registry import Method, Tick
+from dbanon.methods.registry import Method, Refine, Tick
 from dbanon.microdata import Microdata
 from dbanon.partitions import AttributePartition, MethodResult, Partition, combine
 from dbanon.policy import Policy, guarantee, refinement, require_kinds, require_rows
@@ -28,6 +28,9 @@ from dbanon.strata import count_of, strata_of, too_few
 
 # Of the progress told, when a refinement follows the method.
 _METHOD_SHARE = 0.5
+
+# Refinements in blocks, each with borders across another direction.
+_TURNS = 2
 
 
 def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None) -> Partition:
@@ -235,18 +238,66 @@ def _run(
     refine = refinement(method)
     if policy.refine is None or refine is None:
         return result
-    refined = refine(
+    refined = _refine(
+        refine,
         space,
         result,
-        int(policy.k),
-        policy.refine,
-        tick=lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
-        seed=policy.seed,
-        iterations=policy.refine_iterations,
-        seconds=policy.refine_seconds,
+        policy,
+        lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
     )
     by_centroid = refine is centroid.refine
     return refined.require(policy.k, centroid.max_refined_size(policy.k) if by_centroid else None)
+
+
+def _refine(
+    refine: Refine, space: Any, partition: Partition, policy: Policy, tick: Tick
+) -> Partition:
+    """The refinement of all records at once, or, in generalization, of blocks of classes."""
+    size = policy.block_size
+    if size is None or space.n_records <= size or refine is not generalization.refine:
+        return refine(
+            space,
+            partition,
+            int(policy.k),
+            str(policy.refine),
+            tick=tick,
+            seed=policy.seed,
+            iterations=policy.refine_iterations,
+            seconds=policy.refine_seconds,
+        )
+    rounds = policy.refine_iterations
+    if rounds is None:
+        rounds = generalization.rounds(str(policy.refine), space.n_records, int(policy.k))
+    for turn in range(_TURNS):
+        before = partition
+
+        def run(
+            number: int,
+            records: NDArray[np.int64],
+            tick: Tick,
+            turn: int = turn,
+            before: Partition = before,
+        ) -> Partition:
+            _, labels = np.unique(before.labels[records], return_inverse=True)
+            # Of its own, so that the order in which blocks end changes nothing.
+            seed = np.random.SeedSequence([policy.seed, turn, number]).generate_state(1, np.uint64)
+            return refine(
+                space.take(records),
+                Partition(labels),
+                int(policy.k),
+                str(policy.refine),
+                tick=tick,
+                seed=int(seed[0]),
+                iterations=rounds * len(records) // (_TURNS * space.n_records),
+                seconds=policy.refine_seconds,
+            )
+
+        def advance(share: float, turn: int = turn) -> None:
+            tick((turn + share) / _TURNS)
+
+        blocks = cut_classes(space.coordinates, partition, size, turn)
+        partition = partition_blocks(blocks, run, advance)
+    return partition
 
 
 def _run_method(

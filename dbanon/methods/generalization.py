@@ -45,5 +45,11 @@ def refine(
             "The refinement of generalization counts rounds, not seconds.",
             hint="Give refine_iterations.",
         )
-    rounds = ROUNDS[level] * (space.n_records // k) if iterations is None else iterations
-    return drive(RefineLoss(*space.arrays(), partition.labels, k, rounds, seed % 2**64), tick)
+    if iterations is None:
+        iterations = rounds(level, space.n_records, k)
+    return drive(RefineLoss(*space.arrays(), partition.labels, k, iterations, seed % 2**64), tick)
+
+
+def rounds(level: str, n: int, k: int) -> int:
+    """Rounds of a level for n records."""
+    return ROUNDS[level] * (n // k)
