@@ -278,6 +278,8 @@ def _guarded(
             return json.dumps(work())
     except DbanonError as error:
         refusal = error
+    except RecursionError:
+        refusal = InvalidParameter("An argument is nested too deep.")
     except MemoryError:
         refusal = MemoryLimit("The backend has no more memory.")
     except Exception as failure:
