@@ -57,6 +57,7 @@ def anonymize(
     refine_seconds: float | None = None,
     block_size: int | None = None,
     models: Sequence[Model] = (),
+    withhold_failing: bool = False,
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -117,6 +118,7 @@ def anonymize(
         refine_seconds=refine_seconds,
         block_size=block_size,
         models=tuple(models),
+        withhold_failing=withhold_failing,
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),

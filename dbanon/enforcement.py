@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dbanon.errors import InvalidParameter, MemoryLimit, RecountFailed
 from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_text
+from dbanon.methods.registry import Tick
 from dbanon.microdata import Microdata, without_last
 from dbanon.partitions import Partition
 from dbanon.policy import Policy
@@ -71,9 +72,14 @@ class Enforcement:
         return microdata
 
     def protect(
-        self, session: Session, source: Source, microdata: Microdata, partition: Partition
+        self,
+        session: Session,
+        source: Source,
+        microdata: Microdata,
+        partition: Partition,
+        tick: Tick,
     ) -> Partition:
-        """Classes merged until each keeps to the models; raises as ``protection.protect``."""
+        """Classes that keep to the models; raises as ``protection.protect``."""
         if not self.names:
             return partition
         released = partition.labels >= 0
@@ -86,7 +92,7 @@ class Enforcement:
             codes[name] = np.zeros(len(released), np.int32)
             codes[name][released] = places[inverse.reshape(-1)]
             self._require_memory(partition.n_classes, name, codes[name])
-        return protect(microdata, partition, self.policy, codes)
+        return protect(microdata, partition, self.policy, codes, tick)
 
     def recount(
         self,

@@ -76,6 +76,7 @@ def anonymize_frame(
     refine_seconds: float | None = None,
     block_size: int | None = None,
     models: Sequence[Model] = (),
+    withhold_failing: bool = False,
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -119,6 +120,7 @@ def anonymize_frame(
         refine_seconds=refine_seconds,
         block_size=block_size,
         models=with_null_leaves(models),
+        withhold_failing=withhold_failing,
     )
     named = [*quasi_identifiers, *by, *sensitive, *keep]
     check_entity(entity, named)

@@ -34,6 +34,9 @@ from dbanon.version import version
 PHASES = ("read", "cluster", "write", "verify")
 IF_EXISTS = ("error", "replace")
 
+# Of the progress told while clustering, when privacy models follow.
+_CLUSTER_SHARE = 0.5
+
 # Called with the phase and the share of it that is done; what it raises ends the run.
 PhaseProgress = Callable[[str, float], None]
 
@@ -199,11 +202,17 @@ class _Run:
         return with_strata(self.models.split(self.persons.split(microdata)), len(by))
 
     def _cluster(self, source: Source, microdata: Microdata) -> Partition:
-        def tick(share: float) -> None:
-            self.progress("cluster", share)
-
-        partition = find_classes(microdata, self.job.policy, tick)
-        return self.models.protect(self.source_session, source, microdata, partition)
+        share = _CLUSTER_SHARE if self.models.names else 1.0
+        partition = find_classes(
+            microdata, self.job.policy, lambda done: self.progress("cluster", share * done)
+        )
+        return self.models.protect(
+            self.source_session,
+            source,
+            microdata,
+            partition,
+            lambda done: self.progress("cluster", share + (1 - share) * done),
+        )
 
     def _write(
         self, source: Source, output: Output, microdata: Microdata, partition: Partition

@@ -23,7 +23,6 @@ from dbanon.methods.registry import Tick, drive
 from dbanon.partitions import Partition
 from dbanon.space import Space
 
-
 _NO_LIMIT = 2**63 - 1
 
 
