@@ -9,8 +9,9 @@ from benchmarks.methods import measured
 
 TITLE = """# mdav, refine=thorough, measured
 
-100 SSE/SST on z-scores, before rounding to column types, and CPU seconds in brackets, at the default
-budget; one row for each seed. Made by `python -m benchmarks thorough`, which `make bench` leaves out.
+100 SSE/SST on z-scores, before rounding to column types, and CPU seconds in brackets, at the
+default budget; one row for each seed. Made by `python -m benchmarks thorough`, which `make bench`
+leaves out because it takes some five minutes.
 
 """
 SEEDS = (0,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,6 +70,10 @@ class Enforcement:
         """What was read without the sensitive columns, which are kept here."""
         microdata, self._codes, self._dictionaries = without_last(microdata, len(self.names))
         return microdata
+
+    def measure_by(self, hierarchies: Mapping[str, Hierarchy]) -> None:
+        """Let merging cost what these hierarchies of quasi-identifiers say."""
+        self.policy = replace(self.policy, hierarchies=hierarchies)
 
     def protect(
         self,

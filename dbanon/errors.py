@@ -186,6 +186,12 @@ class NonFiniteValue(UsageError):
     sqlstate = "22003"
 
 
+class ValueNotInOrder(UsageError):
+    """An ordinal column holds a value that is not in its order."""
+
+    code = "value_not_in_order"
+
+
 class MixedTypes(UsageError):
     """A column holds values of another type than it declares."""
 
@@ -198,6 +204,20 @@ class ReleaseNotFound(UsageError):
 
     code = "release_not_found"
     sqlstate = "42P01"
+
+
+class HierarchyNotFound(UsageError):
+    """No stored hierarchy has this name."""
+
+    code = "hierarchy_not_found"
+    sqlstate = "42704"
+
+
+class HierarchyExists(UsageError):
+    """A stored hierarchy has this name already."""
+
+    code = "hierarchy_exists"
+    sqlstate = "42710"
 
 
 class LedgerMissing(UsageError):

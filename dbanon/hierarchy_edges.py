@@ -51,14 +51,18 @@ def broken(problems: Sequence[Problem], what: str) -> HierarchyBroken:
     )
 
 
-def tree_of(edges: Sequence[Edge]) -> tuple[list[str], list[int]]:
+def tree_of(
+    edges: Sequence[Edge], what: str = "The hierarchy", found: Sequence[Problem] = ()
+) -> tuple[list[str], list[int]]:
     """Labels and parents of the nodes of a tree, depth first.
+
+    ``what`` names the hierarchy in the error, which also tells of problems ``found`` before.
 
     Raises
     ------
     HierarchyBroken : the edges are no tree; it holds all that is wrong with them.
     """
-    problems: list[Problem] = []
+    problems = list(found)
     parents: dict[str, str | None] = {}
     lines: dict[str, int] = {}
     inner = {parent for _, parent, _ in edges if parent is not None}
@@ -70,7 +74,8 @@ def tree_of(edges: Sequence[Edge]) -> tuple[list[str], list[int]]:
         if child not in parents:
             parents[child], lines[child] = parent, line
         elif parents[child] != parent:
-            text = f"a label has a second parent; its first is in line {lines[child]}"
+            first = f"; its first is in line {lines[child]}" if line else ""
+            text = f"a label has a second parent{first}"
             problems.append(Problem("second parent", line, text, child))
     for parent in [p for _, p, _ in edges if p]:
         parents.setdefault(parent, None)
@@ -86,7 +91,7 @@ def tree_of(edges: Sequence[Edge]) -> tuple[list[str], list[int]]:
         line = lines.get(root, 0)
         problems.append(Problem("second root", line, "a second label has no parent", root))
     if problems:
-        raise broken(problems, "The hierarchy is not a tree")
+        raise broken(problems, f"{what} is not a tree")
     labels: list[str] = []
     numbers: list[int] = []
     stack = [(roots[0], -1)]

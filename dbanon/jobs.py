@@ -6,8 +6,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -16,26 +17,26 @@ from numpy.typing import NDArray
 from dbanon.enforcement import Enforcement
 from dbanon.entities import check_entity
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import HierarchySpec, built
 from dbanon.microdata import Microdata, find_records, with_strata
-from dbanon.partitions import Partition
+from dbanon.partitions import AttributePartition, Partition
 from dbanon.persons import Persons
-from dbanon.pipeline import find_classes, recode
-from dbanon.policy import Policy, require_kinds, require_rows
+from dbanon.pipeline import find_attribute_classes, find_classes, recode
+from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
-from dbanon.recoding import ReleasedColumn
+from dbanon.recoding import RANGE, ReleasedColumn, find_recoding
 from dbanon.release import Recount, Release, Report
-from dbanon.schema import Attribute, Kind
+from dbanon.schema import Attribute, Kind, with_orders
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
+from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session import Session
 from dbanon.version import version
 
 PHASES = ("read", "cluster", "write", "verify")
 IF_EXISTS = ("error", "replace")
-
-# Of the progress told while clustering, when privacy models follow.
-_CLUSTER_SHARE = 0.5
 
 # Called with the phase and the share of it that is done; what it raises ends the run.
 PhaseProgress = Callable[[str, float], None]
@@ -51,6 +52,7 @@ class Job:
     table, output : the relation that is read and the one that is made.
     quasi_identifiers, sensitive, keep : columns by role; a column named nowhere is not copied.
     policy : the wanted guarantee.
+    hierarchies : by quasi-identifier, beside those of the policy: what is still to be read or made.
     by : columns whose values make strata: released as they are, and no class crosses them.
     entity : the column that says whose a row is, so that k counts its distinct values; not
         released. None where every row is a person of its own.
@@ -66,6 +68,7 @@ class Job:
     output: RelationName
     quasi_identifiers: tuple[str, ...]
     policy: Policy
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec] = field(default_factory=dict)
     sensitive: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
@@ -87,6 +90,12 @@ class Job:
         if self.chunk_rows < 1:
             raise InvalidParameter("chunk_rows must be 1 or more.")
         check_models(self.policy.models, self.sensitive)
+        for column in self.hierarchies:
+            if column not in self.quasi_identifiers:
+                raise InvalidParameter(
+                    f'The hierarchy of "{column}" names no quasi-identifier.',
+                    hint="Give hierarchies to quasi-identifiers only.",
+                )
         named = [*self.quasi_identifiers, *self.by, *self.sensitive, *self.keep]
         check_entity(self.entity, named)
         for column in named:
@@ -130,7 +139,6 @@ class _Run:
         self.progress = progress
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
-        self.models = Enforcement(job.policy, job.memory_limit)
         self.written: list[tuple[str, str, str]] = []
         self.persons = Persons(job.entity)
 
@@ -164,17 +172,19 @@ class _Run:
         named = [*job.quasi_identifiers, *job.by, *job.sensitive, *job.keep]
         for name in named:
             source.attribute(name)
-        attributes = tuple(source.attribute(name) for name in job.quasi_identifiers)
+        attributes = self._attributes(source)
         read = [*named, *self.persons.names]
         self.persons.columns(source, 0)
-        require_rows(job.policy)
+        require_guarantee(job.policy, job.entity)
         require_kinds(job.policy, attributes)
+        self._require_ranges(attributes)
         source = self.source_session.locate(source, job.key)
         self.source_session.require_rights(source, read)
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )
         source = self._timed("read", lambda: self.source_session.pin(source, read))
+        self._read_hierarchies(source)
         modelled = [source.attribute(column.name) for column in self.models.columns(source)]
         if self.target_session is self.source_session:
             self.source_session.inspect(source, modelled)
@@ -185,7 +195,28 @@ class _Run:
         )
         for name in named:
             self.target_session.type_of(source.attribute(name))
-        return source, tuple(source.attribute(name) for name in job.quasi_identifiers), output
+        return source, self._attributes(source), output
+
+    def _require_ranges(self, attributes: Sequence[Attribute]) -> None:
+        """Check that the target has the range types that are wanted."""
+        policy = self.job.policy
+        if policy.intervals != RANGE or not find_recoding(str(policy.recoding)).takes_categories:
+            return
+        for attribute in attributes:
+            with_tree = attribute.name in (*policy.hierarchies, *self.job.hierarchies)
+            if not attribute.kind.is_coded and not with_tree:
+                self.target_session.range_type(attribute)
+
+    def _attributes(self, source: Source) -> tuple[Attribute, ...]:
+        """The quasi-identifiers, with their orders."""
+        named = [source.attribute(name) for name in self.job.quasi_identifiers]
+        return with_orders(named, self.job.policy.orders)
+
+    def _read_hierarchies(self, source: Source) -> None:
+        job, self.sources = self.job, Sources(self.source_session, source)
+        policy = replace(job.policy, models=self.sources.read_models(job.policy.models))
+        self.job = replace(job, policy=policy, hierarchies=self.sources.read(job.hierarchies))
+        self.models = Enforcement(policy, job.memory_limit)
 
     def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:
         self.progress("read", 0.0)
@@ -199,33 +230,44 @@ class _Run:
             memory_limit=self.job.memory_limit,
             progress=lambda share: self.progress("read", share),
         )
-        return with_strata(self.models.split(self.persons.split(microdata)), len(by))
+        microdata = with_strata(self.models.split(self.persons.split(microdata)), len(by))
+        policy = self.job.policy
+        trees = {**policy.hierarchies, **built(self.job.hierarchies, microdata)}
+        self.job = replace(self.job, policy=replace(policy, hierarchies=trees))
+        self.models.measure_by(trees)
+        return microdata
 
-    def _cluster(self, source: Source, microdata: Microdata) -> Partition:
-        share = _CLUSTER_SHARE if self.models.names else 1.0
-        partition = find_classes(
-            microdata, self.job.policy, lambda done: self.progress("cluster", share * done)
-        )
-        return self.models.protect(
-            self.source_session,
-            source,
-            microdata,
-            partition,
-            lambda done: self.progress("cluster", share + (1 - share) * done),
-        )
+    def _cluster(self, source: Source, microdata: Microdata) -> Partition | AttributePartition:
+        share = 0.5 if self.models.names else 1.0
+
+        def found(done: float) -> None:
+            self.progress("cluster", share * done)
+
+        def merged(done: float) -> None:
+            self.progress("cluster", share + (1 - share) * done)
+
+        if self.job.policy.per_attribute:
+            return find_attribute_classes(microdata, self.job.policy, found)
+        partition = find_classes(microdata, self.job.policy, found)
+        return self.models.protect(self.source_session, source, microdata, partition, merged)
 
     def _write(
-        self, source: Source, output: Output, microdata: Microdata, partition: Partition
+        self,
+        source: Source,
+        output: Output,
+        microdata: Microdata,
+        found: Partition | AttributePartition,
     ) -> Release:
         self.progress("write", 0.0)
 
-        def exact_means(
+        def exact_totals(
             partition: Partition, attributes: Sequence[Attribute]
         ) -> Mapping[str, NDArray[np.object_]]:
-            return self.source_session.exact_means(source, microdata, partition, attributes)
+            return self.source_session.exact_totals(source, microdata, partition, attributes)
 
         job = self.job
-        release = recode(microdata, partition, job.policy, exact_means, job.by, job.entity)
+        release = recode(microdata, found, job.policy, exact_totals, job.by, job.entity)
+        partition = release.partition
         session = self.target_session
         copied = session is not self.source_session
         columns = [_typed(column, session, copied) for column in release.columns]
@@ -252,9 +294,15 @@ class _Run:
         session = self.target_session
         written: list[tuple[str, str, str]] = []
         recoded = {column.source for column in columns}
+        # Where each column's first part is staged.
+        places = [0, *accumulate(len(column.parts) for column in columns)][:-1]
         kept = [name for name in self._named(source) if name not in recoded]
         for name in self._named(source):
-            made = [(i, column) for i, column in enumerate(columns) if column.source == name]
+            made = [
+                (place, column)
+                for place, column in zip(places, columns, strict=True)
+                if column.source == name
+            ]
             for i, released in made:
                 attribute = released.attribute
                 value = session.released_expression(i, released)
@@ -326,8 +374,12 @@ class _Run:
         RecountFailed : a class is too small or breaks a model, or NULLs are where none may be.
         """
         self.progress("verify", 0.0)
-        names = [*(column.attribute.name for column in release.columns), *self.job.by]
-        recount = self.target_session.recount(output.written, names)
+        columns = [column.attribute.name for column in release.columns]
+        names = [*columns, *self.job.by]
+        if self.job.policy.per_attribute:
+            recount = self.target_session.recount_attributes(output.written, columns, self.job.by)
+        else:
+            recount = self.target_session.recount(output.written, names)
         expected = microdata.n_records - release.partition.n_suppressed
         if recount.rows != expected:
             raise SourceChanged(
@@ -375,7 +427,10 @@ class _Run:
         job = self.job
         released = self._named(source)
         counted = self.persons.count
-        arguments = job.policy.arguments() | {"by": list(job.by)}
+        trees = {"hierarchies": self.sources.described(job.policy.hierarchies)}
+        arguments = job.policy.arguments() | {"by": list(job.by)} | trees
+        if recount.k_rows is not None:
+            arguments["k_rows"] = recount.k_rows
         return Report(
             release_id=self.release_id,
             created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
@@ -409,6 +464,7 @@ class _Run:
             seconds=dict(self.seconds),
             entity=job.entity,
             persons=None if counted is None else counted.persons,
+            k_rows=recount.k_rows,
         )
 
     def _timed(self, phase: str, work: Callable[[], Any]) -> Any:
@@ -421,7 +477,10 @@ class _Run:
 def _typed(column: ReleasedColumn, session: Session, copied: bool) -> ReleasedColumn:
     """The column with the SQL type it has in the release."""
     attribute = column.attribute
-    if copied or not attribute.sql_type:
+    if column.upper is not None:
+        range_type = session.range_type(attribute, (column.values, column.upper))
+        attribute = replace(attribute, sql_type=range_type)
+    elif copied or not attribute.sql_type:
         attribute = replace(attribute, sql_type=session.type_of(attribute))
     return replace(column, attribute=attribute)
 

@@ -61,7 +61,7 @@ def protect(
         widths = {name: width_of(policy.models, name, codes[name]) for name in names}
         counts = {name: sensitive_counts(before, codes[name], widths[name]) for name in names}
         wholes = {name: _whole(counts[name]) for name in names}
-        guard = Guard(values, _compiled(policy.models, names, wholes))
+        guard = Guard(values, compiled(policy.models, names, wholes))
         strata = _strata(microdata, before)
         budget = _budget(policy, before)
         parts = []
@@ -122,7 +122,7 @@ def _refined(
     ).require(int(policy.k))
 
 
-def _compiled(
+def compiled(
     models: Sequence[Model], names: Sequence[str], wholes: Mapping[str, NDArray[np.float64]]
 ) -> Models:
     """The models as kernels have them."""
@@ -153,7 +153,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
     ------
     InvalidParameter : a model names no sensitive column, or a column has two orders.
     """
-    orders: dict[str, str | Hierarchy] = {}
+    orders: dict[str, object] = {}
     for model in models:
         name = model.attribute
         if name not in sensitive:
@@ -219,7 +219,7 @@ def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> in
     leaves = [
         model.distance.n_leaves
         for model in models
-        if model.attribute == name and not isinstance(model.distance, str)
+        if model.attribute == name and isinstance(model.distance, Hierarchy)
     ]
     return max([int(codes.max(initial=-1)) + 1, *leaves])
 

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from dbanon.audit import Verification
 from dbanon.errors import InvalidParameter
-from dbanon.release import Report
+from dbanon.release import Report, rarest_row
 
 
 def make_console() -> Console:
@@ -58,6 +58,10 @@ def verification_table(found: Verification) -> Table:
     counted = "rows"
     if found.entity is not None:
         counted += f'; the release counted persons by "{found.entity}", which it does not hold'
+    if found.k_rows is not None:
+        counted += (
+            f" of each attribute by itself; ROWS ARE NOT k-ANONYMOUS: {rarest_row(found.k_rows)}"
+        )
     unchanged = {True: "yes", False: "no", None: "not in the ledger"}[found.unchanged]
     return pairs_table(
         "Verification",

@@ -120,19 +120,23 @@ def kward(points, k):
 
 
 def mst(points, k, diametric):
-    """Kruskal's tree, its long edges cut, and large trees split by MD."""
+    """Prim's tree from record 0, its long edges cut, and large trees split by MD.
+
+    The smallest of equally near records comes next; its parent is the first in the tree of those as
+    near. Of equal edges that of the smaller lower end is cut first.
+    """
     n = len(points)
-    edges = sorted(
-        (np.square(points[a] - points[b]).sum(), a, b) for a, b in combinations(range(n), 2)
-    )
-    tree, component = [], list(range(n))
-    for length, a, b in edges:
-        if component[a] != component[b]:
-            old, new = component[b], component[a]
-            component = [new if c == old else c for c in component]
-            tree.append((length, a, b))
+    length, parent = squared(points, points[0]), np.zeros(n, int)
+    free, tree = list(range(1, n)), []
+    while free:
+        child = free[int(np.argmin(length[free]))]
+        free.remove(child)
+        tree.append((length[child], child, parent[child]))
+        gap = squared(points, points[child])
+        parent[gap < length] = child
+        length = np.minimum(length, gap)
     kept = list(tree)
-    for edge in sorted(tree, reverse=True):
+    for edge in sorted(tree, key=lambda edge: (-edge[0], edge[1])):
         without = [other for other in kept if other != edge]
         if min(len(_reached(without, edge[1])), len(_reached(without, edge[2]))) >= k:
             kept = without

@@ -250,10 +250,9 @@ class RefineLoss(Kernel):
 class Refine(Kernel):
     """Local search on SSE from any partition, then destroy and repair of drawn neighbourhoods.
 
-    Classes hold k to 2k - 1 records afterwards and are numbered by their first records. `iterations`
-    of destroy and repair end at that number, or once they have taken `work` elementary steps (some
-    nanoseconds' worth each), or `seconds` (0: no limit). The same seed gives the same labels unless
-    `seconds` ends the iterations.
+    Classes hold k to 2k - 1 records afterwards and are numbered by their first records. Destroy and
+    repair ends after `iterations`, or once it has taken `work` elementary steps (about a nanosecond
+    each), or `seconds` (0: no limit). The same seed gives the same labels unless `seconds` ends it.
     """
 
     def __init__(
@@ -290,12 +289,23 @@ class PathCut(Kernel):
 class Ward(Kernel):
     """k-Ward (Domingo-Ferrer & Mateo-Sanz 2002); classes are numbered by their first records."""
 
-    def __init__(self, points: npt.NDArray[np.float64], k: int) -> None: ...
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        search: Search = "auto",
+    ) -> None: ...
 
 class Mst(Kernel):
     """Minimum spanning tree partitioning (Laszlo & Mukherjee 2005)."""
 
-    def __init__(self, points: npt.NDArray[np.float64], k: int, diametric: bool) -> None: ...
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        diametric: bool,
+        search: Search = "auto",
+    ) -> None: ...
 
 class Genetic(Kernel):
     """Microaggregation by a genetic algorithm; classes are numbered by their first records."""

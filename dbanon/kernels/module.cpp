@@ -5,8 +5,10 @@
 #include "dispatch.hpp"
 #include "generalization.hpp"
 #include "mdav.hpp"
+#include "mst.hpp"
 #include "tfrp.hpp"
 #include "vmdav.hpp"
+#include "ward.hpp"
 
 namespace dbanon {
 namespace {
@@ -52,6 +54,8 @@ NB_MODULE(_kernels, m) {
     add<Vmdav, double>(m, "Vmdav", nb::arg("lam") = 0.2);
     add<Tfrp, bool>(m, "Tfrp", nb::arg("second_stage") = true);
     add<Density, bool>(m, "DensityFirst", nb::arg("lowest"));
+    add<Ward>(m, "Ward");
+    add<Mst, bool>(m, "Mst", nb::arg("diametric"));
     bind_generalization(m);
     bind_variable(m);
 }

@@ -5,10 +5,8 @@
 
 #include "binding.hpp"
 #include "genetic.hpp"
-#include "mst.hpp"
 #include "path.hpp"
 #include "refine.hpp"
-#include "ward.hpp"
 
 namespace dbanon {
 namespace {
@@ -87,20 +85,6 @@ class CutRun : public Run {
     }
 };
 
-class WardRun : public Run {
-   public:
-    WardRun(Points points, std::int64_t k)
-        : Run(points,
-              std::make_unique<Ward>(checked(points, k), static_cast<std::int32_t>(k))) {}
-};
-
-class MstRun : public Run {
-   public:
-    MstRun(Points points, std::int64_t k, bool diametric)
-        : Run(points, std::make_unique<Mst>(checked(points, k), static_cast<std::int32_t>(k),
-                                            diametric)) {}
-};
-
 class GeneticRun : public Run {
    public:
     GeneticRun(Points points, std::int64_t k, std::int32_t population, std::int32_t generations,
@@ -127,16 +111,11 @@ void bind_variable(nb::module_& m) {
     nb::class_<CutRun, Run>(m, "PathCut")
         .def(nb::init<Points, std::int64_t, const GivenLabels&>(), nb::arg("points").noconvert(),
              nb::arg("k"), nb::arg("order").noconvert());
-    nb::class_<WardRun, Run>(m, "Ward")
-        .def(nb::init<Points, std::int64_t>(), nb::arg("points").noconvert(), nb::arg("k"));
     nb::class_<GeneticRun, Run>(m, "Genetic")
         .def(nb::init<Points, std::int64_t, std::int32_t, std::int32_t, double, double,
                       std::uint64_t>(),
              nb::arg("points").noconvert(), nb::arg("k"), nb::arg("population"),
              nb::arg("generations"), nb::arg("crossover"), nb::arg("mutation"), nb::arg("seed"));
-    nb::class_<MstRun, Run>(m, "Mst")
-        .def(nb::init<Points, std::int64_t, bool>(), nb::arg("points").noconvert(), nb::arg("k"),
-             nb::arg("diametric"));
     nb::class_<RefineRun, Run>(m, "Refine")
         .def(nb::init<Points, std::int64_t, const GivenLabels&, std::int64_t, std::int64_t, double,
                       double, std::int32_t, std::uint64_t>(),

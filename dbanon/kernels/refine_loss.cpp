@@ -10,7 +10,8 @@ namespace dbanon {
 namespace {
 
 constexpr std::int32_t kNeighbours = 12;
-constexpr std::size_t kEntries = 72;     // in a pool
+// Entries in a pool: those of some classes of k, but a round must stay short.
+constexpr std::int32_t kClasses = 4, kFewest = 72, kMost = 400;
 constexpr std::size_t kMostClasses = 8;  // in a pool
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -24,11 +25,12 @@ RefineLoss::RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* la
       chance_(seed),
       withheld_(static_cast<std::size_t>(mixed_->records()), false),
       slot_(static_cast<std::size_t>(mixed_->tuples()), -1),
+      most_(static_cast<std::size_t>(std::clamp(kClasses * std::min(k, kMost), kFewest, kMost))),
       shapes_(*mixed_),
       models_(std::move(models)),
-      counts_((4 * kEntries + 2) * models_.cells()),
-      small_(4 * kEntries) {
-    shapes_.resize(4 * kEntries + 2);
+      counts_((4 * most_ + 2) * models_.cells()),
+      small_(4 * most_) {
+    shapes_.resize(4 * most_ + 2);
     collect(labels);
 }
 
@@ -137,7 +139,7 @@ bool RefineLoss::choose() {
     if (classes_.empty()) return false;
     const auto c = static_cast<std::int32_t>(chance_.below(classes_.size()));
     const Class& seed = classes_[static_cast<std::size_t>(c)];
-    if (seed.loss == 0 || seed.tuples.size() > kEntries / 2) return false;
+    if (seed.loss == 0 || seed.tuples.size() > most_ / 2) return false;
     pool_.push_back(c);
     std::size_t entries = seed.tuples.size();
     const std::size_t wanted = 2 + chance_.below(kMostClasses - 1);
@@ -154,7 +156,7 @@ bool RefineLoss::choose() {
         const std::int32_t next = holding[chance_.below(holding.size())];
         if (std::find(pool_.begin(), pool_.end(), next) != pool_.end()) continue;
         const std::size_t more = classes_[static_cast<std::size_t>(next)].tuples.size();
-        if (entries + more > kEntries) continue;
+        if (entries + more > most_) continue;
         entries += more;
         pool_.push_back(next);
     }

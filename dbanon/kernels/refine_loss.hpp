@@ -65,6 +65,7 @@ class RefineLoss final : public Kernel {
     std::vector<std::int32_t> pool_;
     std::vector<Entry> entries_;
     std::vector<std::int32_t> slot_;   // by tuple: its entry while gathering
+    std::size_t most_;                 // entries
     Shapes shapes_;                    // clusters by their first entry, then tuples, then scratch
     std::vector<std::int32_t> alive_;  // clusters
     std::vector<std::int32_t> best_;   // partner of a small cluster

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "dispatch.hpp"
+
 namespace dbanon {
 
 namespace {
@@ -16,8 +18,19 @@ double distance(const double* a, const double* b, int p) {
     return total;
 }
 
-}  // namespace
+// Below so many clusters looking at all of them beats the index.
+constexpr std::size_t kFew = 512;
 
+bool same(const Table& table, std::int32_t a, std::int32_t b) {
+    return std::equal(table.row(a), table.row(a) + table.p, table.row(b));
+}
+
+struct FarPair {
+    std::int32_t r, s;
+    std::int64_t cost;
+};
+
+// The two records of `ids` farthest apart (smallest indices among equals), and what it cost.
 FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
     // The box around all records; from its middle outwards the two parts of a pair bound it.
     const int p = table.p;
@@ -30,12 +43,22 @@ FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
         }
         middle[static_cast<std::size_t>(j)] = low + (high - low) / 2;
     }
+    // Of equal records the first stands for all.
+    std::vector<std::int32_t> distinct = ids;
+    std::sort(distinct.begin(), distinct.end(), [&](std::int32_t a, std::int32_t b) {
+        const auto order = std::lexicographical_compare_three_way(
+            table.row(a), table.row(a) + p, table.row(b), table.row(b) + p);
+        return order != 0 ? order < 0 : a < b;
+    });
+    distinct.erase(std::unique(distinct.begin(), distinct.end(),
+                               [&](std::int32_t a, std::int32_t b) { return same(table, a, b); }),
+                   distinct.end());
     std::vector<std::pair<double, std::int32_t>> outer;
-    for (const std::int32_t id : ids) {
+    for (const std::int32_t id : distinct) {
         outer.emplace_back(-std::sqrt(distance(middle.data(), table.row(id), p)), id);
     }
     std::sort(outer.begin(), outer.end());
-    FarPair found{ids[0], ids[1], static_cast<std::int64_t>(ids.size())};
+    FarPair found{ids[0], ids[1], 32 * static_cast<std::int64_t>(ids.size())};
     double most = -1.0;
     for (std::size_t i = 0; i < outer.size(); ++i) {
         // The slack makes the bound safe against rounding.
@@ -61,6 +84,7 @@ FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
     return found;
 }
 
+// Takes the record at `from` and its k - 1 nearest out of `ids` (by distance, then index).
 std::vector<std::int32_t> take_around(const Table& table, std::vector<std::int32_t>& ids,
                                       std::int32_t from, std::int32_t k) {
     std::vector<Found> order;
@@ -78,6 +102,11 @@ std::vector<std::int32_t> take_around(const Table& table, std::vector<std::int32
     });
     return taken;
 }
+
+}  // namespace
+
+Ward::Ward(const Table& table, std::int32_t k, Search search)
+    : Kernel(table, k), search_(search), index_(table.p, k, ops_for(table.p)) {}
 
 void Ward::add(const Members& ids) {
     const int p = table_.p;
@@ -121,23 +150,53 @@ bool Ward::may_merge(std::size_t a, std::size_t b) const {
 double Ward::merging(std::size_t a, std::size_t b) const {
     const double n = clusters_[a].size, m = clusters_[b].size;
     const std::size_t p = static_cast<std::size_t>(table_.p);
-    return n * m / (n + m) *
+    return merging_factor(n, m) *
            distance(centroids_.data() + a * p, centroids_.data() + b * p, table_.p);
+}
+
+bool Ward::wants_index() const {
+    return search_ == Search::index || (search_ == Search::automatic && clusters_.size() >= kFew);
+}
+
+// False when means have overflowed: there is no order among them.
+bool Ward::fill_index() {
+    const auto finite = [](double value) { return std::isfinite(value); };
+    if (!std::all_of(centroids_.begin(), centroids_.end(), finite)) return false;
+    index_.start(static_cast<std::int32_t>(place_.size()));
+    for (std::size_t number = 0; number < place_.size(); ++number) {
+        const std::size_t at = place_[number];
+        if (at >= clusters_.size()) continue;
+        const Cluster& cluster = clusters_[at];
+        if (cluster.number != static_cast<std::int32_t>(number)) continue;
+        index_.add(cluster.number, cluster.size,
+                   centroids_.data() + at * static_cast<std::size_t>(table_.p));
+    }
+    work_.left -= static_cast<std::int64_t>(place_.size());
+    return true;
 }
 
 // The cluster that is cheapest to merge with: the one before in the chain when it is among them,
 // else the one with the smallest number.
-std::size_t Ward::nearest(std::size_t of, std::size_t before) const {
+std::size_t Ward::nearest(std::size_t of, std::size_t before) {
     const std::size_t none = clusters_.size();
     std::size_t found = before < none && may_merge(of, before) ? before : none;
     double least = found == none ? kInf : merging(of, found);
-    for (std::size_t other = 0; other < none; ++other) {
-        if (other == of || !may_merge(of, other)) continue;
+    const auto offer = [&](std::size_t other) {
+        if (other == of || !may_merge(of, other)) return;
         const double at = merging(of, other);
         const bool tie = at == least && found != before && found != none &&
                          clusters_[other].number < clusters_[found].number;
         if (found == none || at < least || tie) least = at, found = other;
+    };
+    if (indexed_) {
+        const Cluster& own = clusters_[of];
+        index_.partners(own.number, own.size,
+                        centroids_.data() + of * static_cast<std::size_t>(table_.p), least, work_,
+                        [&](std::int32_t number) { offer(place_[static_cast<std::size_t>(number)]); });
+        if (found != none) return found;
     }
+    for (std::size_t other = 0; other < none; ++other) offer(other);
+    work_.left -= static_cast<std::int64_t>(none) * std::max(1, table_.p / 4);
     return found;
 }
 
@@ -147,6 +206,10 @@ void Ward::merge(std::size_t a, std::size_t b) {
     const Cluster from = clusters_[b];
     const std::size_t p = static_cast<std::size_t>(table_.p);
     const double n = to.size, m = from.size;
+    if (indexed_) {
+        index_.erase(to.number);
+        index_.erase(from.number);
+    }
     for (std::size_t j = 0; j < p; ++j) {
         double& mean = centroids_[a * p + j];
         mean += (centroids_[b * p + j] - mean) * (m / (n + m));
@@ -160,6 +223,7 @@ void Ward::merge(std::size_t a, std::size_t b) {
         to.number = from.number;
         place_[static_cast<std::size_t>(to.number)] = a;
     }
+    if (indexed_) index_.insert(to.number);
     const std::size_t last = clusters_.size() - 1;
     if (b != last) {
         clusters_[b] = clusters_[last];
@@ -169,6 +233,18 @@ void Ward::merge(std::size_t a, std::size_t b) {
     }
     clusters_.pop_back();
     centroids_.resize(last * p);
+}
+
+// Where all records are equal, every merge costs nothing and all go to the first class but the second
+// k: they remain, and the others are treated in the same way.
+bool Ward::cut_equal(const Members& ids, std::vector<Members>& found) const {
+    const auto equal = [&](std::int32_t id) { return same(table_, ids[0], id); };
+    if (!std::all_of(ids.begin() + 1, ids.end(), equal)) return false;
+    auto next = ids.begin() + k_;
+    for (; ids.end() - next >= k_; next += k_) found.emplace_back(next, next + k_);
+    found.emplace_back(ids.begin(), ids.begin() + k_);
+    found.back().insert(found.back().end(), next, ids.end());
+    return true;
 }
 
 Ward::Members Ward::members(const Cluster& cluster) const {
@@ -192,9 +268,20 @@ Steps Ward::run() {
             found.push_back(std::move(ids));
             continue;
         }
+        if (cut_equal(ids, found)) {
+            work_.left -= static_cast<std::int64_t>(ids.size());
+            if (work_.spent()) co_yield nullptr;
+            continue;
+        }
         begin(std::move(ids));
         std::size_t seek = 0;  // every cluster before it was seen to be large enough
+        indexed_ = wants_index() && fill_index();
+        while (indexed_ && !index_.build(work_)) co_yield nullptr;
         while (small_ > 0) {
+            if (indexed_ && (index_.outdated() || !wants_index())) {
+                indexed_ = wants_index() && fill_index();
+                while (indexed_ && !index_.build(work_)) co_yield nullptr;
+            }
             if (chain_.empty()) {
                 for (seek = seek < clusters_.size() ? seek : 0; clusters_[seek].size >= k_;) {
                     seek = seek + 1 < clusters_.size() ? seek + 1 : 0;
@@ -206,7 +293,7 @@ Steps Ward::run() {
                 chain_.size() > 1 ? place_[static_cast<std::size_t>(chain_[chain_.size() - 2])]
                                   : clusters_.size();
             const std::size_t other = nearest(at, before);
-            work_.left -= static_cast<std::int64_t>(clusters_.size()) * std::max(1, table_.p / 4);
+            work_.left -= 16;
             if (other == before) {
                 chain_.resize(chain_.size() - 2);
                 merge(std::min(at, other), std::max(at, other));

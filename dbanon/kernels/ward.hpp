@@ -1,24 +1,14 @@
 // k-Ward (Domingo-Ferrer & Mateo-Sanz 2002), by nearest-neighbour chains.
 #pragma once
 
+#include "cluster_index.hpp"
 #include "kernel.hpp"
 
 namespace dbanon {
 
-// The two records of `ids` farthest apart (smallest indices among equals), and what it cost.
-struct FarPair {
-    std::int32_t r, s;
-    std::int64_t cost;
-};
-FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids);
-
-// Takes the record at `from` and its k - 1 nearest out of `ids` (by distance, then index).
-std::vector<std::int32_t> take_around(const Table& table, std::vector<std::int32_t>& ids,
-                                      std::int32_t from, std::int32_t k);
-
 class Ward final : public Kernel {
    public:
-    Ward(const Table& table, std::int32_t k) : Kernel(table, k) {}
+    Ward(const Table& table, std::int32_t k, Search search);
 
    protected:
     Steps run() override;
@@ -34,11 +24,14 @@ class Ward final : public Kernel {
 
     void begin(Members ids);
     void add(const Members& ids);
-    std::size_t nearest(std::size_t of, std::size_t before) const;
+    std::size_t nearest(std::size_t of, std::size_t before);
+    bool fill_index();
+    bool wants_index() const;
     double merging(std::size_t a, std::size_t b) const;
     bool may_merge(std::size_t a, std::size_t b) const;
     void merge(std::size_t a, std::size_t b);
     Members members(const Cluster& cluster) const;
+    bool cut_equal(const Members& ids, std::vector<Members>& found) const;
 
     // Clusters still apart come first and without gaps, so that a search reads one after the other.
     std::vector<Cluster> clusters_;
@@ -47,6 +40,9 @@ class Ward final : public Kernel {
     std::vector<std::int32_t> chain_;   // numbers of clusters
     std::vector<std::size_t> place_;    // number -> place in clusters_
     std::size_t small_ = 0;             // clusters below k
+    const Search search_;
+    ClusterIndex index_;
+    bool indexed_ = false;
 };
 
 }  // namespace dbanon

@@ -7,13 +7,14 @@ two most distant ones; k or more left over form a class, fewer join one by one t
 nearest centroid, as centroids were when the loop ended.
 
 Among equal distances the smaller record comes first into the tree (Prim from record 0); among
-equal edges the one of the smaller record is taken away first.
+equal edges the one of the smaller record is taken away first. Of each record in the tree only the
+nearest free record is kept, and looked for anew in a spatial index when it may be the next.
 
 Source: M. Laszlo and S. Mukherjee, "Minimum spanning tree partitioning algorithm for
 microaggregation", IEEE TKDE 17 (2005).
 Classes: k or more, without a bound for mst_forest (a star of many records cannot be cut); k to
 2k-1 for mst_diameter.
-Cost: O(n^2 p), memory O(n).
+Cost: O(n^2 p) at worst, about O(n^1.4) for few attributes; memory O(n p).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ FOREST = Method(
     summary="Cuts the long edges of the minimum spanning tree: for well separated clusters",
     data="numeric",
     class_sizes="k or more, no bound",
-    cost="O(n^2)",
+    cost="O(n^2) at worst, about O(n^1.4) for few attributes",
     reference="Laszlo & Mukherjee 2005",
 )
 DIAMETER = Method(
@@ -51,7 +52,7 @@ DIAMETER = Method(
     summary="As mst_forest, and large trees are split by the diameter-based method",
     data="numeric",
     class_sizes="k to 2k-1",
-    cost="O(n^2)",
+    cost="O(n^2) at worst, about O(n^1.4) for few attributes",
     reference="Laszlo & Mukherjee 2005",
     max_size=lambda k: 2 * k - 1,
 )

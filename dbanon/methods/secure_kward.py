@@ -9,7 +9,7 @@ k-Ward on all of them, and each attribute's values are made secure by themselves
 Source: Y. Li, S. Zhu, L. Wang and S. Jajodia, "A privacy-enhanced microaggregation method", FoIKS
 2002, LNCS 2284.
 Classes: k to 2k-1.
-Cost: O(n^2 p) for k-Ward; O(m^2) for the values of a class of m records.
+Cost: as k-Ward; O(m^2) for the values of a class of m records.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ METHOD = Method(
     summary="k-Ward, released with values that keep away from the originals",
     data="numeric",
     class_sizes="k to 2k-1",
-    cost="O(n^2)",
+    cost="O(n^2) at worst, about O(n^1.5) for few attributes",
     reference="Li, Zhu, Wang & Jajodia 2002",
     max_size=lambda k: 2 * k - 1,
     recoding="secure",

@@ -256,7 +256,10 @@ def find_release(session: Session, name: RelationName) -> dict[str, Any]:
     for text in ("histogram", "arguments"):
         if isinstance(entry[text], str):
             entry[text] = json.loads(entry[text])
-    entry["entity"] = entry.pop("arguments").get("entity")
+    arguments = entry.pop("arguments")
+    entry["entity"] = arguments.get("entity")
+    entry["by"] = arguments.get("by", [])
+    entry["guarantees"] = arguments.get("guarantee", "rows")
     entry["release_id"] = str(entry["release_id"])
     entry["name"] = name
     entry["quasi_identifiers"] = [

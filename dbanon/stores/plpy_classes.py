@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dbanon.entities import as_identifier, check_entity
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import HierarchySpec, built
 from dbanon.microdata import Chunk, microdata_from_chunks, with_entities
 from dbanon.pipeline import find_classes
 from dbanon.policy import Policy, require_kinds
-from dbanon.schema import Attribute
+from dbanon.schema import Attribute, with_orders
 from dbanon.stores import packed, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, Source
+from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import quote, quote_list
 from dbanon.stores.plpy_store import PlpySession, translated
 from dbanon.stores.plpy_text import literal
@@ -29,6 +33,7 @@ class PlpyReader:
         quasi_identifiers: Sequence[str],
         policy: Policy,
         *,
+        hierarchies: Mapping[str, Hierarchy | HierarchySpec],
         entity: str | None,
         key: Sequence[str],
         memory_limit: int | None,
@@ -38,7 +43,8 @@ class PlpyReader:
         check_entity(entity, quasi_identifiers)
         session = self._session
         source = session.find_source(session.source_name())
-        attributes = tuple(source.attribute(name) for name in quasi_identifiers)
+        named = [source.attribute(name) for name in quasi_identifiers]
+        attributes = with_orders(named, policy.orders)
         require_kinds(policy, attributes)
         source = session.locate(source, key)
         persons = [] if entity is None else [as_identifier(source.attribute(entity))]
@@ -47,6 +53,7 @@ class PlpyReader:
         if locator.mapped or locator.unchecked:
             session.check_keys(source)
         read = (*session.inspect(source, attributes), *persons)
+        trees = Sources(session, source).read(hierarchies)
         order = ", ".join(
             [session.sort_key(source.attribute(name)) for name in locator.mapped]
             or locator.expressions
@@ -62,6 +69,7 @@ class PlpyReader:
         )
         if persons:
             microdata = with_entities(microdata)
+        policy = replace(policy, hierarchies=built(trees, microdata))
         labels = find_classes(microdata, policy, tick).labels
         return list(
             zip(
@@ -92,10 +100,10 @@ class PlpyReader:
     def _dictionaries(
         self, source: Source, attributes: Sequence[Attribute]
     ) -> list[tuple[int, str, str]]:
-        """Position, SQL of the text and query of the dictionary of each that is no number."""
+        """Position, SQL of the text and query of the dictionary of each that is read by codes."""
         found = []
         for position, attribute in enumerate(attributes):
-            if not attribute.kind.is_numeric:
+            if attribute.kind.is_coded:
                 text = self._session.value_of(attribute)
                 column = f"s.{quote(attribute.name)}"
                 query = statements.numbered_values(f"{source.name.quoted} AS s", text, column)

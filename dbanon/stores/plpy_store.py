@@ -61,12 +61,13 @@ class PlpySession(PostgresqlSession):
     Parameters
     ----------
     plpy : the module that PL/Python gives its functions.
-    oid : the source, as the caller's ``regclass`` was resolved.
+    oid : the source, as the caller's ``regclass`` was resolved; None where there is none.
     """
 
-    def __init__(self, plpy: Any, oid: int) -> None:
+    def __init__(self, plpy: Any, oid: int | None = None) -> None:
         super().__init__(None)
         self._plpy, self._source_oid = plpy, oid
+        self._source: RelationName | None = None
         self._search_path = []
         self._places: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
         self._in_table = False
@@ -92,6 +93,8 @@ class PlpySession(PostgresqlSession):
     # -- source -----------------------------------------------------------------------------------
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
+        if name != self._source:
+            return super()._lookup(name)
         # Not by its name: the caller's regclass is what was meant, whatever is renamed meanwhile.
         found = self.rows(catalog.RELATION, (self._source_oid,))
         return found[0] if found else None
@@ -103,10 +106,11 @@ class PlpySession(PostgresqlSession):
         ------
         TableNotFound : there is no relation of this oid.
         """
-        found = self._lookup(COPY)
-        if found is None:
+        found = self.rows(catalog.RELATION, (self._source_oid,))
+        if not found:
             raise TableNotFound("The source is not a relation of this database.")
-        return RelationName(found[1], found[2])
+        self._source = RelationName(found[0][1], found[0][2])
+        return self._source
 
     def pin(self, source: Source, columns: Sequence[str]) -> Source:
         self._require_no_staging()
@@ -225,9 +229,9 @@ class PlpySession(PostgresqlSession):
             )
         self.run(f"ANALYZE {table}")
 
-    def exact_means(self, *given: Any) -> dict[str, NDArray[np.object_]]:
+    def exact_totals(self, *given: Any) -> dict[str, NDArray[np.object_]]:
         self._in_table = True
-        return super().exact_means(*given)
+        return super().exact_totals(*given)
 
     def insert(
         self,
@@ -289,6 +293,10 @@ class PlpySession(PostgresqlSession):
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         self.recounted = super().recount(relation, quasi_identifiers)
+        return self.recounted
+
+    def recount_attributes(self, *given: Any) -> Recount:
+        self.recounted = super().recount_attributes(*given)
         return self.recounted
 
     def drop_staging(self) -> None:

@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DuplicateKeys, InvalidName, OutputExists, OutputNotOurs
+from dbanon.errors import (
+    DuplicateKeys,
+    InvalidName,
+    OutputExists,
+    OutputNotOurs,
+    UnsupportedType,
+)
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
@@ -27,7 +33,6 @@ from dbanon.stores.base import (
     Source,
     random_order,
     released_name,
-    round_half_even,
 )
 from dbanon.stores.names import RelationName, check_length, quote
 from dbanon.stores.session_interface import SessionInterface
@@ -105,7 +110,7 @@ class Session(SessionInterface):
         """
         dictionaries: list[tuple[str, ...]] = []
         for position, attribute in enumerate(attributes):
-            if attribute.kind.is_numeric:
+            if not attribute.kind.is_coded:
                 continue
             table = statements.values_table(position)
             self.run(
@@ -130,7 +135,7 @@ class Session(SessionInterface):
         return "".join(
             statements.join_values(position, self.value_of(attribute))
             for position, attribute in enumerate(attributes)
-            if not attribute.kind.is_numeric
+            if attribute.kind.is_coded
         )
 
     def value_of(self, attribute: Attribute) -> str:
@@ -176,22 +181,36 @@ class Session(SessionInterface):
     def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
         """Write the released values of every class to staging, in the order of its numbers."""
         order = np.argsort(self.class_numbers(partition))
-        self.load_classes([column.take(order) for column in columns], partition.n_classes)
+        parts = [part.take(order) for column in columns for part in column.parts]
+        self.load_classes(parts, partition.n_classes)
 
-    def exact_means(
+    def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
+        """The SQL type of ranges of a column's values, wide enough for these borders.
+
+        Raises
+        ------
+        UnsupportedType : this database has no range types.
+        """
+        raise UnsupportedType(
+            f'Column "{attribute.name}" cannot be released as ranges: this database has no range'
+            " types.",
+            hint="Use intervals text, bounds or midpoint.",
+        )
+
+    def exact_totals(
         self,
         source: Source,
         microdata: Microdata,
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> dict[str, NDArray[np.object_]]:
-        """Class means of wide attributes, rounded half to even, by exact arithmetic in SQL.
+        """The sums of wide attributes in each class, by exact arithmetic in SQL.
 
         Object arrays (n_classes,) of Python integers, in units of 10**-scale; 0 where NULL.
         """
         self.stage_labels(microdata, partition, source.located.types)
         parts = [self.wide_parts(attribute) for attribute in attributes]
-        means = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
+        totals = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
         query = statements.exact_sums(parts, source.from_clause, source.located.expressions)
         labels = np.argsort(self.class_numbers(partition))
         for number, *sums in self.rows(query):
@@ -200,9 +219,8 @@ class Session(SessionInterface):
             for position, attribute in enumerate(attributes):
                 quotient, remainder = sums[2 * position], sums[2 * position + 1]
                 if quotient is not None:
-                    total = int(quotient) * size + int(remainder)
-                    means[attribute.name][label] = round_half_even(total, size)
-        return means
+                    totals[attribute.name][label] = int(quotient) * size + int(remainder)
+        return totals
 
     def plan_output(self, name: RelationName, kind: str, if_exists: str, release_id: str) -> Output:
         """Check that the output may be made, before anything is read."""
@@ -336,6 +354,15 @@ class Session(SessionInterface):
             rows += int(size) * int(count)
             null_rows += int(size) * int(count) if has_null else 0
         return Recount(rows, histogram, null_rows)
+
+    def recount_attributes(
+        self, relation: RelationName, quasi_identifiers: Sequence[str], by: Sequence[str]
+    ) -> Recount:
+        """Count the classes of each quasi-identifier by itself, in each stratum; and of rows."""
+        return Recount.of_attributes(
+            [self.recount(relation, [name, *by]) for name in quasi_identifiers],
+            self.recount(relation, [*quasi_identifiers, *by]),
+        )
 
 
 def _watched(chunks: Iterable[Chunk], rows: int, progress: Progress) -> Iterator[Chunk]:

@@ -42,7 +42,6 @@ from dbanon.stores.base import (
     file_for,
     is_integer_key,
     key_required,
-    round_half_even,
 )
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
@@ -140,6 +139,9 @@ class SqliteSession(Session):
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
 
+    def enum_labels(self, source: Source, attribute: Attribute) -> list[str]:
+        return []
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         looked_at = [a for a in attributes if a.kind in types.STORED_AS]
         if not looked_at:
@@ -168,7 +170,7 @@ class SqliteSession(Session):
         parts = [
             *locator.expressions,
             *(
-                f"s.{quote(a.name)}" if a.kind.is_numeric else f"d{i}.code"
+                f"d{i}.code" if a.kind.is_coded else f"s.{quote(a.name)}"
                 for i, a in enumerate(attributes)
             ),
         ]
@@ -232,7 +234,7 @@ class SqliteSession(Session):
         )
         self._load(statements.ROWS, columns, rows)
 
-    def exact_means(
+    def exact_totals(
         self,
         source: Source,
         microdata: Microdata,
@@ -242,22 +244,19 @@ class SqliteSession(Session):
         """As in every session; decimals are added up here, where numbers have no limit."""
         self.stage_labels(microdata, partition, source.located.types)
         others = [a for a in attributes if a.kind is not Kind.DECIMAL]
-        means = super().exact_means(source, microdata, partition, others) if others else {}
+        found = super().exact_totals(source, microdata, partition, others) if others else {}
         labels = np.argsort(self.class_numbers(partition))
         for attribute in (a for a in attributes if a.kind is Kind.DECIMAL):
             unit = 10**attribute.scale
-            totals = [0] * partition.n_classes
+            totals = np.zeros(partition.n_classes, object)
             query = statements.class_values(
                 f"s.{quote(attribute.name)}", source.from_clause, source.located.expressions
             )
             for rows in self._pieces(query, DEFAULT_CHUNK_ROWS):
                 for number, value in rows:
                     totals[labels[number]] += round(Fraction(value or 0) * unit)
-            means[attribute.name] = np.array(
-                [round_half_even(t, int(n)) for t, n in zip(totals, partition.sizes, strict=True)],
-                object,
-            )
-        return means
+            found[attribute.name] = totals
+        return found
 
     # -- what the shared statements need ----------------------------------------------------------
 

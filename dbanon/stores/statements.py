@@ -74,6 +74,12 @@ def distinct_values(relation: RelationName, column: str, text: str) -> str:
     )
 
 
+def read_tree(relation: RelationName, texts: Sequence[str], limit: int) -> str:
+    """The rows of a hierarchy, as text; ``texts`` are SQL of its columns as text."""
+    columns = ", ".join(f"{text} AS {value_column(i)}" for i, text in enumerate(texts))
+    return f"SELECT {columns} FROM {relation.quoted} AS s LIMIT {limit}"
+
+
 def values_table(position: int) -> str:
     """The staging table with the dictionary of the quasi-identifier at this position."""
     return f"{VALUES}{position}"
@@ -237,5 +243,11 @@ def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str])
 
 def insert_row(relation: RelationName, columns: Sequence[str]) -> str:
     """INSERT of one row of bind parameters, written ``?``."""
-    marks = ", ".join("?" for _ in columns)
-    return f"INSERT INTO {relation.quoted} ({quote_list(columns)}) VALUES ({marks})"
+    return insert_rows(relation, columns, 1)
+
+
+def insert_rows(relation: RelationName, columns: Sequence[str], rows: int) -> str:
+    """INSERT of as many rows of bind parameters, one row after the other."""
+    marks = "(" + ", ".join("?" for _ in columns) + ")"
+    values = ", ".join([marks] * rows)
+    return f"INSERT INTO {relation.quoted} ({quote_list(columns)}) VALUES {values}"

@@ -100,29 +100,63 @@ def test_star_is_split_by_diameter_only():
 
 
 @st.composite
-def scattered(draw):
+def scattered(draw, ties=False):
     k = draw(st.integers(2, 5))
     n = draw(st.integers(k, 30))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     points = rng.normal(size=(n, draw(st.integers(1, 4))))
     if draw(st.booleans()):
         points += 6.0 * rng.integers(0, 3, size=(n, 1))
+    if ties and draw(st.booleans()):
+        points = points.round()
     return points, k
 
 
-@given(scattered())
-@settings(max_examples=50, deadline=None)
-def test_kward_equals_reference(table):
-    points, k = table
-    np.testing.assert_array_equal(labels_of(kernels.Ward(points, k)), reference.kward(points, k))
+SEARCH = st.sampled_from(["auto", "index", "brute"])
 
 
-@given(scattered(), st.booleans())
-@settings(max_examples=50, deadline=None)
-def test_mst_equals_reference(table, diametric):
+@given(scattered(), SEARCH)
+@settings(max_examples=60, deadline=None)
+def test_kward_equals_reference(table, search):
     points, k = table
-    found = labels_of(kernels.Mst(points, k, diametric))
+    found = labels_of(kernels.Ward(points, k, search))
+    np.testing.assert_array_equal(found, reference.kward(points, k))
+
+
+@given(scattered(ties=True), st.booleans(), SEARCH)
+@settings(max_examples=100, deadline=None)
+def test_mst_equals_reference(table, diametric, search):
+    points, k = table
+    found = labels_of(kernels.Mst(points, k, diametric, search))
     np.testing.assert_array_equal(reference.numbered(found), reference.mst(points, k, diametric))
+
+
+@pytest.mark.parametrize("p", [1, 2, 4, 9])
+@pytest.mark.parametrize("kind", ["normal", "rounded", "coarse", "clustered", "equal", "two"])
+def test_the_index_changes_nothing(p, kind):
+    """Trees of clusters, rebuilt now and then, on data with many ties."""
+    rng = np.random.default_rng(p)
+    points = rng.normal(size=(900, p))
+    if kind == "rounded":
+        points = points.round(1)
+    elif kind == "coarse":
+        points = points.round()
+    elif kind == "clustered":
+        points += 5.0 * rng.normal(size=(9, p))[rng.integers(0, 9, 900)]
+    elif kind == "equal":
+        points[:] = 0.3
+    elif kind == "two":
+        points[:] = rng.integers(0, 2, size=(900, 1))
+    for make in (kernels.Ward, lambda *given: kernels.Mst(*given[:2], True, given[2])):
+        for k in (2, 5):
+            found = [labels_of(make(points, k, how)) for how in ("brute", "index", "auto")]
+            np.testing.assert_array_equal(found[0], found[1])
+            np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_kward_on_equal_records():
+    """The second k records remain; the first k and all others are one class, cut again."""
+    assert classes(np.zeros((7, 1)), 2, "kward") == [0, 0, 1, 1, 2, 2, 0]
 
 
 @given(scattered(), st.booleans())

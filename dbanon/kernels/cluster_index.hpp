@@ -1,0 +1,95 @@
+// Clusters that merge, and the search for the partner that is cheapest to merge with by Ward's rule.
+//
+// Two trees hold the clusters as they were at the last build, one those below k records and one the
+// others, so that sizes in a tree differ little. What was made since is in neither, and is looked at
+// one by one; the trees are built anew when that grows long.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kdtree.hpp"
+
+namespace dbanon {
+
+// What merging n and m records costs for each unit of squared distance between their means.
+inline double merging_factor(double n, double m) { return n * m / (n + m); }
+
+class ClusterIndex {
+   public:
+    ClusterIndex(int p, std::int32_t k, const Ops& ops) : p_(p), k_(k), ops_(ops) {}
+
+    // Empties the index, for clusters numbered below `numbers`.
+    void start(std::int32_t numbers);
+    // A cluster for the trees, in ascending order of numbers; its mean must be finite.
+    void add(std::int32_t number, std::int32_t size, const double* mean);
+    // Resumable; after the last add().
+    bool build(Work& work);
+
+    // A cluster made since, which may have the number of one erased.
+    void insert(std::int32_t number);
+    void erase(std::int32_t number);
+    bool outdated() const { return recent_.size() > most_recent_; }
+
+    // Calls offer(number) for every cluster but `own` that may cost at most `least` to merge with
+    // it, also a few others; offer may lower `least`. Of clusters with the very mean of `own` it may
+    // leave out all but those of the smallest numbers. Two clusters of k or more never merge.
+    template <class Offer>
+    void partners(std::int32_t own, std::int32_t size, const double* mean, const double& least,
+                  Work& work, Offer offer) {
+        for (const std::int32_t number : recent_) {
+            if (number != own) offer(number);
+        }
+        work.left -= static_cast<std::int64_t>(recent_.size());
+        for (Side& side : sides_) {
+            if (!side.tree || side.tree->size() == 0) continue;
+            if (&side == &sides_[1] && size >= k_) continue;
+            const Home& home = homes_[static_cast<std::size_t>(own)];
+            const double factor = merging_factor(size, side.least);
+            for (std::int32_t wanted = kFirst;; wanted *= 4) {
+                near_.start(mean, wanted, home.side == &side ? home.at : -1);
+                // Rounded up: what is farther costs more than `least`.
+                near_.limit = least / factor * (1 + 1e-15) + 1e-300;
+                side.tree->begin(near_);
+                while (!side.tree->nearest(near_, work)) work.left += kPart, borrowed_ += kPart;
+                work.left -= borrowed_;
+                borrowed_ = 0;
+                const bool all = near_.count < wanted;
+                const double reached = near_.limit;
+                for (std::int32_t i = 0; i < near_.count; ++i) {
+                    offer(side.number[static_cast<std::size_t>(near_.found[i].id)]);
+                }
+                if (all || factor * reached > least || reached == 0.0) break;
+            }
+        }
+    }
+
+   private:
+    static constexpr std::int32_t kFirst = 8;
+    static constexpr std::int64_t kPart = 1 << 16;
+
+    struct Side {
+        std::vector<double> rows;
+        std::vector<std::int32_t> number;  // of each row, ascending
+        double least = 0.0;                // size of a cluster
+        std::unique_ptr<KdTree> tree;
+    };
+    // Where a cluster is: a row of a side, or a place in recent_ when side is null.
+    struct Home {
+        Side* side;
+        std::int32_t at;
+    };
+
+    const int p_;
+    const std::int32_t k_;
+    const Ops& ops_;
+    Side sides_[2];
+    std::vector<Home> homes_;  // [number]
+    std::vector<std::int32_t> recent_;
+    std::size_t most_recent_ = 0;
+    NearQuery near_;
+    std::int64_t borrowed_ = 0;
+};
+
+}  // namespace dbanon
