@@ -308,6 +308,7 @@ def guarantee(
         text
         + _about_nulls(policy)
         + "".join(f"; {model.describe()} in each class" for model in policy.models)
+        + ("; classes that failed may have been withheld" if policy.withhold_failing else "")
     )
 
 
