@@ -76,6 +76,7 @@ def anonymize_frame(
     refine_seconds: float | None = None,
     block_size: int | None = None,
     models: Sequence[Model] = (),
+    withhold_failing: bool = False,
     orders: Mapping[str, Sequence[str]] | None = None,
     guarantee: str = "rows",
 ) -> tuple[pd.DataFrame, Report]:
@@ -123,6 +124,7 @@ def anonymize_frame(
         refine_seconds=refine_seconds,
         block_size=block_size,
         models=tuple(models),
+        withhold_failing=withhold_failing,
         orders=orders or {},
         guarantee=guarantee,
     )

@@ -214,7 +214,10 @@ class _Run:
         return with_orders(named, self.job.policy.orders)
 
     def _read_hierarchies(self, source: Source) -> None:
-        job, self.sources = self.job, Sources(self.source_session, source)
+        def pulse() -> None:
+            self.progress("read", 0.0)
+
+        job, self.sources = self.job, Sources(self.source_session, source, pulse)
         policy = replace(job.policy, models=self.sources.read_models(job.policy.models))
         self.job = replace(job, policy=policy, hierarchies=self.sources.read(job.hierarchies))
         self.models = Enforcement(policy, job.memory_limit)
@@ -233,7 +236,8 @@ class _Run:
         )
         microdata = with_strata(self.models.split(self.persons.split(microdata)), len(by))
         policy = self.job.policy
-        trees = {**policy.hierarchies, **built(self.job.hierarchies, microdata)}
+        made = built(self.job.hierarchies, microdata, lambda: self.progress("read", 1.0))
+        trees = {**policy.hierarchies, **made}
         self.job = replace(self.job, policy=replace(policy, hierarchies=trees))
         self.models.measure_by(trees)
         return microdata

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dbanon.blocks import cut, cut_classes, partition_blocks
 from dbanon.entities import units_of
-from dbanon.errors import RowsNotAnonymous, SuppressionOverBudget
+from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
 from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_codes, trees_of
 from dbanon.measures import Loss, iloss, released_loss
@@ -76,8 +76,13 @@ def find_attribute_classes(
 ) -> AttributePartition:
     """Put the values of each attribute into classes of their own, which rows do not share.
 
-    Warns with ``RowsNotAnonymous``; raises as ``find_classes``.
+    Warns with ``RowsNotAnonymous``; raises as ``find_classes``, and where records have entities.
     """
+    if microdata.entities is not None:
+        raise InvalidParameter(
+            "A release per attribute counts rows, not persons.",
+            hint="Leave entity out, or choose a method that groups rows.",
+        )
     warnings.warn(RowsNotAnonymous(RowsNotAnonymous.__doc__), stacklevel=3)
     found = _found(microdata, _feasible_strata(microdata, policy), policy, tick)
     by_attribute = zip(
