@@ -28,7 +28,7 @@ sanitize: setup ## kernel tests under AddressSanitizer and UBSan, in a build of 
 	.ci/sanitize.sh $(VENV) build/sanitize
 
 # -I: with the working directory first on the path, dbanon would be the source tree, which has no compiled core.
-bench: setup ## seconds, memory and loss side by side
+bench: setup $(VENV)/.bench ## seconds, memory and loss side by side
 	$(VENV)/bin/python -I -m benchmarks
 
 lint: setup ## ruff, mypy, import-linter
@@ -61,4 +61,8 @@ $(VENV)/.package: $(VENV)/.base $(SOURCES)
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.package
 	$(PIP) install --no-build-isolation '.[dev]'
+	touch $@
+
+$(VENV)/.bench: pyproject.toml | $(VENV)/.package
+	$(PIP) install --no-build-isolation '.[bench]'
 	touch $@

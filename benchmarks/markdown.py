@@ -10,6 +10,15 @@ from pathlib import Path
 from dbanon import __version__
 
 
+class NotMeasuredError(Exception):
+    """What a benchmark needs is not here; what was measured before stays."""
+
+    def __init__(
+        self, text: str = "the reference data is not here; DBANON_DATA says where"
+    ) -> None:
+        super().__init__(text)
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table; floats with four significant digits."""
     lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]

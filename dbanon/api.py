@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, TooFewRecords
-from dbanon.hierarchy import Hierarchy, load_hierarchies
+from dbanon.hierarchy_spec import Given, built, parse_all
 from dbanon.measures import Model, centroid_loss
 from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import AttributePartition, Partition
 from dbanon.pipeline import class_losses, find_attribute_classes, find_classes
-from dbanon.policy import Policy
+from dbanon.policy import Policy, checked_orders
 from dbanon.schema import Attribute, Kind, Role
 from dbanon.space import standardization
 
@@ -40,6 +40,7 @@ def anonymize(
     sensitive: Sequence[str] = (),
     keep: Sequence[str] = (),
     by: Sequence[str] = (),
+    entity: str | None = None,
     key: Sequence[str] = (),
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
@@ -48,7 +49,7 @@ def anonymize(
     recoding: str | None = None,
     seed: int = 0,
     refine: str | None = None,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
     intervals: str = "text",
     local_range: bool = False,
     steps: Mapping[str, float] | None = None,
@@ -56,6 +57,9 @@ def anonymize(
     refine_seconds: float | None = None,
     block_size: int | None = None,
     models: Sequence[Model] = (),
+    withhold_failing: bool = False,
+    orders: Mapping[str, Sequence[str]] | None = None,
+    guarantee: str = "rows",
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -75,16 +79,22 @@ def anonymize(
     sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
+    entity : the column that says whose a row is: k counts its distinct values, and all rows of one
+        (in a stratum) share a class. It is not released. None: every row is a person of its own.
     key : columns that tell every row from every other; needed for views and foreign tables.
-    hierarchies : a Hierarchy or the path of its file by column, for methods of generalization.
+    hierarchies : by column, for methods of generalization: a Hierarchy, the path of a file, or what
+        ``hierarchy_spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
+        ``{"intervals": [5, 10]}``.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
+    orders : the values of text columns from the lowest to the highest; an enum has its own order.
     target : another database to write to, as ``database``; the same one when None.
     chunk_rows : rows read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
 
-    The other parameters are those of ``Policy`` and ``Job``.
+    The other parameters are those of ``Policy`` and ``Job``. With ``guarantee="per_attribute"``
+    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says.
 
     Raises
     ------
@@ -106,7 +116,6 @@ def anonymize(
         recoding=recoding,
         seed=seed,
         refine=refine,
-        hierarchies=load_hierarchies(hierarchies),
         intervals=intervals,
         local_range=local_range,
         steps=steps or {},
@@ -114,6 +123,9 @@ def anonymize(
         refine_seconds=refine_seconds,
         block_size=block_size,
         models=tuple(models),
+        withhold_failing=withhold_failing,
+        orders=orders or {},
+        guarantee=guarantee,
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),
@@ -130,9 +142,11 @@ def anonymize(
         output=parse_relation(output),
         quasi_identifiers=tuple(quasi_identifiers),
         policy=policy,
+        hierarchies=parse_all(hierarchies, files=True),
         sensitive=tuple(sensitive),
         keep=tuple(keep),
         by=tuple(by),
+        entity=entity,
         key=tuple(key),
         output_kind=output_kind,
         if_exists=if_exists,
@@ -153,7 +167,8 @@ def partition(
     nulls: str = "error",
     seed: int = 0,
     refine: str | None = None,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
+    orders: Mapping[str, Sequence[str]] | None = None,
     refine_iterations: int | None = None,
     refine_seconds: float | None = None,
     block_size: int | None = None,
@@ -165,8 +180,11 @@ def partition(
     ----------
     data : (n, p) numbers, or a DataFrame whose columns are all quasi-identifiers.
     k : smallest number of records in a class.
-    hierarchies : a Hierarchy or the path of its file by column; a column without one is a number,
-        or a category whose values are different or not.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``; a column without one is a number, or a category whose values are
+        different or not.
+    orders : the values of text columns from the lowest to the highest; ordered categoricals have
+        that of their categories.
     refine : ``fast`` or ``thorough`` search for classes of less loss after the method.
     options : the method's own parameters.
 
@@ -184,7 +202,7 @@ def partition(
     NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
     UnsupportedType : a column that the method does not take.
     """
-    microdata = _microdata(data)
+    microdata = _microdata(data, orders)
     policy = Policy(
         k=k,
         method=method,
@@ -194,33 +212,40 @@ def partition(
         nulls=nulls,
         seed=seed,
         refine=refine,
-        hierarchies=load_hierarchies(hierarchies),
+        orders=orders or {},
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
     )
+    microdata = _microdata(data, policy.orders)
+    trees = built(parse_all(hierarchies, files=True), microdata)
+    policy = replace(policy, hierarchies=trees)
     if find_method(method).gives is AttributePartition:
         return find_attribute_classes(microdata, policy)
     return find_classes(microdata, policy)
 
 
-def information_loss(data: ArrayLike | pd.DataFrame, classes: Partition) -> float:
+def information_loss(
+    data: ArrayLike | pd.DataFrame,
+    classes: Partition,
+    *,
+    orders: Mapping[str, Sequence[str]] | None = None,
+) -> float:
     """SSE/SST on z-scores when every class is released with its centroid: 0 none, 1 all.
 
     Parameters
     ----------
-    data : (n, p) numbers, or a DataFrame of numbers, as given to ``partition``.
+    data, orders : (n, p) numbers, or a DataFrame of numbers and ordinal columns, as given to
+        ``partition``.
     classes : a partition of these n records; suppressed records are left out.
 
     Raises
     ------
     InvalidParameter : the partition is of another number of records.
     """
-    microdata = _microdata(data)
+    microdata = _microdata(data, orders)
     _require_same(classes, microdata)
-    valid = None
-    if microdata.valid is not None:
-        valid = microdata.valid[:, [a.kind.is_numeric for a in microdata.attributes]]
+    valid = microdata.numeric_valid()
     points = standardization(microdata.numbers, valid=valid).apply(microdata.numbers)
     return centroid_loss(points, classes, valid).total
 
@@ -229,22 +254,24 @@ def generalization_loss(
     data: ArrayLike | pd.DataFrame,
     classes: Partition,
     *,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
+    orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
     """iloss on the classes' own ranges and common ancestors: 0 none, records times columns all.
 
     Parameters
     ----------
-    data, hierarchies : as given to ``partition``.
+    data, hierarchies, orders : as given to ``partition``.
     classes : a partition of these n records; suppressed records are left out.
 
     Raises
     ------
     InvalidParameter : the partition is of another number of records.
     """
-    microdata = _microdata(data)
+    microdata = _microdata(data, orders)
     _require_same(classes, microdata)
-    return float(class_losses(microdata, classes, load_hierarchies(hierarchies)).sum())
+    trees = built(parse_all(hierarchies, files=True), microdata)
+    return float(class_losses(microdata, classes, trees).sum())
 
 
 def _require_same(classes: Partition, microdata: Microdata) -> None:
@@ -254,11 +281,13 @@ def _require_same(classes: Partition, microdata: Microdata) -> None:
         )
 
 
-def _microdata(data: Any) -> Microdata:
+def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microdata:
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         from dbanon.frame import microdata_from_frame
 
-        return microdata_from_frame(data, list(data.columns))
+        return microdata_from_frame(data, list(data.columns), orders=checked_orders(orders or {}))
+    if orders:
+        raise InvalidParameter("Orders are of the columns of a data frame, not of an array.")
     return _microdata_from_array(data)
 
 

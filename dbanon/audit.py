@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dbanon.errors import InvalidParameter, RecountFailed, ReleaseChanged, TableNotFound
+from dbanon.policy import PER_ATTRIBUTE
 from dbanon.release import Recount
 from dbanon.stores import ledger
 from dbanon.stores.base import Store
@@ -20,8 +21,12 @@ class Verification:
     """What a recount of a published relation found.
 
     ``k_requested`` is what was asked for, ``k_achieved`` the smallest class counted now, in rows.
-    ``release_id`` and ``unchanged`` are None for a relation that is not in the ledger;
-    ``unchanged`` compares the histogram of class sizes with the one recorded, not the values.
+    ``entity`` is the column whose values the release counted instead; it was not released, so that
+    only rows can be counted now. ``k_rows`` is not None for a release whose attributes were grouped
+    by themselves, and classes are counted so: the rows that share the rarest combination of values,
+    of which nothing was guaranteed. ``release_id`` and ``unchanged`` are None for a relation that
+    is not in the ledger; ``unchanged`` compares the histogram of class sizes with the one recorded,
+    not the values.
     """
 
     relation: str
@@ -38,6 +43,8 @@ class Verification:
     unchanged: bool | None
     guarantee: str | None
     recount_sql: str
+    entity: str | None = None
+    k_rows: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The verification as plain values, for JSON."""
@@ -78,7 +85,14 @@ def verify(
             relation, names = entry["name"], tuple(entry["quasi_identifiers"])
             k = int(entry["k_requested"]) if k is None else k
             _require_relation(session, relation)
-        recount = session.recount(relation, names)
+        if entry is not None and entry["guarantees"] == PER_ATTRIBUTE:
+            by = entry["by"]
+            alone = [name for name in names if name not in by]
+            recount = session.recount_attributes(relation, alone, by)
+            query = "\n".join(recount_for_people(relation, [name, *by]) for name in alone)
+        else:
+            recount = session.recount(relation, names)
+            query = recount_for_people(relation, names)
     unchanged = None
     if entry is not None:
         unchanged = _histogram(recount) == entry["histogram"]
@@ -96,7 +110,9 @@ def verify(
         release_id=entry["release_id"] if entry else None,
         unchanged=unchanged,
         guarantee=entry["guarantee"] if entry else None,
-        recount_sql=recount_for_people(relation, names),
+        recount_sql=query,
+        entity=entry["entity"] if entry else None,
+        k_rows=recount.k_rows,
     )
     if recount.smallest < k:
         raise RecountFailed(

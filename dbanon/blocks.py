@@ -2,7 +2,8 @@
 
 Blocks are cut along the first principal direction, again and again, so that a block holds records
 that are near each other. No class crosses a block's border, which costs some loss: a method in
-blocks is another method, and is asked for by name.
+blocks is another method, and is asked for by name. Refinement in blocks has several turns, whose
+borders lie elsewhere.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ class _StoppedError(Exception):
     """Another block failed, or the caller wants no more."""
 
 
-def cut(points: NDArray[np.float64], block_size: int) -> list[NDArray[np.int64]]:
+def cut(
+    points: NDArray[np.float64], block_size: int, direction: int = 0
+) -> list[NDArray[np.int64]]:
     """Cut records into blocks of nearly equal size, at most ``block_size``.
 
     Parameters
     ----------
     points : float64 (n, p).
+    direction : across which principal direction, the first being 0; the last one when p is less.
 
     Returns
     -------
@@ -48,10 +52,37 @@ def cut(points: NDArray[np.float64], block_size: int) -> list[NDArray[np.int64]]
             finished.append(np.sort(records))
             continue
         place = len(records) * (parts // 2) // parts
-        projection = points[records] @ _first_direction(points, records)
+        projection = points[records] @ _principal(points, records, direction)
         order = np.argpartition(projection, place)
         pending += [records[order[place:]], records[order[:place]]]
     return finished
+
+
+def cut_classes(
+    points: NDArray[np.float64], partition: Partition, block_size: int, direction: int = 0
+) -> list[NDArray[np.int64]]:
+    """Cut records into blocks of about ``block_size`` that hold whole classes.
+
+    Parameters
+    ----------
+    points : float64 (n, p).
+    partition : of these records; suppressed ones are in no block.
+    direction : as for ``cut``.
+
+    Returns
+    -------
+    Positions of each block's records, int64, ascending.
+    """
+    members, sizes = partition.members, partition.sizes
+    means = np.add.reduceat(points[members], partition.starts, axis=0) / sizes[:, None]
+    most = max(block_size * len(sizes) // len(members), 1)
+    owner = np.empty(len(sizes), np.int64)
+    for number, classes in enumerate(cut(means, most, direction)):
+        owner[classes] = number
+    records = np.sort(members)
+    block = owner[partition.labels[records]]
+    order = np.argsort(block, kind="stable")
+    return np.split(records[order], np.flatnonzero(np.diff(block[order])) + 1)
 
 
 def partition_blocks(
@@ -98,15 +129,15 @@ def partition_blocks(
     return combine(parts, sum(map(len, blocks)))
 
 
-def _first_direction(
-    points: NDArray[np.float64], records: NDArray[np.int64]
+def _principal(
+    points: NDArray[np.float64], records: NDArray[np.int64], direction: int
 ) -> NDArray[np.float64]:
-    """The first principal direction of these records, float64 (p,), by a sample of them."""
+    """A principal direction of these records, float64 (p,), by a sample of them."""
     step = max(len(records) // SAMPLE, 1)
     sample = points[records[::step]]
     centred = sample - sample.mean(axis=0)
     _, vectors = np.linalg.eigh(centred.T @ centred)
-    return np.asarray(vectors[:, -1])
+    return np.asarray(vectors[:, max(-1 - direction, -vectors.shape[1])])
 
 
 def _block_signals() -> None:

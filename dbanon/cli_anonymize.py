@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,21 @@ from dbanon.cli_support import (
     common,
     errors,
     half_of_memory,
-    load_tree,
     method_options,
     model,
     numbers,
+    orders,
     pair,
     show,
     signals,
     sql_printer,
 )
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, RowsNotAnonymous
 from dbanon.methods import METHODS
 from dbanon.methods.refine import REFINEMENTS
-from dbanon.policy import NULL_POLICIES
+from dbanon.policy import GUARANTEES, NULL_POLICIES
 from dbanon.recoding import INTERVALS, RECODINGS
+from dbanon.release import rarest_row
 from dbanon.space import STANDARDIZATIONS
 
 
@@ -88,6 +90,11 @@ from dbanon.space import STANDARDIZATIONS
     help="Columns whose values make strata: released as they are, no class crosses them.",
 )
 @click.option(
+    "--entity",
+    metavar="NAME",
+    help="The column that says whose a row is: k counts its distinct values. It is not released.",
+)
+@click.option(
     "--key",
     type=Names(),
     default=(),
@@ -107,6 +114,21 @@ from dbanon.space import STANDARDIZATIONS
     multiple=True,
     metavar="NAME=NUMBER",
     help="Weight of a quasi-identifier in the distance; repeatable.",
+)
+@click.option(
+    "--order",
+    "orders_stated",
+    multiple=True,
+    metavar="NAME=A,B,C",
+    help="The values of a text column from the lowest to the highest, which are then taken as"
+    " ranks; one with a comma in it stands in double quotes; repeatable.",
+)
+@click.option(
+    "--order-file",
+    "order_files",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="The same from a file, one value a line; repeatable.",
 )
 @click.option(
     "--recoding",
@@ -142,8 +164,9 @@ from dbanon.space import STANDARDIZATIONS
     "--hierarchy",
     "hierarchies",
     multiple=True,
-    metavar="NAME=FILE",
-    help="Generalization tree of a quasi-identifier, a CSV or JSON file; repeatable.",
+    metavar="NAME=HIERARCHY",
+    help="Generalization tree of a quasi-identifier: a CSV or JSON file, table:ref.tree,"
+    ' name:STORED, or JSON such as {"intervals": [5, 10]}; repeatable.',
 )
 @click.option(
     "--intervals",
@@ -165,12 +188,24 @@ from dbanon.space import STANDARDIZATIONS
     help="Width of the grid of ranges; repeatable.",
 )
 @click.option(
+    "--guarantee",
+    type=click.Choice(GUARANTEES),
+    default="rows",
+    show_default=True,
+    help="per_attribute: release what individual_ranking gives, whose rows are not k-anonymous.",
+)
+@click.option(
     "--model",
     "models",
     multiple=True,
     metavar="NAME=KIND:LEVEL",
     help="Privacy model of a sensitive column, as in illness=distinct_l:3,"
     " illness=recursive_cl:3:l=2 or illness=t_closeness:0.2:distance=ordered; repeatable.",
+)
+@click.option(
+    "--withhold-failing",
+    is_flag=True,
+    help="Withhold classes that fail a model, within --max-suppression, where merging loses more.",
 )
 @click.option(
     "--chunk-rows",
@@ -214,7 +249,11 @@ def anonymize(url: str, **given: Any) -> None:
                 "The report cannot be written there.",
                 hint="Name a .json, .html or .txt file in a directory that exists.",
             )
-        with ProgressDisplay(not given["no_progress"], given["log_format"]) as progress:
+        with (
+            warnings.catch_warnings(),
+            ProgressDisplay(not given["no_progress"], given["log_format"]) as progress,
+        ):
+            warnings.simplefilter("ignore", RowsNotAnonymous)
             report = api.anonymize(
                 url,
                 table=given["table"],
@@ -226,9 +265,11 @@ def anonymize(url: str, **given: Any) -> None:
                 sensitive=(*given["sensitive"], *given["single_s"]),
                 keep=given["keep"],
                 by=given["by"],
+                entity=given["entity"],
                 key=given["key"],
                 standardize=given["standardize"],
                 weights=numbers("--weight", given["weights"]),
+                orders=orders(given["orders_stated"], given["order_files"]),
                 nulls=given["nulls"],
                 max_suppression=given["max_suppression"],
                 recoding=given["recoding"],
@@ -237,11 +278,13 @@ def anonymize(url: str, **given: Any) -> None:
                 refine_iterations=given["refine_iterations"],
                 refine_seconds=given["refine_seconds"],
                 block_size=given["block_size"],
-                hierarchies={n: load_tree(f) for n, f in map(pair, given["hierarchies"])},
+                hierarchies=dict(map(pair, given["hierarchies"])),
                 intervals=given["intervals"],
                 local_range=given["local_range"],
                 steps=numbers("--step", given["steps"]),
+                guarantee=given["guarantee"],
                 models=[model(text) for text in given["models"]],
+                withhold_failing=given["withhold_failing"],
                 output_kind=given["output_kind"],
                 if_exists=given["if_exists"],
                 target=given["target"],
@@ -250,6 +293,8 @@ def anonymize(url: str, **given: Any) -> None:
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
             )
+        if report.k_rows is not None:
+            click.echo(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.", err=True)
         if path is not None:
             save_report(report, path)
         show(form, report.to_dict(), lambda: report_table(report))

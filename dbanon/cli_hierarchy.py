@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import asdict
 
 import click
 
@@ -10,21 +12,27 @@ from dbanon.cli_support import (
     URL_HELP,
     common,
     errors,
-    load_tree,
     show,
     signals,
     sql_printer,
 )
 from dbanon.errors import HierarchyBroken, InvalidParameter
+from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_edges import Problem
 
 
 @click.group()
 def hierarchy() -> None:
-    """Check generalization trees, and propose them."""
+    """Check generalization trees, propose them, and store them by name."""
 
 
-@hierarchy.command(epilog=URL_HELP)
+FILE_HELP = (
+    "FILE is a CSV or JSON file, table:ref.tree (columns child and parent, or leaf, level1, …), or"
+    " name:STORED. "
+)
+
+
+@hierarchy.command(epilog=FILE_HELP + URL_HELP)
 @click.argument("file")
 @click.argument("url", required=False, envvar="DBANON_URL")
 @click.option("--table", help="The table whose values must be leaves.")
@@ -41,7 +49,7 @@ def check(
         if (table is None) != (column is None) or (table is not None and url is None):
             raise InvalidParameter("URL, --table and --column belong together.")
         try:
-            tree = load_tree(file)
+            tree = _load(file, url, print_sql)
             if table is not None and column is not None:
                 tree.encode(_values(str(url), table, column, print_sql), column)
         except HierarchyBroken as error:
@@ -65,6 +73,112 @@ def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
 
         proposed = hierarchy_builders.suggest(_values(url, table, column, print_sql))
         click.echo(proposed.to_csv(), nl=False)
+
+
+@hierarchy.command(epilog=FILE_HELP + URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("name")
+@click.argument("file", required=False)
+@click.option("--from", "source", help="Instead of FILE: table:ref.tree, or a tree as JSON.")
+@click.option("--replace", is_flag=True, help="Take the place of the one of this name.")
+@click.option("--description", help="What it is, for people.")
+@common
+def store(
+    url: str,
+    name: str,
+    file: str | None,
+    source: str | None,
+    replace: bool,
+    description: str | None,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Store a tree in a database, where every door finds it by name."""
+    with errors(form), signals():
+        from dbanon.stored_hierarchies import store_hierarchy
+
+        given = file or source
+        if given is None or (file and source):
+            raise InvalidParameter("Name either a FILE or --from.")
+        tree = store_hierarchy(
+            url,
+            name,
+            given,
+            replace=replace,
+            description=description,
+            on_sql=sql_printer(print_sql),
+        )
+        plain = {
+            "name": name,
+            "leaves": tree.n_leaves,
+            "height": tree.height,
+            "sha256": tree.sha256,
+        }
+        show(form, plain, lambda: f"{name}: {tree.n_leaves} leaves, height {tree.height}, stored")
+
+
+@hierarchy.command("list", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@common
+def list_stored(url: str, form: str, print_sql: bool) -> None:
+    """List the stored trees."""
+    with errors(form), signals():
+        from dbanon.render import rows_table
+        from dbanon.stored_hierarchies import stored_hierarchies
+
+        found = [asdict(one) for one in stored_hierarchies(url, on_sql=sql_printer(print_sql))]
+        header = ["name", "leaves", "nodes", "description", "created_at", "created_by"]
+        rows = [["" if one[key] is None else one[key] for key in header] for one in found]
+        show(form, found, lambda: rows_table("Stored hierarchies", header, rows))
+
+
+@hierarchy.command("show", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("name")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "json"]),
+    default="csv",
+    show_default=True,
+    help="csv: leaf, level 1, …, root in a line; json: pairs of child and parent.",
+)
+@click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
+def show_stored(url: str, name: str, form: str, print_sql: bool) -> None:
+    """Print a stored tree as a file that can be stored again."""
+    with errors(form), signals():
+        from dbanon.stored_hierarchies import load_hierarchy
+
+        tree = load_hierarchy(url, {"name": name}, on_sql=sql_printer(print_sql))
+        click.echo(
+            json.dumps(tree.to_pairs()) if form == "json" else tree.to_csv(), nl=form == "json"
+        )
+
+
+@hierarchy.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("name")
+@click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
+def drop(url: str, name: str, print_sql: bool) -> None:
+    """Remove a stored tree; releases that used it stay as they are."""
+    with errors("table"), signals():
+        from dbanon.stored_hierarchies import drop_hierarchy
+
+        drop_hierarchy(url, name, on_sql=sql_printer(print_sql))
+        click.echo(f"{name}: dropped")
+
+
+def _load(file: str, url: str | None, print_sql: bool) -> Hierarchy:
+    from dbanon.hierarchy_spec import parse
+
+    given = parse(file, files=True)
+    if isinstance(given, Hierarchy):
+        return given
+    if url is None:
+        raise InvalidParameter("This hierarchy is in a database: name its URL.")
+    from dbanon.stored_hierarchies import load_hierarchy
+
+    return load_hierarchy(url, given, on_sql=sql_printer(print_sql))
 
 
 def _values(url: str, table: str, column: str, print_sql: bool) -> list[str]:

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 import click
 
 from dbanon.errors import DbanonError, InvalidParameter
-from dbanon.hierarchy import Hierarchy
 from dbanon.measures import Model
 from dbanon.methods import METHODS
 
@@ -135,13 +134,12 @@ def model(given: str) -> Model:
         if option == "l" and kind == "recursive_cl" and value.isdecimal():
             more["l"] = int(value)
         elif option == "distance" and kind == "t_closeness":
-            named = value in ("equal", "ordered")
-            more["distance"] = value if named else load_tree(value)
+            more["distance"] = value
         else:
             raise InvalidParameter(
                 "A privacy model has no such option.",
                 hint="recursive_cl takes l=NUMBER, t_closeness takes distance=equal, ordered or"
-                " a hierarchy's file.",
+                " a hierarchy.",
             )
     try:
         return Model(kind, name, float(level), **more)
@@ -149,20 +147,27 @@ def model(given: str) -> Model:
         raise InvalidParameter("Write NAME=KIND:LEVEL, as in illness=distinct_l:3.") from None
 
 
-def load_tree(path: str | Path) -> Hierarchy:
-    """The hierarchy in a file.
-
-    Raises
-    ------
-    InvalidParameter : the file cannot be read, or its JSON has another form.
-    HierarchyBroken : it is no tree.
-    """
-    try:
-        return Hierarchy.load(path)
-    except (OSError, ValueError, TypeError, AttributeError, csv.Error):
-        raise InvalidParameter(
-            "A hierarchy cannot be read.", hint="Name a CSV or JSON file that exists, in UTF-8."
-        ) from None
+def orders(stated: Sequence[str], files: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The orders that NAME=a,b,c and NAME=FILE state; of the values none is told in an error."""
+    found = {}
+    for name, text in map(pair, stated):
+        found[name] = tuple(next(csv.reader([text], skipinitialspace=True), []))
+    for name, path in map(pair, files):
+        if name in found:
+            raise InvalidParameter(f'The order of "{name}" is stated twice.')
+        try:
+            found[name] = tuple(Path(path).read_text(encoding="utf-8-sig").splitlines())
+        except (OSError, ValueError):
+            raise InvalidParameter(
+                "An order cannot be read.", hint="Name a file that exists, in UTF-8."
+            ) from None
+    for name, order in found.items():
+        if "" in order:
+            raise InvalidParameter(
+                f'The order of "{name}" holds an empty value.',
+                hint="Write values as a,b,c, or one in each line of a file.",
+            )
+    return found
 
 
 def method_options(method: str, given: Sequence[str]) -> dict[str, Any]:

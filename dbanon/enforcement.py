@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dbanon.errors import InvalidParameter, MemoryLimit, RecountFailed
 from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_text
+from dbanon.methods.registry import Tick
 from dbanon.microdata import Microdata, without_last
 from dbanon.partitions import Partition
 from dbanon.policy import Policy
@@ -70,10 +71,19 @@ class Enforcement:
         microdata, self._codes, self._dictionaries = without_last(microdata, len(self.names))
         return microdata
 
+    def measure_by(self, hierarchies: Mapping[str, Hierarchy]) -> None:
+        """Let merging cost what these hierarchies of quasi-identifiers say."""
+        self.policy = replace(self.policy, hierarchies=hierarchies)
+
     def protect(
-        self, session: Session, source: Source, microdata: Microdata, partition: Partition
+        self,
+        session: Session,
+        source: Source,
+        microdata: Microdata,
+        partition: Partition,
+        tick: Tick,
     ) -> Partition:
-        """Classes merged until each keeps to the models; raises as ``protection.protect``."""
+        """Classes that keep to the models; raises as ``protection.protect``."""
         if not self.names:
             return partition
         released = partition.labels >= 0
@@ -86,7 +96,7 @@ class Enforcement:
             codes[name] = np.zeros(len(released), np.int32)
             codes[name][released] = places[inverse.reshape(-1)]
             self._require_memory(partition.n_classes, name, codes[name])
-        return protect(microdata, partition, self.policy, codes)
+        return protect(microdata, partition, self.policy, codes, tick)
 
     def recount(
         self,

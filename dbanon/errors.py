@@ -172,11 +172,24 @@ class NullInQuasiIdentifier(UsageError):
     sqlstate = "22004"
 
 
+class NullInEntity(UsageError):
+    """The entity column holds NULL."""
+
+    code = "null_in_entity"
+    sqlstate = "22004"
+
+
 class NonFiniteValue(UsageError):
     """A quasi-identifier holds NaN or infinity."""
 
     code = "non_finite_value"
     sqlstate = "22003"
+
+
+class ValueNotInOrder(UsageError):
+    """An ordinal column holds a value that is not in its order."""
+
+    code = "value_not_in_order"
 
 
 class MixedTypes(UsageError):
@@ -191,6 +204,20 @@ class ReleaseNotFound(UsageError):
 
     code = "release_not_found"
     sqlstate = "42P01"
+
+
+class HierarchyNotFound(UsageError):
+    """No stored hierarchy has this name."""
+
+    code = "hierarchy_not_found"
+    sqlstate = "42704"
+
+
+class HierarchyExists(UsageError):
+    """A stored hierarchy has this name already."""
+
+    code = "hierarchy_exists"
+    sqlstate = "42710"
 
 
 class LedgerMissing(UsageError):

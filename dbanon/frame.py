@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dbanon.entities import as_identifier, check_entity
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -21,13 +21,21 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
-from dbanon.hierarchy import Hierarchy, load_hierarchies
-from dbanon.leaves import leaf_text
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import Given, HierarchySpec, build, built, parse_all
+from dbanon.leaves import column_texts, leaf_text
 from dbanon.measures import Model, sensitive_counts
-from dbanon.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
-from dbanon.partitions import Partition
-from dbanon.pipeline import find_classes, recode
-from dbanon.policy import Policy, require_kinds, require_rows
+from dbanon.microdata import (
+    Chunk,
+    Microdata,
+    encode,
+    is_wide,
+    microdata_from_chunks,
+    require_entities,
+)
+from dbanon.partitions import AttributePartition, Partition
+from dbanon.pipeline import find_attribute_classes, find_classes, recode
+from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import (
     check_models,
     protect,
@@ -35,10 +43,10 @@ from dbanon.protection import (
     width_of,
     with_null_leaves,
 )
-from dbanon.recoding import ReleasedColumn
+from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release import ModelLevel, Recount, Release, Report
-from dbanon.schema import Attribute, Kind
-from dbanon.stores.base import random_order, round_half_even
+from dbanon.schema import Attribute, Kind, with_orders
+from dbanon.stores.base import random_order
 from dbanon.version import version
 
 
@@ -52,6 +60,7 @@ def anonymize_frame(
     sensitive: Sequence[str] = (),
     keep: Sequence[str] = (),
     by: Sequence[str] = (),
+    entity: str | None = None,
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
     nulls: str = "error",
@@ -59,7 +68,7 @@ def anonymize_frame(
     recoding: str | None = None,
     seed: int = 0,
     refine: str | None = None,
-    hierarchies: Mapping[str, Hierarchy | str | Path] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
     intervals: str = "text",
     local_range: bool = False,
     steps: Mapping[str, float] | None = None,
@@ -67,6 +76,9 @@ def anonymize_frame(
     refine_seconds: float | None = None,
     block_size: int | None = None,
     models: Sequence[Model] = (),
+    withhold_failing: bool = False,
+    orders: Mapping[str, Sequence[str]] | None = None,
+    guarantee: str = "rows",
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -79,8 +91,13 @@ def anonymize_frame(
     quasi_identifiers, sensitive, keep : column names by role.
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
-    hierarchies : a Hierarchy or the path of its file by column.
+    entity : the column that says whose a row is: k counts its distinct values, and all rows of one
+        (in a stratum) share a class. It is not released. None: every row is a person of its own.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``.
     models : privacy models of sensitive columns; classes are merged until each keeps to all.
+    orders : the values of text columns from the lowest to the highest; ordered categoricals have
+        that of their categories.
 
     The other parameters are those of ``Policy``.
 
@@ -100,16 +117,19 @@ def anonymize_frame(
         recoding=recoding,
         seed=seed,
         refine=refine,
-        hierarchies=load_hierarchies(hierarchies),
         intervals=intervals,
         local_range=local_range,
         steps=steps or {},
         refine_iterations=refine_iterations,
         refine_seconds=refine_seconds,
         block_size=block_size,
-        models=with_null_leaves(models),
+        models=tuple(models),
+        withhold_failing=withhold_failing,
+        orders=orders or {},
+        guarantee=guarantee,
     )
     named = [*quasi_identifiers, *by, *sensitive, *keep]
+    check_entity(entity, named)
     for name in named:
         if named.count(name) > 1:
             raise InvalidParameter(f'Column "{name}" is named more than once.')
@@ -119,40 +139,64 @@ def anonymize_frame(
                 hint="Name them first: frame.columns = [...]",
             )
     check_models(policy.models, sensitive)
-    microdata = microdata_from_frame(frame, list(quasi_identifiers), named, by)
-    require_rows(policy)
+    read = named if entity is None else [*named, entity]
+    microdata = microdata_from_frame(frame, list(quasi_identifiers), read, by, orders=policy.orders)
+    if entity is not None:
+        microdata = replace(microdata, entities=_entities(frame[entity], entity))
+    require_guarantee(policy, entity)
     require_kinds(policy, microdata.attributes)
+    if policy.intervals == RANGE:
+        raise InvalidParameter(
+            "A data frame has no range type.", hint="Use intervals text, bounds or midpoint."
+        )
+    policy = replace(
+        policy,
+        hierarchies=built(parse_all(hierarchies, files=True), microdata),
+        models=with_null_leaves([_with_tree(model, frame) for model in models]),
+    )
     seconds = {"read": time.perf_counter() - started}
 
     started = time.perf_counter()
-    partition = find_classes(microdata, policy)
-    codes = _sensitive_codes(frame, policy.models)
-    partition = protect(microdata, partition, policy, codes)
+    found: Partition | AttributePartition
+    if policy.per_attribute:
+        found = find_attribute_classes(microdata, policy)
+    else:
+        found = find_classes(microdata, policy)
+        codes = _sensitive_codes(frame, policy.models)
+        found = protect(microdata, found, policy, codes)
     seconds["cluster"] = time.perf_counter() - started
 
     started = time.perf_counter()
 
-    def exact_means(
+    def exact_totals(
         partition: Partition, attributes: Sequence[Attribute]
     ) -> dict[str, NDArray[np.object_]]:
-        return {a.name: _exact_means(a, frame[a.name], partition) for a in attributes}
+        return {a.name: _exact_totals(a, frame[a.name], partition) for a in attributes}
 
-    release = recode(microdata, partition, policy, exact_means, by)
+    release = recode(microdata, found, policy, exact_totals, by, entity)
+    partition = release.partition
     records = np.flatnonzero(partition.labels >= 0)
     records = records[random_order(len(records))]
     released = _released(frame, named, records, release)
     seconds["write"] = time.perf_counter() - started
 
     started = time.perf_counter()
-    recount = _recount(released, [*(c.attribute.name for c in release.columns), *by])
+    names = [column.attribute.name for column in release.columns]
+    columns = [*names, *by]
+    recount = _recount(released, columns)
+    if policy.per_attribute:
+        alone = [_recount(released, [name, *by]) for name in names]
+        recount = Recount.of_attributes(alone, recount)
     if recount.smallest < k or recount.rows != len(records):
         raise RecountFailed(
             f"The smallest class counted holds {recount.smallest} rows, fewer than k = {k}.",
             hint="This is an error in dbanon: please report it.",
         )
+    persons, fewest = None, recount.smallest
+    if microdata.entities is not None:
+        persons, fewest = _count_entities(released, columns, microdata.entities[records], k)
     levels: tuple[ModelLevel, ...] = ()
     if models:
-        columns = [*(column.attribute.name for column in release.columns), *by]
         classes = released.groupby(columns, dropna=False, observed=True).ngroup().to_numpy()
         written = _sensitive_codes(released, policy.models, frame)
         levels = require_models(
@@ -174,7 +218,10 @@ def anonymize_frame(
         output_kind="frame",
         relation="data frame",
         method=policy.method,
-        arguments=policy.arguments() | {"by": list(by)},
+        arguments=policy.arguments()
+        | {"by": list(by)}
+        | ({} if recount.k_rows is None else {"k_rows": recount.k_rows})
+        | ({} if entity is None else {"entity": entity, "persons": persons}),
         quasi_identifiers=tuple(quasi_identifiers),
         sensitive=tuple(sensitive),
         kept=tuple(keep),
@@ -188,7 +235,7 @@ def anonymize_frame(
         median_class=recount.median,
         largest_class=recount.largest,
         k_requested=int(policy.k),
-        k_achieved=recount.smallest,
+        k_achieved=fewest,
         information_loss=release.loss,
         information_loss_before_rounding=release.loss_before_rounding,
         column_losses=release.losses,
@@ -196,8 +243,43 @@ def anonymize_frame(
         loss_measure=release.measure,
         models=levels,
         seconds=seconds | {"total": sum(seconds.values())},
+        entity=entity,
+        persons=persons,
+        k_rows=recount.k_rows,
     )
     return released, report
+
+
+def _with_tree(model: Model, frame: pd.DataFrame) -> Model:
+    """The model with the hierarchy that a builder makes from its column's values."""
+    if not isinstance(model.distance, HierarchySpec):
+        return model
+    name = model.attribute
+    microdata = microdata_from_frame(frame, [name])
+    texts = column_texts(microdata, microdata.attributes[0])
+    return replace(model, distance=build(model.distance, texts, name))
+
+
+def _entities(series: pd.Series[Any], name: str) -> NDArray[np.int32]:
+    """Whose each row is, as codes."""
+    as_identifier(_attribute(name, series))
+    codes, _ = pd.factorize(series)
+    return require_entities(codes.astype(np.int32), name)
+
+
+def _count_entities(
+    frame: pd.DataFrame, columns: list[str], persons: NDArray[np.int32], k: int
+) -> tuple[int, int]:
+    """The persons in a released frame, and in its class of fewest; ``persons``: each row's."""
+    classes = frame.groupby(columns, dropna=False, observed=True).ngroup().to_numpy()
+    pairs = pd.DataFrame({"class": classes, "person": persons})
+    fewest = int(pairs.groupby("class").person.nunique().min())
+    if fewest < k:
+        raise RecountFailed(
+            f"The class of fewest persons holds {fewest}, fewer than k = {k}.",
+            hint="This is an error in dbanon: please report it.",
+        )
+    return int(pairs.person.nunique()), fewest
 
 
 def _sensitive_codes(
@@ -249,6 +331,8 @@ def microdata_from_frame(
     names: Sequence[str],
     named: Sequence[str] = (),
     by: Sequence[str] = (),
+    *,
+    orders: Mapping[str, Sequence[str]] | None = None,
 ) -> Microdata:
     """The named columns of a frame as microdata, in the frame's order; ``by`` makes its strata.
 
@@ -265,10 +349,9 @@ def microdata_from_frame(
             )
         if columns.count(name) > 1:
             raise InvalidParameter(f'The data frame has two columns named "{name}".')
-    attributes = [_attribute(str(name), frame[name]) for name in names]
+    attributes = with_orders([_attribute(str(name), frame[name]) for name in names], orders or {})
     n = len(frame)
-    numeric = [a for a in attributes if a.kind.is_numeric]
-    numbers = np.zeros((n, len(numeric)))
+    numbers = np.zeros((n, sum(not attribute.kind.is_coded for attribute in attributes)))
     codes = []
     categories = []
     valid = np.ones((n, len(attributes)), bool)
@@ -277,7 +360,7 @@ def microdata_from_frame(
     for position, (attribute, name) in enumerate(zip(attributes, names, strict=True)):
         series = frame[name]
         valid[:, position] = series.notna().to_numpy()
-        if not attribute.kind.is_numeric:
+        if attribute.kind.is_coded:
             text = series.astype(str).to_numpy(object)
             text[~valid[:, position]] = None
             encoded, values = encode(text)
@@ -324,7 +407,10 @@ def _attribute(name: str, series: pd.Series[Any]) -> Attribute:
         zoned = isinstance(dtype, pd.DatetimeTZDtype)
         scale = 0 if "[s" in text else 3 if "[ms" in text else 6
         return Attribute(name, Kind.TIMESTAMP, sql_type=text, scale=scale, zoned=zoned)
-    if types.is_string_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
+    if isinstance(dtype, pd.CategoricalDtype):
+        order = tuple(map(str, dtype.categories)) if dtype.ordered else ()
+        return Attribute(name, Kind.CATEGORY, sql_type=text, order=order)
+    if types.is_string_dtype(dtype):
         return Attribute(name, Kind.CATEGORY, sql_type=text)
     return Attribute(name, Kind.OTHER, sql_type=text)
 
@@ -339,7 +425,7 @@ def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64
     return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
 
 
-def _exact_means(
+def _exact_totals(
     attribute: Attribute, series: pd.Series[Any], partition: Partition
 ) -> NDArray[np.object_]:
     values = series
@@ -353,9 +439,7 @@ def _exact_means(
     integers[series.isna().to_numpy()] = 0
     # Python's integers have no limit, and reduceat adds them as they are.
     exact = np.array([int(value) for value in integers[partition.members]], object)
-    sums = np.add.reduceat(exact, partition.starts)
-    means = [round_half_even(int(s), int(n)) for s, n in zip(sums, partition.sizes, strict=True)]
-    return np.array(means, object)
+    return np.asarray(np.add.reduceat(exact, partition.starts), object)
 
 
 def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> Any:
@@ -364,7 +448,12 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
         texts = values[labels]
         if missing is not None:
             texts[missing[labels]] = None
-        return pd.Series(texts, dtype=object)
+        if column.attribute.sql_type == GENERALIZED:
+            return pd.Series(texts, dtype=object)
+        if isinstance(dtype, pd.CategoricalDtype):
+            own = {str(value): value for value in dtype.categories}
+            texts = np.array([own.get(text) for text in texts], object)
+        return pd.Series(texts, dtype=dtype)
     if column.attribute.kind is Kind.TIMESTAMP:
         moments = values.astype("datetime64[us]")
         if missing is not None:

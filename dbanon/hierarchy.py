@@ -8,6 +8,7 @@ leaves is that of its first and its last one.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.hierarchy_edges import Edge, Problem, broken, tree_of
+from dbanon.hierarchy_edges import Edge, Problem, Pulse, broken, no_pulse, paced, tree_of
 
 # Up to here the depths of all pairs are kept: at most 4 MiB.
 _TABLED_LEAVES = 1024
@@ -185,6 +186,12 @@ class Hierarchy:
             nodes = np.maximum(self.parents[nodes], 0).astype(np.int32, copy=False)
         return nodes
 
+    @property
+    def sha256(self) -> str:
+        """A fingerprint of labels and parents, in hexadecimal digits."""
+        content = json.dumps([self.labels, self.parents.tolist()]).encode()
+        return hashlib.sha256(content).hexdigest()
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hierarchy):
             return NotImplemented
@@ -225,19 +232,21 @@ class Hierarchy:
     # --- forms -----------------------------------------------------------------------------------
 
     @classmethod
-    def from_levels(cls, rows: Iterable[Sequence[str]]) -> Hierarchy:
+    def from_levels(cls, rows: Iterable[Sequence[str]], pulse: Pulse = no_pulse) -> Hierarchy:
         """From rows (leaf, level 1, ..., root). A label repeated along its row is one node.
+
+        ``pulse`` is called now and then: what it raises ends the making.
 
         Raises
         ------
         HierarchyBroken : the rows are no tree; all problems are named.
         """
         edges: list[Edge] = []
-        for line, row in enumerate(rows, 1):
+        for line, row in enumerate(paced(rows, pulse), 1):
             way = [str(label) for at, label in enumerate(row) if not at or label != row[at - 1]]
             ends = [*way[1:], None] if way else []
             edges += [(child, parent, line) for child, parent in zip(way, ends, strict=True)]
-        return cls(*tree_of(edges))
+        return cls(*tree_of(edges, pulse=pulse))
 
     @classmethod
     def from_parents(cls, rows: Iterable[tuple[str, str | None]]) -> Hierarchy:
@@ -282,6 +291,16 @@ class Hierarchy:
         return cls.from_levels(row for row in csv.reader(io.StringIO(text), delimiter=delimiter))
 
     @classmethod
+    def from_json(cls, content: Any) -> Hierarchy:
+        """From what JSON holds: ``{root: {child: [leaf, ...]}}``, or a list of [child, parent].
+
+        Raises
+        ------
+        HierarchyBroken : it is no tree; all problems are named.
+        """
+        return cls.from_parents(content) if isinstance(content, list) else cls.from_nested(content)
+
+    @classmethod
     def load(cls, path: str | Path) -> Hierarchy:
         """From a file: ``.json`` (nested, or a list of [child, parent]), else CSV as ARX has it.
 
@@ -293,14 +312,20 @@ class Hierarchy:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix.lower() != ".json":
             return cls.from_csv(text)
-        content = json.loads(text)
-        return cls.from_parents(content) if isinstance(content, list) else cls.from_nested(content)
+        return cls.from_json(json.loads(text))
 
     def to_levels(self) -> list[tuple[str, ...]]:
         """Rows (leaf, level 1, ..., root) of equal length: a short way repeats its leaf."""
         rows = [self.path(self.labels[leaf]) for leaf in self.leaves.tolist()]
         width = max(len(row) for row in rows)
         return [(row[0],) * (width - len(row)) + row for row in rows]
+
+    def to_pairs(self) -> list[tuple[str, str | None]]:
+        """Rows (child, parent), depth first; the root's parent is None."""
+        return [
+            (label, None if parent < 0 else self.labels[parent])
+            for label, parent in zip(self.labels, self.parents.tolist(), strict=True)
+        ]
 
     def to_csv(self) -> str:
         """CSV text as ARX has it."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from dbanon.errors import HierarchyBroken
 
 _NAMED_PROBLEMS = 100
+_BETWEEN_PULSES = 10_000
+
+T = TypeVar("T")
+
+# Called while something is made: what it raises ends it.
+Pulse: TypeAlias = Callable[[], None]
 
 # Child, parent (None: a root) and line in the source, 0 when in none.
 Edge: TypeAlias = tuple[str, "str | None", int]
@@ -33,6 +39,18 @@ class Problem:
     label: str
 
 
+def no_pulse() -> None:
+    """A pulse for callers who never end what they began."""
+
+
+def paced(items: Iterable[T], pulse: Pulse) -> Iterator[T]:
+    """The items, with a pulse now and then, so that long work can be cancelled."""
+    for count, item in enumerate(items):
+        if count % _BETWEEN_PULSES == 0:
+            pulse()
+        yield item
+
+
 def broken(problems: Sequence[Problem], what: str) -> HierarchyBroken:
     """The error that names all problems, without a label."""
     texts = [
@@ -51,18 +69,25 @@ def broken(problems: Sequence[Problem], what: str) -> HierarchyBroken:
     )
 
 
-def tree_of(edges: Sequence[Edge]) -> tuple[list[str], list[int]]:
+def tree_of(
+    edges: Sequence[Edge],
+    what: str = "The hierarchy",
+    found: Sequence[Problem] = (),
+    pulse: Pulse = no_pulse,
+) -> tuple[list[str], list[int]]:
     """Labels and parents of the nodes of a tree, depth first.
+
+    ``what`` names the hierarchy in the error, which also tells of problems ``found`` before.
 
     Raises
     ------
     HierarchyBroken : the edges are no tree; it holds all that is wrong with them.
     """
-    problems: list[Problem] = []
+    problems = list(found)
     parents: dict[str, str | None] = {}
     lines: dict[str, int] = {}
     inner = {parent for _, parent, _ in edges if parent is not None}
-    for child, parent, line in edges:
+    for child, parent, line in paced(edges, pulse):
         if (child == "" and "" in inner) or parent == "":
             if not any(p.line == line and p.kind == "empty label" for p in problems[-1:]):
                 problems.append(Problem("empty label", line, "a label above a leaf is empty", ""))
@@ -70,27 +95,30 @@ def tree_of(edges: Sequence[Edge]) -> tuple[list[str], list[int]]:
         if child not in parents:
             parents[child], lines[child] = parent, line
         elif parents[child] != parent:
-            text = f"a label has a second parent; its first is in line {lines[child]}"
+            first = f"; its first is in line {lines[child]}" if line else ""
+            text = f"a label has a second parent{first}"
             problems.append(Problem("second parent", line, text, child))
     for parent in [p for _, p, _ in edges if p]:
         parents.setdefault(parent, None)
     roots = [label for label, parent in parents.items() if parent is None]
     children: dict[str, list[str]] = {label: [] for label in parents}
-    for child, parent in parents.items():
+    for child, parent in paced(parents.items(), pulse):
         if parent is not None:
             children[parent].append(child)
-    problems += _cycles(parents, lines)
+    problems += _cycles(parents, lines, pulse)
     if not roots:
         problems.append(Problem("missing root", 0, "no label is above all others", ""))
     for root in roots[1:]:
         line = lines.get(root, 0)
         problems.append(Problem("second root", line, "a second label has no parent", root))
     if problems:
-        raise broken(problems, "The hierarchy is not a tree")
+        raise broken(problems, f"{what} is not a tree")
     labels: list[str] = []
     numbers: list[int] = []
     stack = [(roots[0], -1)]
     while stack:
+        if len(labels) % _BETWEEN_PULSES == 0:
+            pulse()
         label, above = stack.pop()
         stack += [(child, len(labels)) for child in reversed(children[label])]
         labels.append(label)
@@ -98,11 +126,13 @@ def tree_of(edges: Sequence[Edge]) -> tuple[list[str], list[int]]:
     return labels, numbers
 
 
-def _cycles(parents: Mapping[str, str | None], lines: Mapping[str, int]) -> list[Problem]:
+def _cycles(
+    parents: Mapping[str, str | None], lines: Mapping[str, int], pulse: Pulse
+) -> list[Problem]:
     """One problem a cycle."""
     found: list[Problem] = []
     state: dict[str, int] = {}
-    for run, start in enumerate(parents, 1):
+    for run, start in enumerate(paced(parents, pulse), 1):
         at: str | None = start
         while at is not None and at not in state:
             state[at] = run

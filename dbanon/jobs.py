@@ -6,25 +6,31 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.enforcement import Enforcement
+from dbanon.entities import check_entity
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import HierarchySpec, built
 from dbanon.microdata import Microdata, find_records, with_strata
-from dbanon.partitions import Partition
-from dbanon.pipeline import find_classes, recode
-from dbanon.policy import Policy, require_kinds, require_rows
+from dbanon.partitions import AttributePartition, Partition
+from dbanon.persons import Persons
+from dbanon.pipeline import find_attribute_classes, find_classes, recode
+from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
-from dbanon.recoding import ReleasedColumn
+from dbanon.recoding import RANGE, ReleasedColumn, find_recoding
 from dbanon.release import Recount, Release, Report
-from dbanon.schema import Attribute, Kind
+from dbanon.schema import Attribute, Kind, with_orders
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
+from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session import Session
 from dbanon.version import version
@@ -46,7 +52,10 @@ class Job:
     table, output : the relation that is read and the one that is made.
     quasi_identifiers, sensitive, keep : columns by role; a column named nowhere is not copied.
     policy : the wanted guarantee.
+    hierarchies : by quasi-identifier, beside those of the policy: what is still to be read or made.
     by : columns whose values make strata: released as they are, and no class crosses them.
+    entity : the column that says whose a row is, so that k counts its distinct values; not
+        released. None where every row is a person of its own.
     key : columns that tell every row from every other; empty for the relation's own row key.
     output_kind : ``table``, or ``view`` for a stable name over a released table.
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
@@ -59,6 +68,7 @@ class Job:
     output: RelationName
     quasi_identifiers: tuple[str, ...]
     policy: Policy
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec] = field(default_factory=dict)
     sensitive: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     by: tuple[str, ...] = ()
@@ -68,6 +78,7 @@ class Job:
     target: Store | None = None
     chunk_rows: int = DEFAULT_CHUNK_ROWS
     memory_limit: int | None = None
+    entity: str | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -79,7 +90,14 @@ class Job:
         if self.chunk_rows < 1:
             raise InvalidParameter("chunk_rows must be 1 or more.")
         check_models(self.policy.models, self.sensitive)
+        for column in self.hierarchies:
+            if column not in self.quasi_identifiers:
+                raise InvalidParameter(
+                    f'The hierarchy of "{column}" names no quasi-identifier.',
+                    hint="Give hierarchies to quasi-identifiers only.",
+                )
         named = [*self.quasi_identifiers, *self.by, *self.sensitive, *self.keep]
+        check_entity(self.entity, named)
         for column in named:
             if named.count(column) > 1:
                 raise InvalidParameter(
@@ -121,8 +139,8 @@ class _Run:
         self.progress = progress
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
-        self.models = Enforcement(job.policy, job.memory_limit)
-        self.released_types: dict[str, str] = {}
+        self.written: list[tuple[str, str, str]] = []
+        self.persons = Persons(job.entity)
 
     def report(self) -> Report:
         job = self.job
@@ -136,9 +154,10 @@ class _Run:
 
         started = time.perf_counter()
         session = self.target_session
-        session.publish(output, list(self.released_types))
+        session.publish(output, [name for name, _, _ in self.written])
         session.ensure_ledger()
-        types = {a.name: a.sql_type for a in source.schema.attributes} | self.released_types
+        types = {a.name: a.sql_type for a in source.schema.attributes}
+        types |= {name: sql_type for name, sql_type, _ in self.written}
         made = [(column.attribute.name, column.source) for column in release.columns]
         made += [(name, name) for name in job.by]
         ledger.record(session, report, output, recount, types, made)
@@ -153,15 +172,19 @@ class _Run:
         named = [*job.quasi_identifiers, *job.by, *job.sensitive, *job.keep]
         for name in named:
             source.attribute(name)
-        attributes = tuple(source.attribute(name) for name in job.quasi_identifiers)
-        require_rows(job.policy)
+        attributes = self._attributes(source)
+        read = [*named, *self.persons.names]
+        self.persons.columns(source, 0)
+        require_guarantee(job.policy, job.entity)
         require_kinds(job.policy, attributes)
+        self._require_ranges(attributes)
         source = self.source_session.locate(source, job.key)
-        self.source_session.require_rights(source, named)
+        self.source_session.require_rights(source, read)
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )
-        source = self._timed("read", lambda: self.source_session.pin(source, named))
+        source = self._timed("read", lambda: self.source_session.pin(source, read))
+        self._read_hierarchies(source)
         modelled = [source.attribute(column.name) for column in self.models.columns(source)]
         if self.target_session is self.source_session:
             self.source_session.inspect(source, modelled)
@@ -172,56 +195,98 @@ class _Run:
         )
         for name in named:
             self.target_session.type_of(source.attribute(name))
-        return source, tuple(source.attribute(name) for name in job.quasi_identifiers), output
+        return source, self._attributes(source), output
+
+    def _require_ranges(self, attributes: Sequence[Attribute]) -> None:
+        """Check that the target has the range types that are wanted."""
+        policy = self.job.policy
+        if policy.intervals != RANGE or not find_recoding(str(policy.recoding)).takes_categories:
+            return
+        for attribute in attributes:
+            with_tree = attribute.name in (*policy.hierarchies, *self.job.hierarchies)
+            if not attribute.kind.is_coded and not with_tree:
+                self.target_session.range_type(attribute)
+
+    def _attributes(self, source: Source) -> tuple[Attribute, ...]:
+        """The quasi-identifiers, with their orders."""
+        named = [source.attribute(name) for name in self.job.quasi_identifiers]
+        return with_orders(named, self.job.policy.orders)
+
+    def _read_hierarchies(self, source: Source) -> None:
+        def pulse() -> None:
+            self.progress("read", 0.0)
+
+        job, self.sources = self.job, Sources(self.source_session, source, pulse)
+        policy = replace(job.policy, models=self.sources.read_models(job.policy.models))
+        self.job = replace(job, policy=policy, hierarchies=self.sources.read(job.hierarchies))
+        self.models = Enforcement(policy, job.memory_limit)
 
     def _read(self, source: Source, attributes: Sequence[Attribute]) -> Microdata:
         self.progress("read", 0.0)
         # Whatever their types are, strata are told apart by their values' texts.
         by = [replace(source.attribute(name), kind=Kind.CATEGORY) for name in self.job.by]
+        read = [*attributes, *by, *self.models.columns(source)]
         microdata = self.source_session.read(
             source,
-            [*attributes, *by, *self.models.columns(source)],
+            [*read, *self.persons.columns(source, len(read))],
             chunk_rows=self.job.chunk_rows,
             memory_limit=self.job.memory_limit,
             progress=lambda share: self.progress("read", share),
         )
-        return with_strata(self.models.split(microdata), len(by))
+        microdata = with_strata(self.models.split(self.persons.split(microdata)), len(by))
+        policy = self.job.policy
+        made = built(self.job.hierarchies, microdata, lambda: self.progress("read", 1.0))
+        trees = {**policy.hierarchies, **made}
+        self.job = replace(self.job, policy=replace(policy, hierarchies=trees))
+        self.models.measure_by(trees)
+        return microdata
 
-    def _cluster(self, source: Source, microdata: Microdata) -> Partition:
-        def tick(share: float) -> None:
-            self.progress("cluster", share)
+    def _cluster(self, source: Source, microdata: Microdata) -> Partition | AttributePartition:
+        share = 0.5 if self.models.names else 1.0
 
-        partition = find_classes(microdata, self.job.policy, tick)
-        return self.models.protect(self.source_session, source, microdata, partition)
+        def found(done: float) -> None:
+            self.progress("cluster", share * done)
+
+        def merged(done: float) -> None:
+            self.progress("cluster", share + (1 - share) * done)
+
+        if self.job.policy.per_attribute:
+            return find_attribute_classes(microdata, self.job.policy, found)
+        partition = find_classes(microdata, self.job.policy, found)
+        return self.models.protect(self.source_session, source, microdata, partition, merged)
 
     def _write(
-        self, source: Source, output: Output, microdata: Microdata, partition: Partition
+        self,
+        source: Source,
+        output: Output,
+        microdata: Microdata,
+        found: Partition | AttributePartition,
     ) -> Release:
         self.progress("write", 0.0)
 
-        def exact_means(
+        def exact_totals(
             partition: Partition, attributes: Sequence[Attribute]
         ) -> Mapping[str, NDArray[np.object_]]:
-            return self.source_session.exact_means(source, microdata, partition, attributes)
+            return self.source_session.exact_totals(source, microdata, partition, attributes)
 
-        release = recode(microdata, partition, self.job.policy, exact_means, self.job.by)
+        job = self.job
+        release = recode(microdata, found, job.policy, exact_totals, job.by, job.entity)
+        partition = release.partition
         session = self.target_session
         copied = session is not self.source_session
         columns = [_typed(column, session, copied) for column in release.columns]
-        kept = [
-            attribute
-            for attribute in source.schema.attributes
-            if attribute.name in (*self.job.by, *self.job.sensitive, *self.job.keep)
-        ]
         if copied:
-            session.load_rows(kept, self._copied_rows(source, microdata, partition, kept))
+            kept = self._kept(source)
+            session.load_rows(
+                [*kept, *self.persons.copied()],
+                self._copied_rows(source, microdata, partition, kept),
+            )
         else:
             session.stage_labels(microdata, partition, source.located.types)
         self.progress("write", 0.3)
         session.stage_classes(partition, columns)
-        written = self._written(source, columns, copied)
-        self.released_types = {name: sql_type for name, sql_type, _ in written}
-        session.write(output, written, None if copied else source)
+        self.written = self._written(source, columns, copied)
+        session.write(output, self.written, None if copied else source)
         session.analyze(output.written)
         self.progress("write", 1.0)
         return release
@@ -233,9 +298,15 @@ class _Run:
         session = self.target_session
         written: list[tuple[str, str, str]] = []
         recoded = {column.source for column in columns}
+        # Where each column's first part is staged.
+        places = [0, *accumulate(len(column.parts) for column in columns)][:-1]
         kept = [name for name in self._named(source) if name not in recoded]
         for name in self._named(source):
-            made = [(i, column) for i, column in enumerate(columns) if column.source == name]
+            made = [
+                (place, column)
+                for place, column in zip(places, columns, strict=True)
+                if column.source == name
+            ]
             for i, released in made:
                 attribute = released.attribute
                 value = session.released_expression(i, released)
@@ -264,30 +335,37 @@ class _Run:
         named = {*job.quasi_identifiers, *job.by, *job.sensitive, *job.keep}
         return [a.name for a in source.schema.attributes if a.name in named]
 
+    def _kept(self, source: Source) -> list[Attribute]:
+        """The columns that are released as they are, in the order of the source."""
+        names = (*self.job.by, *self.job.sensitive, *self.job.keep)
+        return [a for a in source.schema.attributes if a.name in names]
+
     def _copied_rows(
         self,
         source: Source,
         microdata: Microdata,
         partition: Partition,
         kept: Sequence[Attribute],
-    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], list[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
         """Kept values with the class and the random place of their record, in pieces."""
         released = np.flatnonzero(partition.labels >= 0)
         positions = np.full(microdata.n_records, -1, np.int32)
         positions[released] = random_order(len(released))
         classes = self.target_session.class_numbers(partition)[partition.labels]
         if not kept:
-            yield classes[released], positions[released], [()] * len(released)
+            rows = self.persons.add(released, [()] * len(released))
+            yield classes[released], positions[released], rows
             return
         names = [attribute.name for attribute in kept]
         done = 0
-        for keys, rows in self.source_session.read_rows(source, names, self.job.chunk_rows):
+        for keys, read in self.source_session.read_rows(source, names, self.job.chunk_rows):
             records = find_records(microdata.keys, keys)
             chosen = np.flatnonzero(partition.labels[records] >= 0)
             records = records[chosen]
-            done += len(rows)
+            done += len(read)
             self.progress("write", 0.3 * min(done / max(microdata.n_records, 1), 1.0))
-            yield classes[records], positions[records], [rows[i] for i in chosen]
+            rows = self.persons.add(records, [read[i] for i in chosen])
+            yield classes[records], positions[records], rows
 
     def _verify(
         self, source: Source, output: Output, release: Release, microdata: Microdata
@@ -300,8 +378,12 @@ class _Run:
         RecountFailed : a class is too small or breaks a model, or NULLs are where none may be.
         """
         self.progress("verify", 0.0)
-        names = [*(column.attribute.name for column in release.columns), *self.job.by]
-        recount = self.target_session.recount(output.written, names)
+        columns = [column.attribute.name for column in release.columns]
+        names = [*columns, *self.job.by]
+        if self.job.policy.per_attribute:
+            recount = self.target_session.recount_attributes(output.written, columns, self.job.by)
+        else:
+            recount = self.target_session.recount(output.written, names)
         expected = microdata.n_records - release.partition.n_suppressed
         if recount.rows != expected:
             raise SourceChanged(
@@ -326,6 +408,16 @@ class _Run:
                 hint="This is an error in dbanon: please report it.",
             )
         self.models.recount(self.target_session, source, output.written, names, recount.rows)
+        copied = self.target_session is not self.source_session
+        self.persons.recount(
+            self.target_session,
+            None if copied else source,
+            self.written,
+            names,
+            len(self._kept(source)),
+            recount,
+            int(self.job.policy.k),
+        )
         return recount
 
     def _say(
@@ -338,6 +430,11 @@ class _Run:
     ) -> Report:
         job = self.job
         released = self._named(source)
+        counted = self.persons.count
+        trees = {"hierarchies": self.sources.described(job.policy.hierarchies)}
+        arguments = job.policy.arguments() | {"by": list(job.by)} | trees
+        if recount.k_rows is not None:
+            arguments["k_rows"] = recount.k_rows
         return Report(
             release_id=self.release_id,
             created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
@@ -347,7 +444,7 @@ class _Run:
             output_kind=output.kind,
             relation=str(output.relation),
             method=job.policy.method,
-            arguments=job.policy.arguments() | {"by": list(job.by)} | self.models.arguments(),
+            arguments=arguments | self.models.arguments() | self.persons.arguments(),
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,
@@ -361,7 +458,7 @@ class _Run:
             median_class=recount.median,
             largest_class=recount.largest,
             k_requested=int(job.policy.k),
-            k_achieved=recount.smallest,
+            k_achieved=recount.smallest if counted is None else counted.smallest,
             information_loss=release.loss,
             information_loss_before_rounding=release.loss_before_rounding,
             column_losses=release.losses,
@@ -369,6 +466,9 @@ class _Run:
             loss_measure=release.measure,
             models=self.models.levels,
             seconds=dict(self.seconds),
+            entity=job.entity,
+            persons=None if counted is None else counted.persons,
+            k_rows=recount.k_rows,
         )
 
     def _timed(self, phase: str, work: Callable[[], Any]) -> Any:
@@ -381,7 +481,10 @@ class _Run:
 def _typed(column: ReleasedColumn, session: Session, copied: bool) -> ReleasedColumn:
     """The column with the SQL type it has in the release."""
     attribute = column.attribute
-    if copied or not attribute.sql_type:
+    if column.upper is not None:
+        range_type = session.range_type(attribute, (column.values, column.upper))
+        attribute = replace(attribute, sql_type=range_type)
+    elif copied or not attribute.sql_type:
         attribute = replace(attribute, sql_type=session.type_of(attribute))
     return replace(column, attribute=attribute)
 

@@ -65,8 +65,20 @@ def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> N
     return codes
 
 
+def column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
+    """The distinct values of an attribute as leaves spell them, in the attribute's order."""
+    if not attribute.kind.is_numeric:
+        return list(microdata.categories[microdata.categorical.index(attribute)])
+    numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
+    valid = microdata.valid_column(attribute.name)
+    values = np.unique(numbers if valid is None else numbers[valid])
+    return list(dict.fromkeys(number_text(value, attribute) for value in values))
+
+
 def number_text(value: float, attribute: Attribute) -> str:
-    """A number, date or timestamp as the leaves of a hierarchy spell it."""
+    """A number, date, timestamp or rank as the leaves of a hierarchy spell it."""
+    if attribute.kind is Kind.ORDINAL:
+        return attribute.order[int(value)]
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(int(value), "D"))
     if attribute.kind is Kind.TIMESTAMP:

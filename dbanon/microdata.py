@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue, SourceChanged
+from dbanon.errors import (
+    DuplicateKeys,
+    MemoryLimit,
+    NonFiniteValue,
+    NullInEntity,
+    SourceChanged,
+    ValueNotInOrder,
+)
 from dbanon.schema import Attribute, Kind
 
 # Up to here every integer is a float64 of its own.
@@ -31,10 +38,10 @@ class Chunk:
     ----------
     keys : int64 (c, m), what the store finds each row by; sorted lexicographically it is the
         record order.
-    numbers : float64 (c, p), the numeric attributes in their order; anything where not valid.
-        Dates are days and timestamps are microseconds since 1970-01-01 (UTC).
-    codes : int32 (c, q), the other attributes in their order, as positions in the values of their
-        dictionary; -1 where not valid. None when there are none.
+    numbers : float64 (c, p), the attributes that are read as numbers, in their order; anything
+        where not valid. Dates are days and timestamps are microseconds since 1970-01-01 (UTC).
+    codes : int32 (c, q), the other attributes in their order, ordinal ones among them, as positions
+        in the values of their dictionary; -1 where not valid. None when there are none.
     valid : bool (c, d) over all attributes in their order, or None when no value is NULL.
     wide : names of integer or decimal attributes with a value that float64 cannot hold exactly.
     """
@@ -54,7 +61,8 @@ class Microdata:
     ----------
     attributes : the d quasi-identifiers.
     keys : int64 (n, m), row keys, ascending and without duplicates.
-    numbers : float64 (n, p), read-only: the numeric attributes, in their order.
+    numbers : float64 (n, p), read-only: the numeric attributes, in their order. A value of an
+        ordinal one is its rank in the attribute's order, from 0.
     codes : int32 (n, q), read-only: the other attributes, in their order, as positions in
         ``categories``; -1 where the value is NULL.
     categories : q tuples of the values that occur, sorted by code point.
@@ -62,6 +70,7 @@ class Microdata:
     wide : names of attributes whose values float64 does not hold exactly; their class means have
         to come from exact arithmetic.
     strata : int32 (n,), read-only: sets of records that no class crosses; None for one set.
+    entities : int32 (n,), read-only: the person of each record; None when every record is one.
     """
 
     attributes: tuple[Attribute, ...]
@@ -72,9 +81,11 @@ class Microdata:
     valid: NDArray[np.bool_] | None = None
     wide: frozenset[str] = field(default_factory=frozenset)
     strata: NDArray[np.int32] | None = None
+    entities: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.keys, self.numbers, self.codes, self.valid, self.strata):
+        for name in ("keys", "numbers", "codes", "valid", "strata", "entities"):
+            array = getattr(self, name)
             if array is not None:
                 array.setflags(write=False)
 
@@ -122,18 +133,20 @@ def microdata_from_chunks(
     ----------
     attributes : the quasi-identifiers, in the order of the chunks' columns.
     chunks : the pieces; how the rows are cut never changes the result.
-    categories : the dictionary of each attribute that is no number: its values by code point.
+    categories : the dictionary of each attribute that is read by its codes: its values by code
+        point.
     key_width : the number of key columns, m.
     memory_limit : bytes that the job may use, or None for no limit.
 
     Raises
     ------
     NonFiniteValue : an attribute holds NaN or infinity.
+    ValueNotInOrder : an ordinal attribute holds a value that its order has not.
     DuplicateKeys : two rows have the same key.
     MemoryLimit : the records would need more memory than allowed.
     """
     attributes = tuple(attributes)
-    n_numeric = sum(attribute.kind.is_numeric for attribute in attributes)
+    n_numbers = sum(not attribute.kind.is_coded for attribute in attributes)
     per_record = _BYTES_PER_RECORD + 8 * _COPIES_OF_THE_MATRIX * len(attributes)
     pieces: list[Chunk] = []
     n = 0
@@ -148,7 +161,7 @@ def microdata_from_chunks(
         pieces.append(chunk)
 
     keys = _join([piece.keys for piece in pieces], (0, key_width), np.int64)
-    numbers = _join([piece.numbers for piece in pieces], (0, n_numeric), np.float64)
+    numbers = _join([piece.numbers for piece in pieces], (0, n_numbers), np.float64)
     valid = _join_valid(pieces, len(attributes))
     codes = _join(
         [
@@ -171,6 +184,8 @@ def microdata_from_chunks(
             "The row key is not unique.",
             hint="Name columns that tell every row from every other.",
         )
+    if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
+        numbers, codes, categories = _ranked(attributes, numbers, codes, categories)
     _require_finite(attributes, numbers, valid)
 
     return Microdata(
@@ -184,6 +199,20 @@ def microdata_from_chunks(
     )
 
 
+def alone(microdata: Microdata, position: int) -> Microdata:
+    """Microdata with nothing but the numeric attribute at this position of all attributes."""
+    attribute = microdata.attributes[position]
+    valid = microdata.valid_column(attribute.name)
+    return replace(
+        microdata,
+        attributes=(attribute,),
+        numbers=np.ascontiguousarray(microdata.numbers[:, [microdata.numeric.index(attribute)]]),
+        codes=np.empty((microdata.n_records, 0), np.int32),
+        categories=(),
+        valid=None if valid is None else valid.reshape(-1, 1),
+    )
+
+
 def with_strata(microdata: Microdata, n_strata_columns: int) -> Microdata:
     """Microdata whose last categorical attributes only say which stratum a record is in.
 
@@ -194,6 +223,33 @@ def with_strata(microdata: Microdata, n_strata_columns: int) -> Microdata:
     rest, codes, _ = without_last(microdata, n_strata_columns)
     _, strata = np.unique(codes, axis=0, return_inverse=True)
     return replace(rest, strata=strata.reshape(-1).astype(np.int32))
+
+
+def with_entities(microdata: Microdata) -> Microdata:
+    """Microdata whose last categorical attribute only says whose record it is.
+
+    Raises
+    ------
+    NullInEntity : it is NULL somewhere.
+    """
+    rest, codes, _ = without_last(microdata, 1)
+    return replace(rest, entities=require_entities(codes[:, 0], microdata.attributes[-1].name))
+
+
+def require_entities(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:
+    """Codes of persons, int32 (n,), after a check that none is -1, as NULL is coded.
+
+    Raises
+    ------
+    NullInEntity : one is.
+    """
+    if missing := int((codes < 0).sum()):
+        raise NullInEntity(
+            f'The entity column "{name}" holds NULL in {missing} of {len(codes)} rows.',
+            hint="Nobody knows whose these rows are: exclude them in a view, or give each an entity"
+            " of its own there.",
+        )
+    return codes
 
 
 def without_last(
@@ -251,7 +307,7 @@ def chunk_from_columns(
     columns : float64 (c, d), numbers, and codes of what is no number; anything where not valid.
     valid : bool (c, d), or None when no value is NULL.
     """
-    numeric = [attribute.kind.is_numeric for attribute in attributes]
+    numeric = [not attribute.kind.is_coded for attribute in attributes]
     wide = frozenset(
         attribute.name
         for position, attribute in enumerate(attributes)
@@ -283,6 +339,44 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
         return False
     with np.errstate(invalid="ignore", over="ignore"):
         return bool((np.abs(values) * unit >= EXACT_INTEGER).any())
+
+
+def _ranked(
+    attributes: tuple[Attribute, ...],
+    numbers: NDArray[np.float64],
+    codes: NDArray[np.int32],
+    categories: Sequence[Sequence[str]],
+) -> tuple[NDArray[np.float64], NDArray[np.int32], list[Sequence[str]]]:
+    """Ordinal attributes moved from the codes to the numbers, as ranks."""
+    coded = [attribute for attribute in attributes if attribute.kind.is_coded]
+    plain = iter(numbers.T)
+    columns = [
+        _ranks(attribute, codes[:, coded.index(attribute)], categories[coded.index(attribute)])
+        if attribute.kind is Kind.ORDINAL
+        else next(plain)
+        for attribute in attributes
+        if attribute.kind.is_numeric
+    ]
+    kept = [i for i, attribute in enumerate(coded) if attribute.kind is not Kind.ORDINAL]
+    return np.column_stack(columns), codes[:, kept], [categories[i] for i in kept]
+
+
+def _ranks(
+    attribute: Attribute, codes: NDArray[np.int32], values: Sequence[str]
+) -> NDArray[np.float64]:
+    """Places in the attribute's order, float64 (n,); 0 where NULL."""
+    rank_of = {value: rank for rank, value in enumerate(attribute.order)}
+    # One more place for the code -1 of NULL.
+    ranks = np.array([*(rank_of.get(value, -1) for value in values), 0], np.float64)[codes]
+    unknown = int((ranks < 0).sum())
+    if unknown:
+        count = sum(value not in rank_of for value in values)
+        raise ValueNotInOrder(
+            f'Column "{attribute.name}" holds values that are not in its order:'
+            f" {count} of {len(values)} values, in {unknown} of {len(ranks)} rows.",
+            hint="State all values of the column, from the lowest to the highest.",
+        )
+    return ranks
 
 
 def _join(arrays: list[Any], empty_shape: tuple[int, int], dtype: Any) -> Any:

@@ -99,6 +99,18 @@ class AttributePartition:
 
     partitions: tuple[Partition, ...]
 
+    def rows(self) -> tuple[Partition, NDArray[np.int32]]:
+        """What rows are released alike: those that share their class in every attribute.
+
+        Returns their partition, and int32 (n_classes, d), the class of each attribute in it.
+        """
+        labels = np.column_stack([partition.labels for partition in self.partitions])
+        released = (labels >= 0).all(axis=1)
+        classes, number = np.unique(labels[released], axis=0, return_inverse=True)
+        together = np.full(len(labels), SUPPRESSED, np.int32)
+        together[released] = number.reshape(-1)
+        return Partition(together), classes
+
 
 @dataclass(frozen=True, eq=False)
 class Levels:

@@ -9,41 +9,56 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.blocks import cut, partition_blocks
-from dbanon.errors import RowsNotAnonymous, SuppressionOverBudget
+from dbanon.blocks import cut, cut_classes, partition_blocks
+from dbanon.entities import units_of
+from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
 from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_codes, trees_of
 from dbanon.measures import Loss, iloss, released_loss
-from dbanon.methods import find_method
+from dbanon.methods import find_method, generalization
 from dbanon.methods import refine as centroid
-from dbanon.methods.registry import Method, Tick
+from dbanon.methods.registry import Method, Refine, Tick
 from dbanon.microdata import Microdata
 from dbanon.partitions import AttributePartition, MethodResult, Partition, combine
 from dbanon.policy import Policy, guarantee, refinement, require_kinds, require_rows
-from dbanon.recoding import ExactMeans, ReleasedColumn, find_recoding
+from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_attributes
 from dbanon.release import ColumnLoss, Release
 from dbanon.space import standardization
-from dbanon.strata import strata_of, too_few
+from dbanon.strata import count_of, strata_of, too_few
 
 # Of the progress told, when a refinement follows the method.
 _METHOD_SHARE = 0.5
+
+# Refinements in blocks, each with borders across another direction.
+_TURNS = 2
 
 
 def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None) -> Partition:
     """Put the records into equivalence classes as the policy says.
 
+    Where records have entities, classes hold k of them, and all records of one (in a stratum).
+
     Raises
     ------
-    TooFewRecords : fewer than k records, in all or in a stratum.
+    TooFewRecords : fewer than k records or entities, in all or in a stratum.
     NullInQuasiIdentifier : NULLs, and the policy does not say what to do with them.
     SuppressionOverBudget : more records would be withheld than allowed.
     """
     require_rows(policy)
-    found = _found(microdata, policy, tick)
+    strata = _feasible_strata(microdata, policy)
+    units = None
+    clustered = microdata
+    if microdata.entities is not None:
+        units = units_of(microdata, policy.hierarchies)
+        clustered = units.microdata
+        strata = strata_of(clustered, policy)
+    found = _found(clustered, strata, policy, tick)
     partition = combine(
         [(records, result) for records, result in found if isinstance(result, Partition)],
-        microdata.n_records,
+        clustered.n_records,
     )
+    if units is not None:
+        partition = units.partition(partition)
     _check_budget(policy, partition.n_suppressed, microdata.n_records)
     return partition
 
@@ -53,10 +68,15 @@ def find_attribute_classes(
 ) -> AttributePartition:
     """Put the values of each attribute into classes of their own, which rows do not share.
 
-    Warns with ``RowsNotAnonymous``; raises as ``find_classes``.
+    Warns with ``RowsNotAnonymous``; raises as ``find_classes``, and where records have entities.
     """
+    if microdata.entities is not None:
+        raise InvalidParameter(
+            "A release per attribute counts rows, not persons.",
+            hint="Leave entity out, or choose a method that groups rows.",
+        )
     warnings.warn(RowsNotAnonymous(RowsNotAnonymous.__doc__), stacklevel=3)
-    found = _found(microdata, policy, tick)
+    found = _found(microdata, _feasible_strata(microdata, policy), policy, tick)
     by_attribute = zip(
         *(result.partitions for _, result in found if isinstance(result, AttributePartition)),
         strict=True,
@@ -68,19 +88,24 @@ def find_attribute_classes(
     )
 
 
-def _found(
-    microdata: Microdata, policy: Policy, tick: Tick | None
-) -> list[tuple[NDArray[np.int64], MethodResult]]:
-    """What the method gives for each stratum, with the records of it."""
+def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
+    """The strata, after a check that the method takes the attributes and each stratum has k."""
     require_kinds(policy, microdata.attributes)
     n = microdata.n_records
     strata = strata_of(microdata, policy)
     withheld = n - sum(len(records) for records in strata)
     _check_budget(policy, withheld, n)
     for records in strata:
-        if len(records) < policy.k:
+        if count_of(microdata, records) < policy.k:
             raise too_few(microdata, policy, records, withheld, len(strata))
+    return strata
 
+
+def _found(
+    microdata: Microdata, strata: list[NDArray[np.int64]], policy: Policy, tick: Tick | None
+) -> list[tuple[NDArray[np.int64], MethodResult]]:
+    """What the method gives for each stratum, with the records of it."""
+    n = microdata.n_records
     method = find_method(policy.method)
     space = method.space(
         microdata,
@@ -105,32 +130,45 @@ def _found(
 
 def recode(
     microdata: Microdata,
-    partition: Partition,
+    partition: Partition | AttributePartition,
     policy: Policy,
-    exact_means: ExactMeans,
+    exact_totals: ExactTotals,
     by: Sequence[str] = (),
+    entity: str | None = None,
 ) -> Release:
     """Give every class its released values, and measure what they lose.
 
-    ``by`` names the columns of the strata, which the guarantee holds for, too.
+    The classes of a release are rows that are released alike: where attributes are grouped by
+    themselves, those that share their class in each.
+    ``by`` names the columns of the strata, which the guarantee holds for, too; ``entity`` the
+    column whose values it counts.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
-    columns = recoding.run(microdata, partition, exact_means, policy.settings, **parameters)
-    before, after = _MEASURES[recoding.measure](microdata, partition, policy, columns)
+
+    def run(
+        microdata: Microdata, partition: Partition, exact_totals: ExactTotals
+    ) -> tuple[ReleasedColumn, ...]:
+        return recoding.run(microdata, partition, exact_totals, policy.settings, **parameters)
+
+    if isinstance(partition, AttributePartition):
+        rows, columns = recode_attributes(microdata, partition, run, exact_totals)
+    else:
+        rows, columns = partition, run(microdata, partition, exact_totals)
+    before, after = _MEASURES[recoding.measure](microdata, rows, policy, columns)
     measured = [
         column for column in columns if recoding.measure == "sse" or column.lost is not None
     ]
     return Release(
-        partition=partition,
-        columns=columns,
+        partition=rows,
+        columns=tuple(column.spelled() for column in columns),
         losses=tuple(
             ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
             for i, column in enumerate(measured)
         ),
         loss_before_rounding=before.total,
         loss=after.total,
-        guarantee=guarantee(policy, [*(column.attribute.name for column in columns), *by]),
+        guarantee=guarantee(policy, [c.attribute.name for c in columns], by, entity),
         measure=recoding.measure,
     )
 
@@ -205,18 +243,66 @@ def _run(
     refine = refinement(method)
     if policy.refine is None or refine is None:
         return result
-    refined = refine(
+    refined = _refine(
+        refine,
         space,
         result,
-        int(policy.k),
-        policy.refine,
-        tick=lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
-        seed=policy.seed,
-        iterations=policy.refine_iterations,
-        seconds=policy.refine_seconds,
+        policy,
+        lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
     )
     by_centroid = refine is centroid.refine
     return refined.require(policy.k, centroid.max_refined_size(policy.k) if by_centroid else None)
+
+
+def _refine(
+    refine: Refine, space: Any, partition: Partition, policy: Policy, tick: Tick
+) -> Partition:
+    """The refinement of all records at once, or, in generalization, of blocks of classes."""
+    size = policy.block_size
+    if size is None or space.n_records <= size or refine is not generalization.refine:
+        return refine(
+            space,
+            partition,
+            int(policy.k),
+            str(policy.refine),
+            tick=tick,
+            seed=policy.seed,
+            iterations=policy.refine_iterations,
+            seconds=policy.refine_seconds,
+        )
+    rounds = policy.refine_iterations
+    if rounds is None:
+        rounds = generalization.rounds(str(policy.refine), space.n_records, int(policy.k))
+    for turn in range(_TURNS):
+        before = partition
+
+        def run(
+            number: int,
+            records: NDArray[np.int64],
+            tick: Tick,
+            turn: int = turn,
+            before: Partition = before,
+        ) -> Partition:
+            _, labels = np.unique(before.labels[records], return_inverse=True)
+            # Of its own, so that the order in which blocks end changes nothing.
+            seed = np.random.SeedSequence([policy.seed, turn, number]).generate_state(1, np.uint64)
+            return refine(
+                space.take(records),
+                Partition(labels),
+                int(policy.k),
+                str(policy.refine),
+                tick=tick,
+                seed=int(seed[0]),
+                iterations=rounds * len(records) // (_TURNS * space.n_records),
+                seconds=policy.refine_seconds,
+            )
+
+        def advance(share: float, turn: int = turn) -> None:
+            tick((turn + share) / _TURNS)
+
+        blocks = cut_classes(space.coordinates, partition, size, turn)
+        partition = partition_blocks(blocks, run, advance)
+    return partition
 
 
 def _run_method(

@@ -12,16 +12,27 @@ import os
 import sys
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from dbanon import hierarchy_builders
 from dbanon import plpython_options as options
-from dbanon.errors import DbanonError, InvalidParameter, MemoryLimit, VersionMismatch
+from dbanon.column_values import column_values
+from dbanon.errors import (
+    DbanonError,
+    HierarchyBroken,
+    InvalidParameter,
+    MemoryLimit,
+    RowsNotAnonymous,
+    VersionMismatch,
+)
+from dbanon.hierarchy_spec import parse, parse_all
 from dbanon.jobs import Job, run
 from dbanon.policy import Policy
-from dbanon.release import Report
-from dbanon.stores import statements, summary
+from dbanon.release import Report, rarest_row
+from dbanon.stores import hierarchies, statements, summary
 from dbanon.stores.names import parse_relation
 from dbanon.stores.plpy_classes import PlpyReader
 from dbanon.stores.plpy_store import PlpySession, PlpyStore, spi_error
@@ -71,6 +82,8 @@ def classes(
             reader.classes(
                 _names(call, "quasi_identifiers"),
                 policy,
+                hierarchies=parse_all(wanted["hierarchies"], files=False),
+                entity=wanted["entity"],
                 key=wanted["key"],
                 memory_limit=wanted["memory_limit"] or _half_of_memory(),
                 tick=_Progress(plpy, wanted["progress"]).tick,
@@ -86,12 +99,58 @@ def classes(
         yield row_key, label, ""
 
 
+def store_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
+    """Store a hierarchy by name; its leaves, height and fingerprint, or the error."""
+
+    def work() -> dict[str, Any]:
+        call = json.loads(given)
+        session = PlpySession(plpy)
+        given_tree = parse(call["hierarchy"], files=False)
+        tree = hierarchies.resolve(session, given_tree, lambda: session.run("SELECT 1"))
+        hierarchies.store(
+            session, call["name"], tree, replace=call["replace"], description=call["description"]
+        )
+        return {"leaves": tree.n_leaves, "height": tree.height, "sha256": tree.sha256}
+
+    return _guarded(plpy, sql_version, work)
+
+
+def check_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
+    """All problems of a hierarchy, and of a column's values with it, or the error."""
+
+    def work() -> dict[str, Any]:
+        call = json.loads(given)
+        session = PlpySession(plpy)
+        try:
+            tree = hierarchies.resolve(session, parse(call["hierarchy"], files=False))
+            if call["source"] is not None:
+                store = PlpyStore(plpy, int(call["source"]))
+                values = column_values(store, store.source_name, call["column_name"])
+                tree.encode(values, call["column_name"])
+        except HierarchyBroken as error:
+            return {"problems": [vars(problem) for problem in error.problems]}
+        return {"problems": []}
+
+    return _guarded(plpy, sql_version, work, writes=False)
+
+
+def suggest_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
+    """A proposal from the values of a column as levels, or the error."""
+
+    def work() -> dict[str, Any]:
+        call = json.loads(given)
+        store = PlpyStore(plpy, int(call["source"]))
+        values = column_values(store, store.source_name, call["column_name"])
+        return {"levels": hierarchy_builders.suggest(values).to_levels()}
+
+    return _guarded(plpy, sql_version, work, writes=False)
+
+
 def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     started = datetime.now(timezone.utc)
     clock = time.perf_counter()
     method = call["method"]
     wanted = options.parse(method, call["options"], writes=True)
-    options.refuse_later(call)
     store = PlpyStore(plpy, int(call["source"]))
     if call["output"] is None:
         raise InvalidParameter("output must not be NULL.")
@@ -104,7 +163,9 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
         sensitive=_names(call, "sensitive"),
         keep=_names(call, "keep"),
         policy=_policy(method, call, wanted),
+        hierarchies=parse_all(call["hierarchies"], files=False),
         by=wanted["by"],
+        entity=call["entity"],
         key=wanted["key"],
         output_kind=wanted["output_kind"],
         if_exists=_text(call, "if_exists"),
@@ -112,10 +173,14 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     )
     with store.session(write=True) as session:
         planned = summary.plan(session, job.output, job.if_exists)
-        report = run(job, progress)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RowsNotAnonymous)
+            report = run(job, progress)
         summary.write(session, planned, report, session.recounted.histogram)
         _record_run(session, report, started)
     progress.restore()
+    if report.k_rows is not None:
+        plpy.warning(f"dbanon: rows are NOT k-anonymous; {rarest_row(report.k_rows)}")
     if report.not_copied:
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
@@ -174,6 +239,7 @@ def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> 
         options=wanted["method_options"],
         nulls=wanted["nulls"] if "nulls" in wanted else _text(call, "nulls"),
         max_suppression=budget,
+        models=options.models(wanted) if "models" in wanted else (),
         **{name: wanted[name] for name in options.OF_THE_POLICY if name in wanted},
     )
 
@@ -246,6 +312,8 @@ def _guarded(
             return json.dumps(work())
     except DbanonError as error:
         refusal = error
+    except RecursionError:
+        refusal = InvalidParameter("An argument is nested too deep.")
     except MemoryError:
         refusal = MemoryLimit("The backend has no more memory.")
     except Exception as failure:

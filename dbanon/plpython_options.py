@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbanon.errors import InvalidParameter, NotBuilt, UnknownOption, nearest_names
+from dbanon.hierarchy_spec import parse as parse_hierarchy
+from dbanon.measures import ORDERS, Model, model_kinds
 from dbanon.methods import find_method
+
+# Other names of privacy models, as keys.
+SHORT_MODELS = {"l_diversity": "distinct_l"}
 
 # Key: default, what it must be, for help and for messages.
 COMMON: dict[str, tuple[Any, str]] = {
     "standardize": ("zscore", "zscore, range, none or mahalanobis: the scale of columns"),
     "weights": ({}, "an object of numbers: weight of a column in the squared distance"),
+    "orders": ({}, "an object of lists: the values of a text column from lowest to highest"),
     "seed": (0, "a whole number, for methods that draw"),
     "refine": (None, "fast or thorough: the classes are improved by local search"),
     "refine_iterations": (None, "a whole number: as many rounds of refine"),
@@ -24,22 +30,43 @@ COMMON: dict[str, tuple[Any, str]] = {
 WRITING: dict[str, tuple[Any, str]] = {
     "by": ((), "a list of columns that classes must not cross; released as they are"),
     "output_kind": ("table", "table, or view for a stable name over a released table"),
+    "guarantee": ("rows", "rows, or per_attribute: rows are then not k-anonymous"),
     "recoding": (None, "what a class is released with; the method's own by default"),
-    "intervals": ("text", "text, bounds or midpoint: how a range of numbers is released"),
+    "intervals": ("text", "text, bounds, midpoint or range: how a range of numbers is released"),
     "local_range": (False, "true: ranges end at values of members; false: at a fixed grid"),
     "steps": ({}, "an object of numbers: width of the grid by column"),
+    "models": (
+        (),
+        'a list of privacy models: {"attribute": "diagnosis", "kind": "distinct_l", "level": 3},'
+        ' with "l" for recursive_cl and "distance" for t_closeness (equal, ordered or a hierarchy)',
+    ),
+    "withhold_failing": (
+        False,
+        "true: rows of classes that fail a model may be withheld, within max_suppression",
+    ),
+    **{
+        kind: (
+            {},
+            f"an object: the level of {SHORT_MODELS.get(kind, kind)} by column, or an object with"
+            " level and the model's own keys",
+        )
+        for kind in (*SHORT_MODELS, *model_kinds())
+    },
 }
 READING: dict[str, tuple[Any, str]] = {
     "nulls": ("error", "error, suppress or category"),
+    "hierarchies": ({}, "an object: a hierarchy by column, as for the method's function"),
+    "entity": (None, "the column that says whose a row is: k counts its values"),
 }
 
 # Keys that the policy has under the same name.
 OF_THE_POLICY = (
-    *("standardize", "weights", "seed", "recoding", "refine", "refine_iterations"),
-    *("refine_seconds", "block_size", "intervals", "local_range", "steps"),
+    *("standardize", "weights", "orders", "seed", "recoding", "refine", "refine_iterations"),
+    *("refine_seconds", "block_size", "intervals", "local_range", "steps", "guarantee"),
+    "withhold_failing",
 )
 
-LATER = ("models", "l_diversity", "t_closeness", "where", "on_column_change")
+LATER = ("where", "on_column_change")
 
 
 def known(method: str, *, writes: bool) -> dict[str, str]:
@@ -81,11 +108,57 @@ def parse(method: str, given: Any, *, writes: bool) -> dict[str, Any]:
     return values
 
 
-def refuse_later(call: Mapping[str, Any]) -> None:
-    """Refuse arguments that belong to a later version, rather than ignore them."""
-    for argument in ("entity", "hierarchies"):
-        if call[argument] not in (None, {}):
-            raise NotBuilt(f"Argument {argument} is not built yet.", hint="Leave it out.")
+def models(wanted: Mapping[str, Any]) -> tuple[Model, ...]:
+    """The privacy models of the options, as ``parse`` gives them.
+
+    Raises
+    ------
+    InvalidParameter : a model is not one.
+    """
+    found = [_model(given) for given in wanted["models"]]
+    for kind in (*SHORT_MODELS, *model_kinds()):
+        for attribute, level in wanted[kind].items():
+            more = level if isinstance(level, Mapping) else {"level": level}
+            if "kind" in more or "attribute" in more:
+                raise InvalidParameter(f'Option "{kind}" says kind and attribute by itself.')
+            kind_of = SHORT_MODELS.get(kind, kind)
+            found.append(_model({"kind": kind_of, "attribute": attribute, **more}))
+    return tuple(found)
+
+
+# Keys of a model: its type, and what it must be.
+_MODEL_KEYS: dict[str, tuple[tuple[type, ...], str]] = {
+    "attribute": ((str,), "the name of a sensitive column"),
+    "kind": ((str,), "the name of a privacy model"),
+    "level": ((int, float), "a number"),
+    "l": ((int,), "a whole number"),
+    "distance": ((str, Mapping), "equal, ordered or a hierarchy"),
+}
+_MODEL_OWN = {"l": "recursive_cl", "distance": "t_closeness"}
+
+
+def _model(given: Any) -> Model:
+    if not isinstance(given, Mapping) or not {"attribute", "kind", "level"} <= set(given):
+        raise InvalidParameter(
+            "A privacy model must be an object with attribute, kind and level.",
+            hint='As in {"attribute": "diagnosis", "kind": "distinct_l", "level": 3}.',
+        )
+    for key, value in given.items():
+        if key not in _MODEL_KEYS or _MODEL_OWN.get(key, given["kind"]) != given["kind"]:
+            raise InvalidParameter(
+                "A privacy model has no such key.",
+                hint="Known keys: "
+                + ", ".join(_MODEL_KEYS)
+                + "; l belongs to recursive_cl, distance"
+                " to t_closeness.",
+            )
+        types, expected = _MODEL_KEYS[key]
+        if not isinstance(value, types) or isinstance(value, bool):
+            raise InvalidParameter(f'"{key}" of a privacy model must be {expected}.')
+    more = dict(given)
+    if more.get("distance", "equal") not in ORDERS:
+        more["distance"] = parse_hierarchy(more["distance"], files=False)
+    return Model(**more)
 
 
 def _hint(keys: Mapping[str, str], name: str = "") -> str:
@@ -102,15 +175,24 @@ def _fits(name: str, value: Any) -> bool:
     if name == "refine_seconds":
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return value is None or (number and value > 0)
-    if name in ("progress", "local_range"):
+    if name in ("progress", "local_range", "withhold_failing"):
         return isinstance(value, bool)
     if name in ("key", "by"):
         return isinstance(value, list) and all(isinstance(part, str) for part in value)
+    if name == "models":
+        return isinstance(value, list)
+    if name == "hierarchies" or name in SHORT_MODELS or name in model_kinds():
+        return isinstance(value, dict)
+    if name == "orders":
+        return isinstance(value, dict) and all(
+            isinstance(order, list) and all(isinstance(text, str) for text in order)
+            for order in value.values()
+        )
     if name in ("weights", "steps"):
         return isinstance(value, dict) and all(
             isinstance(weight, (int, float)) and not isinstance(weight, bool)
             for weight in value.values()
         )
     return (isinstance(value, str) and bool(value)) or (
-        name in ("recoding", "refine") and value is None
+        name in ("recoding", "refine", "entity") and value is None
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -16,12 +16,14 @@ from dbanon.methods import METHODS, find_method
 from dbanon.methods import refine as centroid
 from dbanon.methods.refine import check_refinement
 from dbanon.methods.registry import Method, Refine
-from dbanon.partitions import Partition
+from dbanon.partitions import AttributePartition, Partition
 from dbanon.recoding import INTERVALS, Settings, find_recoding
-from dbanon.schema import Attribute
+from dbanon.schema import Attribute, Kind
 from dbanon.space import MAHALANOBIS, STANDARDIZATIONS, check_weights, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
+PER_ATTRIBUTE = "per_attribute"
+GUARANTEES = ("rows", PER_ATTRIBUTE)
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,19 @@ class Policy:
     max_suppression : largest share of records that may be withheld, 0 to 1; None for no limit.
     recoding : a name in the registry of recodings; None for the method's own.
     hierarchies : by quasi-identifier, for methods of generalization.
+    orders : by quasi-identifier that is text, its values from the lowest to the highest: they are
+        then taken as ranks. Before the order of an enum; an empty one takes that away.
     intervals, local_range, steps : how ranges of numbers are released, as in ``recoding.Settings``.
     seed : for what draws; the same seed gives the same classes.
     refine : ``fast`` or ``thorough`` search for classes of less loss after the method. Classes of
         centroids then hold k to 2k-1 records, whatever the method's own sizes are.
     refine_iterations : pools to build anew; None for as many as the budget of ``refine`` allows.
     refine_seconds : limit for each stratum; the result then depends on the machine's speed.
+    guarantee : ``rows``; or ``per_attribute`` for a method that groups each attribute by itself:
+        the word without which such a release, whose rows are not k-anonymous, is refused.
     models : privacy models of sensitive attributes, reached by ``protection.protect``.
+    withhold_failing : classes that do not keep to a model may be withheld, within
+        ``max_suppression``, where merging them would lose more than all that their records say.
     block_size : cut strata of more records into blocks that no class crosses, on all cores: faster,
         and a little more loss; a refinement then works across their borders. None does not cut.
     """
@@ -70,6 +78,9 @@ class Policy:
     refine_seconds: float | None = None
     block_size: int | None = None
     models: tuple[Model, ...] = ()
+    withhold_failing: bool = False
+    orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    guarantee: str = "rows"
 
     def __post_init__(self) -> None:
         whole: object = self.k
@@ -98,6 +109,7 @@ class Policy:
         _one_of("intervals", self.intervals, INTERVALS)
         object.__setattr__(self, "hierarchies", freeze(dict(self.hierarchies)))
         object.__setattr__(self, "steps", freeze(dict(self.steps)))
+        object.__setattr__(self, "orders", freeze(checked_orders(self.orders)))
         size = self.block_size
         if size is not None and (isinstance(size, bool) or int(size) != size or size < 2 * self.k):
             raise InvalidParameter("block_size must be a whole number, 2k or more.")
@@ -109,12 +121,25 @@ class Policy:
                 f"Method {method.name} gives no classes of rows that could be refined.",
                 hint="Leave refine out.",
             )
+        _one_of("guarantee", self.guarantee, GUARANTEES)
+        if self.per_attribute:
+            _check_per_attribute(self, method)
         budget = self.max_suppression
         if budget is not None and not 0 <= budget <= 1:
             raise InvalidParameter("max_suppression must be a share from 0 to 1.")
+        if self.withhold_failing and not (self.models and budget):
+            raise InvalidParameter(
+                "withhold_failing needs models, and a max_suppression above 0.",
+                hint="Say which share of records may be withheld.",
+            )
         seed: object = self.seed
         if not isinstance(seed, (int, np.integer)) or seed < 0:
             raise InvalidParameter("The seed must be a whole number, 0 or more.")
+
+    @property
+    def per_attribute(self) -> bool:
+        """True when attributes are grouped by themselves, and rows are not k-anonymous."""
+        return self.guarantee == PER_ATTRIBUTE
 
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""
@@ -140,6 +165,9 @@ class Policy:
             "refine_seconds": self.refine_seconds,
             "block_size": self.block_size,
             "models": [model.describe() for model in self.models],
+            "withhold_failing": self.withhold_failing,
+            "guarantee": self.guarantee,
+            "orders": {name: {"values": len(order)} for name, order in self.orders.items()},
         }
 
     @property
@@ -177,13 +205,20 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
                 " numbers only.",
                 hint="Use the recoding generalization.",
             )
+        if attribute.kind is Kind.ORDINAL and not recoding.takes_ranks:
+            raise UnsupportedType(
+                f'Column "{attribute.name}" has an order but no numbers, which recoding'
+                f" {recoding.name} needs.",
+                hint="Use another recoding, or leave the column out of the quasi-identifiers.",
+            )
         if not attribute.kind.is_numeric and not method.takes_categories:
             taking = [name for name, other in METHODS.items() if other.takes_categories]
             raise UnsupportedType(
                 f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and method'
                 f" {policy.method} takes numbers, dates and timestamps only.",
                 hint=(
-                    "Methods that take it: " + ", ".join(taking) + "."
+                    "Methods that take it: " + ", ".join(taking) + ". Text that has an order can be"
+                    " taken as ranks: state orders."
                     if taking
                     else "No method of this version takes it: leave the column out of the"
                     " quasi-identifiers and do not copy it, or give it as a number."
@@ -210,22 +245,78 @@ def require_rows(policy: Policy) -> None:
         raise InvalidParameter(
             f"Method {method.name} gives {method.guarantee}: a release of it would fail the"
             " recount of its rows.",
-            hint="Choose a method that groups rows; dbanon.partition() gives the classes of each"
-            " attribute for study.",
+            hint="Choose a method that groups rows. A release whose rows are not k-anonymous needs"
+            " guarantee=per_attribute.",
         )
 
 
-def guarantee(policy: Policy, names: list[str]) -> str:
-    """What a verified release guarantees, in words."""
+def require_guarantee(policy: Policy, entity: str | None = None) -> None:
+    """Check that the policy's method gives what a release guarantees, before anything is read.
+
+    Raises
+    ------
+    InvalidParameter : rows would not be k-anonymous, and the policy does not say so; or persons
+        shall be counted, who are no persons of one attribute.
+    """
+    if not policy.per_attribute:
+        require_rows(policy)
+    elif entity is not None:
+        raise InvalidParameter(
+            "With guarantee=per_attribute rows are counted, not persons.", hint="Leave entity out."
+        )
+
+
+def _check_per_attribute(policy: Policy, method: Method) -> None:
+    if method.gives is not AttributePartition:
+        raise InvalidParameter(
+            f"Method {method.name} groups rows, so that they are k-anonymous.",
+            hint="Leave guarantee out.",
+        )
+    if policy.models:
+        raise InvalidParameter(
+            "Privacy models are of classes of rows, which guarantee=per_attribute has not.",
+            hint="Leave the models out, or choose a method that groups rows.",
+        )
+    recoding = find_recoding(str(policy.recoding))
+    if recoding.takes_categories:
+        raise InvalidParameter(
+            f"Recoding {recoding.name} releases classes of rows, which guarantee=per_attribute"
+            " has not.",
+            hint="Use recoding mean, median or medoid.",
+        )
+
+
+def guarantee(
+    policy: Policy, names: list[str], by: Sequence[str] = (), entity: str | None = None
+) -> str:
+    """What a verified release guarantees, in words; ``entity`` is the column that k counts."""
+    if policy.per_attribute:
+        within = f" with equal ({', '.join(by)})" if by else ""
+        text = (
+            f"{find_method(policy.method).guarantee}: every released value of each of"
+            f" ({', '.join(names)}) by itself is shared by at least {policy.k} rows of the release"
+            f"{within}; ROWS ARE NOT k-ANONYMOUS: a combination of values may be one row's alone"
+        )
+        return text + _about_nulls(policy)
+    names = [*names, *by]
+    counted = "rows" if entity is None else f'persons (distinct values of "{entity}")'
     text = (
         f"{find_method(policy.method).guarantee}: every combination of released values of"
-        f" ({', '.join(names)}) is shared by at least {policy.k} rows of the release"
+        f" ({', '.join(names)}) is shared by at least {policy.k} {counted} of the release"
     )
-    if policy.nulls == "category":
-        text += ", NULL counted as a value"
-    if policy.nulls == "suppress":
-        text += "; records with a NULL were withheld"
-    return text + "".join(f"; {model.describe()} in each class" for model in policy.models)
+    return (
+        text
+        + _about_nulls(policy)
+        + "".join(f"; {model.describe()} in each class" for model in policy.models)
+        + ("; classes that failed may have been withheld" if policy.withhold_failing else "")
+    )
+
+
+def _about_nulls(policy: Policy) -> str:
+    return {
+        "category": ", NULL counted as a value",
+        "suppress": "; records with a NULL were withheld",
+    }.get(policy.nulls, "")
 
 
 def refinement(method: Method) -> Refine | None:
@@ -238,3 +329,18 @@ def refinement(method: Method) -> Refine | None:
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
+
+
+def checked_orders(orders: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The orders by column, as tuples.
+
+    Raises
+    ------
+    InvalidParameter : an order is no list of texts.
+    """
+    for name, order in orders.items():
+        if isinstance(order, str) or not all(isinstance(value, str) for value in order):
+            raise InvalidParameter(
+                f'The order of "{name}" must be a list of texts, from the lowest to the highest.'
+            )
+    return {name: tuple(order) for name, order in orders.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +69,23 @@ class Recount:
     rows : rows in all.
     histogram : how many classes there are of each size.
     null_rows : rows with NULL in a quasi-identifier.
+    k_rows : the rows that share the rarest combination of values, where ``histogram`` is of the
+        classes of each attribute by itself; None where it is of combinations.
     """
 
     rows: int
     histogram: Mapping[int, int]
     null_rows: int = 0
+    k_rows: int | None = None
+
+    @classmethod
+    def of_attributes(cls, attributes: Sequence[Recount], rows: Recount) -> Recount:
+        """The recounts of each attribute by itself in one, beside that of their combinations."""
+        histogram: dict[int, int] = {}
+        for part in attributes:
+            for size, count in part.histogram.items():
+                histogram[size] = histogram.get(size, 0) + count
+        return cls(rows.rows, histogram, rows.null_rows, rows.smallest)
 
     @property
     def classes(self) -> int:
@@ -102,12 +114,35 @@ class Recount:
         return (low + high) / 2
 
 
+def rarest_row(k_rows: int) -> str:
+    """What ``k_rows`` tells, in words."""
+    return f"the rarest combination of released values is shared by {k_rows} row(s)"
+
+
+@dataclass(frozen=True)
+class EntityCount:
+    """Persons counted in the classes of released values, in staging beside their rows.
+
+    Parameters
+    ----------
+    persons : in all.
+    smallest : in the class of fewest; 0 when there is none.
+    histogram : how many classes there are of each size in rows.
+    """
+
+    persons: int
+    smallest: int
+    histogram: Mapping[int, int]
+
+
 @dataclass(frozen=True)
 class Report:
     """What a release is, what it lost and how it was made. Holds no value of a column.
 
     Seconds are per phase: ``read``, ``cluster``, ``write``, ``verify``. Losses are SSE/SST on
-    z-scores, 0 to 1, over the released records.
+    z-scores, 0 to 1, over the released records. ``k_achieved`` and ``persons`` count persons where
+    ``entity`` names their column; class sizes are rows. ``k_rows`` is not None where classes are
+    those of each attribute by itself: the rows that share the rarest combination of values.
     """
 
     release_id: str
@@ -143,6 +178,9 @@ class Report:
     verified: bool = True
     loss_measure: str = "sse"
     models: tuple[ModelLevel, ...] = ()
+    entity: str | None = None
+    persons: int | None = None
+    k_rows: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
@@ -161,6 +199,14 @@ class Report:
         loss = f"{self.information_loss:.6f}"
         loss += f" ({self.information_loss_before_rounding:.6f} {before})"
 
+        counted = ""
+        if self.entity is not None:
+            counted = f' (persons: distinct values of "{self.entity}", {self.persons} in all)'
+
+        classes = "classes"
+        if self.k_rows is not None:
+            classes, counted = "classes of each attribute", " (of each attribute by itself)"
+
         pairs = [
             ("release", self.release_id),
             ("source", self.source),
@@ -171,10 +217,10 @@ class Report:
             ("kept", names(self.kept)),
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
-            ("k requested / counted", f"{self.k_requested} / {self.k_achieved}"),
+            ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{counted}"),
             *((level.model, f"counted {level.achieved:.6g}") for level in self.models),
             (
-                "classes: number, smallest / median / largest",
+                f"{classes}: number, smallest / median / largest",
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"
                 f" / {self.largest_class}",
             ),
@@ -194,6 +240,8 @@ class Report:
             ("guarantee", self.guarantee),
             ("earlier releases", self.earlier_releases),
         ]
+        if self.k_rows is not None:
+            pairs.insert(9, ("ROWS ARE NOT k-ANONYMOUS", rarest_row(self.k_rows)))
         if self.relation != self.output:
             pairs.insert(3, ("released table", self.relation))
         return pairs

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from dbanon.audit import Verification
 from dbanon.errors import InvalidParameter
-from dbanon.release import Report
+from dbanon.release import Report, rarest_row
 
 
 def make_console() -> Console:
@@ -55,6 +55,13 @@ def report_table(report: Report) -> Table:
 
 def verification_table(found: Verification) -> Table:
     """A verification as a table."""
+    counted = "rows"
+    if found.entity is not None:
+        counted += f'; the release counted persons by "{found.entity}", which it does not hold'
+    if found.k_rows is not None:
+        counted += (
+            f" of each attribute by itself; ROWS ARE NOT k-ANONYMOUS: {rarest_row(found.k_rows)}"
+        )
     unchanged = {True: "yes", False: "no", None: "not in the ledger"}[found.unchanged]
     return pairs_table(
         "Verification",
@@ -63,7 +70,7 @@ def verification_table(found: Verification) -> Table:
             ("release", found.release_id or "not in the ledger"),
             ("quasi-identifiers", ", ".join(found.quasi_identifiers)),
             ("rows", str(found.rows)),
-            ("k requested / counted", f"{found.k_requested} / {found.k_achieved} (rows)"),
+            ("k requested / counted", f"{found.k_requested} / {found.k_achieved} ({counted})"),
             (
                 "classes: number, smallest / median / largest",
                 f"{found.classes}, {found.smallest_class} / {found.median_class:g}"

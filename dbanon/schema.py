@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+
+from dbanon.errors import InvalidParameter, UnsupportedType
 
 
 class Role(str, Enum):
@@ -28,16 +31,22 @@ class Kind(str, Enum):
     DATE = "date"
     TIMESTAMP = "timestamp"
     BOOLEAN = "boolean"
+    ORDINAL = "ordinal"
     CATEGORY = "category"
     OTHER = "other"
 
     @property
     def is_numeric(self) -> bool:
-        """True when a value has a position on a line, so that means and distances exist."""
-        return self in _NUMERIC
+        """True when a value has a position on a line: it is a number, or has a rank."""
+        return self in _NUMBERS or self is Kind.ORDINAL
+
+    @property
+    def is_coded(self) -> bool:
+        """True when stores read a value by its code in a dictionary, not as a number."""
+        return self not in _NUMBERS
 
 
-_NUMERIC = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP})
+_NUMBERS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP})
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,7 @@ class Attribute:
     scale : digits after the point, for DECIMAL. For TIMESTAMP: digits of a second.
     zoned : True for a TIMESTAMP that is an instant, with time zone.
     nullable : False when the database guarantees that no value is NULL.
+    order : the values from the lowest to the highest, where the type or the caller states them.
     """
 
     name: str
@@ -66,6 +76,7 @@ class Attribute:
     scale: int = 0
     zoned: bool = False
     nullable: bool = True
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,3 +93,41 @@ class Schema:
     def quasi_identifiers(self) -> tuple[Attribute, ...]:
         """The attributes that could re-identify a person together."""
         return self.with_role(Role.QUASI_IDENTIFIER)
+
+
+def with_orders(
+    attributes: Sequence[Attribute], orders: Mapping[str, Sequence[str]]
+) -> tuple[Attribute, ...]:
+    """The quasi-identifiers, those whose values have an order as ordinal ones.
+
+    An order in ``orders`` goes before that of the column's type; an empty one takes it away.
+
+    Raises
+    ------
+    InvalidParameter : an order names no quasi-identifier, or a value twice.
+    UnsupportedType : an order is stated for a column that is no text.
+    """
+    for name in orders:
+        if name not in [attribute.name for attribute in attributes]:
+            raise InvalidParameter(
+                f'The order of "{name}" names no quasi-identifier.',
+                hint="State orders of quasi-identifiers only.",
+            )
+    return tuple(
+        _ordinal(attribute, tuple(orders.get(attribute.name, attribute.order)))
+        if attribute.name in orders or attribute.order
+        else attribute
+        for attribute in attributes
+    )
+
+
+def _ordinal(attribute: Attribute, order: tuple[str, ...]) -> Attribute:
+    if attribute.kind is not Kind.CATEGORY:
+        raise UnsupportedType(
+            f'An order was stated for column "{attribute.name}" of type {attribute.sql_type},'
+            " which is no text.",
+            hint="Numbers and dates have their own order; cast other types to text in a view.",
+        )
+    if len(set(order)) != len(order):
+        raise InvalidParameter(f'The order of "{attribute.name}" holds a value twice.')
+    return replace(attribute, kind=Kind.ORDINAL, order=order) if order else attribute

@@ -45,6 +45,13 @@ def groups(values: NDArray[Any]) -> list[NDArray[np.int64]]:
     return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
 
 
+def count_of(microdata: Microdata, records: NDArray[np.int64]) -> int:
+    """What k is compared with: the number of these records, or of the persons they are of."""
+    if microdata.entities is None:
+        return len(records)
+    return len(np.unique(microdata.entities[records]))
+
+
 def too_few(
     microdata: Microdata,
     policy: Policy,
@@ -52,13 +59,14 @@ def too_few(
     withheld: int,
     n_strata: int,
 ) -> TooFewRecords:
-    count = len(records)
+    count = count_of(microdata, records)
+    what = "records" if microdata.entities is None else "persons"
     if n_strata == 1:
-        text = f"There are {count} records, fewer than k = {policy.k}"
-        text += f" ({withheld} more have a NULL and are withheld)." if withheld else "."
+        text = f"There are {count} {what}, fewer than k = {policy.k}"
+        text += f" ({withheld} more records have a NULL and are withheld)." if withheld else "."
         hint = f"k can be {count} at most here." if count >= 2 else "Anonymize a larger table."
         return TooFewRecords(text, hint=hint)
-    text = f"A stratum holds only {count} records"
+    text = f"A stratum holds only {count} {what}"
     if microdata.valid is not None:
         absent = [
             f'"{attribute.name}"'
@@ -70,6 +78,6 @@ def too_few(
         text += f" with NULL in {', '.join(absent)}" if absent else " without NULL"
     hint = "Leave columns out of the strata, or bring rare values together in a view."
     if microdata.strata is None:
-        hint = "With nulls=category each pattern of NULLs needs k records; nulls=suppress withholds"
+        hint = f"With nulls=category each pattern of NULLs needs k {what}; nulls=suppress withholds"
         hint += " records with a NULL instead."
     return TooFewRecords(f"{text}, fewer than k = {policy.k}.", hint=hint)

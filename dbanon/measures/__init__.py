@@ -5,16 +5,18 @@ from __future__ import annotations
 from dbanon.measures.class_sizes import average_class_size, discernibility
 from dbanon.measures.iloss import iloss
 from dbanon.measures.information_loss import Loss, centroid_loss, released_loss
-from dbanon.measures.models import Model
+from dbanon.measures.models import ORDERS, Model, model_kinds
 from dbanon.measures.sensitive import sensitive_counts
 
 __all__ = [
+    "ORDERS",
     "Loss",
     "Model",
     "average_class_size",
     "centroid_loss",
     "discernibility",
     "iloss",
+    "model_kinds",
     "released_loss",
     "sensitive_counts",
 ]

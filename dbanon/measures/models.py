@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import Given, parse
 from dbanon.measures import sensitive
 from dbanon.measures.sensitive import Counts, Values
 
 # Rounding of shares must not fail a class that reaches its level exactly.
 _SLACK = 1e-9
+
+ORDERS = ("equal", "ordered")
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class Model:
     attribute : the sensitive column.
     level : the l, c, t, alpha, beta or delta wanted.
     l : of ``recursive_cl``.
-    distance : of ``t_closeness``: ``equal``, ``ordered`` or a hierarchy of the values.
+    distance : of ``t_closeness``: ``equal``, ``ordered`` or a hierarchy of the values, given in
+        any form of ``hierarchy_spec``.
 
     Two classes that keep to a model keep to it together: so do classes that are released alike.
     Hence delta-disclosure wants every value in every class here.
@@ -38,7 +42,7 @@ class Model:
     attribute: str
     level: float
     l: int = 2  # noqa: E741
-    distance: str | Hierarchy = "equal"
+    distance: Given = "equal"
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
@@ -50,8 +54,8 @@ class Model:
             raise InvalidParameter(f"The level of {self.kind} must be a number above 0.")
         if self.l < 1:
             raise InvalidParameter("The l of recursive_cl must be a whole number, 1 or more.")
-        if isinstance(self.distance, str) and self.distance not in ("equal", "ordered"):
-            raise InvalidParameter("The distance must be equal, ordered or a hierarchy.")
+        if self.distance not in ORDERS:
+            object.__setattr__(self, "distance", parse(self.distance, files=True))
 
     def satisfied(self, counts: Counts, whole: Values) -> NDArray[np.bool_]:
         """Which classes keep to the model, bool (m,).
@@ -73,6 +77,21 @@ class Model:
         return float(values.min() if at_least else values.max())
 
     @property
+    def order(self) -> str | Hierarchy:
+        """The distance, once its hierarchy is known.
+
+        Raises
+        ------
+        InvalidParameter : the hierarchy is still to be read or made.
+        """
+        if isinstance(self.distance, (str, Hierarchy)):
+            return self.distance
+        raise InvalidParameter(
+            f'The hierarchy of "{self.attribute}" is still to be read or made.',
+            hint="Give it as a Hierarchy.",
+        )
+
+    @property
     def at_least(self) -> bool:
         """True when a higher level is the stronger wish."""
         return self.kind in ("distinct_l", "entropy_l")
@@ -83,8 +102,13 @@ class Model:
         if self.kind == "recursive_cl":
             text += f" with l = {self.l}"
         if self.kind == "t_closeness":
-            text += f", {self.distance if isinstance(self.distance, str) else 'hierarchical'}"
+            text += f", {self.distance if self.distance in ORDERS else 'hierarchical'}"
         return text
+
+
+def model_kinds() -> tuple[str, ...]:
+    """The kinds that there are."""
+    return tuple(_KINDS)
 
 
 _Each = Callable[[Model, Counts, Values], tuple[Values, bool]]
@@ -97,7 +121,7 @@ _KINDS: dict[str, _Each] = {
         False,
     ),
     "t_closeness": lambda model, counts, whole: (
-        sensitive.each_t(counts, model.distance, whole),
+        sensitive.each_t(counts, model.order, whole),
         False,
     ),
     "alpha_k": lambda model, counts, whole: (sensitive.each_largest_share(counts), False),

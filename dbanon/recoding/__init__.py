@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
 from dbanon.recoding import generalization, mean, median, medoid, secure
-from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
-from dbanon.recoding.settings import INTERVALS, Settings
+from dbanon.recoding.attributes import recode_attributes
+from dbanon.recoding.columns import GENERALIZED, ExactTotals, Recoding, ReleasedColumn
+from dbanon.recoding.settings import INTERVALS, RANGE, Settings
 
 RECODINGS: dict[str, Recoding] = {
     recoding.name: recoding
@@ -34,11 +35,14 @@ def find_recoding(name: str) -> Recoding:
 
 
 __all__ = [
+    "GENERALIZED",
     "INTERVALS",
+    "RANGE",
     "RECODINGS",
-    "ExactMeans",
+    "ExactTotals",
     "Recoding",
     "ReleasedColumn",
     "Settings",
     "find_recoding",
+    "recode_attributes",
 ]

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from dbanon.partitions import Partition
 from dbanon.schema import Attribute, Kind
 
-# Exact class means of wide attributes: Python integers, in units of 10**-scale, None where NULL.
-ExactMeans: TypeAlias = Callable[
+# SQL type of labels, which are text whatever the column is.
+GENERALIZED = "text"
+
+# Exact sums of the classes of wide attributes: Python integers, in units of 10**-scale; NULL is 0.
+ExactTotals: TypeAlias = Callable[
     [Partition, Sequence[Attribute]], Mapping[str, NDArray[np.object_]]
 ]
 
@@ -26,13 +29,17 @@ class ReleasedColumn:
     ----------
     attribute : the column as it is written.
     values : one value per class. int64 for integers, decimals (in units of 10**-scale), dates
-        (days since 1970-01-01) and timestamps (microseconds since then, UTC); float64 for floats;
-        object (Python integers, units as above) where int64 is too narrow; object (str) for text.
+        (days since 1970-01-01), timestamps (microseconds since then, UTC) and ranks; float64 for
+        floats; object (Python integers, units as above) where int64 is too narrow; object (str) for
+        text.
     missing : bool (n_classes,), True where NULL is released; None when nowhere.
     unrounded : float64 (n_classes,), the value before rounding to the column's type; None for text.
     lost : float64 (n_classes,), the loss of the class's records in this attribute by the released
         values, 0 to 1 a record; None where the recoding's measure needs it not.
     of : the quasi-identifier it stands for, when that has another name.
+    upper : where ranges are released, their upper borders in the form of ``values``, which are the
+        lower ones; None elsewhere.
+    closed : True when a range holds its upper border.
     """
 
     attribute: Attribute
@@ -41,11 +48,21 @@ class ReleasedColumn:
     unrounded: NDArray[np.float64] | None = None
     lost: NDArray[np.float64] | None = None
     of: str | None = None
+    upper: NDArray[Any] | None = None
+    closed: bool = False
 
     @property
     def source(self) -> str:
         """The name of the quasi-identifier it stands for."""
         return self.of or self.attribute.name
+
+    @property
+    def parts(self) -> tuple[ReleasedColumn, ...]:
+        """What is staged: the column, or the lower and the upper borders of its ranges."""
+        if self.upper is None:
+            return (self,)
+        lower = replace(self, upper=None)
+        return lower, replace(lower, values=self.upper)
 
     def take(self, order: NDArray[np.int64]) -> ReleasedColumn:
         """The column with its classes in another order, int64 (n_classes,)."""
@@ -53,7 +70,19 @@ class ReleasedColumn:
             self,
             values=self.values[order],
             missing=None if self.missing is None else self.missing[order],
+            upper=None if self.upper is None else self.upper[order],
             unrounded=None if self.unrounded is None else self.unrounded[order],
+        )
+
+    def spelled(self) -> ReleasedColumn:
+        """The column with values in place of ranks where it is ordinal, as it is written."""
+        if self.attribute.kind is not Kind.ORDINAL:
+            return self
+        return replace(
+            self,
+            attribute=replace(self.attribute, kind=Kind.CATEGORY),
+            values=np.array(self.attribute.order, object)[self.values],
+            unrounded=None,
         )
 
     def as_float(self) -> NDArray[np.float64]:
@@ -72,10 +101,11 @@ class Recoding:
     Parameters
     ----------
     name : as in calls and commands.
-    run : ``(microdata, partition, exact_means, settings, **parameters) -> released columns``.
+    run : ``(microdata, partition, exact_totals, settings, **parameters) -> released columns``.
     summary : one line for people.
     measure : what its loss is measured by, a name in ``pipeline``.
     takes_categories : True when attributes may be other than numeric.
+    takes_ranks : False when attributes must be numbers, not ordinal.
     method : the only method it belongs to; None when it goes with any that groups rows.
     parameters : the options of that method that ``run`` takes by name as well.
     """
@@ -85,5 +115,6 @@ class Recoding:
     summary: str
     measure: str = "sse"
     takes_categories: bool = False
+    takes_ranks: bool = True
     method: str | None = None
     parameters: tuple[str, ...] = ()

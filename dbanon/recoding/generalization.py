@@ -2,7 +2,8 @@
 
 With a hierarchy: the label of the lowest common ancestor. A category without one: its value, or
 ``*``. A number: an interval around the class. By default the interval's borders lie on a grid that
-is the same for all classes: the borders of a class's own range are values of its members.
+is the same for all classes: the borders of a class's own range are values of its members. An
+ordinal attribute: an interval of ranks, which holds both of its ends.
 
 Loss of a cell: climbed edges over all edges; width over the width of the whole column, 1 at most.
 It is that of the label released, not of the range behind it.
@@ -21,14 +22,14 @@ from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_codes, number_text, trees_of
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
-from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.columns import GENERALIZED, ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.grid import Grid, grid_for
-from dbanon.recoding.settings import Settings
+from dbanon.recoding.settings import RANGE, Settings
 from dbanon.schema import Attribute, Kind
 
 
 def generalization(
-    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
+    microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
     """The common ancestor or interval of every class and attribute, in the attributes' order.
 
@@ -38,7 +39,7 @@ def generalization(
     InvalidParameter : a step is not positive or names no number, or midpoints or bounds are wanted
         of numbers that float64 does not hold exactly.
     """
-    del exact_means
+    del exact_totals
     trees = trees_of(microdata, settings.hierarchies)
     _check_steps(microdata, trees, settings)
     columns: list[ReleasedColumn] = []
@@ -93,28 +94,32 @@ def _intervals(
     low, high = _ends(numbers, partition)
     least, most = (present.min(), present.max()) if present.size else (0.0, 0.0)
     grid = grid_for(attribute, least, most, settings.steps.get(attribute.name))
-    closed = settings.local_range
-    if not closed:
+    ordinal = attribute.kind is Kind.ORDINAL
+    closed = settings.local_range or ordinal
+    if not settings.local_range:
         low, high = grid.around(low, high)
+        if ordinal:
+            high = np.minimum(high, len(attribute.order)) - 1
     width = np.minimum(1.0, (high - low) / (most - least)) if most > least else np.zeros(len(low))
     lost = _none_where(width * partition.sizes, missing)
-    if settings.intervals == "text":
+    if settings.intervals == "text" or (settings.intervals == RANGE and ordinal):
         texts = _texts(low, high, attribute, grid, closed)
         return [ReleasedColumn(_as_text(attribute), texts, missing, lost=lost)]
     if settings.intervals == "midpoint":
-        middle = low + (high - low) / 2
+        middle = low + (np.floor((high - low) / 2) if ordinal else (high - low) / 2)
         return [ReleasedColumn(attribute, _typed(middle, attribute), missing, middle, lost=lost)]
+    borders = _typed(low, attribute, closed), _typed(high, attribute, closed)
+    if settings.intervals == RANGE:
+        lower, upper = (_exact(ends, grid, closed) for ends in borders)
+        # The type is the database's to choose.
+        ranges = replace(attribute, sql_type="")
+        return [ReleasedColumn(ranges, lower, missing, lost=lost, upper=upper, closed=closed)]
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
     return [
         ReleasedColumn(
-            replace(attribute, name=name),
-            _typed(ends, attribute),
-            missing,
-            ends,
-            lost=share,
-            of=attribute.name,
+            replace(attribute, name=name), typed, missing, ends, lost=share, of=attribute.name
         )
-        for name, ends, share in zip(names, (low, high), (lost, None), strict=True)
+        for name, typed, ends, share in zip(names, borders, (low, high), (lost, None), strict=True)
     ]
 
 
@@ -134,7 +139,7 @@ def _texts(
     grid: Grid,
     closed: bool,
 ) -> NDArray[np.object_]:
-    """``[low, high)``; with own ranges ``[low, high]``, or the one value that all share."""
+    """``[low, high)``; closed ``[low, high]``, or the one value that all share."""
     texts = []
     for start, end in zip(low.tolist(), high.tolist(), strict=True):
         first, last = (number_text(grid.clean(x), attribute) for x in (start, end))
@@ -145,17 +150,35 @@ def _texts(
     return np.array(texts, object)
 
 
-def _typed(numbers: NDArray[np.float64], attribute: Attribute) -> NDArray[np.generic]:
-    """Numbers in the column's own type, as ``ReleasedColumn`` holds them."""
+def _typed(
+    numbers: NDArray[np.float64], attribute: Attribute, whole: bool = True
+) -> NDArray[np.generic]:
+    """Numbers in the column's own type, as ``ReleasedColumn`` holds them.
+
+    Borders that are no whole units are rounded up: a value of the type is in ``[low, high)`` if and
+    only if it is between these.
+    """
     if attribute.kind is Kind.FLOAT:
         return numbers
     scale = 10.0**attribute.scale if attribute.kind is Kind.DECIMAL else 1.0
-    return np.rint(numbers * scale).astype(np.int64)
+    units = numbers * scale
+    if not whole:
+        # But for what rounding left behind the 15th digit.
+        units = np.where(np.abs(units - np.rint(units)) < 1e-6, units, np.ceil(units))
+    return np.rint(units).astype(np.int64)
+
+
+def _exact(numbers: NDArray[Any], grid: Grid, closed: bool) -> NDArray[Any]:
+    """Borders of ranges; floats as text, which loses no digit on its way to a decimal type."""
+    if numbers.dtype != np.float64:
+        return numbers
+    return np.array([repr(x if closed else grid.clean(x)) for x in numbers.tolist()], object)
 
 
 def _as_text(attribute: Attribute) -> Attribute:
+    nullable = attribute.nullable
     return Attribute(
-        attribute.name, Kind.CATEGORY, attribute.role, sql_type="text", nullable=attribute.nullable
+        attribute.name, Kind.CATEGORY, attribute.role, sql_type=GENERALIZED, nullable=nullable
     )
 
 
@@ -169,12 +192,16 @@ def _none_where(
 def _check_steps(
     microdata: Microdata, trees: tuple[Hierarchy | None, ...], settings: Settings
 ) -> None:
-    numbers = [a.name for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None]
+    kinds = {
+        a.name: a.kind for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None
+    }
     for name, step in settings.steps.items():
-        if name not in numbers:
+        if name not in kinds:
             raise InvalidParameter(f'The step of "{name}" names no number without a hierarchy.')
         if not np.isfinite(step) or step <= 0:
             raise InvalidParameter(f'The step of "{name}" must be positive and finite.')
+        if step % 1 and kinds[name] is Kind.ORDINAL:
+            raise InvalidParameter(f'The step of "{name}" must be a whole number of ranks.')
 
 
 RECODING = Recoding(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.microdata import EXACT_INTEGER
 from dbanon.schema import Attribute, Kind
 
 # A grid step is about this share of the column's range.
@@ -35,13 +36,22 @@ class Grid:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The largest border <= low and the smallest border > high, float64 each."""
         if not self.months:
-            start = np.floor(low / self.step) * self.step
-            end = (np.floor(high / self.step) + 1) * self.step
-            # Rounding of the quotient may place a value one border too far.
-            start = np.where(start > low, start - self.step, start)
-            end = np.where(end <= high, end + self.step, end)
-            return start, end
+            return self._multiples(self._below(low)), self._multiples(self._below(high) + 1)
         return self._border(low, 0), self._border(high, 1)
+
+    def _below(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Which multiple of the step is the largest border <= each value."""
+        count = np.floor(values / self.step)
+        # Rounding of the quotient may place a value one border too far, either way.
+        count = np.where(self._multiples(count) > values, count - 1, count)
+        return np.where(self._multiples(count + 1) <= values, count + 1, count)
+
+    def _multiples(self, count: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Borders as they are told: members are compared with these."""
+        borders = count * self.step
+        if not (borders % 1).any() and (np.abs(borders) < EXACT_INTEGER).all():
+            return borders
+        return np.array([self.clean(border) for border in borders.tolist()], np.float64)
 
     def _border(self, values: NDArray[np.float64], more: int) -> NDArray[np.float64]:
         days = np.floor(values / self.unit).astype(np.int64).astype("datetime64[D]")
@@ -71,7 +81,9 @@ def grid_for(attribute: Attribute, least: float, most: float, step: float | None
             months = [months for months in _MONTHS if months * 30.5 * unit >= wanted]
             return Grid(months=months[0] if months else _MONTHS[-1], unit=unit)
         return Grid(float(7 * unit if wanted > unit else unit))
-    smallest = {Kind.INTEGER: 1.0, Kind.DECIMAL: 10.0**-attribute.scale}.get(attribute.kind, 0.0)
+    smallest = {Kind.INTEGER: 1.0, Kind.ORDINAL: 1.0, Kind.DECIMAL: 10.0**-attribute.scale}.get(
+        attribute.kind, 0.0
+    )
     if wanted <= smallest:
         return Grid(smallest or 1.0)
     power = 10.0 ** np.floor(np.log10(wanted))

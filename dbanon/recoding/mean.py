@@ -1,7 +1,8 @@
 """Centroid recoding: every class is released with the mean of each attribute.
 
 The mean is rounded to the column's own type and scale, half to even: a mean of integers with
-decimals would tell the size of its class, and a column keeps its type.
+decimals would tell the size of its class, and a column keeps its type. A mean of ranks is no value:
+ordinal attributes get the value at the class's median rank, the lower of two.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from dbanon.microdata import EXACT_INTEGER, Microdata
 from dbanon.partitions import Partition
-from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
+from dbanon.recoding.representative import class_medians, occurring
 from dbanon.recoding.settings import Settings
 from dbanon.schema import Attribute, Kind
 
@@ -52,18 +54,34 @@ def integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np
     return np.asarray(whole + up, np.int64)
 
 
+def round_half_even(total: int, size: int) -> int:
+    """total / size rounded to a whole number, half to even, for any integers."""
+    whole, rest = divmod(total, size)
+    return whole + (2 * rest > size or (2 * rest == size and whole % 2 != 0))
+
+
+def _exact_means(totals: NDArray[np.object_], partition: Partition) -> NDArray[np.object_]:
+    sums = zip(totals, partition.sizes, strict=True)
+    return np.array([round_half_even(int(total), int(size)) for total, size in sums], object)
+
+
 def mean(
-    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
+    microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
     """The class means of every attribute, in the type of its column."""
     del settings
     wide = [attribute for attribute in microdata.numeric if attribute.name in microdata.wide]
-    exact = exact_means(partition, wide) if wide else {}
+    totals = exact_totals(partition, wide) if wide else {}
+    exact = {name: _exact_means(sums, partition) for name, sums in totals.items()}
     columns = []
     released: NDArray[Any]
     for position, attribute in enumerate(microdata.numeric):
         values = microdata.numbers[:, position]
         valid = microdata.valid_column(attribute.name)
+        if attribute.kind is Kind.ORDINAL:
+            ranks = class_medians(values, partition)
+            columns.append(occurring(microdata, partition, position, ranks))
+            continue
         missing = None
         if valid is not None:
             # A class holds records of one NULL pattern, so its first member speaks for all.

@@ -7,17 +7,15 @@ attribute is not kept.
 
 from __future__ import annotations
 
-import numpy as np
-
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
-from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
-from dbanon.recoding.representative import occurring, refuse_wide
+from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
+from dbanon.recoding.representative import class_medians, occurring, refuse_wide
 from dbanon.recoding.settings import Settings
 
 
 def median(
-    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
+    microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
     """The class medians of every attribute, in the type of its column.
 
@@ -26,14 +24,10 @@ def median(
     UnsupportedType : an attribute holds values that float64 cannot hold exactly.
     """
     refuse_wide(microdata, "median")
-    labels = partition.labels[partition.members]
-    middle = partition.starts + (partition.sizes - 1) // 2
-    columns = []
-    for position in range(microdata.numbers.shape[1]):
-        values = microdata.numbers[partition.members, position]
-        ordered = values[np.lexsort((values, labels))]
-        columns.append(occurring(microdata, partition, position, ordered[middle]))
-    return tuple(columns)
+    return tuple(
+        occurring(microdata, partition, position, class_medians(values, partition))
+        for position, values in enumerate(microdata.numbers.T)
+    )
 
 
 RECODING = Recoding(

@@ -12,14 +12,14 @@ import numpy as np
 
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
-from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.mean import class_means
 from dbanon.recoding.representative import occurring, refuse_wide
 from dbanon.recoding.settings import Settings
 
 
 def medoid(
-    microdata: Microdata, partition: Partition, exact_means: ExactMeans, settings: Settings
+    microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
     """The values of each class's medoid, in the types of their columns.
 

@@ -1,4 +1,4 @@
-"""Columns released with values that occur in their class: shared by median and medoid."""
+"""Columns released with values that occur in their class."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ def refuse_wide(microdata: Microdata, recoding: str) -> None:
             f'Column "{name}" holds numbers beyond 2**53: recoding {recoding} cannot take them.',
             hint="Use recoding=mean, or give the column as a smaller type.",
         )
+
+
+def class_medians(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
+    """The lower median of each class, float64 (n_classes,), of ``values``, float64 (n,)."""
+    grouped = values[partition.members]
+    ordered = grouped[np.lexsort((grouped, partition.labels[partition.members]))]
+    medians: NDArray[np.float64] = ordered[partition.starts + (partition.sizes - 1) // 2]
+    return medians
 
 
 def occurring(

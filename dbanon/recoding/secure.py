@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
-from dbanon.recoding.columns import ExactMeans, Recoding, ReleasedColumn
+from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.mean import mean
 from dbanon.recoding.representative import refuse_wide
 from dbanon.recoding.settings import Settings
@@ -71,7 +71,7 @@ def choose(downwards: Iterable[float], upwards: Iterable[float]) -> list[bool]:
 def secure(
     microdata: Microdata,
     partition: Partition,
-    exact_means: ExactMeans,
+    exact_totals: ExactTotals,
     settings: Settings,
     *,
     epsilon: float,
@@ -85,7 +85,7 @@ def secure(
     """
     refuse_wide(microdata, "secure")
     columns = []
-    for position, column in enumerate(mean(microdata, partition, exact_means, settings)):
+    for position, column in enumerate(mean(microdata, partition, exact_totals, settings)):
         columns.append(_secured(microdata, partition, column, position, epsilon, gamma0))
     return tuple(columns)
 
@@ -157,6 +157,7 @@ RECODING = Recoding(
     name="secure",
     run=secure,
     summary="Class means, moved away from the originals where too many lie near",
+    takes_ranks=False,
     method="secure_kward",
     parameters=("epsilon", "gamma0"),
 )

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from dbanon.hierarchy import Hierarchy
 
-INTERVALS = ("text", "bounds", "midpoint")
+RANGE = "range"
+INTERVALS = ("text", "bounds", "midpoint", RANGE)
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Settings:
     ----------
     hierarchies : by column.
     intervals : how a range of numbers is written: ``text``, as in ``[30, 40)``; ``bounds``, two
-        columns; or ``midpoint``, one number.
+        columns; ``midpoint``, one number; or ``range``, a value of the database's own range type.
     local_range : True releases a class's own smallest and largest number, which are values of
         members; False the borders of a fixed grid around them.
     steps : width of the grid by column, in the column's unit (days, microseconds); about a

@@ -199,12 +199,6 @@ def random_order(n: int) -> NDArray[np.int64]:
     return np.argsort(np.frombuffer(secrets.token_bytes(8 * n), np.uint64), kind="stable")
 
 
-def round_half_even(total: int, size: int) -> int:
-    """total / size rounded to a whole number, half to even, for any integers."""
-    whole, rest = divmod(total, size)
-    return whole + (2 * rest > size or (2 * rest == size and whole % 2 != 0))
-
-
 def choose_key(source: Source, key: Sequence[str]) -> tuple[Attribute, ...]:
     """The attributes of a stated key.
 

@@ -59,7 +59,11 @@ def attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
             zoned="ZONE" in sql_type,
             nullable=nullable,
         )
-    kind = Kind.CATEGORY if sql_type.startswith("ENUM(") else _KINDS.get(sql_type, Kind.OTHER)
+    if sql_type.startswith("ENUM("):
+        values = re.findall(r"'((?:[^']|'')*)'", sql_type)
+        order = tuple(value.replace("''", "'") for value in values)
+        return Attribute(name, Kind.CATEGORY, sql_type=sql_type, nullable=nullable, order=order)
+    kind = _KINDS.get(sql_type, Kind.OTHER)
     return Attribute(name, kind, sql_type=sql_type, nullable=nullable)
 
 
@@ -73,7 +77,7 @@ def number(position: int, attribute: Attribute) -> str:
     if attribute.kind is Kind.TIMESTAMP:
         finite = f"CAST(epoch_us({column}) AS DOUBLE)"
         return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
-    if not attribute.kind.is_numeric:
+    if attribute.kind.is_coded:
         column = f"d{position}.code"
     return f"CAST({column} AS DOUBLE)"
 

@@ -243,7 +243,7 @@ def find_release(session: Session, name: RelationName) -> dict[str, Any]:
     where, values = _output_condition(name)
     wanted = (
         *("release_id", "relation_name", "output_kind", "k_requested", "rows_out"),
-        *("histogram", "guarantee", "null_rows"),
+        *("histogram", "guarantee", "null_rows", "arguments"),
     )
     found = session.rows(
         f"SELECT {', '.join(wanted)} FROM {session.ledger_name('release').quoted}"
@@ -253,8 +253,13 @@ def find_release(session: Session, name: RelationName) -> dict[str, Any]:
     if not found:
         raise missing
     entry = dict(zip(wanted, found[-1], strict=True))
-    if isinstance(entry["histogram"], str):
-        entry["histogram"] = json.loads(entry["histogram"])
+    for text in ("histogram", "arguments"):
+        if isinstance(entry[text], str):
+            entry[text] = json.loads(entry[text])
+    arguments = entry.pop("arguments")
+    entry["entity"] = arguments.get("entity")
+    entry["by"] = arguments.get("by", [])
+    entry["guarantees"] = arguments.get("guarantee", "rows")
     entry["release_id"] = str(entry["release_id"])
     entry["name"] = name
     entry["quasi_identifiers"] = [

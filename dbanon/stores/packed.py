@@ -48,9 +48,9 @@ def packed_record(
         for expression, key_type in zip(key_expressions, key_types, strict=True)
     ]
     parts += [
-        _number(attribute)
-        if attribute.kind.is_numeric
-        else f"int4send({statements.code_column(position)}::integer)"
+        f"int4send({statements.code_column(position)}::integer)"
+        if attribute.kind.is_coded
+        else _number(attribute)
         for position, attribute in enumerate(attributes)
     ]
     for start in range(0, len(_nullable(attributes)), _MASK_BITS):
@@ -134,7 +134,7 @@ def _record_type(key_types: Sequence[str], attributes: Sequence[Attribute]) -> n
     for position, key_type in enumerate(key_types):
         fields += [(name.format(f"key{position}"), code) for name, code in _KEY_PARTS[key_type][1]]
     codes = {Kind.DATE: ">i4", Kind.TIMESTAMP: ">i8"}
-    codes |= {kind: ">i4" for kind in Kind if not kind.is_numeric}
+    codes |= {kind: ">i4" for kind in Kind if kind.is_coded}
     fields += [
         (f"v{position}", codes.get(attribute.kind, ">f8"))
         for position, attribute in enumerate(attributes)

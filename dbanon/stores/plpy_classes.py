@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from dbanon.microdata import Chunk, microdata_from_chunks
+from dbanon.entities import as_identifier, check_entity
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import HierarchySpec, built
+from dbanon.microdata import Chunk, microdata_from_chunks, with_entities
 from dbanon.pipeline import find_classes
 from dbanon.policy import Policy, require_kinds
-from dbanon.schema import Attribute
+from dbanon.schema import Attribute, with_orders
 from dbanon.stores import packed, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, Source
+from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import quote, quote_list
 from dbanon.stores.plpy_store import PlpySession, translated
 from dbanon.stores.plpy_text import literal
@@ -28,34 +33,43 @@ class PlpyReader:
         quasi_identifiers: Sequence[str],
         policy: Policy,
         *,
+        hierarchies: Mapping[str, Hierarchy | HierarchySpec],
+        entity: str | None,
         key: Sequence[str],
         memory_limit: int | None,
         tick: Callable[[float], None],
     ) -> list[tuple[str, int | None]]:
         """The row key (JSON text) and the class of every row, None where withheld."""
+        check_entity(entity, quasi_identifiers)
         session = self._session
         source = session.find_source(session.source_name())
-        attributes = tuple(source.attribute(name) for name in quasi_identifiers)
+        named = [source.attribute(name) for name in quasi_identifiers]
+        attributes = with_orders(named, policy.orders)
         require_kinds(policy, attributes)
         source = session.locate(source, key)
-        session.require_rights(source, quasi_identifiers)
+        persons = [] if entity is None else [as_identifier(source.attribute(entity))]
+        session.require_rights(source, [*quasi_identifiers, *(p.name for p in persons)])
         locator = source.located
         if locator.mapped or locator.unchecked:
             session.check_keys(source)
-        attributes = session.inspect(source, attributes)
+        read = (*session.inspect(source, attributes), *persons)
+        trees = Sources(session, source, lambda: tick(0.0)).read(hierarchies)
         order = ", ".join(
             [session.sort_key(source.attribute(name)) for name in locator.mapped]
             or locator.expressions
         )
         microdata = microdata_from_chunks(
-            attributes,
-            self._chunks(source, attributes, order),
+            read,
+            self._chunks(source, read, order),
             categories=[
                 tuple(value for value, _ in session.rows(f"{query} ORDER BY code"))
-                for _, _, query in self._dictionaries(source, attributes)
+                for _, _, query in self._dictionaries(source, read)
             ],
             memory_limit=memory_limit,
         )
+        if persons:
+            microdata = with_entities(microdata)
+        policy = replace(policy, hierarchies=built(trees, microdata, lambda: tick(0.0)))
         labels = find_classes(microdata, policy, tick).labels
         return list(
             zip(
@@ -76,7 +90,7 @@ class PlpyReader:
         for position, text, query in self._dictionaries(source, attributes):
             # A STABLE function makes no tables: the dictionaries are numbered where they are used.
             alias = f"d{position}"
-            numbered += f" LEFT JOIN ({query}) AS {alias} ON {alias}.value = {text}"
+            numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
         record = packed.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
         with translated():
             cursor = self._plpy.cursor(packed.in_one_pass(numbered, record, DEFAULT_CHUNK_ROWS))
@@ -86,11 +100,11 @@ class PlpyReader:
     def _dictionaries(
         self, source: Source, attributes: Sequence[Attribute]
     ) -> list[tuple[int, str, str]]:
-        """Position, SQL of the text and query of the dictionary of each that is no number."""
+        """Position, SQL of the text and query of the dictionary of each that is read by codes."""
         found = []
         for position, attribute in enumerate(attributes):
-            if not attribute.kind.is_numeric:
-                text = self._session.text_of(attribute)
+            if attribute.kind.is_coded:
+                text = self._session.value_of(attribute)
                 column = f"s.{quote(attribute.name)}"
                 query = statements.numbered_values(f"{source.name.quoted} AS s", text, column)
                 found.append((position, text, query))

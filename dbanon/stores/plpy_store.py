@@ -12,7 +12,8 @@ none outlives it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import DbanonError, InvalidName, LedgerMissing, OutputExists, TableNotFound
+from dbanon.hierarchy_edges import paced
 from dbanon.microdata import Chunk, Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
@@ -60,12 +62,13 @@ class PlpySession(PostgresqlSession):
     Parameters
     ----------
     plpy : the module that PL/Python gives its functions.
-    oid : the source, as the caller's ``regclass`` was resolved.
+    oid : the source, as the caller's ``regclass`` was resolved; None where there is none.
     """
 
-    def __init__(self, plpy: Any, oid: int) -> None:
+    def __init__(self, plpy: Any, oid: int | None = None) -> None:
         super().__init__(None)
         self._plpy, self._source_oid = plpy, oid
+        self._source: RelationName | None = None
         self._search_path = []
         self._places: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
         self._in_table = False
@@ -78,7 +81,13 @@ class PlpySession(PostgresqlSession):
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         # SPI gives rows as dictionaries, which lose columns of the same name; JSON text does not.
         query = f"SELECT row_to_json(q)::text AS found FROM ({bound(sql, parameters)}) AS q"
-        return [json.loads(row["found"], object_pairs_hook=_values) for row in self._execute(query)]
+        found = paced(self._execute(query), self._look_for_cancel)
+        return [json.loads(row["found"], object_pairs_hook=_values) for row in found]
+
+    def _look_for_cancel(self) -> None:
+        """Any statement does it; rows that were fetched are read without one."""
+        with translated():
+            self._plpy.execute("SELECT 1")
 
     def _execute(self, sql: str, values: Sequence[str] = ()) -> Any:
         """Execute one statement; ``values`` are the texts of its parameters, $1 and so on."""
@@ -91,6 +100,8 @@ class PlpySession(PostgresqlSession):
     # -- source -----------------------------------------------------------------------------------
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
+        if name != self._source:
+            return super()._lookup(name)
         # Not by its name: the caller's regclass is what was meant, whatever is renamed meanwhile.
         found = self.rows(catalog.RELATION, (self._source_oid,))
         return found[0] if found else None
@@ -102,10 +113,11 @@ class PlpySession(PostgresqlSession):
         ------
         TableNotFound : there is no relation of this oid.
         """
-        found = self._lookup(COPY)
-        if found is None:
+        found = self.rows(catalog.RELATION, (self._source_oid,))
+        if not found:
             raise TableNotFound("The source is not a relation of this database.")
-        return RelationName(found[1], found[2])
+        self._source = RelationName(found[0][1], found[0][2])
+        return self._source
 
     def pin(self, source: Source, columns: Sequence[str]) -> Source:
         self._require_no_staging()
@@ -224,30 +236,34 @@ class PlpySession(PostgresqlSession):
             )
         self.run(f"ANALYZE {table}")
 
-    def exact_means(self, *given: Any) -> dict[str, NDArray[np.object_]]:
+    def exact_totals(self, *given: Any) -> dict[str, NDArray[np.object_]]:
         self._in_table = True
-        return super().exact_means(*given)
+        return super().exact_totals(*given)
 
-    def write(
-        self, output: Output, columns: Sequence[tuple[str, str, str]], source: Source | None
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Source | None,
+        joins: str = "",
     ) -> None:
         if self._places is None:
-            super().write(output, columns, source)
+            super().insert(table, values, source, joins)
             return
-        self.create_released(output, [(name, kind) for name, kind, _ in columns], output.release_id)
         # Names that no column of the source has.
-        place, label, order = (quote(f"{n}_{output.release_id}") for n in ("n", "c", "p"))
+        unique = uuid.uuid4().hex
+        place, label, order = (quote(f"{n}_{unique}") for n in ("n", "c", "p"))
         query = (
-            f"INSERT INTO {output.written.quoted} ({quote_list([name for name, _, _ in columns])})"
-            f" SELECT {', '.join(expression for _, _, expression in columns)} FROM (SELECT n.*,"
+            f"INSERT INTO {table.quoted} ({quote_list(values)})"
+            f" SELECT {', '.join(values.values())} FROM (SELECT n.*,"
             f" (SELECT $1::integer[])[n.{place}] AS {label},"
             f" (SELECT $2::integer[])[n.{place}] AS {order} FROM"
             f" (SELECT *, row_number() OVER () AS {place} FROM ONLY {COPY.quoted}) AS n) AS s"
-            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{label}"
+            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{label}{joins}"
             f" ORDER BY s.{label}, s.{order}"
         )
         self.run("SET LOCAL enable_hashjoin = off")
-        self._execute(query, [array_text(values) for values in self._places])
+        self._execute(query, [array_text(numbers) for numbers in self._places])
         self.run("SET LOCAL enable_hashjoin = on")
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
@@ -284,6 +300,10 @@ class PlpySession(PostgresqlSession):
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         self.recounted = super().recount(relation, quasi_identifiers)
+        return self.recounted
+
+    def recount_attributes(self, *given: Any) -> Recount:
+        self.recounted = super().recount_attributes(*given)
         return self.recounted
 
     def drop_staging(self) -> None:

@@ -22,7 +22,9 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod), coalesce(b.typname, t.ty
        CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END,
        a.attnotnull AND c.relkind IN ('r', 'm', 'p'),
        CASE WHEN a.attcollation <> t.typcollation
-            THEN quote_ident(ln.nspname) || '.' || quote_ident(l.collname) END
+            THEN quote_ident(ln.nspname) || '.' || quote_ident(l.collname) END,
+       (SELECT array_agg(e.enumlabel::text ORDER BY e.enumsortorder) FROM pg_enum e
+        WHERE e.enumtypid = coalesce(b.oid, t.oid))
 FROM pg_attribute a
 JOIN pg_class c ON c.oid = a.attrelid
 JOIN pg_type t ON t.oid = a.atttypid
@@ -109,11 +111,13 @@ def _attribute(
     typmod: int,
     not_null: bool,
     collation: str | None,
+    labels: list[str] | None,
 ) -> Attribute:
     kind, extra = _kind(base, type_type, typmod)
     if collation is not None:
         sql_type += f" COLLATE {collation}"
-    return Attribute(name, kind, sql_type=sql_type, nullable=not not_null, **extra)
+    order = tuple(labels or ())
+    return Attribute(name, kind, sql_type=sql_type, nullable=not not_null, order=order, **extra)
 
 
 def _kind(base: str, type_type: str, typmod: int) -> tuple[Kind, dict[str, Any]]:

@@ -6,9 +6,11 @@ catalog, which rights are needed and how a release is written and shown is here,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from dbanon.errors import InsufficientRights, SchemaNotFound, TableNotFound, nearest_names
 from dbanon.recoding import ReleasedColumn
@@ -19,6 +21,7 @@ from dbanon.stores.base import (
     MARK,
     Existing,
     Locator,
+    OnSql,
     Output,
     Source,
     choose_key,
@@ -37,10 +40,20 @@ SET LOCAL row_security = off;
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL idle_in_transaction_session_timeout = 0;
 SET LOCAL timezone = 'UTC';
+SET LOCAL datestyle = 'ISO, YMD';
+SET LOCAL extra_float_digits = 1;
 SET LOCAL lock_timeout = '60s';
 SET LOCAL work_mem = '192MB';
 SET LOCAL jit = off;
 SET LOCAL client_min_messages = warning"""
+
+
+class _Relation(NamedTuple):
+    """What the catalog says of a relation that was found."""
+
+    oid: int
+    kind: str
+    has_children: bool
 
 
 class PostgresqlSession(Session):
@@ -49,9 +62,10 @@ class PostgresqlSession(Session):
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
     _search_path: list[str]
-    _oid: int
-    _relkind: str
-    _children: bool
+
+    def __init__(self, on_sql: OnSql | None = None) -> None:
+        super().__init__(on_sql)
+        self._relations: dict[RelationName, _Relation] = {}
 
     def enter(self) -> None:
         """Note the search path of the caller, then make the transaction independent of it."""
@@ -81,7 +95,7 @@ class PostgresqlSession(Session):
         source = Source(
             resolved, catalog.schema_of(self.rows(catalog.COLUMNS, (oid,))), kind, max(tuples, 0)
         )
-        self._oid, self._relkind, self._children = oid, relkind, children
+        self._relations[resolved] = _Relation(oid, relkind, children)
         return source
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
@@ -118,8 +132,9 @@ class PostgresqlSession(Session):
 
     def locate(self, source: Source, key: Sequence[str]) -> Source:
         stated = bool(key)
-        if not stated and not (self._children and self._relkind == "r"):
-            key = [name for (name,) in self.rows(catalog.PRIMARY_KEY, (self._oid,))]
+        relation = self._relations[source.name]
+        if not stated and not (relation.has_children and relation.kind == "r"):
+            key = [name for (name,) in self.rows(catalog.PRIMARY_KEY, (relation.oid,))]
         attributes = choose_key(source, key)
         if is_integer_key(attributes):
             column = f"s.{quote(attributes[0].name)}"
@@ -129,9 +144,9 @@ class PostgresqlSession(Session):
             )
         if attributes:
             return replace(source, locator=Locator(("m.ordinal",), ("bigint",), tuple(key)))
-        if self._relkind == "p" or self._children:
+        if relation.kind == "p" or relation.has_children:
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
-        if self._relkind in ADDRESSED:
+        if relation.kind in ADDRESSED:
             return replace(source, locator=Locator(("s.ctid",), ("tid",)))
         raise key_required(source)
 
@@ -142,12 +157,13 @@ class PostgresqlSession(Session):
         return column
 
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
-        locator = source.located
+        locator = source.locator or Locator((), ())
         system = [
             e.removeprefix("s.") for e in locator.expressions if e in ("s.ctid", "s.tableoid")
         ]
         wanted = [*dict.fromkeys([*columns, *locator.mapped, *locator.unchecked]), *system]
-        refused = self.rows(catalog.UNREADABLE, (wanted, self._oid, self._oid))
+        oid = self._relations[source.name].oid
+        refused = self.rows(catalog.UNREADABLE, (wanted, oid, oid))
         if refused:
             names = ", ".join(f'"{name}"' for (name,) in refused)
             raise InsufficientRights(
@@ -160,11 +176,20 @@ class PostgresqlSession(Session):
                 f'This role may not use schema "{schema}".',
                 hint=f"GRANT USAGE ON SCHEMA {quote(str(schema))} to it.",
             )
-        if not self.rows(catalog.DATABASE_RIGHTS)[0][1]:
+        if source.locator is not None and not self.rows(catalog.DATABASE_RIGHTS)[0][1]:
             raise InsufficientRights(
                 "This role may not create temporary tables, which staging needs.",
                 hint="GRANT TEMPORARY ON DATABASE … to it.",
             )
+
+    def stage_values(
+        self, source: Source, attributes: Sequence[Attribute]
+    ) -> list[tuple[str, ...]]:
+        dictionaries = super().stage_values(source, attributes)
+        # Without it the planner takes them for large, and sorts the source once for each.
+        for table in self._value_tables:
+            self.run(f"ANALYZE {quote(table)}")
+        return dictionaries
 
     def text_of(self, attribute: Attribute) -> str:
         return f's.{quote(attribute.name)}::text COLLATE "C"'
@@ -188,6 +213,9 @@ class PostgresqlSession(Session):
 
     def type_of(self, attribute: Attribute) -> str:
         return types.type_of(attribute)
+
+    def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
+        return types.range_type(attribute, borders)
 
     # -- output -----------------------------------------------------------------------------------
 
@@ -257,16 +285,17 @@ class PostgresqlSession(Session):
     def drop_table(self, relation: RelationName) -> None:
         self.run(f"DROP TABLE {relation.quoted}")
 
-    def write(
+    def insert(
         self,
-        output: Output,
-        columns: Sequence[tuple[str, str, str]],
+        table: RelationName,
+        values: Mapping[str, str],
         source: Source | None,
+        joins: str = "",
     ) -> None:
         # Labels lie in key order and are wanted in class order: merge joins read and sort what a
         # hash join would look up at random, in a third less time.
         self.run("SET LOCAL enable_hashjoin = off")
-        super().write(output, columns, source)
+        super().insert(table, values, source, joins)
         self.run("SET LOCAL enable_hashjoin = on")
 
     # -- ledger -----------------------------------------------------------------------------------

@@ -68,9 +68,11 @@ class PsycopgSession(PostgresqlSession):
 
     def _buffers(self, source: Source, record: str, joins: str, chunk_rows: int) -> Iterator[bytes]:
         # Rights to some columns are none to the address of a row.
-        no_address = bool(self.rows(catalog.UNREADABLE, (["ctid"], self._oid, self._oid)))
-        joined = self._children or bool(source.located.mapped)
-        if self._relkind not in ADDRESSED or joined or no_address:
+        relation = self._relations[source.name]
+        oid = relation.oid
+        no_address = bool(self.rows(catalog.UNREADABLE, (["ctid"], oid, oid)))
+        joined = relation.has_children or bool(source.located.mapped)
+        if relation.kind not in ADDRESSED or joined or no_address:
             query = packed.in_one_pass(f"{source.from_clause}{joins}", record, chunk_rows)
             with self._cursor(query, name="dbanon_read", binary=True) as cursor:
                 cursor.itersize = 1
@@ -79,7 +81,7 @@ class PsycopgSession(PostgresqlSession):
         pages, rows = self.rows(
             "SELECT pg_relation_size(?::oid) / current_setting('block_size')::integer,"
             " (SELECT reltuples::bigint FROM pg_class WHERE oid = ?::oid)",
-            (self._oid, self._oid),
+            (oid, oid),
         )[0]
         density = max(rows / pages, 1.0) if pages and rows > 0 else 64.0
         step = max(int(chunk_rows / density), 1)

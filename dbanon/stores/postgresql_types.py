@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
+from typing import Any
+
+from numpy.typing import NDArray
 
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
@@ -10,9 +15,22 @@ from dbanon.schema import Attribute, Kind
 from dbanon.stores import statements
 from dbanon.stores.names import quote
 
+# Range types, and the types of what they hold.
+_RANGES = {
+    "int4range": "integer",
+    "int8range": "bigint",
+    "numrange": "numeric",
+    "daterange": "date",
+    "tsrange": "timestamp",
+    "tstzrange": "timestamptz",
+}
+_LARGEST_INTEGER = 2**31 - 1
+
 
 def released_expression(position: int, column: ReleasedColumn) -> str:
     """SQL that gives the class value at this position the column's own type."""
+    if column.upper is not None:
+        return _range_expression(position, column)
     attribute, name = column.attribute, f"c.{statements.value_column(position)}"
     if attribute.kind is Kind.INTEGER:
         value = f"{name}::numeric" if column.values.dtype == object else name
@@ -32,6 +50,33 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
     if column.missing is None:
         return value
     return f"CASE WHEN {name}_null THEN NULL ELSE {value} END"
+
+
+def _range_expression(position: int, column: ReleasedColumn) -> str:
+    """SQL of a range, whose borders are staged at this position and the next one."""
+    kind = column.attribute.sql_type
+    held = replace(column.attribute, sql_type=_RANGES[kind])
+    lower, upper = (
+        released_expression(position + i, replace(part, attribute=held, missing=None))
+        for i, part in enumerate(column.parts)
+    )
+    value = f"{kind}({lower}, {upper}, '{'[]' if column.closed else '[)'}')"
+    if column.missing is None:
+        return value
+    return f"CASE WHEN c.{statements.value_column(position)}_null THEN NULL ELSE {value} END"
+
+
+def range_type(attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
+    """The type of ranges of a column's values, wide enough for these borders."""
+    if attribute.kind is Kind.INTEGER:
+        wide = attribute.bits > 32 or any(
+            len(ends) and max(-int(ends.min()), int(ends.max())) >= _LARGEST_INTEGER
+            for ends in borders
+        )
+        return "int8range" if wide else "int4range"
+    if attribute.kind is Kind.TIMESTAMP:
+        return "tstzrange" if attribute.zoned else "tsrange"
+    return "daterange" if attribute.kind is Kind.DATE else "numrange"
 
 
 def wide_parts(attribute: Attribute) -> tuple[str, str]:

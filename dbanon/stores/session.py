@@ -6,19 +6,25 @@ all at once, and is gone when it is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DuplicateKeys, InvalidName, OutputExists, OutputNotOurs
+from dbanon.errors import (
+    DuplicateKeys,
+    InvalidName,
+    OutputExists,
+    OutputNotOurs,
+    UnsupportedType,
+)
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
-from dbanon.release import Recount
-from dbanon.schema import Attribute
+from dbanon.release import EntityCount, Recount
+from dbanon.schema import Attribute, Role
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import (
     DEFAULT_CHUNK_ROWS,
@@ -27,7 +33,6 @@ from dbanon.stores.base import (
     Source,
     random_order,
     released_name,
-    round_half_even,
 )
 from dbanon.stores.names import RelationName, check_length, quote
 from dbanon.stores.session_interface import SessionInterface
@@ -100,34 +105,44 @@ class Session(SessionInterface):
     ) -> list[tuple[str, ...]]:
         """Number the values of every attribute that is no number; its dictionary, in order.
 
-        The database does the encoding: a row travels with codes, a value once.
+        The database does the encoding: a row travels with codes, a value once, and that of an
+        identifier never.
         """
-        dictionaries = []
+        dictionaries: list[tuple[str, ...]] = []
         for position, attribute in enumerate(attributes):
-            if attribute.kind.is_numeric:
+            if not attribute.kind.is_coded:
                 continue
             table = statements.values_table(position)
             self.run(
                 statements.create_values(
                     f"{source.relation.quoted} AS s",
                     position,
-                    self.text_of(attribute),
+                    self.value_of(attribute),
                     f"s.{quote(attribute.name)}",
                     self.staging_suffix,
                 )
             )
+            self._value_tables.append(table)
+            if attribute.role is Role.IDENTIFIER:
+                dictionaries.append(())
+                continue
             found = self.rows(f"SELECT value FROM {quote(table)} ORDER BY code")
             dictionaries.append(tuple(value for (value,) in found))
-            self._value_tables.append(table)
         return dictionaries
 
     def value_joins(self, attributes: Sequence[Attribute]) -> str:
         """The JOINs that ``stage_values`` prepared, for the FROM clause of a read."""
         return "".join(
-            statements.join_values(position, self.text_of(attribute))
+            statements.join_values(position, self.value_of(attribute))
             for position, attribute in enumerate(attributes)
-            if not attribute.kind.is_numeric
+            if attribute.kind.is_coded
         )
+
+    def value_of(self, attribute: Attribute) -> str:
+        """SQL of what a dictionary holds; identifiers are told apart as the database does."""
+        if attribute.role is Role.IDENTIFIER:
+            return f"s.{quote(attribute.name)}"
+        return self.text_of(attribute)
 
     @property
     def staging_tables(self) -> tuple[str, ...]:
@@ -166,22 +181,36 @@ class Session(SessionInterface):
     def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
         """Write the released values of every class to staging, in the order of its numbers."""
         order = np.argsort(self.class_numbers(partition))
-        self.load_classes([column.take(order) for column in columns], partition.n_classes)
+        parts = [part.take(order) for column in columns for part in column.parts]
+        self.load_classes(parts, partition.n_classes)
 
-    def exact_means(
+    def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
+        """The SQL type of ranges of a column's values, wide enough for these borders.
+
+        Raises
+        ------
+        UnsupportedType : this database has no range types.
+        """
+        raise UnsupportedType(
+            f'Column "{attribute.name}" cannot be released as ranges: this database has no range'
+            " types.",
+            hint="Use intervals text, bounds or midpoint.",
+        )
+
+    def exact_totals(
         self,
         source: Source,
         microdata: Microdata,
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> dict[str, NDArray[np.object_]]:
-        """Class means of wide attributes, rounded half to even, by exact arithmetic in SQL.
+        """The sums of wide attributes in each class, by exact arithmetic in SQL.
 
         Object arrays (n_classes,) of Python integers, in units of 10**-scale; 0 where NULL.
         """
         self.stage_labels(microdata, partition, source.located.types)
         parts = [self.wide_parts(attribute) for attribute in attributes]
-        means = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
+        totals = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
         query = statements.exact_sums(parts, source.from_clause, source.located.expressions)
         labels = np.argsort(self.class_numbers(partition))
         for number, *sums in self.rows(query):
@@ -190,9 +219,8 @@ class Session(SessionInterface):
             for position, attribute in enumerate(attributes):
                 quotient, remainder = sums[2 * position], sums[2 * position + 1]
                 if quotient is not None:
-                    total = int(quotient) * size + int(remainder)
-                    means[attribute.name][label] = round_half_even(total, size)
-        return means
+                    totals[attribute.name][label] = int(quotient) * size + int(remainder)
+        return totals
 
     def plan_output(self, name: RelationName, kind: str, if_exists: str, release_id: str) -> Output:
         """Check that the output may be made, before anything is read."""
@@ -248,23 +276,74 @@ class Session(SessionInterface):
         columns : name, SQL type and SQL expression of each column of the release.
         source : the relation that kept columns come from, or None when they were copied.
         """
-        names = [name for name, _, _ in columns]
-        expressions = [expression for _, _, expression in columns]
         self.create_released(
             output, [(name, sql_type) for name, sql_type, _ in columns], output.release_id
         )
+        self.insert(output.written, {name: expression for name, _, expression in columns}, source)
+
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Source | None,
+        joins: str = "",
+    ) -> None:
+        """Fill a table from staging: one row for each that is released.
+
+        Parameters
+        ----------
+        values : SQL expression by column.
+        source, joins : where expressions take values from; None for the copies of another database.
+        """
+        names, expressions = list(values), list(values.values())
         if source is None:
-            self.run(statements.write_from_copies(output.written, names, expressions))
+            self.run(statements.write_from_copies(table, names, expressions))
         else:
             self.run(
                 statements.write_from_source(
-                    output.written,
-                    names,
-                    expressions,
-                    source.from_clause,
-                    source.located.expressions,
+                    table, names, expressions, source.from_clause, source.located.expressions, joins
                 )
             )
+
+    def recount_entities(
+        self,
+        columns: Sequence[tuple[str, str]],
+        source: Source | None,
+        person: str,
+        joins: str,
+    ) -> EntityCount:
+        """Count the persons in each class of released values, which staging has beside them.
+
+        The values are stored first, under the types that they have in the release: what readers see
+        as one class is one here.
+
+        Parameters
+        ----------
+        columns : SQL type and SQL expression of each column that a class shares.
+        source, person, joins : SQL of a row's person, and where it comes from, as in ``insert``.
+        """
+        names = [statements.value_column(position) for position in range(len(columns))]
+        types = [self.declared(sql_type) for sql_type, _ in columns]
+        self.run(
+            statements.create_staging(
+                statements.ENTITIES,
+                [*zip(names, types, strict=True), ("person", "integer")],
+                self.staging_suffix,
+            )
+        )
+        values = dict(zip(names, (expression for _, expression in columns), strict=True))
+        table = RelationName(None, statements.ENTITIES)
+        self.insert(table, values | {"person": person}, source, joins)
+        found = self.rows(statements.recount_entities(len(columns)))
+        return EntityCount(
+            persons=int(self.rows(statements.count_entities())[0][0]),
+            smallest=min((int(persons) for _, _, persons in found), default=0),
+            histogram={int(size): int(count) for size, count, _ in found},
+        )
+
+    def declared(self, sql_type: str) -> str:
+        """A column's type as CREATE TABLE takes it."""
+        return sql_type
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         """Count the classes of a relation by GROUP BY over its quasi-identifiers."""
@@ -275,6 +354,15 @@ class Session(SessionInterface):
             rows += int(size) * int(count)
             null_rows += int(size) * int(count) if has_null else 0
         return Recount(rows, histogram, null_rows)
+
+    def recount_attributes(
+        self, relation: RelationName, quasi_identifiers: Sequence[str], by: Sequence[str]
+    ) -> Recount:
+        """Count the classes of each quasi-identifier by itself, in each stratum; and of rows."""
+        return Recount.of_attributes(
+            [self.recount(relation, [name, *by]) for name in quasi_identifiers],
+            self.recount(relation, [*quasi_identifiers, *by]),
+        )
 
 
 def _watched(chunks: Iterable[Chunk], rows: int, progress: Progress) -> Iterator[Chunk]:

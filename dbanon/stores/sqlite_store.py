@@ -42,7 +42,6 @@ from dbanon.stores.base import (
     file_for,
     is_integer_key,
     key_required,
-    round_half_even,
 )
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
@@ -168,7 +167,7 @@ class SqliteSession(Session):
         parts = [
             *locator.expressions,
             *(
-                f"s.{quote(a.name)}" if a.kind.is_numeric else f"d{i}.code"
+                f"d{i}.code" if a.kind.is_coded else f"s.{quote(a.name)}"
                 for i, a in enumerate(attributes)
             ),
         ]
@@ -232,7 +231,7 @@ class SqliteSession(Session):
         )
         self._load(statements.ROWS, columns, rows)
 
-    def exact_means(
+    def exact_totals(
         self,
         source: Source,
         microdata: Microdata,
@@ -242,22 +241,19 @@ class SqliteSession(Session):
         """As in every session; decimals are added up here, where numbers have no limit."""
         self.stage_labels(microdata, partition, source.located.types)
         others = [a for a in attributes if a.kind is not Kind.DECIMAL]
-        means = super().exact_means(source, microdata, partition, others) if others else {}
+        found = super().exact_totals(source, microdata, partition, others) if others else {}
         labels = np.argsort(self.class_numbers(partition))
         for attribute in (a for a in attributes if a.kind is Kind.DECIMAL):
             unit = 10**attribute.scale
-            totals = [0] * partition.n_classes
+            totals = np.zeros(partition.n_classes, object)
             query = statements.class_values(
                 f"s.{quote(attribute.name)}", source.from_clause, source.located.expressions
             )
             for rows in self._pieces(query, DEFAULT_CHUNK_ROWS):
                 for number, value in rows:
                     totals[labels[number]] += round(Fraction(value or 0) * unit)
-            means[attribute.name] = np.array(
-                [round_half_even(t, int(n)) for t, n in zip(totals, partition.sizes, strict=True)],
-                object,
-            )
-        return means
+            found[attribute.name] = totals
+        return found
 
     # -- what the shared statements need ----------------------------------------------------------
 
@@ -299,8 +295,11 @@ class SqliteSession(Session):
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
         # SQLite keeps the text of CREATE: the mark is a comment in it.
-        body = ", ".join(f"{quote(name)} {types.declared(kind)}" for name, kind in columns)
+        body = ", ".join(f"{quote(name)} {self.declared(kind)}" for name, kind in columns)
         self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
+
+    def declared(self, sql_type: str) -> str:
+        return types.declared(sql_type)
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         if output.kind == "view":

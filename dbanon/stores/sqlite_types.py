@@ -42,6 +42,7 @@ STORED_AS = {
     Kind.TIMESTAMP: ("text",),
     Kind.BOOLEAN: ("integer",),
     Kind.CATEGORY: ("text",),
+    Kind.ORDINAL: ("text",),
 }
 
 

@@ -13,8 +13,9 @@ LABELS = "dbanon_labels"
 CLASSES = "dbanon_classes"
 KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
+ENTITIES = "dbanon_entities"
 VALUES = "dbanon_values_"
-STAGING = (LABELS, CLASSES, KEY_MAP, ROWS)
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES)
 
 
 def value_column(position: int) -> str:
@@ -73,6 +74,12 @@ def distinct_values(relation: RelationName, column: str, text: str) -> str:
     )
 
 
+def read_tree(relation: RelationName, texts: Sequence[str], limit: int) -> str:
+    """The rows of a hierarchy, as text; ``texts`` are SQL of its columns as text."""
+    columns = ", ".join(f"{text} AS {value_column(i)}" for i, text in enumerate(texts))
+    return f"SELECT {columns} FROM {relation.quoted} AS s LIMIT {limit}"
+
+
 def values_table(position: int) -> str:
     """The staging table with the dictionary of the quasi-identifier at this position."""
     return f"{VALUES}{position}"
@@ -81,7 +88,8 @@ def values_table(position: int) -> str:
 def join_values(position: int, text: str) -> str:
     """The JOIN that gives each row the code of its value, as ``code_column`` names it."""
     alias = f"d{position}"
-    return f" LEFT JOIN {quote(values_table(position))} AS {alias} ON {alias}.value = {text}"
+    # The column first: where it is compared as it is, its collation decides.
+    return f" LEFT JOIN {quote(values_table(position))} AS {alias} ON {text} = {alias}.value"
 
 
 def code_column(position: int) -> str:
@@ -111,6 +119,7 @@ def write_from_source(
     expressions: Sequence[str],
     from_source: str,
     key_expressions: Sequence[str],
+    joins: str = "",
 ) -> str:
     """INSERT of the release: kept columns from the source, the others from their class's values.
 
@@ -123,7 +132,7 @@ def write_from_source(
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
         f" FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
-        f" JOIN {quote(CLASSES)} AS c ON c.class = l.class ORDER BY l.class, l.position"
+        f" JOIN {quote(CLASSES)} AS c ON c.class = l.class{joins} ORDER BY l.class, l.position"
     )
 
 
@@ -176,6 +185,24 @@ def recount(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
     )
 
 
+def recount_entities(n_columns: int) -> str:
+    """Class sizes in rows, how many classes have each, and the fewest persons in one of them.
+
+    The classes are those of the released values instaging, each row beside its person.
+    """
+    names = quote_list(value_column(position) for position in range(n_columns))
+    return (
+        "SELECT size, count(*), min(persons) FROM (SELECT count(*) AS size,"
+        f" count(DISTINCT person) AS persons FROM {quote(ENTITIES)} GROUP BY {names}) AS classes"
+        " GROUP BY size"
+    )
+
+
+def count_entities() -> str:
+    """The number of persons whose rows are released."""
+    return f"SELECT count(DISTINCT person) FROM {quote(ENTITIES)}"
+
+
 def value_ranks(relation: RelationName, column: str, text: str) -> str:
     """The texts of a column of numbers with their place in the order of numbers.
 
@@ -216,5 +243,11 @@ def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str])
 
 def insert_row(relation: RelationName, columns: Sequence[str]) -> str:
     """INSERT of one row of bind parameters, written ``?``."""
-    marks = ", ".join("?" for _ in columns)
-    return f"INSERT INTO {relation.quoted} ({quote_list(columns)}) VALUES ({marks})"
+    return insert_rows(relation, columns, 1)
+
+
+def insert_rows(relation: RelationName, columns: Sequence[str], rows: int) -> str:
+    """INSERT of as many rows of bind parameters, one row after the other."""
+    marks = "(" + ", ".join("?" for _ in columns) + ")"
+    values = ", ".join([marks] * rows)
+    return f"INSERT INTO {relation.quoted} ({quote_list(columns)}) VALUES {values}"

@@ -87,6 +87,7 @@ def write(
     session.run(f"CREATE TABLE {name.quoted} ({body})")
     session.run(f"COMMENT ON TABLE {name.quoted} IS '{MARK}{report.release_id}'")
     k = report.k_requested
+    rarest = report.k_achieved if report.k_rows is None else report.k_rows
     row = {
         "release_id": report.release_id,
         "created_at": report.created_at,
@@ -109,7 +110,7 @@ def write(
         "information_loss": report.information_loss,
         "information_loss_before_rounding": report.information_loss_before_rounding,
         "column_losses": json.dumps({c.name: c.released for c in report.column_losses}),
-        "highest_risk": 1 / report.k_achieved if report.k_achieved else None,
+        "highest_risk": 1 / rarest if rarest else None,
         "guarantee": report.guarantee,
         "earlier_releases": report.earlier_releases,
     }

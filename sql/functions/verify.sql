@@ -3,6 +3,8 @@
 -- Recounts a published relation. With a ledger entry, the columns and k are those of the release,
 -- and the histogram of class sizes must still be the recorded one; otherwise name both.
 -- ZK001: a class is smaller than k. ZK007: the class sizes changed since the release.
+-- A release with guarantee per_attribute is counted column by column, and a warning says so.
+-- A release with entity counted persons; only its rows can be counted now, which a notice says.
 CREATE OR REPLACE FUNCTION dbanon.verify(
     relation regclass, quasi_identifiers text[] DEFAULT NULL, k integer DEFAULT NULL
 )
@@ -21,7 +23,10 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'relation must not be NULL.';
     END IF;
     IF names IS NULL THEN
-        SELECT r.release_id, r.k_requested, r.histogram INTO entry
+        SELECT r.release_id, r.k_requested, r.histogram, r.arguments->>'entity' AS entity,
+               r.arguments->>'guarantee' = 'per_attribute' AS alone,
+               ARRAY(SELECT jsonb_array_elements_text(r.arguments->'by')) AS strata
+        INTO entry
         FROM pg_class c
         JOIN pg_namespace n ON n.oid = c.relnamespace
         JOIN dbanon.release r ON r.output_schema = n.nspname AND r.output_name = c.relname
@@ -47,6 +52,21 @@ BEGIN
            coalesce(jsonb_object_agg(found.size::text, found.classes), '{}')
     INTO result.rows, result.classes, result.smallest_class, result.largest_class, counted
     FROM dbanon._class_sizes(verify.relation, names) AS found;
+    IF result.release_id IS NULL THEN
+        NULL;
+    ELSIF entry.alone THEN
+        RAISE WARNING 'The rows of % are NOT k-anonymous: the rarest combination of released values is'
+                      ' shared by % row(s).', relation, result.smallest_class;
+        SELECT coalesce(sum(found.classes), 0), coalesce(min(found.size), 0),
+               coalesce(max(found.size), 0),
+               coalesce(jsonb_object_agg(found.size::text, found.classes), '{}')
+        INTO result.classes, result.smallest_class, result.largest_class, counted
+        FROM (SELECT own.size, sum(own.classes)::bigint AS classes
+              FROM unnest(names) AS name,
+                   dbanon._class_sizes(verify.relation, name || entry.strata) AS own
+              WHERE name <> ALL (entry.strata)
+              GROUP BY own.size) AS found;
+    END IF;
     result.relation := verify.relation;
     result.k_requested := wanted;
     result.k_achieved := result.smallest_class;
@@ -57,6 +77,10 @@ BEGIN
             HINT = 'Withdraw the relation, and release it again.';
     END IF;
     IF result.release_id IS NOT NULL THEN
+        IF entry.entity IS NOT NULL THEN
+            RAISE NOTICE 'The release counted persons by %, which it does not hold: rows are counted'
+                         ' now.', quote_ident(entry.entity);
+        END IF;
         result.unchanged := counted = entry.histogram;
         IF NOT result.unchanged THEN
             RAISE EXCEPTION USING ERRCODE = 'ZK007',

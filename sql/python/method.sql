@@ -2,6 +2,7 @@
 --
 -- source: table, partitioned table or materialized view; a view only with options.key.
 -- output: "schema.table" that is made; <output>_summary is made beside it.
+-- entity: the column that says whose a row is; k then counts its distinct values. Not released.
 -- keep, sensitive: columns that are copied as they are; a column named nowhere is not copied.
 -- nulls: error, suppress or category. max_suppression: largest share of rows withheld.
 -- if_exists: error, or replace for what dbanon made.

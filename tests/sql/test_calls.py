@@ -10,8 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from dbanon.measures import model_kinds
 from dbanon.methods import METHODS
-from dbanon.plpython_options import LATER, OF_THE_POLICY, known
+from dbanon.plpython_options import LATER, OF_THE_POLICY, SHORT_MODELS, known
 from dbanon.policy import Policy
 from tests.postgres_server import Server
 
@@ -29,9 +30,9 @@ def refused(sql_server: Server, sql_template: str) -> Iterator[Callable[[str], p
     with sql_server.database(template=sql_template) as url:
         sql_server.execute(PEOPLE, url=url)
 
-        def call(arguments: str) -> psycopg.Error:
+        def call(arguments: str, method: str = "mdav") -> psycopg.Error:
             with pytest.raises(psycopg.Error) as failure:
-                sql_server.execute(f"SELECT dbanon.mdav({arguments})", url=url)
+                sql_server.execute(f"SELECT dbanon.{method}({arguments})", url=url)
             assert "Traceback" not in str(failure.value)
             assert (
                 sql_server.execute(
@@ -43,6 +44,9 @@ def refused(sql_server: Server, sql_template: str) -> Iterator[Callable[[str], p
             return failure.value
 
         yield call
+
+
+OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', options => '{}'"
 
 
 @pytest.mark.parametrize(
@@ -67,10 +71,26 @@ def refused(sql_server: Server, sql_template: str) -> Iterator[Callable[[str], p
         ("42602", "'app.people', 'pg_catalog.people', '{a}', 5"),
         ("42622", "'app.people', 'release.' || repeat('n', 60), '{a}', 5"),
         ("0A000", "'app.people', 'release.p', '{t}', 5"),
-        ("0A000", "'app.people', 'release.p', '{a}', 5, entity => 'id'"),
-        ("0A000", "'app.people', 'release.p', '{a}', 5, hierarchies => '{\"t\": {}}'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, entity => 'a'"),
+        ("42703", "'app.people', 'release.p', '{a}', 5, entity => 'nobody'"),
+        ("ZK002", "'app.people', 'release.p', '{a}', 5, entity => 't'"),
         ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"where\": \"true\"}'"),
-        ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"l_diversity\": 2}'"),
+        ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"on_column_change\": 1}'"),
+        ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"l_diversity\": 2}'"),
+        *(
+            ("22023", OF_MODELS.format(given))
+            for given in (
+                '{"l_diversity": {"b": 2}}', '{"l_diversity": {"t": "2"}}', '{"models": {}}',
+                '{"l_diversity": {"t": {"level": 2, "kind": "alpha_k"}}}', '{"models": [{}]}',
+                '{"t_closeness": {"t": {"level": 1, "distance": "tree.csv"}}}',
+                '{"t_closeness": {"t": {"level": 1, "distance": {"tabel": "x"}}}}',
+                '{"t_closeness": {"t": {"level": 1, "l": 2}}}', '{"entropy_l": {"t": true}}',
+                '{"models": [{"attribute": "t", "kind": "l", "level": 2}]}',
+                '{"models": [{"attribute": "t", "kind": ["l"], "level": 2}]}',
+            )
+        ),
+        ("ZK002", "'app.people', 'release.p', '{a}', 5, sensitive => '{t}',"
+                  " options => '{\"l_diversity\": {\"t\": 5}}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"sede\": 1}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"seed\": \"1\"}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"seed\": -1}'"),
@@ -87,6 +107,28 @@ def refused(sql_server: Server, sql_template: str) -> Iterator[Callable[[str], p
 )  # fmt: skip
 def test_sqlstates(refused: Callable[[str], psycopg.Error], state: str, arguments: str) -> None:
     assert refused(arguments).sqlstate == state
+
+
+@pytest.mark.parametrize(
+    ("state", "hierarchies"),
+    [
+        ("22023", '{"t": {}}'), ("22023", '{"t": {"mask": true}}'), ("22023", "7"),
+        ("22023", '{"a": {"ordered": 1}}'), ("22023", '{"a": "a.csv"}'),
+        ("22023", '{"a": {"dates": ["year"]}}'), ("22023", '{"a": {"enum": true}}'),
+        ("22023", '{"a": "table:app.people"}'), ("42704", '{"a": "name:x"}'),
+        ("42P01", '{"a": "table:app.x"}'), ("42P01", '{"a": "table:people"}'),
+        ("3F000", '{"a": "table:x.x"}'), ("42602", '{"a": "table:x.y.z"}'),
+        ("ZK004", '{"a": {"tree": [["x", "y"], ["y", "x"]]}}'), ("ZK004", '{"a": {"tree": {}}}'),
+        ("ZK004", '{"a": {"tree": {"*": ["x"]}}}'),
+    ],
+)  # fmt: skip
+def test_sqlstates_of_hierarchies(
+    refused: Callable[..., psycopg.Error], state: str, hierarchies: str
+) -> None:
+    arguments = f"'app.people', 'release.p', '{{a}}', 5, hierarchies => '{hierarchies}'"
+    assert refused(arguments, "gaa_cp").sqlstate == state
+    # mdav looks at no hierarchy.
+    assert refused(arguments).sqlstate in (state, "22023")
 
 
 def test_withheld_rows_count_against_the_budget(run_sql: Run) -> None:
@@ -118,14 +160,18 @@ def test_a_text_column_by_a_method_that_takes_it(run_sql: Run) -> None:
 def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
     run_sql(PEOPLE)
     given = {
-        "standardize": "range", "weights": {"a": 2}, "seed": 3, "key": ["id"], "progress": False,
-        "memory_limit": 10**9, "output_kind": "view", "recoding": "mean", "intervals": "text",
-        "local_range": True, "steps": {"a": 0.5}, "refine": None,
+        "standardize": "range", "weights": {"a": 2}, "orders": {}, "seed": 3, "key": ["id"],
+        "progress": False, "memory_limit": 10**9, "output_kind": "view", "recoding": "mean",
+        "intervals": "text", "local_range": True, "steps": {"a": 0.5}, "refine": None,
         "refine_iterations": None, "refine_seconds": None, "block_size": None, "by": ["t"],
+        "models": [{"attribute": "id", "kind": "distinct_l", "level": 2}],
+        **{kind: {"id": 1.5} for kind in (*SHORT_MODELS, *model_kinds())},
+        "guarantee": "rows",
     }  # fmt: skip
     assert set(given) == set(known("mdav", writes=True))
-    run_sql("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, options => %s)",
-            json.dumps(given))  # fmt: skip
+    given |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
+    run_sql("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, sensitive => '{id}',"
+            " options => %s)", json.dumps(given))  # fmt: skip
     [(arguments,)] = run_sql("SELECT arguments FROM dbanon.release")
     assert arguments["standardize"] == "range"
     assert arguments["seed"] == 3
@@ -134,7 +180,7 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
 
 def test_everything_that_a_policy_says_can_be_said_in_sql() -> None:
     """A new field of Policy fails here until it is an option, or is refused as not built."""
-    arguments = {"k", "method", "options", "nulls", "max_suppression", "hierarchies"}
+    arguments = {"k", "method", "options", "nulls", "max_suppression", "hierarchies", "models"}
     named = {field.name for field in fields(Policy)}
     assert named == arguments | set(OF_THE_POLICY) | (named & set(LATER))
 

@@ -6,12 +6,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pytest
 from sqlalchemy import NullPool, create_engine
 
 import dbanon
 from dbanon.methods import METHODS
 from dbanon.partitions import AttributePartition
+from dbanon.policy import refinement
+from dbanon.stored_hierarchies import load_hierarchy
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
@@ -26,29 +29,47 @@ SELECT (g * 7919 % 1000)::smallint AS small, (9007199254740992 + g * 104729 % 50
        timestamp(0) '1969-12-31 00:00:00' + g * 41 % 1000 * interval '59 min' AS clock,
        'text ' || g AS label, g AS id
 FROM generate_series(1, 300) AS g"""
+OF_THE_CLIENT = (
+    "seed",
+    "refine",
+    "refine_iterations",
+    "recoding",
+    "intervals",
+    "local_range",
+    "steps",
+)
 EDGE_COLUMNS = ["small", "wide", "bare", "money", "tiny", "single", "born", "seen", "clock"]
 
 
 def _by_both(run_sql: Run, url: str, table: str, columns: list[str], **given: Any) -> None:
     """Release the table by both ways, and compare all rows."""
-    given = {"k": 4, "method": "mdav", "nulls": "error", "keep": [], "options": {}, **given}
+    given = {
+        "k": 4, "method": "mdav", "nulls": "error", "keep": [], "sensitive": [], "hierarchies": {},
+        "options": {}, **given,
+    }  # fmt: skip
     engine = create_engine(url, poolclass=NullPool)
+    options = dict(given["options"])
+    policy = {name: options.pop(name) for name in OF_THE_CLIENT if name in options}
+    policy["models"] = [dbanon.Model(**model) for model in options.pop("models", [])]
     dbanon.anonymize(
         engine, table=table, output="release.client", quasi_identifiers=columns,
-        k=given["k"], method=given["method"], nulls=given["nulls"], keep=given["keep"],
-        options={name: value for name, value in given["options"].items() if name != "seed"},
-        seed=given["options"].get("seed", 0),
+        **{name: given[name] for name in ("k", "method", "nulls", "keep", "sensitive")},
+        hierarchies=given["hierarchies"], options=options, **policy,
     )  # fmt: skip
     run_sql(
         "SELECT dbanon." + given["method"] + "(%s::regclass, 'release.sql', %s, %s, nulls => %s,"
-        " keep => %s, options => %s, max_suppression => 1)",
-        table, columns, given["k"], given["nulls"], given["keep"], json.dumps(given["options"]),
+        " keep => %s, sensitive => %s, hierarchies => %s, options => %s, max_suppression => 1)",
+        table, columns, given["k"], given["nulls"], given["keep"], given["sensitive"],
+        json.dumps(given["hierarchies"]), json.dumps(given["options"]),
     )  # fmt: skip
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert client
     assert run_sql("SELECT t::text FROM release.sql t ORDER BY t::text") == client
-    losses = run_sql("SELECT DISTINCT information_loss, histogram::text FROM dbanon.release")
-    assert len(losses) == 1
+    same = run_sql(
+        "SELECT DISTINCT information_loss, histogram::text,"
+        " (arguments - 'max_suppression' - 'by')::text FROM dbanon.release"
+    )
+    assert len(same) == 1
 
 
 # The other methods have no classes of rows, and are refused by both ways.
@@ -79,6 +100,140 @@ def test_categories(run_sql: Run, sql_url: str, method: str) -> None:
         run_sql, sql_url, "app.people", ["age", "member", "site"],
         method=method, keep=["id"], nulls="suppress",
     )  # fmt: skip
+
+
+OF_TREES = [method.name for method in METHODS.values() if method.takes_categories]
+TREES = (
+    "CREATE TYPE app.grade AS ENUM ('none', 'low', 'mid', 'high')",
+    "CREATE TABLE app.people AS SELECT g AS id, g * 7919 % 60 AS age, (23000 + g * 31 % 40)::text"
+    " AS zip, (ARRAY['none', 'low', 'mid', 'high']::app.grade[])[1 + g * 13 % 4] AS grade,"
+    " date '2020-01-31' + g * 37 % 900 AS born, (ARRAY['Oslo', 'Bergen', 'Rome', 'Bari', 'it''s'])"
+    "[1 + g * 11 % 5] AS place, (ARRAY['flu', 'cough', NULL, 'gout'])[1 + g * 17 % 4] AS ill,"
+    " NULLIF(g * 19 % 11, 3) AS cost FROM generate_series(1, 150) AS g",
+    "CREATE TABLE app.places (child text, parent text)",
+    "INSERT INTO app.places VALUES ('Oslo', 'Norway'), ('Bergen', 'Norway'), ('Rome', 'Italy'),"
+    " ('Bari', 'Italy'), ('it''s', '*'), ('Norway', '*'), ('Italy', '*')",
+    "CREATE VIEW app.ills AS SELECT * FROM (VALUES ('flu', 'lungs', '*'), ('cough', 'lungs', '*'),"
+    " ('gout', NULL, '*')) AS v (leaf, level1, level2)",
+)
+HIERARCHIES = {
+    "zip": {"mask": [4, 3]}, "grade": {"enum": True}, "born": {"dates": ["month", "year"]},
+    "place": {"name": "places"}, "age": {"intervals": [5, 20]},
+}  # fmt: skip
+MODELS: list[dict[str, Any]] = [
+    {"attribute": "ill", "kind": "distinct_l", "level": 2},
+    {"attribute": "ill", "kind": "t_closeness", "level": 0.5, "distance": {"table": "app.ills"}},
+    {"attribute": "cost", "kind": "t_closeness", "level": 0.4, "distance": "ordered"},
+    {"attribute": "cost", "kind": "recursive_cl", "level": 4, "l": 2},
+]
+
+
+def _load_trees(run_sql: Run) -> None:
+    for statement in TREES:
+        run_sql(statement)
+    run_sql("SELECT * FROM dbanon.store_hierarchy('places', '{\"table\": \"app.places\"}')")
+
+
+@pytest.mark.parametrize(
+    ("method", "refine"),
+    [
+        (name, refine)
+        for name in OF_TREES
+        for refine in (None, "fast", "thorough")
+        if refine is None or refinement(METHODS[name]) is not None
+    ],
+)
+def test_hierarchies_models_and_refine(
+    run_sql: Run, sql_url: str, method: str, refine: str | None
+) -> None:
+    _load_trees(run_sql)
+    options: dict[str, Any] = {"seed": 5, "models": MODELS}
+    if refine is not None:
+        options |= {"refine": refine, "refine_iterations": 40}
+    _by_both(
+        run_sql, sql_url, "app.people", list(HIERARCHIES), method=method, keep=["id"],
+        sensitive=["ill", "cost"], hierarchies=HIERARCHIES, options=options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["name", "table", "tree", "levels", "ordered", "grouped", "flat"])
+def test_every_form_of_a_hierarchy(run_sql: Run, sql_url: str, kind: str) -> None:
+    _load_trees(run_sql)
+    pairs = run_sql("SELECT child, parent FROM dbanon.show_hierarchy('places')")
+    given = {
+        "name": {"name": "places"},
+        "table": {"table": "app.places"},
+        "tree": {"tree": [list(pair) for pair in pairs]},
+        "levels": {"levels": [["Oslo", "N", "*"], ["Bergen", "N", "*"], ["Rome", "*"],
+                              ["Bari", "*"], ["it's", "*"]]},
+        "ordered": {"ordered": True, "fanout": 3},
+        "grouped": {"grouped": [2, 3], "order": ["Oslo", "it's", "Bari", "Rome", "Bergen"]},
+    }  # fmt: skip
+    hierarchies = {} if kind == "flat" else {"place": given[kind]}
+    for options in ({}, {"intervals": "bounds", "steps": {"age": 7}}, {"local_range": True}):
+        _by_both(
+            run_sql, sql_url, "app.people", ["age", "place"], method="gaa_cp",
+            hierarchies=hierarchies, options=options,
+        )  # fmt: skip
+        for table in ("client", "sql", "sql_summary"):
+            run_sql(f"DROP TABLE release.{table}")
+        run_sql("DELETE FROM dbanon.release")
+
+
+def test_short_forms_of_models(run_sql: Run, sql_url: str) -> None:
+    _load_trees(run_sql)
+    call = (
+        "SELECT dbanon.kmember('app.people', 'release.sql', '{age,place}', 4, if_exists =>"
+        " 'replace', sensitive => '{ill,cost}', options => %s)"
+    )
+    found = []
+    for options in (
+        {"models": MODELS},
+        {
+            "l_diversity": {"ill": 2},
+            "t_closeness": {
+                "ill": {"level": 0.5, "distance": {"table": "app.ills"}},
+                "cost": {"level": 0.4, "distance": "ordered"},
+            },
+            "recursive_cl": {"cost": {"level": 4, "l": 2}},
+        },
+    ):
+        run_sql(call, json.dumps(options))
+        found.append(run_sql("SELECT t::text FROM release.sql t ORDER BY 1"))
+        [(told,)] = run_sql(
+            "SELECT arguments->'models' FROM dbanon.release WHERE superseded_at IS NULL"
+        )
+        assert len(told) == 4
+    assert found[0] == found[1]
+    [(values,)] = run_sql(
+        "SELECT min(n) FROM (SELECT count(DISTINCT coalesce(ill, 'NULL')) AS n FROM release.sql"
+        " GROUP BY age, place) AS classes"
+    )
+    assert values >= 2
+
+
+def test_classes_take_hierarchies_and_refine(run_sql: Run, sql_url: str) -> None:
+    _load_trees(run_sql)
+    columns = list(HIERARCHIES)
+    for refine in (None, "fast"):
+        options = {"hierarchies": HIERARCHIES, "refine": refine, "key": ["id"]}
+        found = run_sql(
+            "SELECT class FROM dbanon.classes('app.people', 'gaa_cp', %s, 4, %s)"
+            " ORDER BY (row_key->>'id')::integer",
+            columns, json.dumps(options),
+        )  # fmt: skip
+        frame = pd.DataFrame(
+            run_sql("SELECT zip, grade::text, born, place, age FROM app.people ORDER BY id"),
+            columns=columns,
+        )
+        frame["born"] = frame["born"].astype(str)
+        trees = {
+            **HIERARCHIES,
+            "place": load_hierarchy(sql_url, "name:places"),
+            "grade": {"ordered": ["none", "low", "mid", "high"]},
+        }
+        classes = dbanon.partition(frame, 4, method="gaa_cp", hierarchies=trees, refine=refine)
+        assert [label for (label,) in found] == classes.labels.tolist()
 
 
 @pytest.mark.parametrize("key", ["", "PRIMARY KEY (id)", "PRIMARY KEY (label)"])

@@ -277,7 +277,9 @@ def test_what_breaks_a_model_is_not_published(
 ) -> None:
     load(database)
 
-    def leave_as_it_is(self: Any, session: Any, source: Any, microdata: Any, partition: Any) -> Any:
+    def leave_as_it_is(
+        self: Any, session: Any, source: Any, microdata: Any, partition: Any, tick: Any
+    ) -> Any:
         return partition
 
     monkeypatch.setattr(Enforcement, "protect", leave_as_it_is)

@@ -238,3 +238,13 @@ def test_numbers_by_hierarchy():
     frame = pd.DataFrame({"age": [1, 2, 31, 35, 39]})
     partition = dbanon.partition(frame, 2, method="gaa_cp", hierarchies={"age": ages})
     assert dbanon.generalization_loss(frame, partition, hierarchies={"age": ages}) == 2.5
+
+
+def test_refinement_works_on_large_classes_of_distinct_records():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.integers(0, 1000, (1500, 3)), columns=list("abc"))
+    plain = dbanon.partition(frame, 60, method="mondrian")
+    refined = dbanon.partition(frame, 60, method="mondrian", refine="fast")
+    assert refined.sizes.min() >= 60
+    losses = [dbanon.generalization_loss(frame, found) for found in (plain, refined)]
+    assert losses[1] < 0.95 * losses[0]

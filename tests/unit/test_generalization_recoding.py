@@ -137,7 +137,15 @@ def test_grids_hold_their_classes(values, kind, step):
         low, high = grid.around(numbers, numbers)
         assert (low <= numbers).all()
         assert (numbers < high).all()
+        # Borders are compared as they are told.
+        assert [grid.clean(border) for border in (*low, *high)] == [*low, *high]
         np.testing.assert_allclose(np.rint(low / grid.step) * grid.step, low, atol=1e-9 * 1e6)
+
+
+def test_a_member_on_a_border_that_floats_miss():
+    """Three times 0.1 is more than 0.3, which is told as the border of the next interval."""
+    low, high = Grid(0.1).around(np.array([0.3]), np.array([0.3]))
+    assert (low[0], high[0]) == (0.3, 0.4)
 
 
 @pytest.mark.parametrize(

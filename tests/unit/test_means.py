@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.partitions import Partition
-from dbanon.recoding.mean import class_means, integer_means
+from dbanon.recoding.mean import class_means, integer_means, round_half_even
 from dbanon.release import Recount
-from dbanon.stores.base import random_order, round_half_even
+from dbanon.stores.base import random_order
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

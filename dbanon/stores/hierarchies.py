@@ -1,0 +1,285 @@
+"""Hierarchies in a database: in tables and views, and stored by name beside the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import pairwise
+from typing import Any
+
+from dbanon.errors import (
+    HierarchyExists,
+    HierarchyNotFound,
+    InvalidName,
+    InvalidParameter,
+    MemoryLimit,
+    UnsupportedType,
+    nearest_names,
+)
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_edges import Edge, Problem, Pulse, no_pulse, paced, tree_of
+from dbanon.hierarchy_spec import NAME, TABLE, HierarchySpec
+from dbanon.leaves import leaf_text
+from dbanon.schema import Attribute, Kind
+from dbanon.stores import statements
+from dbanon.stores.base import Source
+from dbanon.stores.names import RelationName, parse_relation
+from dbanon.stores.session import Session
+
+# A tree is made in memory, by Python: a few seconds for this many.
+MAX_ROWS = 1_000_000
+
+# Nodes that one statement writes.
+_PIECE = 200
+_KIND = "tree"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the ledger says of a stored hierarchy.
+
+    Parameters
+    ----------
+    created_at : when it was stored, as text.
+    """
+
+    name: str
+    nodes: int
+    leaves: int
+    description: str | None
+    created_at: str
+    created_by: str | None
+
+
+def resolve(
+    session: Session, given: Hierarchy | HierarchySpec, pulse: Pulse = no_pulse
+) -> Hierarchy:
+    """The hierarchy that a specification names without a column.
+
+    ``pulse`` is called now and then: what it raises ends the reading.
+
+    Raises
+    ------
+    InvalidParameter : it is made from a column.
+    """
+    if isinstance(given, Hierarchy):
+        return given
+    if given.kind == TABLE:
+        return read_table(session, parse_relation(given.value), pulse)
+    if given.kind == NAME:
+        return load(session, given.value)
+    raise InvalidParameter(
+        f'A hierarchy of kind "{given.kind}" is made from a column.',
+        hint="Give it where the column is anonymized; here a tree, levels, a table or a file.",
+    )
+
+
+def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) -> Hierarchy:
+    """The hierarchy in a table or view, by its columns' names.
+
+    Either ``child`` and ``parent``, the root's parent being NULL or nobody's child; or ``leaf``,
+    ``level1``, …, the last being the root, where NULL leaves a level out. Other columns are not
+    looked at, but for ``position``: the order of the rows, and so of the leaves; without it the
+    order is by code point.
+
+    Raises
+    ------
+    InvalidParameter : the columns have other names.
+    HierarchyBroken : the rows are no tree; all problems are named.
+    MemoryLimit : there are more than ``MAX_ROWS`` rows.
+    """
+    source = session.find_source(name)
+    columns = _columns(source)
+    known = {attribute.name for attribute in source.schema.attributes}
+    position = [source.attribute("position")] if "position" in known else []
+    session.require_rights(source, [a.name for a in (*columns, *position)])
+    columns = session.inspect(source, columns)
+    for attribute in columns:
+        if attribute.kind in (Kind.TIMESTAMP, Kind.OTHER):
+            raise UnsupportedType(
+                f'Column "{attribute.name}" of {source.name} is of type {attribute.sql_type}, and'
+                " labels are text, numbers or dates.",
+                hint="Cast it to text in a view.",
+            )
+    if position and position[0].kind is not Kind.INTEGER:
+        raise UnsupportedType(f'Column "position" of {source.name} is no whole number.')
+    texts = [session.text_of(attribute) for attribute in (*columns, *position)]
+    found = session.rows(statements.read_tree(source.relation, texts, MAX_ROWS + 1))
+    if len(found) > MAX_ROWS:
+        raise MemoryLimit(f"The hierarchy in {source.name} has more than {MAX_ROWS} rows.")
+    if position:
+        found = [row[:-1] for row in sorted(found, key=lambda row: _by_position(row[-1], row[:-1]))]
+    else:
+        found.sort(key=_by_code_point)
+    rows = [
+        [
+            None if text is None else leaf_text(text, attribute)
+            for text, attribute in zip(row, columns, strict=True)
+        ]
+        for row in paced(found, pulse)
+    ]
+    edges = _pairs(rows) if columns[0].name == "child" else _ways(rows, pulse)
+    nameless = sum(row[0] is None for row in rows)
+    problems = [Problem("empty label", 0, "a row has no label", "")] * nameless
+    return Hierarchy(*tree_of(edges, f"The hierarchy in {source.name}", problems, pulse))
+
+
+def store(
+    session: Session, name: str, tree: Hierarchy, *, replace: bool, description: str | None = None
+) -> None:
+    """Store a hierarchy by name.
+
+    Raises
+    ------
+    HierarchyExists : there is one of this name, and it shall not be replaced.
+    InvalidName : the name is empty or holds a NUL character.
+    """
+    if not name or "\0" in name:
+        raise InvalidName("The name of a hierarchy is empty or holds a NUL character.")
+    if any("\0" in label for label in tree.labels):
+        raise InvalidParameter("A label of the hierarchy holds a NUL character.")
+    session.ensure_ledger()
+    if name in _names(session):
+        if not replace:
+            raise HierarchyExists(
+                f'There is a hierarchy "{name}" already.',
+                hint="Choose another name, or replace it.",
+            )
+        _delete(session, name)
+    row = {
+        "name": name,
+        "kind": _KIND,
+        "description": description,
+        "created_at": session.timestamp(
+            datetime.now(timezone.utc).isoformat(timespec="microseconds")
+        ),
+        "created_by": session.current_user(),
+    }
+    session.run(statements.insert_row(session.ledger_name("hierarchy"), list(row)), [*row.values()])
+    nodes = session.ledger_name("hierarchy_node")
+    columns = ("hierarchy", "node", "parent", "label")
+    parents: list[int | None] = tree.parents.tolist()
+    parents[0] = None
+    numbered = list(zip(range(len(parents)), parents, tree.labels, strict=True))
+    for start in range(0, len(numbered), _PIECE):
+        piece = numbered[start : start + _PIECE]
+        values: list[Any] = [value for node in piece for value in (name, *node)]
+        session.run(statements.insert_rows(nodes, columns, len(piece)), values)
+
+
+def load(session: Session, name: str) -> Hierarchy:
+    """The stored hierarchy of this name.
+
+    Raises
+    ------
+    HierarchyNotFound : there is none.
+    """
+    _require(session, name)
+    found = session.rows(
+        f"SELECT label, parent FROM {session.ledger_name('hierarchy_node').quoted}"
+        " WHERE hierarchy = ? ORDER BY node",
+        (name,),
+    )
+    labels = [label for label, _ in found]
+    parents = [-1 if parent is None else parent for _, parent in found]
+    try:
+        return Hierarchy(labels, parents)
+    except ValueError:
+        # Somebody wrote the tables by hand: say what is wrong with the tree.
+        edges = [
+            (label, None if up == -1 or up >= len(labels) else labels[up], 0)
+            for label, up in zip(labels, parents, strict=True)
+        ]
+        return Hierarchy(*tree_of(edges, f'The stored hierarchy "{name}"'))
+
+
+def drop(session: Session, name: str) -> None:
+    """Remove a stored hierarchy.
+
+    Raises
+    ------
+    HierarchyNotFound : there is none.
+    """
+    _require(session, name)
+    _delete(session, name)
+
+
+def listed(session: Session) -> list[Stored]:
+    """The stored hierarchies, by name."""
+    if not _has_table(session):
+        return []
+    nodes = session.ledger_name("hierarchy_node").quoted
+    found = session.rows(
+        "SELECT h.name, count(n.node), count(n.node) - count(DISTINCT n.parent), h.description,"
+        " CAST(h.created_at AS VARCHAR(40)), h.created_by"
+        f" FROM {session.ledger_name('hierarchy').quoted} AS h"
+        f" JOIN {nodes} AS n ON n.hierarchy = h.name"
+        " GROUP BY h.name, h.description, h.created_at, h.created_by"
+    )
+    return sorted((Stored(*row) for row in found), key=lambda stored: stored.name)
+
+
+def _columns(source: Source) -> tuple[Attribute, ...]:
+    """The columns that hold the tree: child and parent, or leaf and its levels in order."""
+    by_name = {attribute.name: attribute for attribute in source.schema.attributes}
+    if "child" in by_name and "parent" in by_name:
+        return by_name["child"], by_name["parent"]
+    levels: list[Attribute] = []
+    while (name := f"level{len(levels) + 1}") in by_name:
+        levels.append(by_name[name])
+    if "leaf" in by_name and levels:
+        return by_name["leaf"], *levels
+    raise InvalidParameter(
+        f"{source.name} holds no hierarchy that its columns' names tell.",
+        hint="Name them child and parent, or leaf, level1, level2, …; a view can.",
+    )
+
+
+def _pairs(rows: Sequence[Sequence[str | None]]) -> list[Edge]:
+    return [(child, parent, 0) for child, parent in rows if child is not None]
+
+
+def _ways(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge]:
+    """Edges of rows from leaf to root, in which a label that repeats is one node."""
+    edges: list[Edge] = []
+    for leaf, *levels in paced(rows, pulse):
+        if leaf is None:
+            continue
+        way = [leaf]
+        way += [label for label in levels if label is not None]
+        way = [label for at, label in enumerate(way) if not at or label != way[at - 1]]
+        edges += [(child, parent, 0) for child, parent in pairwise(way)]
+        edges.append((way[-1], None, 0))
+    return edges
+
+
+def _by_code_point(row: Sequence[str | None]) -> Any:
+    return [("" if text is None else text, text is None) for text in row]
+
+
+def _by_position(position: str | None, row: Sequence[str | None]) -> Any:
+    return (position is None, int(position or 0), _by_code_point(row))
+
+
+def _has_table(session: Session) -> bool:
+    return session.find_existing(session.ledger_name("hierarchy")) is not None
+
+
+def _names(session: Session) -> list[str]:
+    found = session.rows(f"SELECT name FROM {session.ledger_name('hierarchy').quoted}")
+    return [name for (name,) in found]
+
+
+def _require(session: Session, name: str) -> None:
+    known = _names(session) if _has_table(session) else []
+    if name not in known:
+        raise HierarchyNotFound(
+            f'There is no stored hierarchy "{name}".', hint=nearest_names(name, known)
+        )
+
+
+def _delete(session: Session, name: str) -> None:
+    for table, column in (("hierarchy_node", "hierarchy"), ("hierarchy", "name")):
+        relation = session.ledger_name(table)
+        session.run(f"DELETE FROM {relation.quoted} WHERE {column} = ?", (name,))

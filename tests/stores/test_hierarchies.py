@@ -1,0 +1,464 @@
+"""Hierarchies in databases: read from tables, stored by name, used by releases."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import dbanon
+from dbanon import errors
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_edges import Problem
+from dbanon.stored_hierarchies import (
+    drop_hierarchy,
+    load_hierarchy,
+    store_hierarchy,
+    stored_hierarchies,
+)
+from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
+from tests.stores.refusal import refuse
+
+GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "place"], "method": "gaa_cp", "k": 4}
+PLACES = {
+    "Oslo": ("Norway", "North"), "Bergen": ("Norway", "North"), "Turku": ("Finland", "North"),
+    "Rome": ("Italy", "South"), "Bari": ("Italy", "South"), "Athens": ("South", "South"),
+}  # fmt: skip
+PAIRS: list[tuple[str, str | None]] = [
+    *((city, above[0]) for city, above in PLACES.items()),
+    ("Norway", "North"), ("Finland", "North"), ("Italy", "South"),
+    ("North", "*"), ("South", "*"), ("*", None),
+]  # fmt: skip
+LEVELS = [(city, *above, "*") for city, above in PLACES.items()]
+
+
+def load(database: Database, n: int = 80) -> None:
+    rng = random.Random(4)
+    rows = [
+        (i, rng.randrange(20, 70), rng.choice(list(PLACES)), rng.choice("abc")) for i in range(n)
+    ]
+    text, whole = database.types["text"], database.types["integer"]
+    columns = {"id": whole + " PRIMARY KEY", "age": whole, "place": text, "ill": text}
+    database.load("people", columns, rows)
+
+
+def load_pairs(
+    database: Database, rows: Sequence[tuple[Any, ...]] = PAIRS, name: str = "ref.tree"
+) -> None:
+    database.load(name, {"child": database.types["text"], "parent": database.types["text"]}, rows)
+
+
+def table(name: str = "ref.tree") -> dict[str, str]:
+    return {"table": name}
+
+
+def recounted(database: Database, output: str, names: Sequence[str]) -> list[int]:
+    """Class sizes, counted without anything of dbanon."""
+    listed = ", ".join(f'"{name}"' for name in names)
+    query = f"SELECT count(*) FROM {database.relation(output)} GROUP BY {listed}"
+    return sorted(size for (size,) in database.rows(query))
+
+
+def ancestors(pairs: Sequence[tuple[str, str | None]]) -> dict[str, list[str]]:
+    """The way from each label up to the root."""
+    above = dict(pairs)
+    ways = {}
+    for label in above:
+        way, at = [], above[label]
+        while at is not None:
+            way.append(at)
+            at = above.get(at)
+        ways[label] = way
+    return ways
+
+
+def check_release(
+    database: Database, output: str, pairs: Sequence[tuple[str, str | None]], k: int
+) -> None:
+    """Count the release, and find each released label above as many leaves as the source has."""
+    sizes = recounted(database, output, ["age", "place"])
+    assert min(sizes) >= k
+    source = Counter(dict(database.rows("SELECT place, count(*) FROM people GROUP BY place")))
+    assert sum(sizes) == sum(source.values())
+    relation = database.relation(output)
+    released = dict(database.rows(f"SELECT place, count(*) FROM {relation} GROUP BY place"))
+    ways = ancestors(pairs)
+    below: dict[str, int] = defaultdict(int)
+    for leaf, count in source.items():
+        for label in (leaf, *ways[leaf]):
+            below[label] += count
+    assert set(released) <= set(below)
+    for label, count in released.items():
+        assert count <= below[label]
+
+
+def test_every_way_to_name_a_tree_gives_the_same_release(database: Database) -> None:
+    load(database)
+    load_pairs(database)
+    text = database.types["text"]
+    levels = dict.fromkeys(("leaf", "level1", "level2", "level3"), text)
+    database.load("ref.levels", levels, LEVELS)
+    # A short way may also leave its levels out.
+    short = [(a, None if b == c else b, c, d) for a, b, c, d in LEVELS]
+    database.load("ref.short", levels, short)
+    database.execute(
+        f"CREATE VIEW {database.relation('ref.shown')} AS"
+        f" SELECT parent, child, 1 AS extra FROM {database.relation('ref.tree')}"
+    )
+    read = load_hierarchy(database.url, "table:ref.tree")
+    assert set(read.to_pairs()) == set(PAIRS)
+    store_hierarchy(database.url, "places", {"table": "ref.tree"})
+    ways: list[Any] = [
+        read, table(), "table:ref.tree", table("ref.levels"), table("ref.short"),
+        table("ref.shown"), {"name": "places"}, "name:places", {"tree": [list(p) for p in PAIRS]},
+        {"levels": [list(row) for row in sorted(LEVELS)]},
+    ]  # fmt: skip
+    found = []
+    for number, way in enumerate(ways):
+        report = database.anonymize(
+            **GIVEN, output=f"release.r{number}", hierarchies={"place": way}, keep=["id"]
+        )
+        relation = database.relation(f"release.r{number}")
+        found.append(database.rows(f"SELECT * FROM {relation} ORDER BY id"))
+        assert report.k_achieved >= 4
+        check_release(database, f"release.r{number}", PAIRS, 4)
+    # Siblings stand in another order where a tree is given as it was written.
+    for rows in found[1:8]:
+        assert rows == found[0]
+
+
+def test_the_ledger_says_which_tree(database: Database) -> None:
+    load(database)
+    load_pairs(database)
+    tree = store_hierarchy(database.url, "places", table())
+    for output, given in (("release.a", "name:places"), ("release.b", table())):
+        database.anonymize(**GIVEN, output=output, hierarchies={"place": given})
+    database.anonymize(
+        **GIVEN, output="release.c",
+        hierarchies={"age": {"intervals": [10, 20]}, "place": {"ordered": True, "fanout": 3}},
+    )  # fmt: skip
+    told = [
+        (json.loads(text) if isinstance(text, str) else text)["hierarchies"]
+        for (text,) in database.rows(
+            f"SELECT arguments FROM {database.ledger()} ORDER BY created_at"
+        )
+    ]
+    same = {"leaves": 6, "height": 3, "sha256": tree.sha256}
+    assert told[0] == {"place": {**same, "from": {"name": "places"}}}
+    assert told[1] == {"place": {**same, "from": {"table": "ref.tree"}}}
+    assert told[2]["age"]["from"] == {"builder": "intervals", "intervals": [10, 20]}
+    assert told[2]["place"] == {
+        "leaves": 6, "height": 2, "from": {"builder": "ordered", "ordered": True, "fanout": 3}
+    }  # fmt: skip
+
+
+BROKEN: dict[str, tuple[list[tuple[Any, ...]], dict[str, int]]] = {
+    "two parents": ([*PAIRS, ("Rome", "Norway"), ("Bari", "*")], {"second parent": 2}),
+    "a cycle": (
+        [*PAIRS, ("x", "y"), ("y", "x")],
+        {"cycle": 1},
+    ),
+    "no root": ([("a", "b"), ("b", "a")], {"cycle": 1, "missing root": 1}),
+    "two roots": ([*PAIRS, ("Paris", "France"), ("Lyon", "France")], {"second root": 1}),
+    "no labels": ([*PAIRS, (None, "Italy"), (None, None)], {"empty label": 2}),
+    "all at once": (
+        [*PAIRS, ("Rome", "Norway"), ("x", "y"), ("y", "x"), ("Lyon", "France"), (None, "*")],
+        {"second parent": 1, "cycle": 1, "second root": 1, "empty label": 1},
+    ),
+    "nothing": ([], {"missing root": 1}),
+}
+
+
+@pytest.mark.parametrize("which", BROKEN)
+def test_all_that_is_wrong_with_a_table(database: Database, which: str) -> None:
+    rows, wanted = BROKEN[which]
+    load(database)
+    load_pairs(database, rows)
+    error = refuse(database, errors.HierarchyBroken, "ref", **GIVEN, hierarchies={"place": table()})
+    assert error.sqlstate == "ZK004"
+    kinds = Counter(p.kind for p in error.problems if isinstance(p, Problem))  # type: ignore[attr-defined]
+    assert kinds == wanted
+    assert not any(label in str(error) for label in ("Rome", "Norway", "France"))
+
+
+def test_values_that_are_no_leaf(database: Database) -> None:
+    load(database)
+    load_pairs(database, [pair for pair in PAIRS if pair[0] not in ("Oslo", "Bari")])
+    error = refuse(database, errors.HierarchyBroken, **GIVEN, hierarchies={"place": table()})
+    labels = {p.label for p in error.problems if isinstance(p, Problem)}  # type: ignore[attr-defined]
+    assert labels == {"Oslo", "Bari"}
+
+
+def test_tables_of_another_form(database: Database) -> None:
+    load(database)
+    refuse(database, errors.TableNotFound, **GIVEN, hierarchies={"place": table("nowhere")})
+    refuse(
+        database, errors.InvalidParameter, "no hierarchy that its columns' names tell", **GIVEN,
+        hierarchies={"place": table("people")},
+    )  # fmt: skip
+    text = database.types["text"]
+    database.load("late", {"child": text, "parent": database.types["timestamp"]}, [])
+    refuse(database, errors.UnsupportedType, "labels are text", **GIVEN, hierarchies={
+        "place": table("late")
+    })  # fmt: skip
+    database.load("odd", {"child": text, "parent": text, "position": text}, [])
+    refuse(database, errors.UnsupportedType, '"position"', **GIVEN, hierarchies={
+        "place": table("odd")
+    })  # fmt: skip
+    refuse(
+        database, errors.InvalidParameter, "names no quasi-identifier", **GIVEN,
+        hierarchies={"ill": table()},
+    )  # fmt: skip
+
+
+def test_the_order_of_leaves_is_the_tables_own(database: Database) -> None:
+    columns = {"child": "text", "parent": "text", "position": "integer"}
+    rows = [("low", "*", 1), ("high", "*", 12), ("mid", "*", 2), ("*", None, None)]
+    database.load("ref.grades", {n: database.types[t] for n, t in columns.items()}, rows)
+    tree = load_hierarchy(database.url, "table:ref.grades")
+    assert [tree.labels[leaf] for leaf in tree.leaves] == ["low", "mid", "high"]
+
+
+def test_numbers_and_dates_are_labels_too(database: Database) -> None:
+    types = database.types
+    database.load("ref.codes", {"child": types["integer"], "parent": types["integer"]},
+                  [(11, 1), (12, 1), (21, 2), (1, 0), (2, 0), (0, None)])  # fmt: skip
+    tree = load_hierarchy(database.url, "table:ref.codes")
+    assert tree.path("21") == ("21", "2", "0")
+    columns = {"leaf": types["date"], "level1": types["decimal"], "level2": types["text"]}
+    database.load("ref.days", columns, [("2024-05-17", 1.5, "*"), ("2024-05-18", 2, "*")])
+    tree = load_hierarchy(database.url, "table:ref.days")
+    assert tree.path("2024-05-17") == ("2024-05-17", "1.50", "*")
+
+
+NAMES = ["education", 'x"; DROP TABLE people; --', "it's", "Ünï ☃", "a?b", "50%", "$1", "n" * 300]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stored_and_read_again(database: Database, name: str) -> None:
+    load(database)
+    tree = Hierarchy.from_parents(
+        [("", "n"), ("it's", "n"), ('a"b', "n"), ("é\n\t☃", "n"), ("n", None)]
+    )
+    assert store_hierarchy(database.url, name, tree, description="50% of 'all'") == tree
+    assert load_hierarchy(database.url, {"name": name}) == tree
+    [stored] = stored_hierarchies(database.url)
+    assert (stored.name, stored.leaves, stored.nodes) == (name, 4, 5)
+    assert stored.description == "50% of 'all'"
+    with pytest.raises(errors.HierarchyExists):
+        store_hierarchy(database.url, name, tree)
+    other = Hierarchy.from_levels(LEVELS)
+    store_hierarchy(database.url, name, other, replace=True)
+    assert load_hierarchy(database.url, {"name": name}) == other
+    store_hierarchy(database.url, "second", tree)
+    database.anonymize(**GIVEN, hierarchies={"place": {"name": name}})
+    drop_hierarchy(database.url, name)
+    assert [found.name for found in stored_hierarchies(database.url)] == ["second"]
+    for missing in (name, "secnd"):
+        with pytest.raises(errors.HierarchyNotFound):
+            load_hierarchy(database.url, {"name": missing})
+        with pytest.raises(errors.HierarchyNotFound):
+            drop_hierarchy(database.url, missing)
+    assert load_hierarchy(database.url, "name:second") == tree
+
+
+def test_names_that_are_none(database: Database) -> None:
+    load(database)
+    assert stored_hierarchies(database.url) == []
+    before = database.state()
+    tree = Hierarchy.from_levels(LEVELS)
+    with pytest.raises(errors.HierarchyNotFound):
+        load_hierarchy(database.url, "name:places")
+    refuse(database, errors.HierarchyNotFound, **GIVEN, hierarchies={"place": {"name": "places"}})
+    for name in ("", "a\0b"):
+        with pytest.raises(errors.InvalidName):
+            store_hierarchy(database.url, name, tree)
+    for given in ({"intervals": [5]}, {"enum": True}):
+        with pytest.raises(errors.InvalidParameter, match="made from a column"):
+            store_hierarchy(database.url, "x", given)
+    with pytest.raises(errors.HierarchyBroken):
+        store_hierarchy(database.url, "x", {"levels": [["a", "b"], ["a", "c"]]})
+    assert database.state() == before
+
+
+def test_a_stored_tree_that_somebody_broke(database: Database) -> None:
+    load(database)
+    store_hierarchy(database.url, "places", Hierarchy.from_levels(LEVELS))
+    database.execute(f"UPDATE {database.ledger('hierarchy_node')} SET parent = NULL WHERE node = 2")
+    with pytest.raises(errors.HierarchyBroken, match='stored hierarchy "places"'):
+        load_hierarchy(database.url, "name:places")
+
+
+def test_the_distance_of_a_model(database: Database) -> None:
+    load(database)
+    text = database.types["text"]
+    database.load("ref.ills", {"child": text, "parent": text},
+                  [("a", "x"), ("b", "x"), ("c", "*"), ("x", "*")])  # fmt: skip
+    store_hierarchy(database.url, "ills", table("ref.ills"))
+    levels = []
+    for given in (table("ref.ills"), "name:ills", load_hierarchy(database.url, "name:ills")):
+        report = database.anonymize(
+            **GIVEN, sensitive=["ill"], if_exists="replace",
+            models=[dbanon.Model("t_closeness", "ill", 0.25, distance=given)],
+        )  # fmt: skip
+        levels.append(report.models[0].achieved)
+        assert report.models[0].model.endswith("hierarchical")
+    assert levels[0] == levels[1] == levels[2] <= 0.25 + 1e-9
+    flat = database.anonymize(
+        **GIVEN, sensitive=["ill"], if_exists="replace",
+        models=[dbanon.Model("t_closeness", "ill", 0.25, distance={"ordered": True})],
+    )  # fmt: skip
+    assert flat.models[0].achieved <= 0.25 + 1e-9
+    assert flat.arguments["hierarchies"]["ill"]["from"]["builder"] == "ordered"
+
+
+@pytest.mark.parametrize("shape", ["one leaf", "12 levels", "unbalanced", "10,000 leaves"])
+def test_shapes(database: Database, shape: str) -> None:
+    """Read from a table, stored, read by name, released, and counted by code of its own."""
+    pairs, leaves = shaped(shape)
+    rng = random.Random(9)
+    n = 12_000 if shape == "10,000 leaves" else 300
+    rows = [(i, rng.randrange(20, 70), rng.choice(leaves)) for i in range(n)]
+    text, whole = database.types["text"], database.types["integer"]
+    columns = {"id": whole + " PRIMARY KEY", "age": whole, "place": text}
+    database.load("people", columns, rows)
+    load_pairs(database, pairs)
+    read = load_hierarchy(database.url, "table:ref.tree")
+    assert set(read.to_pairs()) == set(pairs)
+    assert read.n_leaves == len(leaves)
+    store_hierarchy(database.url, "shape", table())
+    assert load_hierarchy(database.url, "name:shape") == read
+    methods = ("kmember", "mondrian") if n < 1000 else ("mondrian",)
+    for method in methods:
+        report = database.anonymize(
+            **(GIVEN | {"method": method}), hierarchies={"place": "name:shape"}, if_exists="replace"
+        )
+        assert recounted(database, "release.people", ["age", "place"])[0] == report.k_achieved >= 4
+        check_release(database, "release.people", pairs, 4)
+
+
+def shaped(shape: str) -> tuple[list[tuple[str, str | None]], list[str]]:
+    """Edges and leaves."""
+    if shape == "one leaf":
+        return [("only", None)], ["only"]
+    if shape == "12 levels":
+        pairs: list[tuple[str, str | None]] = [("n1", None)]
+        for node in range(2, 2**12):
+            pairs.append((f"n{node}", f"n{node // 2}"))
+        return pairs, [f"n{node}" for node in range(2**11, 2**12)]
+    if shape == "unbalanced":
+        pairs = [("r0", None)]
+        for depth in range(1, 30):
+            pairs += [(f"r{depth}", f"r{depth - 1}"), (f"leaf{depth}", f"r{depth - 1}")]
+        return pairs, [f"leaf{depth}" for depth in range(1, 30)] + ["r29"]
+    pairs = [("*", None)]
+    for group in range(100):
+        pairs.append((f"g{group}", "*"))
+        pairs += [(f"{group:02}-{leaf:02}", f"g{group}") for leaf in range(100)]
+    return pairs, [f"{group:02}-{leaf:02}" for group in range(100) for leaf in range(100)]
+
+
+@pytest.mark.postgresql
+def test_the_order_of_an_enum(postgresql: PostgresqlDatabase, duckdb_file: DuckdbDatabase) -> None:
+    """Both databases know the order of an enumerated type; so it is a tree without being told."""
+    grades = ["none", "low", 'it\'s "mid"', "high", "severe"]
+    listed = ", ".join("'" + grade.replace("'", "''") + "'" for grade in grades)
+    for database in (postgresql, duckdb_file):
+        database.execute(f"CREATE TYPE grade AS ENUM ({listed})")
+        database.load("people", {"id": "integer PRIMARY KEY", "grade": "grade", "ill": "grade"}, [
+            (i, grades[i * 7 % 5], grades[i % 3]) for i in range(40)
+        ])  # fmt: skip
+        report = database.anonymize(
+            quasi_identifiers=["grade"], sensitive=["ill"], method="kmember", k=9,
+            hierarchies={"grade": {"enum": True}},
+            models=[dbanon.Model("t_closeness", "ill", 0.9, distance={"enum": True, "fanout": 5})],
+        )  # fmt: skip
+        assert report.arguments["hierarchies"]["grade"]["height"] == 3
+        relation = database.relation("release.people")
+        found = {grade for (grade,) in database.rows(f"SELECT DISTINCT grade FROM {relation}")}
+        pairs = {f"{a} to {b}" for a, b in (grades[:2], grades[2:4], (grades[0], grades[3]))}
+        assert found <= {*grades, *pairs, "*"}
+        assert len(found) > 1
+        refuse(
+            database, errors.InvalidParameter, "enumerates no values", quasi_identifiers=["id"],
+            method="kmember", output="release.x", hierarchies={"id": {"enum": True}},
+        )  # fmt: skip
+
+
+@pytest.mark.postgresql
+def test_a_domain_over_an_enum(postgresql: PostgresqlDatabase) -> None:
+    postgresql.execute("CREATE TYPE grade AS ENUM ('b', 'a', 'c')", "CREATE DOMAIN marked AS grade")
+    postgresql.load("people", {"id": "integer PRIMARY KEY", "grade": "marked"}, [
+        (i, "abc"[i % 3]) for i in range(30)
+    ])  # fmt: skip
+    report = postgresql.anonymize(
+        quasi_identifiers=["grade"], method="kmember", k=12, hierarchies={"grade": {"enum": True}}
+    )
+    assert report.arguments["hierarchies"]["grade"] == {
+        "leaves": 3, "height": 2, "from": {"enum": True}
+    }  # fmt: skip
+
+
+def test_builders_on_timestamps(database: Database) -> None:
+    columns = {
+        "id": database.types["integer"] + " PRIMARY KEY",
+        "seen": database.types["timestamp"],
+    }
+    database.load("people", columns, [
+        (i, f"2024-{1 + i % 12:02}-{1 + i % 28:02} 10:00:00") for i in range(60)
+    ])  # fmt: skip
+    database.anonymize(
+        quasi_identifiers=["seen"],
+        method="gaa_cp",
+        hierarchies={"seen": {"dates": ["month", "year"]}},
+    )
+    relation = database.relation("release.people")
+    found = {seen for (seen,) in database.rows(f"SELECT DISTINCT seen FROM {relation}")}
+    assert found <= {*(f"2024-{month:02}" for month in range(1, 13)), "2024"}
+
+
+@pytest.mark.postgresql
+def test_rights_to_a_tree_are_the_callers(pg_url: str, pg_role: Any) -> None:
+    database = PostgresqlDatabase(pg_url)
+    load(database)
+    load_pairs(database)
+    database.execute(
+        "CREATE SCHEMA release",
+        f"CREATE VIEW ref.shown AS SELECT * FROM {database.relation('ref.tree')}",
+    )
+    store_hierarchy(pg_url, "places", table())
+    database.anonymize(**GIVEN)
+    url = pg_role("anna")
+    database.execute(
+        "GRANT SELECT ON people TO anna", "GRANT USAGE, CREATE ON SCHEMA release TO anna",
+        "GRANT USAGE ON SCHEMA dbanon TO anna",
+        "GRANT SELECT, INSERT, UPDATE ON dbanon.release, dbanon.release_column TO anna",
+        "GRANT SELECT ON dbanon.alembic_version TO anna",
+    )  # fmt: skip
+    here = PostgresqlDatabase(url)
+    wished = {**GIVEN, "output": "release.anna", "if_exists": "replace"}
+    for given in (table(), table("ref.shown"), {"name": "places"}):
+        with pytest.raises(errors.InsufficientRights):
+            here.anonymize(**wished, hierarchies={"place": given})
+    database.execute("GRANT USAGE ON SCHEMA ref TO anna", "GRANT SELECT ON ref.shown TO anna")
+    here.anonymize(**wished, hierarchies={"place": table("ref.shown")})
+    with pytest.raises(errors.InsufficientRights, match='"child", "parent"'):
+        here.anonymize(**wished, hierarchies={"place": table()})
+    database.execute("GRANT SELECT ON dbanon.hierarchy, dbanon.hierarchy_node TO anna")
+    here.anonymize(**wished, hierarchies={"place": {"name": "places"}})
+    for attempt in (
+        lambda: store_hierarchy(url, "mine", table("ref.shown")),
+        lambda: drop_hierarchy(url, "places"),
+        lambda: store_hierarchy(url, "places", table("ref.shown"), replace=True),
+    ):
+        with pytest.raises(errors.InsufficientRights):
+            attempt()
+    database.execute(
+        "ALTER TABLE ref.tree ENABLE ROW LEVEL SECURITY", "GRANT SELECT ON ref.tree TO anna"
+    )
+    with pytest.raises(errors.InsufficientRights, match="Row-level security"):
+        here.anonymize(**wished, hierarchies={"place": table()})
