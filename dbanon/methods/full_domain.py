@@ -84,9 +84,9 @@ def full_domain(
                 continue
             high = (low + high) // 2
             state[at] = _KNOWN
-            loss = int(bound[at]) * (space.n_records - withheld) + withheld * total
-            if (loss, at) < (least, found):
-                least, found = loss, at
+            lost = int(bound[at]) * (space.n_records - withheld) + withheld * total
+            if (lost, at) < (least, found):
+                least, found = lost, at
                 best = np.where(sizes[labels] < k, SUPPRESSED, labels)
     assert best is not None  # all at their roots: one class a stratum
     _, numbered = np.unique(best[best >= 0], return_inverse=True)
