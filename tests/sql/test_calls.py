@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from dbanon.hierarchy_spec import KINDS
 from dbanon.measures import model_kinds
 from dbanon.methods import METHODS
 from dbanon.plpython_options import LATER, OF_THE_POLICY, SHORT_MODELS, known
@@ -209,6 +210,8 @@ def test_help_and_versions(run_sql: Run) -> None:
     assert all(f"{name}: " in text for name in METHODS)
     [(manual,)] = run_sql("SELECT dbanon.help('mdav')")
     assert "k => 5" in manual or "k integer" in manual
+    [(manual,)] = run_sql("SELECT dbanon.help('gaa_cp')")
+    assert all(f"  {kind}: " in manual for kind in (*KINDS, *model_kinds(), "l_diversity"))
     checked = dict(run_sql("SELECT * FROM dbanon.check()"))
     assert checked["sql functions"] == checked["dbanon"]
     with pytest.raises(psycopg.errors.InvalidParameterValue):
