@@ -57,6 +57,7 @@ def anonymize(
     refine_seconds: float | None = None,
     block_size: int | None = None,
     models: Sequence[Model] = (),
+    withhold_failing: bool = False,
     orders: Mapping[str, Sequence[str]] | None = None,
     guarantee: str = "rows",
     output_kind: str = "table",
@@ -122,6 +123,7 @@ def anonymize(
         refine_seconds=refine_seconds,
         block_size=block_size,
         models=tuple(models),
+        withhold_failing=withhold_failing,
         orders=orders or {},
         guarantee=guarantee,
     )
@@ -192,7 +194,7 @@ def partition(
     -------
     Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``. A method
     that groups each attribute by itself gives an AttributePartition of them, with the warning
-    ``RowsNotAnonymous``.
+    ``RowsNotAnonymous``; one of a full domain gives ``.levels``, too.
 
     Raises
     ------

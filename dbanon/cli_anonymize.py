@@ -203,6 +203,11 @@ from dbanon.space import STANDARDIZATIONS
     " illness=recursive_cl:3:l=2 or illness=t_closeness:0.2:distance=ordered; repeatable.",
 )
 @click.option(
+    "--withhold-failing",
+    is_flag=True,
+    help="Withhold classes that fail a model, within --max-suppression, where merging loses more.",
+)
+@click.option(
     "--chunk-rows",
     type=int,
     default=65_536,
@@ -279,6 +284,7 @@ def anonymize(url: str, **given: Any) -> None:
                 steps=numbers("--step", given["steps"]),
                 guarantee=given["guarantee"],
                 models=[model(text) for text in given["models"]],
+                withhold_failing=given["withhold_failing"],
                 output_kind=given["output_kind"],
                 if_exists=given["if_exists"],
                 target=given["target"],

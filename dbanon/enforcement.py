@@ -83,7 +83,7 @@ class Enforcement:
         partition: Partition,
         tick: Tick,
     ) -> Partition:
-        """Classes merged until each keeps to the models; raises as ``protection.protect``."""
+        """Classes that keep to the models; raises as ``protection.protect``."""
         if not self.names:
             return partition
         released = partition.labels >= 0

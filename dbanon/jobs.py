@@ -20,7 +20,7 @@ from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import HierarchySpec, built
 from dbanon.microdata import Microdata, find_records, with_strata
-from dbanon.partitions import AttributePartition, Partition
+from dbanon.partitions import AttributePartition, Levels, Partition
 from dbanon.persons import Persons
 from dbanon.pipeline import find_attribute_classes, find_classes, recode
 from dbanon.policy import Policy, require_guarantee, require_kinds
@@ -140,6 +140,7 @@ class _Run:
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.written: list[tuple[str, str, str]] = []
+        self.levels: Levels | None = None
         self.persons = Persons(job.entity)
 
     def report(self) -> Report:
@@ -253,6 +254,7 @@ class _Run:
         if self.job.policy.per_attribute:
             return find_attribute_classes(microdata, self.job.policy, found)
         partition = find_classes(microdata, self.job.policy, found)
+        self.levels = partition if isinstance(partition, Levels) else None
         return self.models.protect(self.source_session, source, microdata, partition, merged)
 
     def _write(
@@ -270,7 +272,9 @@ class _Run:
             return self.source_session.exact_totals(source, microdata, partition, attributes)
 
         job = self.job
-        release = recode(microdata, found, job.policy, exact_totals, job.by, job.entity)
+        release = recode(
+            microdata, found, job.policy, exact_totals, job.by, job.entity, self.levels
+        )
         partition = release.partition
         session = self.target_session
         copied = session is not self.source_session
@@ -435,6 +439,8 @@ class _Run:
         arguments = job.policy.arguments() | {"by": list(job.by)} | trees
         if recount.k_rows is not None:
             arguments["k_rows"] = recount.k_rows
+        if self.levels is not None:
+            arguments["levels"] = dict(self.levels.levels)
         return Report(
             release_id=self.release_id,
             created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
@@ -469,6 +475,7 @@ class _Run:
             entity=job.entity,
             persons=None if counted is None else counted.persons,
             k_rows=recount.k_rows,
+            levels=None if self.levels is None else dict(self.levels.levels),
         )
 
     def _timed(self, phase: str, work: Callable[[], Any]) -> Any:

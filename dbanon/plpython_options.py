@@ -40,6 +40,10 @@ WRITING: dict[str, tuple[Any, str]] = {
         'a list of privacy models: {"attribute": "diagnosis", "kind": "distinct_l", "level": 3},'
         ' with "l" for recursive_cl and "distance" for t_closeness (equal, ordered or a hierarchy)',
     ),
+    "withhold_failing": (
+        False,
+        "true: rows of classes that fail a model may be withheld, within max_suppression",
+    ),
     **{
         kind: (
             {},
@@ -59,6 +63,7 @@ READING: dict[str, tuple[Any, str]] = {
 OF_THE_POLICY = (
     *("standardize", "weights", "orders", "seed", "recoding", "refine", "refine_iterations"),
     *("refine_seconds", "block_size", "intervals", "local_range", "steps", "guarantee"),
+    "withhold_failing",
 )
 
 LATER = ("where", "on_column_change")
@@ -170,7 +175,7 @@ def _fits(name: str, value: Any) -> bool:
     if name == "refine_seconds":
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return value is None or (number and value > 0)
-    if name in ("progress", "local_range"):
+    if name in ("progress", "local_range", "withhold_failing"):
         return isinstance(value, bool)
     if name in ("key", "by"):
         return isinstance(value, list) and all(isinstance(part, str) for part in value)

@@ -54,6 +54,8 @@ class Policy:
     guarantee : ``rows``; or ``per_attribute`` for a method that groups each attribute by itself:
         the word without which such a release, whose rows are not k-anonymous, is refused.
     models : privacy models of sensitive attributes, reached by ``protection.protect``.
+    withhold_failing : classes that do not keep to a model may be withheld, within
+        ``max_suppression``, where merging them would lose more than all that their records say.
     block_size : cut strata of more records into blocks that no class crosses, on all cores: faster,
         and a little more loss; a refinement then works across their borders. None does not cut.
     """
@@ -76,6 +78,7 @@ class Policy:
     refine_seconds: float | None = None
     block_size: int | None = None
     models: tuple[Model, ...] = ()
+    withhold_failing: bool = False
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
     guarantee: str = "rows"
 
@@ -97,7 +100,7 @@ class Policy:
         _one_of("nulls", self.nulls, NULL_POLICIES)
         _one_of("standardize", self.standardize, STANDARDIZATIONS)
         check_weights(self.standardize, self.weights)
-        if self.standardize == MAHALANOBIS and method.gives is not Partition:
+        if self.standardize == MAHALANOBIS and method.gives is AttributePartition:
             raise InvalidParameter(
                 f"Method {method.name} groups each attribute by itself, without Mahalanobis"
                 " distances.",
@@ -124,6 +127,11 @@ class Policy:
         budget = self.max_suppression
         if budget is not None and not 0 <= budget <= 1:
             raise InvalidParameter("max_suppression must be a share from 0 to 1.")
+        if self.withhold_failing and not (self.models and budget):
+            raise InvalidParameter(
+                "withhold_failing needs models, and a max_suppression above 0.",
+                hint="Say which share of records may be withheld.",
+            )
         seed: object = self.seed
         if not isinstance(seed, (int, np.integer)) or seed < 0:
             raise InvalidParameter("The seed must be a whole number, 0 or more.")
@@ -157,6 +165,7 @@ class Policy:
             "refine_seconds": self.refine_seconds,
             "block_size": self.block_size,
             "models": [model.describe() for model in self.models],
+            "withhold_failing": self.withhold_failing,
             "guarantee": self.guarantee,
             "orders": {name: {"values": len(order)} for name, order in self.orders.items()},
         }
@@ -232,7 +241,7 @@ def require_rows(policy: Policy) -> None:
     InvalidParameter : it groups attributes by themselves, and rows would not be k-anonymous.
     """
     method = find_method(policy.method)
-    if method.gives is not Partition:
+    if method.gives is AttributePartition:
         raise InvalidParameter(
             f"Method {method.name} gives {method.guarantee}: a release of it would fail the"
             " recount of its rows.",
@@ -299,6 +308,7 @@ def guarantee(
         text
         + _about_nulls(policy)
         + "".join(f"; {model.describe()} in each class" for model in policy.models)
+        + ("; classes that failed may have been withheld" if policy.withhold_failing else "")
     )
 
 

@@ -1,4 +1,4 @@
-"""Privacy models on sensitive attributes: classes are merged until each keeps to all of them."""
+"""Privacy models on sensitive attributes: classes change until each keeps to all of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, ModelInfeasible, RecountFailed
 from dbanon.hierarchy import Hierarchy, flat
+from dbanon.kernels import Models
 from dbanon.measures import Model, sensitive_counts
-from dbanon.methods.enforce import enforce
+from dbanon.methods import find_method
+from dbanon.methods.enforce import Guard, enforce
+from dbanon.methods.generalization import refine
 from dbanon.methods.registry import Tick
 from dbanon.microdata import Microdata
-from dbanon.mixed_space import mixed_space
+from dbanon.mixed_space import MixedSpace, mixed_space
 from dbanon.partitions import Partition, combine
-from dbanon.policy import Policy
+from dbanon.policy import Policy, refinement
 from dbanon.release import ModelLevel
 from dbanon.strata import groups
 
@@ -30,7 +33,9 @@ def protect(
 ) -> Partition:
     """The partition with classes merged until each keeps to the models of the policy.
 
-    Classes of different strata or patterns of NULLs are not merged.
+    Classes of different strata or patterns of NULLs are not merged. Where the policy says so,
+    classes may be withheld instead. A refinement of loss follows where the policy has one, in which
+    classes go on keeping to the models; not where records have entities, which it would part.
 
     Parameters
     ----------
@@ -41,42 +46,104 @@ def protect(
     ------
     ModelInfeasible : the table as one class, or a pattern of NULLs, does not keep to a model.
     """
-    if not policy.models:
+    if not policy.models or not partition.n_classes:
         return partition
     names = list(dict.fromkeys(model.attribute for model in policy.models))
-    widths = {name: width_of(policy.models, name, codes[name]) for name in names}
-    counts = {name: sensitive_counts(partition, codes[name], widths[name]) for name in names}
-    wholes = {name: _whole(counts[name]) for name in names}
-
-    def satisfied(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.bool_]:
-        by_name = dict(zip(names, counts, strict=True))
-        kept = [
-            model.satisfied(by_name[model.attribute], wholes[model.attribute])
-            for model in policy.models
-        ]
-        together: NDArray[np.bool_] = np.logical_and.reduce(kept)
-        return together
-
+    values = np.column_stack([np.maximum(codes[name], 0) for name in names]).astype(np.int32)
     space = mixed_space(
         microdata,
         standardize=policy.standardize,
         weights=policy.weights,
         hierarchies=policy.hierarchies,
     )
-    parts = []
-    strata = _strata(microdata, partition)
-    for records in strata:
-        _, labels = np.unique(partition.labels[records], return_inverse=True)
-        part = Partition(labels.reshape(-1))
-        part_counts = [sensitive_counts(part, codes[name][records], widths[name]) for name in names]
-        try:
-            merged = enforce(space(records), part, part_counts, satisfied, tick)
-        except ModelInfeasible:
-            together = _each_as_one(strata, microdata.n_records)
-            best = {name: sensitive_counts(together, codes[name], widths[name]) for name in names}
-            raise _infeasible(policy.models, best, wholes, len(records)) from None
-        parts.append((records, merged))
-    return combine(parts, microdata.n_records)
+    while True:
+        before = partition
+        widths = {name: width_of(policy.models, name, codes[name]) for name in names}
+        counts = {name: sensitive_counts(before, codes[name], widths[name]) for name in names}
+        wholes = {name: _whole(counts[name]) for name in names}
+        guard = Guard(values, compiled(policy.models, names, wholes))
+        strata = _strata(microdata, before)
+        budget = _budget(policy, before)
+        parts = []
+        for records in strata:
+            _, labels = np.unique(before.labels[records], return_inverse=True)
+            part = Partition(labels.reshape(-1))
+            try:
+                kept = enforce(space(records), part, guard.take(records), tick, budget)
+            except ModelInfeasible:
+                together = _each_as_one(strata, microdata.n_records)
+                best = {
+                    name: sensitive_counts(together, codes[name], widths[name]) for name in names
+                }
+                raise _infeasible(policy.models, best, wholes, len(records)) from None
+            budget -= kept.n_suppressed
+            parts.append((records, kept))
+        partition = combine(parts, microdata.n_records)
+        # What is withheld changes the whole table, which models compare classes with.
+        if partition.n_suppressed == before.n_suppressed:
+            break
+    if policy.refine is None or not _can_refine(microdata, policy):
+        return partition
+    return combine(
+        [
+            (records, _refined(space(records), part, guard.take(records), policy, tick))
+            for records, part in parts
+        ],
+        microdata.n_records,
+    )
+
+
+def _budget(policy: Policy, partition: Partition) -> int:
+    """How many more records may be withheld so that classes keep to the models."""
+    if not policy.withhold_failing or policy.max_suppression is None:
+        return 0
+    allowed = int(policy.max_suppression * len(partition.labels))
+    return max(allowed - partition.n_suppressed, 0)
+
+
+def _can_refine(microdata: Microdata, policy: Policy) -> bool:
+    """Whether the method's search looks at loss, and at records that are a person each."""
+    return microdata.entities is None and refinement(find_method(policy.method)) is refine
+
+
+def _refined(
+    space: MixedSpace, part: Partition, guard: Guard, policy: Policy, tick: Tick
+) -> Partition:
+    assert policy.refine is not None
+    return refine(
+        space,
+        part,
+        int(policy.k),
+        policy.refine,
+        tick=tick,
+        seed=policy.seed,
+        iterations=policy.refine_iterations,
+        guard=guard,
+    ).require(int(policy.k))
+
+
+def compiled(
+    models: Sequence[Model], names: Sequence[str], wholes: Mapping[str, NDArray[np.float64]]
+) -> Models:
+    """The models as kernels have them."""
+    compiled = Models(np.array([len(wholes[name]) for name in names], np.int32))
+    for model in models:
+        wish, parents, ranges = model.kind, np.empty(0, np.int32), np.empty((0, 2), np.int32)
+        if isinstance(model.distance, Hierarchy):
+            wish = "hierarchical_t"
+            parents, ranges = model.distance.parents, model.distance.ranges
+        elif wish == "t_closeness":
+            wish = f"{model.distance}_t"
+        compiled.add(
+            wish,
+            names.index(model.attribute),
+            model.level,
+            model.l,
+            wholes[model.attribute],
+            np.ascontiguousarray(parents, np.int32),
+            np.ascontiguousarray(ranges, np.int32),
+        )
+    return compiled
 
 
 def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:

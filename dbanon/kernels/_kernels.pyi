@@ -173,10 +173,63 @@ class Merging(Kernel):
         threshold: float,
     ) -> None: ...
 
+class Models:
+    """Privacy models on sensitive attributes, each of which has so many values.
+
+    widths: int32 (m,), at least 1. What is wrong raises ValueError.
+    """
+
+    def __init__(self, widths: npt.NDArray[np.int32]) -> None: ...
+    @property
+    def widths(self) -> list[int]: ...
+    def add(
+        self,
+        wish: str,
+        attribute: int,
+        level: float,
+        l: int,
+        whole: npt.NDArray[np.float64],
+        parents: npt.NDArray[np.int32],
+        ranges: npt.NDArray[np.int32],
+    ) -> None:
+        """Add a model: distinct_l, entropy_l, recursive_cl, alpha_k, beta_likeness,
+        delta_disclosure, equal_t, ordered_t or hierarchical_t.
+
+        whole: the share of each value in the table. parents, (nodes,), parents before children, and
+        ranges, (nodes, 2), the first and last leaf below each: of hierarchical_t.
+        """
+
+    def keeps(self, counts: npt.NDArray[np.int32]) -> bool:
+        """Whether a class keeps to all models.
+
+        counts: of the values of the first attribute, then of the second ..., (sum of widths,).
+        """
+
+class Enforce(Kernel):
+    """Classes merged, or withheld (-1), until each keeps to the models.
+
+    labels: int32 (n,), -1 stays -1. values: int32 (n, m). budget: records that may be withheld.
+    Other arrays as for GaaCp. Where even one class does not keep to them, it is left as it is.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        labels: npt.NDArray[np.int32],
+        values: npt.NDArray[np.int32],
+        models: Models,
+        budget: int,
+    ) -> None: ...
+
 class RefineLoss(Kernel):
     """Local search on the loss of classes, `rounds` long; the same for the same seed.
 
-    labels: int32 (n,), classes of at least k records; -1 stays -1. Other arrays as for GaaCp.
+    labels: int32 (n,), classes of at least k records that keep to the models; -1 stays -1. values:
+    int32 (n, m), of the attributes of the models. Other arrays as for GaaCp.
     """
 
     def __init__(
@@ -190,6 +243,8 @@ class RefineLoss(Kernel):
         k: int,
         rounds: int,
         seed: int,
+        values: npt.NDArray[np.int32],
+        models: Models,
     ) -> None: ...
 
 class Refine(Kernel):

@@ -1,9 +1,14 @@
 #include "generalization.hpp"
 
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <limits>
+#include <map>
+#include <string>
 
+#include "enforce.hpp"
 #include "greedy.hpp"
 #include "merging.hpp"
 #include "refine_loss.hpp"
@@ -20,7 +25,8 @@ using Units = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::dev
 constexpr Cost kLargestUnit = Cost{1} << 30;
 
 std::unique_ptr<MixedTable> mixed(const Codes& codes, const Units& units, const Integers& leaves,
-                                  const Integers& depths, const Integers& gaps, std::int64_t k) {
+                                  const Integers& depths, const Integers& gaps, std::int64_t k,
+                                  const Codes* beside = nullptr) {
     const std::size_t n = codes.shape(0), d = codes.shape(1);
     if (n > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2)) {
         throw nb::value_error("more than 2**30 records");
@@ -67,7 +73,32 @@ std::unique_ptr<MixedTable> mixed(const Codes& codes, const Units& units, const 
         }
     }
     return std::make_unique<MixedTable>(codes.data(), static_cast<std::int32_t>(n), std::move(unit),
-                                        std::move(trees));
+                                        std::move(trees), beside ? beside->data() : nullptr,
+                                        beside ? beside->shape(1) : 0);
+}
+
+void check_labels(const Codes& codes, const Integers& labels) {
+    if (labels.shape(0) != codes.shape(0)) throw nb::value_error("one label for each record");
+    for (std::size_t i = 0; i < labels.shape(0); ++i) {
+        const std::int32_t label = labels.data()[i];
+        if (label < -1 || (label >= 0 && static_cast<std::size_t>(label) >= labels.shape(0))) {
+            throw nb::value_error("labels must be from -1 to the number of records");
+        }
+    }
+}
+
+void check_values(const Codes& codes, const Codes& values, const Models& models) {
+    if (values.shape(0) != codes.shape(0) || values.shape(1) != models.attributes()) {
+        throw nb::value_error("one value for each record and attribute of the models");
+    }
+    for (std::size_t i = 0; i < values.shape(0); ++i) {
+        for (std::size_t a = 0; a < models.attributes(); ++a) {
+            const std::int32_t value = values.data()[i * models.attributes() + a];
+            if (value < 0 || static_cast<std::size_t>(value) >= models.width(a)) {
+                throw nb::value_error("values must be below the width of their attribute");
+            }
+        }
+    }
 }
 
 template <class Method>
@@ -102,31 +133,119 @@ class RefineLossRun : public Run {
    public:
     RefineLossRun(const Codes& codes, const Units& units, const Integers& leaves,
                   const Integers& depths, const Integers& gaps, const Integers& labels,
-                  std::int64_t k, std::int64_t rounds, std::uint64_t seed)
-        : Run({}, make(codes, units, leaves, depths, gaps, labels, k, rounds, seed)) {}
+                  std::int64_t k, std::int64_t rounds, std::uint64_t seed, const Codes& values,
+                  const Models& models)
+        : Run({}, make(codes, units, leaves, depths, gaps, labels, k, rounds, seed, values,
+                       models)) {}
 
    private:
     static std::unique_ptr<Kernel> make(const Codes& codes, const Units& units,
                                         const Integers& leaves, const Integers& depths,
                                         const Integers& gaps, const Integers& labels,
-                                        std::int64_t k, std::int64_t rounds, std::uint64_t seed) {
-        if (labels.shape(0) != codes.shape(0)) throw nb::value_error("one label for each record");
-        for (std::size_t i = 0; i < labels.shape(0); ++i) {
-            const std::int32_t label = labels.data()[i];
-            if (label < -1 || (label >= 0 && static_cast<std::size_t>(label) >= labels.shape(0))) {
-                throw nb::value_error("labels must be from -1 to the number of records");
-            }
-        }
+                                        std::int64_t k, std::int64_t rounds, std::uint64_t seed,
+                                        const Codes& values, const Models& models) {
+        check_labels(codes, labels);
+        check_values(codes, values, models);
         if (rounds < 0) throw nb::value_error("rounds must be at least 0");
-        return std::make_unique<RefineLoss>(mixed(codes, units, leaves, depths, gaps, k),
+        return std::make_unique<RefineLoss>(mixed(codes, units, leaves, depths, gaps, k, &values),
                                             labels.data(), static_cast<std::int32_t>(k), rounds,
-                                            seed);
+                                            seed, models);
     }
 };
+
+class EnforceRun : public Run {
+   public:
+    EnforceRun(const Codes& codes, const Units& units, const Integers& leaves,
+               const Integers& depths, const Integers& gaps, const Integers& labels,
+               const Codes& values, const Models& models, std::int64_t budget)
+        : Run({}, make(codes, units, leaves, depths, gaps, labels, values, models, budget)) {}
+
+   private:
+    static std::unique_ptr<Kernel> make(const Codes& codes, const Units& units,
+                                        const Integers& leaves, const Integers& depths,
+                                        const Integers& gaps, const Integers& labels,
+                                        const Codes& values, const Models& models,
+                                        std::int64_t budget) {
+        check_labels(codes, labels);
+        check_values(codes, values, models);
+        if (budget < 0) throw nb::value_error("budget must be at least 0");
+        return std::make_unique<Enforce>(mixed(codes, units, leaves, depths, gaps, 1),
+                                         labels.data(), values.data(), models, budget);
+    }
+};
+
+Wish wish_named(const std::string& name) {
+    static const std::map<std::string, Wish> known = {
+        {"distinct_l", Wish::distinct_l},       {"entropy_l", Wish::entropy_l},
+        {"recursive_cl", Wish::recursive_cl},   {"alpha_k", Wish::alpha_k},
+        {"beta_likeness", Wish::beta_likeness}, {"delta_disclosure", Wish::delta_disclosure},
+        {"equal_t", Wish::equal_t},             {"ordered_t", Wish::ordered_t},
+        {"hierarchical_t", Wish::hierarchical_t},
+    };
+    const auto found = known.find(name);
+    if (found == known.end()) throw nb::value_error("there is no such model");
+    return found->second;
+}
+
+using Shares = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+Models make_models(const Integers& widths) {
+    for (std::size_t a = 0; a < widths.shape(0); ++a) {
+        if (widths.data()[a] < 1) throw nb::value_error("every attribute must have a value");
+    }
+    return Models(std::vector<std::int32_t>(widths.data(), widths.data() + widths.shape(0)));
+}
+
+void add_model(Models& models, const std::string& wish, std::size_t attribute, double level,
+               std::int32_t l, const Shares& whole, const Integers& parents, const Codes& ranges) {
+    if (attribute >= models.attributes()) throw nb::value_error("there is no such attribute");
+    const std::size_t s = models.width(attribute), nodes = parents.shape(0);
+    if (whole.shape(0) != s) throw nb::value_error("one share for each value");
+    if (l < 1) throw nb::value_error("l must be at least 1");
+    Model model{wish_named(wish), attribute, level, l, {whole.data(), whole.data() + s}, {}, {}, {}};
+    if (model.wish == Wish::hierarchical_t) {
+        if (ranges.shape(0) != nodes || ranges.shape(1) != 2) {
+            throw nb::value_error("first and last leaf of each node");
+        }
+        for (std::size_t node = 0; node < nodes; ++node) {
+            const std::int32_t first = ranges.data()[2 * node], last = ranges.data()[2 * node + 1];
+            const std::int32_t parent = parents.data()[node];
+            if (first < 0 || last < first || static_cast<std::size_t>(last) >= s ||
+                (node > 0 && (parent < 0 || static_cast<std::size_t>(parent) >= node))) {
+                throw nb::value_error("parents and ranges must be those of a tree of the values");
+            }
+            model.parent.push_back(parent);
+            model.first.push_back(first);
+            model.last.push_back(last);
+        }
+    }
+    models.add(std::move(model));
+}
+
+bool keeps(const Models& models, const Integers& counts) {
+    if (counts.shape(0) != models.cells()) throw nb::value_error("one count for each value");
+    for (std::size_t i = 0; i < counts.shape(0); ++i) {
+        if (counts.data()[i] < 0) throw nb::value_error("counts must be at least 0");
+    }
+    return models.keeps(counts.data());
+}
 
 }  // namespace
 
 void bind_generalization(nb::module_& m) {
+    nb::class_<Models>(m, "Models")
+        .def("__init__",
+             [](Models* self, const Integers& widths) { new (self) Models(make_models(widths)); },
+             nb::arg("widths").noconvert())
+        .def("add", add_model, nb::arg("wish"), nb::arg("attribute"), nb::arg("level"),
+             nb::arg("l"), nb::arg("whole").noconvert(), nb::arg("parents").noconvert(),
+             nb::arg("ranges").noconvert())
+        .def("keeps", keeps, nb::arg("counts").noconvert())
+        .def_prop_ro("widths", [](const Models& models) {
+            std::vector<std::size_t> widths;
+            for (std::size_t a = 0; a < models.attributes(); ++a) widths.push_back(models.width(a));
+            return widths;
+        });
     bind_greedy<GaaCp>(m, "GaaCp");
     bind_greedy<KMember>(m, "KMember");
     nb::class_<MergingRun, Run>(m, "Merging")
@@ -137,11 +256,20 @@ void bind_generalization(nb::module_& m) {
              nb::arg("gaps").noconvert(), nb::arg("k"), nb::arg("seed"), nb::arg("threshold"));
     nb::class_<RefineLossRun, Run>(m, "RefineLoss")
         .def(nb::init<const Codes&, const Units&, const Integers&, const Integers&, const Integers&,
-                      const Integers&, std::int64_t, std::int64_t, std::uint64_t>(),
+                      const Integers&, std::int64_t, std::int64_t, std::uint64_t, const Codes&,
+                      const Models&>(),
              nb::arg("codes").noconvert(), nb::arg("units").noconvert(),
              nb::arg("leaves").noconvert(), nb::arg("depths").noconvert(),
              nb::arg("gaps").noconvert(), nb::arg("labels").noconvert(), nb::arg("k"),
-             nb::arg("rounds"), nb::arg("seed"));
+             nb::arg("rounds"), nb::arg("seed"), nb::arg("values").noconvert(),
+             nb::arg("models"));
+    nb::class_<EnforceRun, Run>(m, "Enforce")
+        .def(nb::init<const Codes&, const Units&, const Integers&, const Integers&, const Integers&,
+                      const Integers&, const Codes&, const Models&, std::int64_t>(),
+             nb::arg("codes").noconvert(), nb::arg("units").noconvert(),
+             nb::arg("leaves").noconvert(), nb::arg("depths").noconvert(),
+             nb::arg("gaps").noconvert(), nb::arg("labels").noconvert(),
+             nb::arg("values").noconvert(), nb::arg("models"), nb::arg("budget"));
 }
 
 }  // namespace dbanon

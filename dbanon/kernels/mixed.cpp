@@ -62,24 +62,29 @@ std::int32_t Tree::lowest_gap(Code low, Code high) const {
 }
 
 MixedTable::MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> units,
-                       std::vector<std::unique_ptr<Tree>> trees)
-    : units_(std::move(units)), trees_(std::move(trees)) {
+                       std::vector<std::unique_ptr<Tree>> trees, const Code* beside,
+                       std::size_t width)
+    : units_(std::move(units)), trees_(std::move(trees)), stride_(units_.size() + width) {
     const std::size_t d = units_.size();
+    std::vector<Code> all(stride_);
     const std::size_t slots = std::bit_ceil(2 * static_cast<std::size_t>(n) + 1);
     std::vector<std::int32_t> slot(slots, -1);
     std::vector<std::int32_t> counts;
     tuple_of_.resize(static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
-        const Code* row = codes + i * d;
-        std::size_t at = hash(row, d) & (slots - 1);
-        while (slot[at] >= 0 && std::memcmp(rows_.data() + static_cast<std::size_t>(slot[at]) * d,
-                                            row, d * sizeof(Code)) != 0) {
+        std::copy_n(codes + i * d, d, all.begin());
+        if (width) std::copy_n(beside + i * width, width, all.begin() + static_cast<long>(d));
+        const Code* row = all.data();
+        std::size_t at = hash(row, stride_) & (slots - 1);
+        while (slot[at] >= 0 &&
+               std::memcmp(rows_.data() + static_cast<std::size_t>(slot[at]) * stride_, row,
+                           stride_ * sizeof(Code)) != 0) {
             at = (at + 1) & (slots - 1);
         }
         if (slot[at] < 0) {
             slot[at] = static_cast<std::int32_t>(counts.size());
             counts.push_back(0);
-            rows_.insert(rows_.end(), row, row + d);
+            rows_.insert(rows_.end(), row, row + stride_);
         }
         tuple_of_[i] = slot[at];
         ++counts[static_cast<std::size_t>(slot[at])];

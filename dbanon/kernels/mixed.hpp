@@ -59,16 +59,18 @@ class Tree {
 class MixedTable {
    public:
     // codes: (n, d) row by row, read only while constructing. trees[a]: of attribute a, null when
-    // it is numeric.
+    // it is numeric. beside: (n, width) row by row, what else tells records apart and costs nothing.
     MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> units,
-               std::vector<std::unique_ptr<Tree>> trees);
+               std::vector<std::unique_ptr<Tree>> trees, const Code* beside = nullptr,
+               std::size_t width = 0);
 
     std::int32_t records() const { return static_cast<std::int32_t>(tuple_of_.size()); }
     std::int32_t tuples() const { return static_cast<std::int32_t>(starts_.size()) - 1; }
     int d() const { return static_cast<int>(units_.size()); }
     const Code* row(std::int32_t tuple) const {
-        return rows_.data() + static_cast<std::size_t>(tuple) * units_.size();
+        return rows_.data() + static_cast<std::size_t>(tuple) * stride_;
     }
+    const Code* beside(std::int32_t tuple) const { return row(tuple) + units_.size(); }
     std::int32_t tuple_of(std::int32_t record) const {
         return tuple_of_[static_cast<std::size_t>(record)];
     }
@@ -86,7 +88,8 @@ class MixedTable {
    private:
     std::vector<Cost> units_;
     std::vector<std::unique_ptr<Tree>> trees_;
-    std::vector<Code> rows_;
+    std::size_t stride_;
+    std::vector<Code> rows_;  // codes, then what is beside them
     std::vector<std::int32_t> tuple_of_, starts_, copies_;
 };
 

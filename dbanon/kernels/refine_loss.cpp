@@ -1,5 +1,6 @@
 #include "refine_loss.hpp"
 
+#include <functional>
 #include <limits>
 
 #include "tuple_tree.hpp"
@@ -17,7 +18,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 }  // namespace
 
 RefineLoss::RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels,
-                       std::int32_t k, std::int64_t rounds, std::uint64_t seed)
+                       std::int32_t k, std::int64_t rounds, std::uint64_t seed, Models models)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),
       mixed_(std::move(mixed)),
       rounds_(rounds),
@@ -25,7 +26,10 @@ RefineLoss::RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* la
       withheld_(static_cast<std::size_t>(mixed_->records()), false),
       slot_(static_cast<std::size_t>(mixed_->tuples()), -1),
       most_(static_cast<std::size_t>(std::clamp(kClasses * std::min(k, kMost), kFewest, kMost))),
-      shapes_(*mixed_) {
+      shapes_(*mixed_),
+      models_(std::move(models)),
+      counts_((4 * most_ + 2) * models_.cells()),
+      small_(4 * most_) {
     shapes_.resize(4 * most_ + 2);
     collect(labels);
 }
@@ -175,11 +179,31 @@ void RefineLoss::gather() {
     alive_.clear();
     for (std::size_t e = 0; e < entries_.size(); ++e) {
         shapes_.set(e, entries_[e].tuple, entries_[e].count);
+        std::fill_n(counts(e), models_.cells(), 0);
+        count(e, entries_[e].tuple, entries_[e].count);
+        small_[e] = small(e);
         alive_.push_back(static_cast<std::int32_t>(e));
     }
     loss_.assign(entries_.size(), 0);
     best_.assign(entries_.size(), -1);
     price_.assign(entries_.size(), kNever);
+}
+
+void RefineLoss::count(std::size_t shape, std::int32_t tuple, Count copies) {
+    if (!models_.empty()) models_.count(counts(shape), mixed_->beside(tuple), copies);
+}
+
+// Whether a cluster would keep to the models with copies of a tuple more, or less.
+bool RefineLoss::keeps_with(std::size_t shape, std::int32_t tuple, Count copies) {
+    if (models_.empty()) return true;
+    count(shape, tuple, copies);
+    const bool keeps = models_.keeps(counts(shape));
+    count(shape, tuple, -copies);
+    return keeps;
+}
+
+bool RefineLoss::small(std::size_t shape) {
+    return shapes_.size(shape) < k_ || (!models_.empty() && !models_.keeps(counts(shape)));
 }
 
 // What uniting a small cluster i with j costs, made noisy so that each round tries another way.
@@ -188,7 +212,8 @@ double RefineLoss::price(std::int32_t i, std::int32_t j) {
     const Cost need = k_ - shapes_.size(a);
     Cost increase;
     // Copies of one tuple lend what they have above k.
-    const bool lends = loss_[b] == 0 && shapes_.size(b) > k_ && entries_[b].owner == j;
+    const bool lends =
+        models_.empty() && loss_[b] == 0 && shapes_.size(b) > k_ && entries_[b].owner == j;
     if (lends) {
         const Cost lent = std::min(need, shapes_.size(b) - k_);
         increase = shapes_.loss_with(a, b, lent) - loss_[a];
@@ -217,7 +242,7 @@ void RefineLoss::agglomerate() {
     static constexpr double kNoise[] = {0.0, 0.8, 1.6, 3.2, 6.4};
     noise_ = kNoise[chance_.below(5)];
     for (const std::int32_t i : alive_) {
-        if (shapes_.size(static_cast<std::size_t>(i)) < k_) cheapest(i);
+        if (small_[static_cast<std::size_t>(i)]) cheapest(i);
     }
     while (alive_.size() > 1) {
         std::int32_t chosen = -1;
@@ -235,7 +260,8 @@ void RefineLoss::agglomerate() {
 
 void RefineLoss::unite(std::int32_t i, std::int32_t j) {
     const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
-    const bool lends = loss_[b] == 0 && shapes_.size(b) > k_ && entries_[b].owner == j;
+    const bool lends =
+        models_.empty() && loss_[b] == 0 && shapes_.size(b) > k_ && entries_[b].owner == j;
     if (lends) {
         const Cost lent = std::min<Cost>(k_ - shapes_.size(a), shapes_.size(b) - k_);
         const std::int32_t tuple = entries_[b].tuple;
@@ -245,6 +271,7 @@ void RefineLoss::unite(std::int32_t i, std::int32_t j) {
         entries_.push_back({tuple, static_cast<std::int32_t>(lent), i});
     } else {
         shapes_.merge(a, b);
+        std::transform(counts(a), counts(a) + models_.cells(), counts(b), counts(a), std::plus<>());
         for (Entry& entry : entries_) {
             if (entry.owner == j) entry.owner = i;
         }
@@ -253,10 +280,11 @@ void RefineLoss::unite(std::int32_t i, std::int32_t j) {
     }
     loss_[a] = shapes_.loss(a);
     price_[a] = kNever;
-    if (shapes_.size(a) < k_) cheapest(i);
+    small_[a] = small(a);
+    if (small_[a]) cheapest(i);
     for (const std::int32_t other : alive_) {
         const auto c = static_cast<std::size_t>(other);
-        if (other == i || shapes_.size(c) >= k_) continue;
+        if (other == i || !small_[c]) continue;
         if (best_[c] == i || best_[c] == j) {
             cheapest(other);
         } else if (const double value = price(other, i); value < price_[c]) {
@@ -302,7 +330,8 @@ void RefineLoss::move() {
                 rest = shapes_.loss_without(a, entry.tuple, copies);
             }
             const Cost gain = loss_[a] - rest;
-            if (gain <= 0) continue;
+            const auto moving = static_cast<Count>(copies);
+            if (gain <= 0 || !keeps_with(a, entry.tuple, -moving)) continue;
             shapes_.set(point, entry.tuple, copies);
             Cost least = gain;
             std::int32_t target = -1;
@@ -310,7 +339,7 @@ void RefineLoss::move() {
                 if (other == entry.owner) continue;
                 const auto b = static_cast<std::size_t>(other);
                 const Cost increase = shapes_.loss(b, point) - loss_[b];
-                if (increase < least) {
+                if (increase < least && keeps_with(b, entry.tuple, moving)) {
                     least = increase;
                     target = other;
                 }
@@ -326,6 +355,8 @@ void RefineLoss::move() {
                 entries_.push_back({entry.tuple, static_cast<std::int32_t>(copies), target});
             }
             shapes_.merge(b, point);
+            count(a, entry.tuple, -moving);
+            count(b, entry.tuple, moving);
             loss_[a] = rest;
             loss_[b] += least;
             moved = true;
@@ -340,6 +371,8 @@ void RefineLoss::join_same() {
             const auto a = static_cast<std::size_t>(alive_[x]), b = static_cast<std::size_t>(alive_[y]);
             if (!shapes_.same(a, b)) continue;
             shapes_.merge(a, b);
+            std::transform(counts(a), counts(a) + models_.cells(), counts(b), counts(a),
+                           std::plus<>());
             loss_[a] += loss_[b];
             for (Entry& entry : entries_) {
                 if (entry.owner == alive_[y]) entry.owner = alive_[x];
@@ -352,7 +385,7 @@ void RefineLoss::join_same() {
 Cost RefineLoss::total() {
     Cost sum = 0;
     for (const std::int32_t i : alive_) {
-        if (shapes_.size(static_cast<std::size_t>(i)) < k_) return std::numeric_limits<Cost>::max();
+        if (small(static_cast<std::size_t>(i))) return std::numeric_limits<Cost>::max();
         sum += loss_[static_cast<std::size_t>(i)];
     }
     return sum;

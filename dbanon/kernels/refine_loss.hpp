@@ -2,16 +2,18 @@
 
 #include "chance.hpp"
 #include "kernel.hpp"
+#include "models.hpp"
 #include "shapes.hpp"
 
 namespace dbanon {
 
 // Local search after any method: a few neighbouring classes are taken apart and put together anew by
-// randomized agglomeration and moves of single records; kept when the loss does not grow.
+// randomized agglomeration and moves of single records; kept when the loss does not grow. Where
+// classes keep to privacy models, they still do: small is then also what does not.
 class RefineLoss final : public Kernel {
    public:
     RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels, std::int32_t k,
-               std::int64_t rounds, std::uint64_t seed);
+               std::int64_t rounds, std::uint64_t seed, Models models);
 
    protected:
     Steps run() override;
@@ -42,6 +44,10 @@ class RefineLoss final : public Kernel {
     Cost total();
     void keep();
     void without(std::size_t e, std::size_t scratch);
+    Count* counts(std::size_t shape) { return counts_.data() + shape * models_.cells(); }
+    void count(std::size_t shape, std::int32_t tuple, Count copies);
+    bool keeps_with(std::size_t shape, std::int32_t tuple, Count copies);
+    bool small(std::size_t shape);
 
     std::unique_ptr<MixedTable> mixed_;
     const std::int64_t rounds_;
@@ -66,6 +72,9 @@ class RefineLoss final : public Kernel {
     std::vector<double> price_;
     std::vector<Cost> loss_;
     double noise_ = 0;
+    Models models_;
+    std::vector<Count> counts_;        // of the models, by shape
+    std::vector<bool> small_;          // by cluster
 };
 
 }  // namespace dbanon

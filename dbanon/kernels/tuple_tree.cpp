@@ -136,6 +136,7 @@ std::int32_t TupleTree::build(std::int32_t first, std::int32_t last, std::int32_
             split = a;
         }
     }
+    if (widest < 0) return node;  // tuples that differ only in what is beside their codes
     const auto from = order_.begin() + first, to = order_.begin() + last;
     const auto code = [&](std::int32_t t) { return table_.row(t)[split]; };
     std::sort(from, to, [&](std::int32_t s, std::int32_t t) {

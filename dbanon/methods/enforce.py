@@ -1,38 +1,54 @@
-"""Merging classes until all keep to a privacy model.
+"""Merging or withholding classes until all keep to privacy models.
 
-The failing class of smallest number merges with the class that makes the loss (iloss) grow
-least; it then has that class's number. Ties go to the smaller number. A merged class is
-never worse than both of its parts, and merging ends at the latest with all records in one class.
+Of the classes that fail, the largest merges first: with the class that, of those with which it
+keeps to the models, makes the loss (iloss) grow least; with any class where there is none such. It
+then has that class's number. Ties go to the smaller number. Classes that keep to a model keep to it
+together, so that merging ends, at the latest with all records in one class.
+
+Where records may be withheld, a class is, rather than merge, when merging would make the loss grow
+by more than all that its records say; and when it is the last one, and fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import ModelInfeasible
-from dbanon.methods.registry import Tick
+from dbanon.kernels import Enforce, Models
+from dbanon.methods.registry import Tick, drive
 from dbanon.mixed_space import MixedSpace
 from dbanon.partitions import Partition
 
-Satisfied = Callable[[Sequence[NDArray[np.int64]]], NDArray[np.bool_]]
 
-
-def enforce(
-    space: MixedSpace,
-    partition: Partition,
-    counts: Sequence[NDArray[np.int64]],
-    satisfied: Satisfied,
-    tick: Tick,
-) -> Partition:
-    """The partition with classes merged until ``satisfied`` holds for each.
+@dataclass(frozen=True)
+class Guard:
+    """Privacy models, and what they look at.
 
     Parameters
     ----------
-    counts : for each sensitive attribute, int64 (n_classes, s).
-    satisfied : from such counts of some classes, which of them keep to all models.
+    values : int32 (n, m), C order: the value of each record in the m sensitive attributes.
+    models : what the values of a class must keep to.
+    """
+
+    values: NDArray[np.int32]
+    models: Models
+
+    def take(self, records: NDArray[np.int64]) -> Guard:
+        """The guard of some of the records, int64 (m,)."""
+        return Guard(np.ascontiguousarray(self.values[records]), self.models)
+
+
+def enforce(
+    space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, budget: int = 0
+) -> Partition:
+    """The partition with classes merged until each keeps to the models.
+
+    Parameters
+    ----------
+    budget : how many records may be withheld.
 
     Raises
     ------
@@ -40,83 +56,19 @@ def enforce(
     """
     if not partition.n_classes:
         return partition
-    if not satisfied([count.sum(axis=0, keepdims=True) for count in counts])[0]:
+    arrays = (*space.arrays(), partition.labels)
+    kernel = Enforce(*arrays, guard.values, guard.models, budget)
+    merged = drive(kernel, tick)
+    if merged.n_classes == 1 and not _keeps(guard, merged):
         raise ModelInfeasible()
-    counts = [count.copy() for count in counts]
-    fails = ~satisfied(counts)
-    merges = _Merges(space, partition)
-    into = np.arange(partition.n_classes)
-    failing = int(fails.sum())
-    while fails.any():
-        chosen = int(fails.argmax())
-        target = merges.cheapest(chosen)
-        merges.merge(chosen, target)
-        into[into == chosen] = target
-        for count in counts:
-            count[target] += count[chosen]
-        fails[chosen] = False
-        fails[target] = not satisfied([count[target : target + 1] for count in counts])[0]
-        tick(1 - float(fails.sum()) / max(failing, 1))
-    labels = np.where(partition.labels >= 0, into[partition.labels], -1)
-    kept = np.unique(labels[labels >= 0])
-    return Partition(np.where(labels >= 0, np.searchsorted(kept, labels), -1))
+    return merged
 
 
-class _Merges:
-    """Classes by their smallest and largest codes, and what merging two costs."""
-
-    def __init__(self, space: MixedSpace, partition: Partition) -> None:
-        grouped = space.codes[partition.members]
-        starts = partition.starts
-        self.space = space
-        self.low = np.minimum.reduceat(grouped, starts, axis=0)
-        self.high = np.maximum.reduceat(grouped, starts, axis=0)
-        self.sizes = partition.sizes.copy()
-        self.alive = np.ones(len(starts), bool)
-        # Sums of unit / depth over the records: what each level up costs a class.
-        self.shares = np.zeros((len(starts), len(space.trees)), np.int64)
-        for a, tree in enumerate(space.trees):
-            if tree is not None:
-                share = space.units[a] // np.maximum(tree.leaf_depths, 1)
-                share[tree.leaf_depths == 0] = 0
-                self.shares[:, a] = np.add.reduceat(share[grouped[:, a]], starts)
-        self.losses = self._loss(self.low, self.high, self.sizes, self.shares)
-
-    def _loss(
-        self,
-        low: NDArray[np.int32],
-        high: NDArray[np.int32],
-        sizes: NDArray[np.int64],
-        shares: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        loss = np.zeros(len(sizes), np.int64)
-        for a, tree in enumerate(self.space.trees):
-            if tree is None:
-                loss += sizes * (high[:, a].astype(np.int64) - low[:, a])
-                continue
-            depths = tree.common_depths(low[:, a], high[:, a])
-            climbed = sizes * self.space.units[a] - depths * shares[:, a]
-            loss += np.where(low[:, a] == high[:, a], 0, climbed)
-        return loss
-
-    def cheapest(self, chosen: int) -> int:
-        others = np.flatnonzero(self.alive)
-        others = others[others != chosen]
-        merged = self._loss(
-            np.minimum(self.low[others], self.low[chosen]),
-            np.maximum(self.high[others], self.high[chosen]),
-            self.sizes[others] + self.sizes[chosen],
-            self.shares[others] + self.shares[chosen],
-        )
-        return int(others[(merged - self.losses[others]).argmin()])
-
-    def merge(self, chosen: int, target: int) -> None:
-        self.low[target] = np.minimum(self.low[target], self.low[chosen])
-        self.high[target] = np.maximum(self.high[target], self.high[chosen])
-        self.sizes[target] += self.sizes[chosen]
-        self.shares[target] += self.shares[chosen]
-        self.alive[chosen] = False
-        one = slice(target, target + 1)
-        self.losses[one] = self._loss(
-            self.low[one], self.high[one], self.sizes[one], self.shares[one]
-        )
+def _keeps(guard: Guard, whole: Partition) -> bool:
+    """Whether all released records as one class keep to the models."""
+    released = guard.values[whole.labels >= 0]
+    counts = [
+        np.bincount(column, minlength=width)
+        for column, width in zip(released.T, guard.models.widths, strict=True)
+    ]
+    return guard.models.keeps(np.concatenate(counts).astype(np.int32))

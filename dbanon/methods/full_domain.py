@@ -11,8 +11,9 @@ one that fails fail (K. LeFevre, D. DeWitt and R. Ramakrishnan, "Incognito: effi
 k-anonymity", SIGMOD 2005), so chains of the lattice are searched by halves (F. Kohlmayer,
 F. Prasser et al., "Flash: efficient, stable and optimal k-anonymity", PASSAT 2012).
 
-Classes: k and more. They are released as any class is, by what its records have in common, which
-never loses more than the levels found.
+Classes: k and more. They are released at the levels found, the same for every record; with
+``contract`` by what their records have in common, which loses less and is no full domain any more.
+Strata, whose classes do not cross, have the same levels.
 Cost: O(n d) for each combination looked at; at worst all.
 """
 
@@ -24,16 +25,28 @@ from numpy.typing import NDArray
 from dbanon.errors import TooFewRecords
 from dbanon.methods.registry import Method, Option, Tick
 from dbanon.mixed_space import MixedSpace, mixed_space
-from dbanon.partitions import SUPPRESSED, Partition
+from dbanon.partitions import SUPPRESSED, Levels
 
 _PARTS = (16, 8, 4, 2, 1)
 _UNKNOWN, _KNOWN, _FAILS = 0, 1, 2
 
 
 def full_domain(
-    space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator, suppression: float
-) -> Partition:
+    space: MixedSpace,
+    k: int,
+    *,
+    tick: Tick,
+    rng: np.random.Generator,
+    suppression: float,
+    contract: bool = False,
+    strata: NDArray[np.int64] | None = None,
+) -> Levels:
     """Partition the records of ``space``; classes of the best combination of levels.
+
+    Parameters
+    ----------
+    contract : only changes how classes are released.
+    strata : int64 (n,), sets of k or more records each that no class crosses; None for one.
 
     Raises
     ------
@@ -41,6 +54,7 @@ def full_domain(
     """
     if space.n_records < k:
         raise TooFewRecords(f"There are {space.n_records} records, fewer than k = {k}.")
+    apart = np.zeros(space.n_records, np.int64) if strata is None else strata
     values, losses = _levels(space)
     limit = int(suppression * space.n_records)
     shape = tuple(len(levels) for levels in values)
@@ -48,7 +62,7 @@ def full_domain(
     for attribute, loss in enumerate(losses):
         bound += loss.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
     state = np.zeros(shape, np.int8)
-    best, least = None, np.inf
+    best, found, least = None, (0,) * len(shape), np.inf
     total = sum(int(unit) for unit in space.units)
     while True:
         open_bounds = np.where((state == _UNKNOWN) & (bound < least), bound, np.inf)
@@ -60,7 +74,7 @@ def full_domain(
         while low < high:
             at = chain[(low + high) // 2]
             tick(float((state != _UNKNOWN).mean()))
-            sizes, labels = _group(values, at)
+            sizes, labels = _group(values, at, apart)
             withheld = int(sizes[sizes < k].sum())
             if withheld > limit or withheld == space.n_records:
                 state[tuple(slice(level + 1) for level in at)] = _FAILS
@@ -71,11 +85,20 @@ def full_domain(
             kept = 1 - withheld / space.n_records
             loss = bound[at] * kept + (1 - kept) * space.n_records * total
             if loss < least:
-                least, best = loss, np.where(sizes[labels] < k, SUPPRESSED, labels)
-    assert best is not None  # all at their roots: one class
+                least, found = loss, at
+                best = np.where(sizes[labels] < k, SUPPRESSED, labels)
+    assert best is not None  # all at their roots: one class a stratum
     _, numbered = np.unique(best[best >= 0], return_inverse=True)
     best[best >= 0] = numbered
-    return Partition(best)
+    return Levels(
+        best,
+        dict(zip(space.names, found, strict=True)),
+        {
+            name: values[attribute][found[attribute]]
+            for attribute, name in enumerate(space.names)
+            if space.trees[attribute] is None
+        },
+    )
 
 
 def _levels(
@@ -98,10 +121,10 @@ def _levels(
 
 
 def _group(
-    values: list[list[NDArray[np.int64]]], levels: tuple[int, ...]
+    values: list[list[NDArray[np.int64]]], levels: tuple[int, ...], strata: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sizes of the groups of equal records, and each record's group."""
-    group = np.zeros(len(values[0][0]), np.int64)
+    """Sizes of the groups of equal records in each stratum, and each record's group."""
+    group = strata
     for attribute, level in enumerate(levels):
         column = values[attribute][level]
         _, group = np.unique(group * (int(column.max()) + 1) + column, return_inverse=True)
@@ -132,6 +155,10 @@ METHOD = Method(
     reference="LeFevre, DeWitt & Ramakrishnan 2005",
     recoding="generalization",
     takes_categories=True,
+    gives=Levels,
     space=mixed_space,
-    options=(Option("suppression", float, 0.0, "Largest share of records to withhold.", 0, 1),),
+    options=(
+        Option("suppression", float, 0.0, "Largest share of records to withhold.", 0, 1),
+        Option("contract", bool, False, "Release what classes have in common, not the levels."),
+    ),
 )

@@ -8,8 +8,11 @@ counted, not seconds, so that a seed gives the same classes everywhere.
 
 from __future__ import annotations
 
+import numpy as np
+
 from dbanon.errors import InvalidParameter
-from dbanon.kernels import RefineLoss
+from dbanon.kernels import Models, RefineLoss
+from dbanon.methods.enforce import Guard
 from dbanon.methods.registry import Tick, drive
 from dbanon.mixed_space import MixedSpace
 from dbanon.partitions import Partition
@@ -28,6 +31,7 @@ def refine(
     seed: int = 0,
     iterations: int | None = None,
     seconds: float | None = None,
+    guard: Guard | None = None,
 ) -> Partition:
     """Classes of k or more with no larger loss; suppressed records stay suppressed.
 
@@ -35,6 +39,7 @@ def refine(
     ----------
     level : ``fast`` or ``thorough``.
     iterations : rounds; None for as many as the level says.
+    guard : privacy models that the classes keep to, and still do afterwards.
 
     Raises
     ------
@@ -47,7 +52,11 @@ def refine(
         )
     if iterations is None:
         iterations = rounds(level, space.n_records, k)
-    return drive(RefineLoss(*space.arrays(), partition.labels, k, iterations, seed % 2**64), tick)
+    if guard is None:
+        guard = Guard(np.empty((space.n_records, 0), np.int32), Models(np.empty(0, np.int32)))
+    arrays = (*space.arrays(), partition.labels)
+    kernel = RefineLoss(*arrays, k, iterations, seed % 2**64, guard.values, guard.models)
+    return drive(kernel, tick)
 
 
 def rounds(level: str, n: int, k: int) -> int:

@@ -16,6 +16,10 @@ def finish(kernel, budget=kernels.DEFAULT_BUDGET):
     return kernel.labels()
 
 
+def no_models(space):
+    return np.empty((space.n_records, 0), np.int32), kernels.Models(np.empty(0, np.int32))
+
+
 @given(spaces())
 @settings(max_examples=100)
 def test_kmember_equals_the_plain_version(case):
@@ -45,8 +49,10 @@ def test_refine_never_loses_more(case, seed, rounds):
     def loss(labels):
         return sum(records.loss(np.flatnonzero(labels == c)) for c in range(labels.max() + 1))
 
-    refined = finish(kernels.RefineLoss(*space.arrays(), start, k, rounds, seed))
-    again = finish(kernels.RefineLoss(*space.arrays(), start, k, rounds, seed), 1)
+    refined = finish(kernels.RefineLoss(*space.arrays(), start, k, rounds, seed, *no_models(space)))
+    again = finish(
+        kernels.RefineLoss(*space.arrays(), start, k, rounds, seed, *no_models(space)), 1
+    )
     np.testing.assert_array_equal(refined, again)
     assert np.bincount(refined).min() >= k
     assert loss(refined) <= loss(start)
@@ -60,5 +66,5 @@ def test_refine_leaves_suppressed_records_alone(case, seed):
     space, k = case
     start = finish(kernels.GaaCp(*space.arrays(), k))
     start = np.where(start == start.max(), -1, start).astype(np.int32)
-    refined = finish(kernels.RefineLoss(*space.arrays(), start, k, 100, seed))
+    refined = finish(kernels.RefineLoss(*space.arrays(), start, k, 100, seed, *no_models(space)))
     np.testing.assert_array_equal(refined < 0, start < 0)

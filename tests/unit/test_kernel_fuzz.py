@@ -26,6 +26,11 @@ def backwards(points: Points) -> NDArray[np.int32]:
     return np.arange(len(points), dtype=np.int32)[::-1].copy()
 
 
+def in_order(points: Points, k: int) -> NDArray[np.int32]:
+    """Classes of k records, the last one of up to 2k - 1."""
+    return np.minimum(np.arange(len(points)) // k, max(len(points) // k - 1, 0)).astype(np.int32)
+
+
 def mixed(points: Points) -> tuple[Any, ...]:
     """Arrays of GaaCp and its like: every second attribute has a hierarchy of 5 leaves."""
     codes = (np.abs(points).clip(0, 1) * 1000).astype(np.int32)
@@ -36,6 +41,24 @@ def mixed(points: Points) -> tuple[Any, ...]:
     depths = np.tile(np.array([2] * 5, np.int32), trees)
     gaps = np.tile(np.array([1, 0, 1, 0, 0], np.int32), trees)
     return np.ascontiguousarray(codes), np.full(d, 1000, np.int64), leaves, depths, gaps
+
+
+def no_models(points: Points) -> tuple[Any, ...]:
+    return np.empty((len(points), 0), np.int32), kernels.Models(np.empty(0, np.int32))
+
+
+def guard(points: Points) -> tuple[Any, ...]:
+    """Values of two sensitive attributes, which are few, and models of all of them."""
+    values = np.ascontiguousarray((np.abs(points[:, [0, -1]]).clip(0, 1) * 3).astype(np.int32))
+    models = kernels.Models(np.array([4, 4], np.int32))
+    parents = np.array([-1, 0, 0, 1, 1, 2, 2], np.int32)
+    ranges = np.array([[0, 3], [0, 1], [2, 3], *([i, i] for i in range(4))], np.int32)
+    for wish, level in (
+        ("distinct_l", 1.0), ("entropy_l", 1.0), ("recursive_cl", 1e9), ("alpha_k", 1.0),
+        ("beta_likeness", 3.0), ("equal_t", 0.9), ("ordered_t", 0.9), ("hierarchical_t", 0.9),
+    ):  # fmt: skip
+        models.add(wish, 1, level, 1, np.full(4, 0.25), parents, ranges)
+    return values, models
 
 
 KERNELS: dict[str, Make] = {
@@ -64,7 +87,11 @@ MIXED_KERNELS: dict[str, Make] = {
     "kmember": lambda x, k: kernels.KMember(*mixed(x), k),
     "kaca": lambda x, k: kernels.Merging(*mixed(x), k, 1, -1.0),
     "ebkc": lambda x, k: kernels.Merging(*mixed(x), k, 1, 0.2),
-    "refine loss": lambda x, k: kernels.RefineLoss(*mixed(x), one_class(x), k, 30, 1),
+    "refine loss": lambda x, k: kernels.RefineLoss(
+        *mixed(x), one_class(x), k, 30, 1, *no_models(x)
+    ),
+    "refine guarded": lambda x, k: kernels.RefineLoss(*mixed(x), one_class(x), k, 30, 1, *guard(x)),
+    "enforce": lambda x, k: kernels.Enforce(*mixed(x), in_order(x, k), *guard(x), 0),
 }
 
 

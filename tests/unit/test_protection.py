@@ -171,3 +171,66 @@ def test_refusals():
         release(people(3, 60), Model("distinct_l", "name", 2))
     with pytest.raises(RecountFailed, match="1 of 2 classes"):
         require_models([MODELS["distinct"]], {"ill": np.array([[1, 1], [2, 0]])})
+
+
+def homogeneous(share):
+    """People of two sites; at site b all have flu, so that no class there can have two values."""
+    n = 200
+    frame = people(3, n).assign(site=np.where(np.arange(n) < share * n, "b", "a"))
+    frame.loc[frame.site == "b", "ill"] = "flu"
+    return frame
+
+
+def test_failing_classes_can_be_withheld():
+    frame = homogeneous(0.05)
+    with pytest.raises(ModelInfeasible):
+        release(frame, MODELS["distinct"], by=["site"])
+    with pytest.raises(ModelInfeasible):
+        release(frame, MODELS["distinct"], by=["site"], max_suppression=0.5)
+    given = {"by": ["site"], "withhold_failing": True}
+    with pytest.raises(ModelInfeasible):
+        release(frame, MODELS["distinct"], max_suppression=0.049, **given)
+    out, report = release(frame, MODELS["distinct"], max_suppression=0.05, **given)
+    assert (report.suppressed, report.rows_out) == (10, 190)
+    assert set(out.site) == {"a"}
+    assert "classes that failed may have been withheld" in report.guarantee
+    assert report.arguments["withhold_failing"] is True
+
+
+def test_what_is_withheld_is_no_part_of_the_table_that_classes_are_compared_with():
+    frame = homogeneous(0.2)
+    model = Model("t_closeness", "ill", 0.2)
+    out, report = release(frame, model, by=["site"], withhold_failing=True, max_suppression=0.2)
+    assert report.suppressed == 40
+    counts = pd.crosstab([out.age, out.sex, out.site], out.ill).to_numpy()
+    assert sensitive.t_closeness(counts) == pytest.approx(report.models[0].achieved)
+    assert report.models[0].achieved <= 0.2
+
+
+@given(seed=st.integers(0, 10**6), name=st.sampled_from(sorted(MODELS)))
+@settings(max_examples=40, deadline=None)
+def test_withholding_keeps_to_the_budget(seed, name):
+    frame = people(seed, 80)
+    _, report = release(frame, MODELS[name], withhold_failing=True, max_suppression=0.2)
+    assert report.suppressed <= 16
+    assert report.k_achieved >= 3
+    assert report.rows_out + report.suppressed == 80
+
+
+def test_withholding_needs_a_budget_and_models():
+    frame = people(1, 60)
+    for given in ({}, {"max_suppression": 0.0}):
+        with pytest.raises(InvalidParameter, match="withhold_failing"):
+            release(frame, MODELS["distinct"], withhold_failing=True, **given)
+    with pytest.raises(InvalidParameter, match="withhold_failing"):
+        release(frame, withhold_failing=True, max_suppression=0.1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_refinement_keeps_to_models_and_loses_less(name):
+    frame = people(7, 400)
+    _, merged = release(frame, MODELS[name])
+    out, refined = release(frame, MODELS[name], refine="fast")
+    assert refined.information_loss_before_rounding < merged.information_loss_before_rounding
+    assert out.groupby(["age", "sex"]).size().min() >= 3
+    assert refined.models[0].model == MODELS[name].describe()

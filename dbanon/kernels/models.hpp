@@ -1,0 +1,62 @@
+// Privacy models on sensitive attributes: what the counts of a class must keep to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dbanon {
+
+using Count = std::int32_t;
+
+enum class Wish : std::uint8_t {
+    distinct_l, entropy_l, recursive_cl, alpha_k, beta_likeness, delta_disclosure,
+    equal_t, ordered_t, hierarchical_t,
+};
+
+struct Model {
+    Wish wish;
+    std::size_t attribute;
+    double level;
+    std::int32_t l;             // of recursive_cl
+    std::vector<double> whole;  // share of each value in the whole table
+    // Of hierarchical_t, by node, parents before children: the parent, and the leaves below.
+    std::vector<std::int32_t> parent, first, last;
+};
+
+// A class's counts are those of all attributes, one after the other.
+class Models {
+   public:
+    // widths: values of each attribute.
+    explicit Models(const std::vector<std::int32_t>& widths);
+    Models() = default;
+
+    void add(Model model);
+
+    bool empty() const { return models_.empty(); }
+    std::size_t attributes() const { return width_.size(); }
+    std::size_t width(std::size_t attribute) const { return width_[attribute]; }
+    std::size_t cells() const { return cells_; }
+
+    // values: of one record, one for each attribute.
+    void count(Count* counts, const std::int32_t* values, Count copies) const {
+        for (std::size_t a = 0; a < width_.size(); ++a) {
+            counts[start_[a] + static_cast<std::size_t>(values[a])] += copies;
+        }
+    }
+    // Whether a class with these counts keeps to all models; an empty one does not.
+    bool keeps(const Count* counts) const;
+
+   private:
+    bool keeps(const Model& model, const Count* counts) const;
+    double moved(const Model& model, const Count* counts, double size) const;
+
+    std::vector<std::size_t> width_, start_;
+    std::size_t cells_ = 0;
+    std::vector<Model> models_;
+    mutable std::vector<Count> falling_;
+    mutable std::vector<double> over_, gain_, loss_;
+    mutable std::vector<std::int32_t> height_;
+};
+
+}  // namespace dbanon
