@@ -26,6 +26,9 @@ LUNGS = Hierarchy.from_levels([["flu", "lungs", "*"], ["cough", "lungs", "*"]])
         {"tree": {"*": {"lungs": ["flu", "cough"]}}},
         {"tree": [["*", None], ["lungs", "*"], ["flu", "lungs"], ["cough", "lungs"]]},
         {"levels": [["flu", "lungs", "*"], ["cough", "lungs", "*"]]},
+        {"levels": (("flu", "lungs", "*"), ("cough", "lungs", "*"))},
+        {"tree": (("*", None), ("lungs", "*"), ("flu", "lungs"), ("cough", "lungs"))},
+        {"tree": {"*": {"lungs": ("flu", "cough")}}},
         '{"levels": [["flu", "lungs", "*"], ["cough", "lungs", "*"]]}',
     ],
 )
