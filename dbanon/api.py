@@ -194,7 +194,7 @@ def partition(
     -------
     Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``. A method
     that groups each attribute by itself gives an AttributePartition of them, with the warning
-    ``RowsNotAnonymous``.
+    ``RowsNotAnonymous``; one of a full domain gives ``.levels``, too.
 
     Raises
     ------

@@ -33,7 +33,7 @@ from dbanon.microdata import (
     microdata_from_chunks,
     require_entities,
 )
-from dbanon.partitions import AttributePartition, Partition
+from dbanon.partitions import AttributePartition, Levels, Partition
 from dbanon.pipeline import find_attribute_classes, find_classes, recode
 from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import (
@@ -157,11 +157,13 @@ def anonymize_frame(
     seconds = {"read": time.perf_counter() - started}
 
     started = time.perf_counter()
+    levels_found = None
     found: Partition | AttributePartition
     if policy.per_attribute:
         found = find_attribute_classes(microdata, policy)
     else:
         found = find_classes(microdata, policy)
+        levels_found = found if isinstance(found, Levels) else None
         codes = _sensitive_codes(frame, policy.models)
         found = protect(microdata, found, policy, codes)
     seconds["cluster"] = time.perf_counter() - started
@@ -173,7 +175,7 @@ def anonymize_frame(
     ) -> dict[str, NDArray[np.object_]]:
         return {a.name: _exact_totals(a, frame[a.name], partition) for a in attributes}
 
-    release = recode(microdata, found, policy, exact_totals, by, entity)
+    release = recode(microdata, found, policy, exact_totals, by, entity, levels_found)
     partition = release.partition
     records = np.flatnonzero(partition.labels >= 0)
     records = records[random_order(len(records))]
@@ -208,6 +210,7 @@ def anonymize_frame(
                 for name, values in written.items()
             },
         )
+    chosen = None if levels_found is None else dict(levels_found.levels)
     seconds["verify"] = time.perf_counter() - started
     report = Report(
         release_id=str(uuid.uuid4()),
@@ -220,6 +223,7 @@ def anonymize_frame(
         method=policy.method,
         arguments=policy.arguments()
         | {"by": list(by)}
+        | ({} if chosen is None else {"levels": chosen})
         | ({} if recount.k_rows is None else {"k_rows": recount.k_rows})
         | ({} if entity is None else {"entity": entity, "persons": persons}),
         quasi_identifiers=tuple(quasi_identifiers),
@@ -246,6 +250,7 @@ def anonymize_frame(
         entity=entity,
         persons=persons,
         k_rows=recount.k_rows,
+        levels=chosen,
     )
     return released, report
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.hierarchy_edges import Edge, Problem, broken, tree_of
+from dbanon.hierarchy_edges import Edge, Problem, Pulse, broken, no_pulse, paced, tree_of
 
 # Up to here the depths of all pairs are kept: at most 4 MiB.
 _TABLED_LEAVES = 1024
@@ -232,19 +232,21 @@ class Hierarchy:
     # --- forms -----------------------------------------------------------------------------------
 
     @classmethod
-    def from_levels(cls, rows: Iterable[Sequence[str]]) -> Hierarchy:
+    def from_levels(cls, rows: Iterable[Sequence[str]], pulse: Pulse = no_pulse) -> Hierarchy:
         """From rows (leaf, level 1, ..., root). A label repeated along its row is one node.
+
+        ``pulse`` is called now and then: what it raises ends the making.
 
         Raises
         ------
         HierarchyBroken : the rows are no tree; all problems are named.
         """
         edges: list[Edge] = []
-        for line, row in enumerate(rows, 1):
+        for line, row in enumerate(paced(rows, pulse), 1):
             way = [str(label) for at, label in enumerate(row) if not at or label != row[at - 1]]
             ends = [*way[1:], None] if way else []
             edges += [(child, parent, line) for child, parent in zip(way, ends, strict=True)]
-        return cls(*tree_of(edges))
+        return cls(*tree_of(edges, pulse=pulse))
 
     @classmethod
     def from_parents(cls, rows: Iterable[tuple[str, str | None]]) -> Hierarchy:

@@ -1,7 +1,8 @@
 """Hierarchies made from a list of values: intervals, dates, prefixes, orders, and a proposal.
 
 Every builder takes the values that are to be leaves and gives a tree in which they keep the order
-that the builder states. Labels of intervals are ``[low, high)``.
+that the builder states. Labels of intervals are ``[low, high)``. ``pulse`` is called now and then:
+what it raises ends the making.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ from itertools import pairwise
 
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy import Hierarchy, flat
+from dbanon.hierarchy_edges import Pulse, no_pulse, paced
 
 ROOT = "*"
 DATE_STEPS = ("month", "quarter", "year", "5y", "decade")
 
 
 def intervals(
-    values: Sequence[str], steps: Sequence[float | str], origin: float | str = 0
+    values: Sequence[str],
+    steps: Sequence[float | str],
+    origin: float | str = 0,
+    *,
+    pulse: Pulse = no_pulse,
 ) -> Hierarchy:
     """Numbers in intervals of growing width on a grid, e.g. steps 5, 10, 50.
 
@@ -33,7 +39,7 @@ def intervals(
     ------
     InvalidParameter : a value is no number, or a step is no multiple of the one before.
     """
-    numbers = _numbers(values)
+    numbers = _numbers(values, pulse)
     widths = [_decimal(step, "A step") for step in steps]
     start = _decimal(origin, "The origin")
     before = None
@@ -44,16 +50,21 @@ def intervals(
             )
         before = width
     rows = []
-    for number, value in sorted((number, value) for value, number in numbers.items()):
+    for number, value in paced(sorted((number, value) for value, number in numbers.items()), pulse):
         row = [value]
         for width in widths:
             low = start + ((number - start) / width).to_integral_value(ROUND_FLOOR) * width
             row.append(f"[{_plain(low)}, {_plain(low + width)})")
         rows.append([*row, ROOT])
-    return _tree(rows)
+    return _tree(rows, pulse)
 
 
-def dates(values: Sequence[str], steps: Sequence[str] = ("month", "year", "decade")) -> Hierarchy:
+def dates(
+    values: Sequence[str],
+    steps: Sequence[str] = ("month", "year", "decade"),
+    *,
+    pulse: Pulse = no_pulse,
+) -> Hierarchy:
     """Dates (``2024-05-17``) by calendar: month, quarter, year, 5y and decade, in that order.
 
     Raises
@@ -65,13 +76,13 @@ def dates(values: Sequence[str], steps: Sequence[str] = ("month", "year", "decad
     ] != list(steps):
         raise InvalidParameter("Steps of dates are, in this order: " + ", ".join(DATE_STEPS) + ".")
     found = []
-    for value in set(values):
+    for value in paced(set(values), pulse):
         try:
             found.append((date.fromisoformat(value[:10]), value))
         except ValueError:
             raise InvalidParameter("A value is no date in the form 2024-05-17.") from None
     rows = []
-    for day, value in sorted(found):
+    for day, value in paced(sorted(found), pulse):
         labels = {
             "month": f"{day.year:04d}-{day.month:02d}",
             "quarter": f"{day.year:04d}-Q{(day.month + 2) // 3}",
@@ -80,11 +91,15 @@ def dates(values: Sequence[str], steps: Sequence[str] = ("month", "year", "decad
             "decade": f"{day.year // 10 * 10:04d}s",
         }
         rows.append([value, *(labels[step] for step in steps), ROOT])
-    return _tree(rows)
+    return _tree(rows, pulse)
 
 
 def prefixes(
-    values: Sequence[str], keep: Sequence[int] | None = None, mask: str = "*"
+    values: Sequence[str],
+    keep: Sequence[int] | None = None,
+    mask: str = "*",
+    *,
+    pulse: Pulse = no_pulse,
 ) -> Hierarchy:
     """Codes of digits or letters masked from the right, e.g. 23208, 2320*, 232**, ... (zip codes).
 
@@ -104,7 +119,7 @@ def prefixes(
     if any(a <= b for a, b in pairwise(levels)) or min(levels, default=1) < 1:
         raise InvalidParameter("The numbers of kept characters must fall, down to 1 at least.")
     rows = []
-    for value in sorted(set(values)):
+    for value in paced(sorted(set(values)), pulse):
         if mask in value:
             raise InvalidParameter("A value holds the mask character: choose another mask.")
         # A shorter code is masked to its own length, so that its labels are its own.
@@ -112,10 +127,10 @@ def prefixes(
             value[:count] + mask * (len(value) - count) for count in levels if count < len(value)
         ]
         rows.append([value, *kept, mask * max(length, 1)])
-    return _tree(rows)
+    return _tree(rows, pulse)
 
 
-def ordered(values: Sequence[str], fanout: int = 2) -> Hierarchy:
+def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = no_pulse) -> Hierarchy:
     """Ordered values (an enum, grades) in groups of ``fanout`` neighbours, level upon level.
 
     Parameters
@@ -134,15 +149,15 @@ def ordered(values: Sequence[str], fanout: int = 2) -> Hierarchy:
     rows = [[value] for value in values]
     size = fanout
     while size < len(values):
-        for at, row in enumerate(rows):
+        for at, row in enumerate(paced(rows, pulse)):
             first = at // size * size
             last = min(first + size, len(values)) - 1
             row.append(row[-1] if first == last else f"{values[first]} to {values[last]}")
         size *= fanout
-    return _tree([[*row, ROOT] for row in rows])
+    return _tree([[*row, ROOT] for row in rows], pulse)
 
 
-def grouped(values: Sequence[str], sizes: Sequence[int]) -> Hierarchy:
+def grouped(values: Sequence[str], sizes: Sequence[int], *, pulse: Pulse = no_pulse) -> Hierarchy:
     """Ordered values in one level of groups of the given sizes, in order.
 
     Raises
@@ -157,7 +172,7 @@ def grouped(values: Sequence[str], sizes: Sequence[int]) -> Hierarchy:
         label = group[0] if size == 1 else f"{group[0]} to {group[-1]}"
         rows += [[value, label, ROOT] for value in group]
         first += size
-    return _tree(rows)
+    return _tree(rows, pulse)
 
 
 def suggest(values: Sequence[str]) -> Hierarchy:
@@ -188,12 +203,12 @@ def suggest(values: Sequence[str]) -> Hierarchy:
     return intervals(distinct, [str(step), str(step * 5)])
 
 
-def _tree(rows: Sequence[Sequence[str]]) -> Hierarchy:
-    return Hierarchy.from_levels(rows) if rows else flat([])
+def _tree(rows: Sequence[Sequence[str]], pulse: Pulse) -> Hierarchy:
+    return Hierarchy.from_levels(rows, pulse) if rows else flat([])
 
 
-def _numbers(values: Sequence[str]) -> dict[str, Decimal]:
-    return {value: _decimal(value, "A value") for value in set(values)}
+def _numbers(values: Sequence[str], pulse: Pulse = no_pulse) -> dict[str, Decimal]:
+    return {value: _decimal(value, "A value") for value in paced(set(values), pulse)}
 
 
 def _decimal(value: float | str, what: str) -> Decimal:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from dbanon.errors import HierarchyBroken
 
 _NAMED_PROBLEMS = 100
+_BETWEEN_PULSES = 10_000
+
+T = TypeVar("T")
+
+# Called while something is made: what it raises ends it.
+Pulse: TypeAlias = Callable[[], None]
 
 # Child, parent (None: a root) and line in the source, 0 when in none.
 Edge: TypeAlias = tuple[str, "str | None", int]
@@ -33,6 +39,18 @@ class Problem:
     label: str
 
 
+def no_pulse() -> None:
+    """A pulse for callers who never end what they began."""
+
+
+def paced(items: Iterable[T], pulse: Pulse) -> Iterator[T]:
+    """The items, with a pulse now and then, so that long work can be cancelled."""
+    for count, item in enumerate(items):
+        if count % _BETWEEN_PULSES == 0:
+            pulse()
+        yield item
+
+
 def broken(problems: Sequence[Problem], what: str) -> HierarchyBroken:
     """The error that names all problems, without a label."""
     texts = [
@@ -52,7 +70,10 @@ def broken(problems: Sequence[Problem], what: str) -> HierarchyBroken:
 
 
 def tree_of(
-    edges: Sequence[Edge], what: str = "The hierarchy", found: Sequence[Problem] = ()
+    edges: Sequence[Edge],
+    what: str = "The hierarchy",
+    found: Sequence[Problem] = (),
+    pulse: Pulse = no_pulse,
 ) -> tuple[list[str], list[int]]:
     """Labels and parents of the nodes of a tree, depth first.
 
@@ -66,7 +87,7 @@ def tree_of(
     parents: dict[str, str | None] = {}
     lines: dict[str, int] = {}
     inner = {parent for _, parent, _ in edges if parent is not None}
-    for child, parent, line in edges:
+    for child, parent, line in paced(edges, pulse):
         if (child == "" and "" in inner) or parent == "":
             if not any(p.line == line and p.kind == "empty label" for p in problems[-1:]):
                 problems.append(Problem("empty label", line, "a label above a leaf is empty", ""))
@@ -81,10 +102,10 @@ def tree_of(
         parents.setdefault(parent, None)
     roots = [label for label, parent in parents.items() if parent is None]
     children: dict[str, list[str]] = {label: [] for label in parents}
-    for child, parent in parents.items():
+    for child, parent in paced(parents.items(), pulse):
         if parent is not None:
             children[parent].append(child)
-    problems += _cycles(parents, lines)
+    problems += _cycles(parents, lines, pulse)
     if not roots:
         problems.append(Problem("missing root", 0, "no label is above all others", ""))
     for root in roots[1:]:
@@ -96,6 +117,8 @@ def tree_of(
     numbers: list[int] = []
     stack = [(roots[0], -1)]
     while stack:
+        if len(labels) % _BETWEEN_PULSES == 0:
+            pulse()
         label, above = stack.pop()
         stack += [(child, len(labels)) for child in reversed(children[label])]
         labels.append(label)
@@ -103,11 +126,13 @@ def tree_of(
     return labels, numbers
 
 
-def _cycles(parents: Mapping[str, str | None], lines: Mapping[str, int]) -> list[Problem]:
+def _cycles(
+    parents: Mapping[str, str | None], lines: Mapping[str, int], pulse: Pulse
+) -> list[Problem]:
     """One problem a cycle."""
     found: list[Problem] = []
     state: dict[str, int] = {}
-    for run, start in enumerate(parents, 1):
+    for run, start in enumerate(paced(parents, pulse), 1):
         at: str | None = start
         while at is not None and at not in state:
             state[at] = run

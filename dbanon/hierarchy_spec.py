@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from dbanon import hierarchy_builders as builders
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_edges import Pulse, no_pulse
 from dbanon.leaves import column_texts
 from dbanon.microdata import Microdata
 
@@ -169,7 +170,7 @@ def parse_all(
 
 
 def built(
-    given: Mapping[str, Hierarchy | HierarchySpec], microdata: Microdata
+    given: Mapping[str, Hierarchy | HierarchySpec], microdata: Microdata, pulse: Pulse = no_pulse
 ) -> dict[str, Hierarchy]:
     """The hierarchies of quasi-identifiers, those of builders made from the columns' values.
 
@@ -186,15 +187,22 @@ def built(
                 f'The hierarchy of "{column}" names no quasi-identifier.',
                 hint="Give hierarchies to quasi-identifiers only.",
             )
-        if isinstance(one, HierarchySpec):
-            found[column] = build(one, column_texts(microdata, attributes[column]), column)
+        order = attributes[column].order
+        if isinstance(one, HierarchySpec) and one.kind == ENUM and order:
+            found[column] = enum_tree(one, order)
+        elif isinstance(one, HierarchySpec):
+            found[column] = build(one, column_texts(microdata, attributes[column]), column, pulse)
         else:
             found[column] = one
     return found
 
 
-def build(spec: HierarchySpec, values: Sequence[str], column: str) -> Hierarchy:
+def build(
+    spec: HierarchySpec, values: Sequence[str], column: str, pulse: Pulse = no_pulse
+) -> Hierarchy:
     """The hierarchy that a builder makes from the values of a column, in their order.
+
+    ``pulse`` is called now and then: what it raises ends the making.
 
     Raises
     ------
@@ -206,7 +214,7 @@ def build(spec: HierarchySpec, values: Sequence[str], column: str) -> Hierarchy:
             hint="Load it first, and give it as a Hierarchy.",
         )
     with _about(column):
-        return _BUILDERS[spec.kind](spec.parameters, values)
+        return _BUILDERS[spec.kind](spec.parameters, values, pulse)
 
 
 def enum_tree(spec: HierarchySpec, labels: Sequence[str]) -> Hierarchy:
@@ -217,19 +225,22 @@ def enum_tree(spec: HierarchySpec, labels: Sequence[str]) -> Hierarchy:
 # Where the order of values may be listed.
 _ORDERS = {"ordered": "ordered", "grouped": "order"}
 
-_BUILDERS: dict[str, Callable[[Mapping[str, Any], Sequence[str]], Hierarchy]] = {
-    "intervals": lambda given, values: builders.intervals(
-        values, given["intervals"], given.get("origin", 0)
+_BUILDERS: dict[str, Callable[[Mapping[str, Any], Sequence[str], Pulse], Hierarchy]] = {
+    "intervals": lambda given, values, pulse: builders.intervals(
+        values, given["intervals"], given.get("origin", 0), pulse=pulse
     ),
-    "dates": lambda given, values: builders.dates(values, given["dates"]),
-    "mask": lambda given, values: builders.prefixes(
-        values, None if given["mask"] is True else given["mask"], given.get("character", "*")
+    "dates": lambda given, values, pulse: builders.dates(values, given["dates"], pulse=pulse),
+    "mask": lambda given, values, pulse: builders.prefixes(
+        values,
+        None if given["mask"] is True else given["mask"],
+        given.get("character", "*"),
+        pulse=pulse,
     ),
-    "ordered": lambda given, values: builders.ordered(
-        _in_order(given["ordered"], values), given.get("fanout", 2)
+    "ordered": lambda given, values, pulse: builders.ordered(
+        _in_order(given["ordered"], values), given.get("fanout", 2), pulse=pulse
     ),
-    "grouped": lambda given, values: builders.grouped(
-        _in_order(given.get("order", True), values), given["grouped"]
+    "grouped": lambda given, values, pulse: builders.grouped(
+        _in_order(given.get("order", True), values), given["grouped"], pulse=pulse
     ),
 }
 
@@ -264,7 +275,7 @@ def _parse_object(given: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
     if name == "levels":
         return Hierarchy.from_levels(given["levels"])
     if isinstance(given.get(_ORDERS.get(name, "")), list):
-        return _BUILDERS[name](given, ())
+        return _BUILDERS[name](given, (), no_pulse)
     return HierarchySpec(name, json.dumps(dict(given), sort_keys=True))
 
 

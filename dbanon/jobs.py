@@ -20,7 +20,7 @@ from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import HierarchySpec, built
 from dbanon.microdata import Microdata, find_records, with_strata
-from dbanon.partitions import AttributePartition, Partition
+from dbanon.partitions import AttributePartition, Levels, Partition
 from dbanon.persons import Persons
 from dbanon.pipeline import find_attribute_classes, find_classes, recode
 from dbanon.policy import Policy, require_guarantee, require_kinds
@@ -140,6 +140,7 @@ class _Run:
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self.written: list[tuple[str, str, str]] = []
+        self.levels: Levels | None = None
         self.persons = Persons(job.entity)
 
     def report(self) -> Report:
@@ -213,7 +214,10 @@ class _Run:
         return with_orders(named, self.job.policy.orders)
 
     def _read_hierarchies(self, source: Source) -> None:
-        job, self.sources = self.job, Sources(self.source_session, source)
+        def pulse() -> None:
+            self.progress("read", 0.0)
+
+        job, self.sources = self.job, Sources(self.source_session, source, pulse)
         policy = replace(job.policy, models=self.sources.read_models(job.policy.models))
         self.job = replace(job, policy=policy, hierarchies=self.sources.read(job.hierarchies))
         self.models = Enforcement(policy, job.memory_limit)
@@ -232,7 +236,8 @@ class _Run:
         )
         microdata = with_strata(self.models.split(self.persons.split(microdata)), len(by))
         policy = self.job.policy
-        trees = {**policy.hierarchies, **built(self.job.hierarchies, microdata)}
+        made = built(self.job.hierarchies, microdata, lambda: self.progress("read", 1.0))
+        trees = {**policy.hierarchies, **made}
         self.job = replace(self.job, policy=replace(policy, hierarchies=trees))
         self.models.measure_by(trees)
         return microdata
@@ -249,6 +254,7 @@ class _Run:
         if self.job.policy.per_attribute:
             return find_attribute_classes(microdata, self.job.policy, found)
         partition = find_classes(microdata, self.job.policy, found)
+        self.levels = partition if isinstance(partition, Levels) else None
         return self.models.protect(self.source_session, source, microdata, partition, merged)
 
     def _write(
@@ -266,7 +272,9 @@ class _Run:
             return self.source_session.exact_totals(source, microdata, partition, attributes)
 
         job = self.job
-        release = recode(microdata, found, job.policy, exact_totals, job.by, job.entity)
+        release = recode(
+            microdata, found, job.policy, exact_totals, job.by, job.entity, self.levels
+        )
         partition = release.partition
         session = self.target_session
         copied = session is not self.source_session
@@ -431,6 +439,8 @@ class _Run:
         arguments = job.policy.arguments() | {"by": list(job.by)} | trees
         if recount.k_rows is not None:
             arguments["k_rows"] = recount.k_rows
+        if self.levels is not None:
+            arguments["levels"] = dict(self.levels.levels)
         return Report(
             release_id=self.release_id,
             created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
@@ -465,6 +475,7 @@ class _Run:
             entity=job.entity,
             persons=None if counted is None else counted.persons,
             k_rows=recount.k_rows,
+            levels=None if self.levels is None else dict(self.levels.levels),
         )
 
     def _timed(self, phase: str, work: Callable[[], Any]) -> Any:

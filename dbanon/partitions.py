@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -113,20 +114,38 @@ class AttributePartition:
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
-    """One hierarchy level per attribute for the whole table (full-domain generalization).
+class Levels(Partition):
+    """A partition that follows from one level of each attribute for the whole table.
 
     Parameters
     ----------
-    levels : for each attribute the number of steps up from the leaves.
-    labels : int32 (n,), the class of each record that follows; -1 where suppressed.
+    labels : int32 (n,), the class of each record; -1 where suppressed.
+    levels : for each attribute the number of steps up from the leaves, or from numbers as they are.
+    parts : for each attribute that is measured as a number, int64 (n,): which part of the numbers a
+        record's is in at that level.
     """
 
-    levels: tuple[int, ...]
-    labels: NDArray[np.int32]
+    levels: Mapping[str, int]
+    parts: Mapping[str, NDArray[np.int64]]
+
+    def __init__(
+        self,
+        labels: ArrayLike,
+        levels: Mapping[str, int],
+        parts: Mapping[str, NDArray[np.int64]],
+    ) -> None:
+        super().__init__(labels)
+        object.__setattr__(self, "levels", MappingProxyType(dict(levels)))
+        object.__setattr__(self, "parts", MappingProxyType(dict(parts)))
+
+    def of(self, records: NDArray[np.int64]) -> Levels:
+        """The levels of other records, each standing for one of these: int64 (m,), -1 for none."""
+        nobody = records < 0
+        parts = {name: np.where(nobody, -1, part[records]) for name, part in self.parts.items()}
+        return Levels(np.where(nobody, SUPPRESSED, self.labels[records]), self.levels, parts)
 
 
-MethodResult: TypeAlias = "Partition | AttributePartition | Levels"
+MethodResult: TypeAlias = "Partition | AttributePartition"
 
 
 def combine(parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int) -> Partition:

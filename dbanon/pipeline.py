@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dbanon.methods import find_method, generalization
 from dbanon.methods import refine as centroid
 from dbanon.methods.registry import Method, Refine, Tick
 from dbanon.microdata import Microdata
-from dbanon.partitions import AttributePartition, MethodResult, Partition, combine
+from dbanon.partitions import AttributePartition, Levels, MethodResult, Partition, combine
 from dbanon.policy import Policy, guarantee, refinement, require_kinds, require_rows
 from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_attributes
 from dbanon.release import ColumnLoss, Release
@@ -53,6 +54,13 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
         clustered = units.microdata
         strata = strata_of(clustered, policy)
     found = _found(clustered, strata, policy, tick)
+    partition: Partition
+    if find_method(policy.method).gives is Levels:
+        partition = _in_order(found, clustered.n_records)
+        if units is not None:
+            partition = partition.of(units.of_record)
+        _check_budget(policy, partition.n_suppressed, microdata.n_records)
+        return partition
     partition = combine(
         [(records, result) for records, result in found if isinstance(result, Partition)],
         clustered.n_records,
@@ -115,6 +123,11 @@ def _found(
     )
     rng = np.random.Generator(np.random.PCG64(policy.seed))
     tick = tick or _silent
+    if method.gives is Levels:
+        # One level for the whole table, whatever its strata are.
+        records = np.concatenate(strata)
+        apart = np.repeat(np.arange(len(strata)), [len(part) for part in strata])
+        return [(records, _run(method, space(records), policy, tick, rng, strata=apart))]
     parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     done = 0
     for records in strata:
@@ -135,21 +148,25 @@ def recode(
     exact_totals: ExactTotals,
     by: Sequence[str] = (),
     entity: str | None = None,
+    levels: Levels | None = None,
 ) -> Release:
     """Give every class its released values, and measure what they lose.
 
     The classes of a release are rows that are released alike: where attributes are grouped by
     themselves, those that share their class in each.
     ``by`` names the columns of the strata, which the guarantee holds for, too; ``entity`` the
-    column whose values it counts.
+    column whose values it counts. ``levels`` are what the method found before classes were merged.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
+    settings = policy.settings
+    if not policy.options.get("contract"):
+        settings = replace(settings, levels=levels)
 
     def run(
         microdata: Microdata, partition: Partition, exact_totals: ExactTotals
     ) -> tuple[ReleasedColumn, ...]:
-        return recoding.run(microdata, partition, exact_totals, policy.settings, **parameters)
+        return recoding.run(microdata, partition, exact_totals, settings, **parameters)
 
     if isinstance(partition, AttributePartition):
         rows, columns = recode_attributes(microdata, partition, run, exact_totals)
@@ -228,11 +245,25 @@ def class_losses(
     return np.array(losses)
 
 
+def _in_order(found: Sequence[tuple[NDArray[np.int64], MethodResult]], n: int) -> Levels:
+    """The levels of the n records, of which some stand in the result in another order."""
+    [(records, result)] = found
+    assert isinstance(result, Levels)
+    places = np.full(n, -1, np.int64)
+    places[records] = np.arange(len(records))
+    return result.of(places)
+
+
 def _run(
-    method: Method, space: Any, policy: Policy, tick: Tick, rng: np.random.Generator
+    method: Method,
+    space: Any,
+    policy: Policy,
+    tick: Tick,
+    rng: np.random.Generator,
+    **more: Any,
 ) -> MethodResult:
     share = 1.0 if policy.refine is None else _METHOD_SHARE
-    result = _run_method(method, space, policy, lambda done: tick(share * done), rng)
+    result = _run_method(method, space, policy, lambda done: tick(share * done), rng, **more)
     max_size = method.max_size(policy.k) if method.max_size else None
     if isinstance(result, AttributePartition):
         for partition in result.partitions:
@@ -306,12 +337,17 @@ def _refine(
 
 
 def _run_method(
-    method: Method, space: Any, policy: Policy, tick: Tick, rng: np.random.Generator
+    method: Method,
+    space: Any,
+    policy: Policy,
+    tick: Tick,
+    rng: np.random.Generator,
+    **more: Any,
 ) -> MethodResult:
     """The method on all records at once, or on blocks of them."""
     size = policy.block_size
     if size is None or space.n_records <= size:
-        return method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options)
+        return method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options, **more)
 
     def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:
         result = method.run(

@@ -17,9 +17,12 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from dbanon import hierarchy_builders
 from dbanon import plpython_options as options
+from dbanon.column_values import column_values
 from dbanon.errors import (
     DbanonError,
+    HierarchyBroken,
     InvalidParameter,
     MemoryLimit,
     RowsNotAnonymous,
@@ -102,13 +105,45 @@ def store_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
     def work() -> dict[str, Any]:
         call = json.loads(given)
         session = PlpySession(plpy)
-        tree = hierarchies.resolve(session, parse(call["hierarchy"], files=False))
+        given_tree = parse(call["hierarchy"], files=False)
+        tree = hierarchies.resolve(session, given_tree, lambda: session.run("SELECT 1"))
         hierarchies.store(
             session, call["name"], tree, replace=call["replace"], description=call["description"]
         )
         return {"leaves": tree.n_leaves, "height": tree.height, "sha256": tree.sha256}
 
     return _guarded(plpy, sql_version, work)
+
+
+def check_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
+    """All problems of a hierarchy, and of a column's values with it, or the error."""
+
+    def work() -> dict[str, Any]:
+        call = json.loads(given)
+        session = PlpySession(plpy)
+        try:
+            tree = hierarchies.resolve(session, parse(call["hierarchy"], files=False))
+            if call["source"] is not None:
+                store = PlpyStore(plpy, int(call["source"]))
+                values = column_values(store, store.source_name, call["column_name"])
+                tree.encode(values, call["column_name"])
+        except HierarchyBroken as error:
+            return {"problems": [vars(problem) for problem in error.problems]}
+        return {"problems": []}
+
+    return _guarded(plpy, sql_version, work, writes=False)
+
+
+def suggest_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
+    """A proposal from the values of a column as levels, or the error."""
+
+    def work() -> dict[str, Any]:
+        call = json.loads(given)
+        store = PlpyStore(plpy, int(call["source"]))
+        values = column_values(store, store.source_name, call["column_name"])
+        return {"levels": hierarchy_builders.suggest(values).to_levels()}
+
+    return _guarded(plpy, sql_version, work, writes=False)
 
 
 def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,6 +312,8 @@ def _guarded(
             return json.dumps(work())
     except DbanonError as error:
         refusal = error
+    except RecursionError:
+        refusal = InvalidParameter("An argument is nested too deep.")
     except MemoryError:
         refusal = MemoryLimit("The backend has no more memory.")
     except Exception as failure:

@@ -100,7 +100,7 @@ class Policy:
         _one_of("nulls", self.nulls, NULL_POLICIES)
         _one_of("standardize", self.standardize, STANDARDIZATIONS)
         check_weights(self.standardize, self.weights)
-        if self.standardize == MAHALANOBIS and method.gives is not Partition:
+        if self.standardize == MAHALANOBIS and method.gives is AttributePartition:
             raise InvalidParameter(
                 f"Method {method.name} groups each attribute by itself, without Mahalanobis"
                 " distances.",
@@ -241,7 +241,7 @@ def require_rows(policy: Policy) -> None:
     InvalidParameter : it groups attributes by themselves, and rows would not be k-anonymous.
     """
     method = find_method(policy.method)
-    if method.gives is not Partition:
+    if method.gives is AttributePartition:
         raise InvalidParameter(
             f"Method {method.name} gives {method.guarantee}: a release of it would fail the"
             " recount of its rows.",

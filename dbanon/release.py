@@ -143,6 +143,7 @@ class Report:
     z-scores, 0 to 1, over the released records. ``k_achieved`` and ``persons`` count persons where
     ``entity`` names their column; class sizes are rows. ``k_rows`` is not None where classes are
     those of each attribute by itself: the rows that share the rarest combination of values.
+    ``levels`` are those of a full domain, by quasi-identifier.
     """
 
     release_id: str
@@ -181,6 +182,7 @@ class Report:
     entity: str | None = None
     persons: int | None = None
     k_rows: int | None = None
+    levels: Mapping[str, int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
@@ -213,6 +215,11 @@ class Report:
             ("output", f"{self.output} ({self.output_kind})"),
             ("method", f"{self.method}, dbanon {self.dbanon_version}"),
             ("quasi-identifiers", names(self.quasi_identifiers)),
+            *(
+                [("levels", ", ".join(f"{name} {level}" for name, level in self.levels.items()))]
+                if self.levels is not None
+                else []
+            ),
             ("sensitive", names(self.sensitive)),
             ("kept", names(self.kept)),
             ("not copied", names(self.not_copied)),

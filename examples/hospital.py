@@ -2,8 +2,8 @@
 
     python -m examples.hospital [FILE]
 
-makes the hospital's tables in a DuckDB file (a temporary one unless named), builds hierarchies,
-anonymizes, and prints each step. Nothing else is needed, no server either.
+makes the hospital's tables in a DuckDB file (a temporary one unless named), anonymizes with
+hierarchies and privacy models, and prints each step. Nothing else is needed, no server either.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 import duckdb
 
 import dbanon
-from dbanon import hierarchy_builders
 from examples import hospital_data
 
 QUASI_IDENTIFIERS = ["age", "sex", "zip", "admitted"]
@@ -34,18 +33,15 @@ def main(path: Path) -> None:
        count(DISTINCT (age, sex, zip, admitted)) AS combinations FROM app.research""",
         )
 
-        say("Hierarchies: zip codes by their digits, days by the calendar, codes from a table")
-        hierarchies = {
-            "zip": hierarchy_builders.prefixes(values(connection, "zip"), keep=[4, 3, 2]),
-            "admitted": hierarchy_builders.dates(
-                values(connection, "admitted"), ["month", "quarter", "year"]
-            ),
-        }
-        codes = dbanon.Hierarchy.from_parents(
-            connection.execute("SELECT code, parent FROM app.icd").fetchall()
+        say("The tree of diagnoses stands in a table; dbanon reads columns child and parent")
+        connection.execute("CREATE VIEW app.icd_tree AS SELECT code AS child, parent FROM app.icd")
+        show(
+            connection,
+            """WITH RECURSIVE way AS (
+  SELECT * FROM app.icd_tree WHERE child = 'I21'
+  UNION ALL SELECT t.* FROM app.icd_tree AS t JOIN way ON t.child = way.parent)
+SELECT * FROM way""",
         )
-        for tree in (*hierarchies.values(), codes):
-            print("  " + " < ".join(tree.path(tree.labels[tree.leaves[0]])))
 
         say("Anonymize")
         report = dbanon.anonymize(
@@ -59,11 +55,14 @@ def main(path: Path) -> None:
             entity="patient_id",
             method="gaa_cp",
             refine="fast",
-            hierarchies=hierarchies,
+            hierarchies={
+                "zip": {"mask": [4, 3, 2]},
+                "admitted": {"dates": ["month", "quarter", "year"]},
+            },
             steps={"age": 10},
             models=[
                 dbanon.Model("distinct_l", "diagnosis", 3),
-                dbanon.Model("t_closeness", "diagnosis", 0.6, distance=codes),
+                dbanon.Model("t_closeness", "diagnosis", 0.6, distance="table:app.icd_tree"),
             ],
             output="release.stays",
         )
@@ -95,12 +94,6 @@ FROM {table} WHERE diagnosis LIKE 'I%' GROUP BY sex ORDER BY sex""",
             )
 
 
-def values(connection: duckdb.DuckDBPyConnection, column: str) -> list[str]:
-    """The values of a column, as text."""
-    rows = connection.execute(f"SELECT DISTINCT {column}::text FROM app.research ORDER BY 1")
-    return [value for (value,) in rows.fetchall()]
-
-
 def say(heading: str) -> None:
     """Print a heading."""
     print(f"\n== {heading} ==\n")
@@ -111,12 +104,16 @@ def show(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     print(f"{query};\n")
     result = connection.execute(query)
     names = [column[0] for column in result.description or ()]
-    lines = [names, *([str(value) for value in row] for row in result.fetchall())]
+    lines = [names, *([_text(value) for value in row] for row in result.fetchall())]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (text.ljust(width) for text, width in zip(line, widths, strict=True))
         print("  " + "  ".join(cells).rstrip())
     print()
+
+
+def _text(value: object) -> str:
+    return "NULL" if value is None else str(value)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ one that fails fail (K. LeFevre, D. DeWitt and R. Ramakrishnan, "Incognito: effi
 k-anonymity", SIGMOD 2005), so chains of the lattice are searched by halves (F. Kohlmayer,
 F. Prasser et al., "Flash: efficient, stable and optimal k-anonymity", PASSAT 2012).
 
-Classes: k and more. They are released as any class is, by what its records have in common, which
-never loses more than the levels found.
+Classes: k and more. They are released at the levels found, the same for every record; with
+``contract`` by what their records have in common, which loses less and is no full domain any more.
+Strata, whose classes do not cross, have the same levels.
 Cost: O(n d) for each combination looked at; at worst all.
 """
 
@@ -24,16 +25,29 @@ from numpy.typing import NDArray
 from dbanon.errors import TooFewRecords
 from dbanon.methods.registry import Method, Option, Tick
 from dbanon.mixed_space import MixedSpace, mixed_space
-from dbanon.partitions import SUPPRESSED, Partition
+from dbanon.partitions import SUPPRESSED, Levels
 
 _PARTS = (16, 8, 4, 2, 1)
 _UNKNOWN, _KNOWN, _FAILS = 0, 1, 2
+_NO_BOUND = int(np.iinfo(np.int64).max)
 
 
 def full_domain(
-    space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator, suppression: float
-) -> Partition:
+    space: MixedSpace,
+    k: int,
+    *,
+    tick: Tick,
+    rng: np.random.Generator,
+    suppression: float,
+    contract: bool = False,
+    strata: NDArray[np.int64] | None = None,
+) -> Levels:
     """Partition the records of ``space``; classes of the best combination of levels.
+
+    Parameters
+    ----------
+    contract : only changes how classes are released.
+    strata : int64 (n,), sets of k or more records each that no class crosses; None for one.
 
     Raises
     ------
@@ -41,26 +55,28 @@ def full_domain(
     """
     if space.n_records < k:
         raise TooFewRecords(f"There are {space.n_records} records, fewer than k = {k}.")
+    apart = np.zeros(space.n_records, np.int64) if strata is None else strata
     values, losses = _levels(space)
     limit = int(suppression * space.n_records)
     shape = tuple(len(levels) for levels in values)
-    bound = np.zeros(shape)
+    bound = np.zeros(shape, np.int64)
     for attribute, loss in enumerate(losses):
         bound += loss.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
     state = np.zeros(shape, np.int8)
-    best, least = None, np.inf
-    total = sum(int(unit) for unit in space.units)
+    # The loss of the best so far, times n, and its levels; withholding only adds to a bound.
+    best, found, least = None, shape, _NO_BOUND * space.n_records
+    total = space.n_records * sum(int(unit) for unit in space.units)
     while True:
-        open_bounds = np.where((state == _UNKNOWN) & (bound < least), bound, np.inf)
-        start = np.unravel_index(int(open_bounds.argmin()), shape)
-        if not np.isfinite(open_bounds[start]):
+        might = (state == _UNKNOWN) & (bound <= least // space.n_records)
+        start = np.unravel_index(int(np.where(might, bound, _NO_BOUND).argmin()), shape)
+        if not might[start]:
             break
         chain = _chain(tuple(int(level) for level in start), bound)
         low, high = 0, len(chain)
         while low < high:
             at = chain[(low + high) // 2]
             tick(float((state != _UNKNOWN).mean()))
-            sizes, labels = _group(values, at)
+            sizes, labels = _group(values, at, apart)
             withheld = int(sizes[sizes < k].sum())
             if withheld > limit or withheld == space.n_records:
                 state[tuple(slice(level + 1) for level in at)] = _FAILS
@@ -68,20 +84,31 @@ def full_domain(
                 continue
             high = (low + high) // 2
             state[at] = _KNOWN
-            kept = 1 - withheld / space.n_records
-            loss = bound[at] * kept + (1 - kept) * space.n_records * total
-            if loss < least:
-                least, best = loss, np.where(sizes[labels] < k, SUPPRESSED, labels)
-    assert best is not None  # all at their roots: one class
+            lost = int(bound[at]) * (space.n_records - withheld) + withheld * total
+            if (lost, at) < (least, found):
+                least, found = lost, at
+                best = np.where(sizes[labels] < k, SUPPRESSED, labels)
+    assert best is not None  # all at their roots: one class a stratum
     _, numbered = np.unique(best[best >= 0], return_inverse=True)
     best[best >= 0] = numbered
-    return Partition(best)
+    return Levels(
+        best,
+        dict(zip(space.names, found, strict=True)),
+        {
+            name: values[attribute][found[attribute]]
+            for attribute, name in enumerate(space.names)
+            if space.trees[attribute] is None
+        },
+    )
 
 
 def _levels(
     space: MixedSpace,
-) -> tuple[list[list[NDArray[np.int64]]], list[NDArray[np.float64]]]:
-    """For each attribute and level, the records' values (n,) and their loss in all."""
+) -> tuple[list[list[NDArray[np.int64]]], list[NDArray[np.int64]]]:
+    """For each attribute and level, the records' values (n,) and their loss in all.
+
+    Losses are whole numbers, as units are multiples of all depths, so that ties are ties.
+    """
     values, losses = [], []
     for attribute, tree in enumerate(space.trees):
         codes = space.codes[:, attribute].astype(np.int64)
@@ -89,26 +116,28 @@ def _levels(
         if tree is None:
             cuts = [codes * parts // (int(unit) + 1) for parts in _PARTS]
             values.append([codes, *cuts])
-            losses.append(np.array([0.0, *(unit / parts * len(codes) for parts in _PARTS)]))
+            losses.append(np.array([0, *(round(unit / parts) * len(codes) for parts in _PARTS)]))
             continue
         nodes = [tree.at_level(level)[codes] for level in range(tree.height + 1)]
         values.append([node.astype(np.int64) for node in nodes])
-        losses.append(np.array([unit * tree.loss(codes, node).sum() for node in nodes]))
+        losses.append(
+            np.array([np.rint(unit * tree.loss(codes, node)).sum() for node in nodes], np.int64)
+        )
     return values, losses
 
 
 def _group(
-    values: list[list[NDArray[np.int64]]], levels: tuple[int, ...]
+    values: list[list[NDArray[np.int64]]], levels: tuple[int, ...], strata: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sizes of the groups of equal records, and each record's group."""
-    group = np.zeros(len(values[0][0]), np.int64)
+    """Sizes of the groups of equal records in each stratum, and each record's group."""
+    group = strata
     for attribute, level in enumerate(levels):
         column = values[attribute][level]
         _, group = np.unique(group * (int(column.max()) + 1) + column, return_inverse=True)
     return np.bincount(group), group
 
 
-def _chain(start: tuple[int, ...], bound: NDArray[np.float64]) -> list[tuple[int, ...]]:
+def _chain(start: tuple[int, ...], bound: NDArray[np.int64]) -> list[tuple[int, ...]]:
     """From ``start`` to the top of the lattice, by the cheapest step each time."""
     chain = [start]
     while True:
@@ -119,7 +148,7 @@ def _chain(start: tuple[int, ...], bound: NDArray[np.float64]) -> list[tuple[int
         ]
         if not steps:
             return chain
-        chain.append(min(steps, key=lambda step: float(bound[step])))
+        chain.append(min(steps, key=lambda step: int(bound[step])))
 
 
 METHOD = Method(
@@ -132,6 +161,10 @@ METHOD = Method(
     reference="LeFevre, DeWitt & Ramakrishnan 2005",
     recoding="generalization",
     takes_categories=True,
+    gives=Levels,
     space=mixed_space,
-    options=(Option("suppression", float, 0.0, "Largest share of records to withhold.", 0, 1),),
+    options=(
+        Option("suppression", float, 0.0, "Largest share of records to withhold.", 0, 1),
+        Option("contract", bool, False, "Release what classes have in common, not the levels."),
+    ),
 )

@@ -120,6 +120,7 @@ class Method:
     ----------
     name : as in calls, commands and SQL.
     run : ``(space, k, *, tick, rng, **options) -> Partition | AttributePartition | Levels``.
+        A method that gives Levels sees all strata at once: it also takes ``strata``, int64 (n,).
         ``tick`` takes the share done (0 to 1) and is called at least five times a second; what it
         raises ends the run. ``rng`` is the only source of chance.
     summary : one line for people.

@@ -3,7 +3,8 @@
 With a hierarchy: the label of the lowest common ancestor. A category without one: its value, or
 ``*``. A number: an interval around the class. By default the interval's borders lie on a grid that
 is the same for all classes: the borders of a class's own range are values of its members. An
-ordinal attribute: an interval of ranks, which holds both of its ends.
+ordinal attribute: an interval of ranks, which holds both of its ends. After a full-domain search:
+the node of the level found, and an interval around all numbers of the part that the level makes.
 
 Loss of a cell: climbed edges over all edges; width over the width of the whole column, 1 at most.
 It is that of the label released, not of the range behind it.
@@ -48,7 +49,8 @@ def generalization(
         # A class holds records of one NULL pattern, so its first member speaks for all.
         missing = None if valid is None else ~valid[partition.members[partition.starts]]
         if tree is not None:
-            columns.append(_ancestors(microdata, partition, attribute, tree, missing))
+            level = 0 if settings.levels is None else settings.levels.levels[attribute.name]
+            columns.append(_ancestors(microdata, partition, attribute, tree, missing, level))
         else:
             columns += _intervals(microdata, partition, attribute, settings, missing)
     return tuple(columns)
@@ -60,10 +62,15 @@ def _ancestors(
     attribute: Attribute,
     tree: Hierarchy,
     missing: NDArray[np.bool_] | None,
+    level: int,
 ) -> ReleasedColumn:
     leaves = leaf_codes(microdata, attribute, tree)
     low, high = _ends(leaves, partition)
     nodes = tree.common(low, high)
+    if level and len(nodes):
+        # Both are above the class's first leaf: the higher one.
+        at_level = tree.at_level(level)[low]
+        nodes = np.where(tree.depths[at_level] < tree.depths[nodes], at_level, nodes)
     released = partition.labels >= 0
     cells = tree.loss(leaves[released], nodes[partition.labels[released]])
     lost = np.zeros(partition.n_classes)
@@ -91,7 +98,11 @@ def _intervals(
     present = numbers if valid is None else numbers[valid]
     if valid is not None:
         numbers = np.where(valid, numbers, present[0] if present.size else 0.0)
-    low, high = _ends(numbers, partition)
+    if settings.levels is None:
+        low, high = _ends(numbers, partition)
+    else:
+        parts = settings.levels.parts[attribute.name]
+        low, high = _ends_of_parts(numbers, partition, parts, valid)
     least, most = (present.min(), present.max()) if present.size else (0.0, 0.0)
     grid = grid_for(attribute, least, most, settings.steps.get(attribute.name))
     ordinal = attribute.kind is Kind.ORDINAL
@@ -130,6 +141,25 @@ def _ends(values: NDArray[Any], partition: Partition) -> tuple[NDArray[Any], NDA
     grouped = values[partition.members]
     starts = partition.starts
     return np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
+
+
+def _ends_of_parts(
+    numbers: NDArray[np.float64],
+    partition: Partition,
+    parts: NDArray[np.int64],
+    valid: NDArray[np.bool_] | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The smallest and the largest number in the parts that the records of each class are in."""
+    released = partition.labels >= 0
+    if valid is not None:
+        released &= valid
+    _, part = np.unique(parts[released], return_inverse=True)
+    part = part.reshape(-1)
+    whole = Partition(part)
+    low, high = numbers.copy(), numbers.copy()
+    for ends, found in zip((low, high), _ends(numbers[released], whole), strict=True):
+        ends[released] = found[part]
+    return _ends(low, partition)[0], _ends(high, partition)[1]
 
 
 def _texts(

@@ -36,12 +36,15 @@ class Grid:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The largest border <= low and the smallest border > high, float64 each."""
         if not self.months:
-            first, last = np.floor(low / self.step), np.floor(high / self.step) + 1
-            # Rounding of the quotient may place a value one border too far.
-            first = np.where(self._multiples(first) > low, first - 1, first)
-            last = np.where(self._multiples(last) <= high, last + 1, last)
-            return self._multiples(first), self._multiples(last)
+            return self._multiples(self._below(low)), self._multiples(self._below(high) + 1)
         return self._border(low, 0), self._border(high, 1)
+
+    def _below(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Which multiple of the step is the largest border <= each value."""
+        count = np.floor(values / self.step)
+        # Rounding of the quotient may place a value one border too far, either way.
+        count = np.where(self._multiples(count) > values, count - 1, count)
+        return np.where(self._multiples(count + 1) <= values, count + 1, count)
 
     def _multiples(self, count: NDArray[np.float64]) -> NDArray[np.float64]:
         """Borders as they are told: members are compared with these."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dbanon.hierarchy import Hierarchy
+from dbanon.partitions import Levels
 
 RANGE = "range"
 INTERVALS = ("text", "bounds", "midpoint", RANGE)
@@ -24,9 +25,12 @@ class Settings:
         members; False the borders of a fixed grid around them.
     steps : width of the grid by column, in the column's unit (days, microseconds); about a
         twentieth of the column's range where not named.
+    levels : of a full domain, which are then released: not what a class has in common, but the
+        nodes and parts that its records are in. None otherwise.
     """
 
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
     intervals: str = "text"
     local_range: bool = False
     steps: Mapping[str, float] = field(default_factory=dict)
+    levels: Levels | None = None

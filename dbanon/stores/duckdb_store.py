@@ -169,17 +169,6 @@ class DuckdbSession(Session):
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS VARCHAR)"
 
-    def enum_labels(self, source: Source, attribute: Attribute) -> list[str]:
-        if not attribute.sql_type.startswith("ENUM("):
-            return []
-        return [
-            label
-            for (label,) in self.rows(
-                f"SELECT unnest(enum_range(q.v)) FROM (SELECT s.{quote(attribute.name)} AS v"
-                f" FROM {source.relation.quoted} AS s LIMIT 1) AS q"
-            )
-        ]
-
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         return tuple(attributes)
 

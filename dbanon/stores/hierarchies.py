@@ -18,7 +18,7 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.hierarchy import Hierarchy
-from dbanon.hierarchy_edges import Edge, Problem, tree_of
+from dbanon.hierarchy_edges import Edge, Problem, Pulse, no_pulse, paced, tree_of
 from dbanon.hierarchy_spec import NAME, TABLE, HierarchySpec
 from dbanon.leaves import leaf_text
 from dbanon.schema import Attribute, Kind
@@ -52,8 +52,12 @@ class Stored:
     created_by: str | None
 
 
-def resolve(session: Session, given: Hierarchy | HierarchySpec) -> Hierarchy:
+def resolve(
+    session: Session, given: Hierarchy | HierarchySpec, pulse: Pulse = no_pulse
+) -> Hierarchy:
     """The hierarchy that a specification names without a column.
+
+    ``pulse`` is called now and then: what it raises ends the reading.
 
     Raises
     ------
@@ -62,7 +66,7 @@ def resolve(session: Session, given: Hierarchy | HierarchySpec) -> Hierarchy:
     if isinstance(given, Hierarchy):
         return given
     if given.kind == TABLE:
-        return read_table(session, parse_relation(given.value))
+        return read_table(session, parse_relation(given.value), pulse)
     if given.kind == NAME:
         return load(session, given.value)
     raise InvalidParameter(
@@ -71,7 +75,7 @@ def resolve(session: Session, given: Hierarchy | HierarchySpec) -> Hierarchy:
     )
 
 
-def read_table(session: Session, name: RelationName) -> Hierarchy:
+def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) -> Hierarchy:
     """The hierarchy in a table or view, by its columns' names.
 
     Either ``child`` and ``parent``, the root's parent being NULL or nobody's child; or ``leaf``,
@@ -113,12 +117,12 @@ def read_table(session: Session, name: RelationName) -> Hierarchy:
             None if text is None else leaf_text(text, attribute)
             for text, attribute in zip(row, columns, strict=True)
         ]
-        for row in found
+        for row in paced(found, pulse)
     ]
-    edges = _pairs(rows) if columns[0].name == "child" else _ways(rows)
+    edges = _pairs(rows) if columns[0].name == "child" else _ways(rows, pulse)
     nameless = sum(row[0] is None for row in rows)
     problems = [Problem("empty label", 0, "a row has no label", "")] * nameless
-    return Hierarchy(*tree_of(edges, f"The hierarchy in {source.name}", problems))
+    return Hierarchy(*tree_of(edges, f"The hierarchy in {source.name}", problems, pulse))
 
 
 def store(
@@ -236,10 +240,10 @@ def _pairs(rows: Sequence[Sequence[str | None]]) -> list[Edge]:
     return [(child, parent, 0) for child, parent in rows if child is not None]
 
 
-def _ways(rows: Sequence[Sequence[str | None]]) -> list[Edge]:
+def _ways(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge]:
     """Edges of rows from leaf to root, in which a label that repeats is one node."""
     edges: list[Edge] = []
-    for leaf, *levels in rows:
+    for leaf, *levels in paced(rows, pulse):
         if leaf is None:
             continue
         way = [leaf]

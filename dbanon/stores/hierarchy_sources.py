@@ -9,6 +9,7 @@ from typing import Any
 
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_edges import Pulse, no_pulse
 from dbanon.hierarchy_spec import ENUM, NAME, TABLE, HierarchySpec, build, enum_tree
 from dbanon.leaves import leaf_text
 from dbanon.measures import Model
@@ -21,8 +22,8 @@ from dbanon.stores.session import Session
 class Sources:
     """Reads hierarchies for one source, and notes for the ledger where each came from."""
 
-    def __init__(self, session: Session, source: Source) -> None:
-        self._session, self._source = session, source
+    def __init__(self, session: Session, source: Source, pulse: Pulse = no_pulse) -> None:
+        self._session, self._source, self._pulse = session, source, pulse
         self._origins: dict[str, dict[str, Any]] = {}
         self._of_models: dict[str, Hierarchy] = {}
 
@@ -54,7 +55,7 @@ class Sources:
                 tree = self._read(model.attribute, model.distance)
                 if isinstance(tree, HierarchySpec):
                     attribute = self._source.attribute(model.attribute)
-                    tree = build(tree, self._values(attribute), model.attribute)
+                    tree = build(tree, self._values(attribute), model.attribute, self._pulse)
                 model = replace(model, distance=tree)
                 self._of_models[model.attribute] = tree
             found.append(model)
@@ -69,18 +70,17 @@ class Sources:
 
     def _read(self, column: str, spec: HierarchySpec) -> Hierarchy | HierarchySpec:
         if spec.kind in (TABLE, NAME):
-            tree = hierarchies.resolve(self._session, spec)
+            tree = hierarchies.resolve(self._session, spec, self._pulse)
         elif spec.kind == ENUM:
             attribute = self._source.attribute(column)
-            labels = self._session.enum_labels(self._source, attribute)
-            if not labels:
+            if not attribute.order:
                 raise InvalidParameter(
                     f'Column "{column}" is of type {attribute.sql_type or "text"}, which enumerates'
                     " no values.",
                     hint='Give its values in order: {"ordered": ["low", "high"]}.',
                 )
             self._origins[column] = {"from": spec.parameters}
-            return enum_tree(spec, labels)
+            return enum_tree(spec, attribute.order)
         else:
             # Lists of labels are left out: they may be values of the column.
             told = {key: value for key, value in spec.parameters.items() if not _is_labels(value)}
@@ -98,6 +98,8 @@ class Sources:
             )
         )
         texts = {leaf_text(text, looked_at) for (text,) in found}
+        if texts <= set(attribute.order):
+            return [text for text in attribute.order if text in texts]
         if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
             return sorted(texts, key=Decimal)
         return sorted(texts)

@@ -53,7 +53,7 @@ class PlpyReader:
         if locator.mapped or locator.unchecked:
             session.check_keys(source)
         read = (*session.inspect(source, attributes), *persons)
-        trees = Sources(session, source).read(hierarchies)
+        trees = Sources(session, source, lambda: tick(0.0)).read(hierarchies)
         order = ", ".join(
             [session.sort_key(source.attribute(name)) for name in locator.mapped]
             or locator.expressions
@@ -69,7 +69,7 @@ class PlpyReader:
         )
         if persons:
             microdata = with_entities(microdata)
-        policy = replace(policy, hierarchies=built(trees, microdata))
+        policy = replace(policy, hierarchies=built(trees, microdata, lambda: tick(0.0)))
         labels = find_classes(microdata, policy, tick).labels
         return list(
             zip(

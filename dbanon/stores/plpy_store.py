@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import DbanonError, InvalidName, LedgerMissing, OutputExists, TableNotFound
+from dbanon.hierarchy_edges import paced
 from dbanon.microdata import Chunk, Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
@@ -80,7 +81,13 @@ class PlpySession(PostgresqlSession):
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         # SPI gives rows as dictionaries, which lose columns of the same name; JSON text does not.
         query = f"SELECT row_to_json(q)::text AS found FROM ({bound(sql, parameters)}) AS q"
-        return [json.loads(row["found"], object_pairs_hook=_values) for row in self._execute(query)]
+        found = paced(self._execute(query), self._look_for_cancel)
+        return [json.loads(row["found"], object_pairs_hook=_values) for row in found]
+
+    def _look_for_cancel(self) -> None:
+        """Any statement does it; rows that were fetched are read without one."""
+        with translated():
+            self._plpy.execute("SELECT 1")
 
     def _execute(self, sql: str, values: Sequence[str] = ()) -> Any:
         """Execute one statement; ``values`` are the texts of its parameters, $1 and so on."""

@@ -42,13 +42,6 @@ JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 WHERE i.indrelid = ?::oid AND i.indisprimary AND i.indisvalid AND k.position <= i.indnkeyatts
 ORDER BY k.position"""
 
-ENUM_LABELS = """
-SELECT e.enumlabel FROM pg_attribute a
-JOIN pg_type t ON t.oid = a.atttypid
-JOIN pg_enum e ON e.enumtypid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
-WHERE a.attrelid = ?::oid AND a.attname = ?
-ORDER BY e.enumsortorder"""
-
 UNREADABLE = """
 SELECT name FROM unnest(?::text[]) AS name
 WHERE NOT has_table_privilege(?::oid, 'SELECT')

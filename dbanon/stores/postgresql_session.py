@@ -182,12 +182,17 @@ class PostgresqlSession(Session):
                 hint="GRANT TEMPORARY ON DATABASE … to it.",
             )
 
+    def stage_values(
+        self, source: Source, attributes: Sequence[Attribute]
+    ) -> list[tuple[str, ...]]:
+        dictionaries = super().stage_values(source, attributes)
+        # Without it the planner takes them for large, and sorts the source once for each.
+        for table in self._value_tables:
+            self.run(f"ANALYZE {quote(table)}")
+        return dictionaries
+
     def text_of(self, attribute: Attribute) -> str:
         return f's.{quote(attribute.name)}::text COLLATE "C"'
-
-    def enum_labels(self, source: Source, attribute: Attribute) -> list[str]:
-        oid = self._relations[source.name].oid
-        return [label for (label,) in self.rows(catalog.ENUM_LABELS, (oid, attribute.name))]
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]

@@ -58,10 +58,6 @@ class SessionInterface(ABC):
         """
 
     @abstractmethod
-    def enum_labels(self, source: Source, attribute: Attribute) -> list[str]:
-        """The labels of a column's enumerated type, in the type's order; none if it has no such."""
-
-    @abstractmethod
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         """The attributes with what only their values tell, such as an undeclared scale.
 

@@ -139,9 +139,6 @@ class SqliteSession(Session):
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
 
-    def enum_labels(self, source: Source, attribute: Attribute) -> list[str]:
-        return []
-
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         looked_at = [a for a in attributes if a.kind in types.STORED_AS]
         if not looked_at:

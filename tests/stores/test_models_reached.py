@@ -161,7 +161,7 @@ def check(data: st.DataObject, kinds: tuple[str, ...], where: tuple[str, Door]) 
 @pytest.mark.parametrize("kinds", TOGETHER, ids="+".join)
 @given(data=st.data())
 @settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=260, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_on_random_tables(
     kinds: tuple[str, ...], door: tuple[str, Door], data: st.DataObject

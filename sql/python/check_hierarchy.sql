@@ -1,0 +1,31 @@
+-- dbanon.check_hierarchy(hierarchy, source, column_name)
+--
+-- Everything that is wrong with a hierarchy, a row each, with the label meant; no row when nothing
+-- is. With source and column_name: also the values of the column that are no leaf.
+CREATE OR REPLACE FUNCTION dbanon.check_hierarchy(
+    hierarchy jsonb, source regclass DEFAULT NULL, column_name text DEFAULT NULL
+)
+RETURNS TABLE (problem text, label text)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
+SET search_path = pg_catalog, pg_temp
+AS $function$
+BEGIN
+    IF check_hierarchy.hierarchy IS NULL
+       OR (check_hierarchy.source IS NULL) <> (check_hierarchy.column_name IS NULL) THEN
+        RAISE EXCEPTION USING ERRCODE = '22004',
+            MESSAGE = 'hierarchy must not be NULL; source and column_name belong together.';
+    END IF;
+    RETURN QUERY
+        SELECT listed ->> 'kind', listed ->> 'label'
+        FROM jsonb_array_elements(dbanon._raise(dbanon._check_hierarchy(jsonb_build_object(
+            'hierarchy', check_hierarchy.hierarchy,
+            'source', check_hierarchy.source::oid::bigint,
+            'column_name', check_hierarchy.column_name
+        ))) -> 'problems') AS listed;
+END
+$function$;
+REVOKE ALL ON FUNCTION dbanon.check_hierarchy(jsonb, regclass, text) FROM PUBLIC;
+COMMENT ON FUNCTION dbanon.check_hierarchy(jsonb, regclass, text) IS
+'Everything that is wrong with a hierarchy: (problem, label); no row when nothing is.
+With source and column_name also the values of the column that are no leaf.
+For the owner of the data: labels may be values.';

@@ -1,0 +1,96 @@
+"""A cancel ends reading and making of hierarchies, merging for models and refining in a second."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.sql.test_cancel import LEFT
+
+Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
+
+
+def _stop(connection: psycopg.Connection[Any], other: Any, after: float, call: str) -> float:
+    """Cancel the call so many seconds after it began: how long it went on then."""
+    said: list[float] = []
+
+    def cancel() -> None:
+        other.execute(f"SELECT pg_cancel_backend({connection.info.backend_pid})")
+        said.append(time.monotonic())
+
+    timer = threading.Timer(after, cancel)
+    timer.start()
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        connection.execute(call.encode())
+    ended = time.monotonic()
+    timer.join()
+    return ended - said[0]
+
+
+def _people(run_sql: Run, n: int) -> None:
+    run_sql(
+        "CREATE TABLE app.people AS SELECT g AS id, 'leaf ' || g AS place, (g * 7919::bigint"
+        f" % 1000003)::integer AS age, 'v' || g % 7 AS ill FROM generate_series(1, {n}) AS g"
+    )
+
+
+def _call(trees: dict[str, Any], options: dict[str, Any], columns: str = "{place}") -> str:
+    return (
+        f"SELECT dbanon.mondrian('app.people', 'release.p', '{columns}', 5, sensitive => '{{ill}}',"
+        f" hierarchies => '{json.dumps(trees)}', options => '{json.dumps(options)}')"
+    )
+
+
+TREES: dict[str, Any] = {
+    "table": {"table": "app.tree"},
+    "levels": {"table": "app.levels"},
+    "ordered": {"ordered": True},
+    "mask": {"mask": True},
+}
+
+
+@pytest.mark.parametrize("kind", TREES)
+def test_while_a_tree_is_read_or_made(run_sql: Run, connect: Connect, kind: str) -> None:
+    n = 300_000
+    _people(run_sql, n)
+    run_sql(
+        "CREATE TABLE app.tree AS SELECT 'leaf ' || g AS child, 'group ' || g / 100 AS parent"
+        f" FROM generate_series(1, {n}) AS g UNION ALL SELECT 'group ' || g, '*'"
+        f" FROM generate_series(0, {n // 100}) AS g"
+    )
+    run_sql(
+        "CREATE TABLE app.levels AS SELECT 'leaf ' || g AS leaf, 'group ' || g / 100 AS level1,"
+        f" '*' AS level2 FROM generate_series(1, {n}) AS g"
+    )
+    connection, other = connect(), connect()
+    call = _call({"place": TREES[kind]}, {})
+    for after in (0.6, 1.2, 1.8, 2.4):
+        # A second, and a little for a busy machine.
+        assert _stop(connection, other, after, call) < 2
+        assert connection.execute(LEFT.encode()).fetchall() == [(0,)]
+
+
+def test_while_classes_merge_for_a_model(run_sql: Run, connect: Connect) -> None:
+    _people(run_sql, 200_000)
+    run_sql("UPDATE app.people SET ill = 'v' || (age > 500000)")
+    connection, other = connect(), connect()
+    call = _call({}, {"models": [{"attribute": "ill", "kind": "distinct_l", "level": 2}]}, "{age}")
+    for after in (2, 4):
+        assert _stop(connection, other, after, call) < 2
+        assert connection.execute(LEFT.encode()).fetchall() == [(0,)]
+
+
+def test_while_classes_are_refined(run_sql: Run, connect: Connect) -> None:
+    _people(run_sql, 50_000)
+    connection, other = connect(), connect()
+    call = _call({"place": {"mask": [8, 7, 6]}}, {"refine": "thorough"}, "{place,age}")
+    for after in (2, 4):
+        assert _stop(connection, other, after, call) < 2
+        assert connection.execute(LEFT.encode()).fetchall() == [(0,)]

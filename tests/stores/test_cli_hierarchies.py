@@ -1,0 +1,138 @@
+"""The commands on hierarchies, on every database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dbanon.cli import main
+from dbanon.hierarchy import Hierarchy
+from tests.stores.databases import Database
+from tests.stores.test_hierarchies import PAIRS, check_release, load, load_pairs
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), env={"COLUMNS": "200"})
+
+
+def command(*arguments: str) -> Result:
+    return run("hierarchy", *arguments)
+
+
+def test_stored_listed_shown_and_dropped(database: Database, tmp_path: Path) -> None:
+    load(database)
+    load_pairs(database)
+    url = database.url
+    assert command("list", url, "--format", "json").stdout == "[]\n"
+    done = command("store", url, "places", "--from", "table:ref.tree", "--description", "of ref")
+    assert (done.exit_code, done.stdout) == (0, "places: 6 leaves, height 3, stored\n")
+    text = command("show", url, "places").stdout
+    assert Hierarchy.from_csv(text) == Hierarchy.from_parents(
+        json.loads(command("show", url, "places", "--format", "json").stdout)
+    )
+    file = tmp_path / "places.csv"
+    file.write_text(text)
+    done = command("store", url, "places", str(file))
+    assert done.exit_code == 2
+    assert "[hierarchy_exists]" in done.stderr
+    done = command("store", url, "places", str(file), "--replace", "--format", "json")
+    assert json.loads(done.stdout) == {
+        "name": "places", "leaves": 6, "height": 3, "sha256": Hierarchy.from_csv(text).sha256
+    }  # fmt: skip
+    [found] = json.loads(command("list", url, "--format", "json").stdout)
+    assert (found["name"], found["leaves"], found["nodes"]) == ("places", 6, 12)
+    assert "places" in command("list", url).stdout
+    assert command("drop", url, "places").stdout == "places: dropped\n"
+    for gone in (command("drop", url, "places"), command("show", url, "places")):
+        assert gone.exit_code == 2
+        assert "[hierarchy_not_found]" in gone.stderr
+    for wrong in (["store", url, "x"], ["store", url, "x", str(file), "--from", "name:y"]):
+        assert command(*wrong).exit_code == 2
+    assert command("store", url, "x", "--from", '{"intervals": [5]}').exit_code == 2
+
+
+def test_checked_where_it_stands(database: Database) -> None:
+    load(database)
+    load_pairs(database)
+    column = ["--table", "people", "--column", "place"]
+    done = command("check", "table:ref.tree", database.url, *column)
+    assert "6 leaves, height 3: no problem found" in done.stdout
+    assert command("check", "table:ref.tree").exit_code == 2
+    tree = database.relation("ref.tree")
+    database.execute(f"DELETE FROM {tree} WHERE child IN ('Oslo', 'Bari')")
+    done = command("check", "table:ref.tree", database.url, *column)
+    assert done.exit_code == 3
+    assert all(label in done.stdout for label in ("Oslo", "Bari"))
+    assert "Oslo" not in done.stderr
+    database.execute(f"INSERT INTO {tree} VALUES ('Rome', 'Norway'), ('Oslo', 'Sweden')")
+    done = command("check", "table:ref.tree", database.url, "--format", "json")
+    found = json.loads(done.stdout)["problems"]
+    assert {(p["kind"], p["label"], p["line"]) for p in found} == {
+        ("second parent", "Rome", 0), ("second root", "Sweden", 0)
+    }  # fmt: skip
+
+
+def test_a_proposal_from_a_column(database: Database) -> None:
+    load(database)
+    done = command("suggest", database.url, "--table", "people", "--column", "age")
+    assert done.exit_code == 0
+    assert Hierarchy.from_csv(done.stdout).height == 3
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        "place=table:ref.tree",
+        "place=name:places",
+        'place={"table": "ref.tree"}',
+        "place=" + json.dumps({"tree": [list(pair) for pair in PAIRS]}),
+        "FILE",
+    ],
+)
+def test_named_in_a_release(database: Database, tmp_path: Path, tree: str) -> None:
+    load(database)
+    load_pairs(database)
+    command("store", database.url, "places", "--from", "table:ref.tree")
+    if tree == "FILE":
+        file = tmp_path / "places.csv"
+        file.write_text(command("show", database.url, "places").stdout)
+        tree = f"place={file}"
+    done = run(
+        "anonymize", database.url, "--table", "people", "--quasi-identifiers", "age,place",
+        "--k", "4", "--method", "gaa_cp", "--output", "release.people", "--hierarchy", tree,
+        "--hierarchy", 'age={"intervals": [5, 10]}', "--sensitive", "ill",
+        "--model", 'ill=t_closeness:0.4:distance={"levels": [["a", "x", "*"], ["b", "x", "*"],'
+        ' ["c", "*"]]}', "--no-progress", "--format", "json",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["models"][0]["model"].endswith("hierarchical")
+    check_release(database, "release.people", PAIRS, 4)
+
+
+@pytest.mark.parametrize(
+    ("tree", "code", "said"),
+    [
+        ("place=table:ref.nowhere", 2, "table_not_found"),
+        ("place=name:nowhere", 2, "hierarchy_not_found"),
+        ("place=nowhere.csv", 2, "cannot be read"),
+        ('place={"mask": 3}', 2, '"mask" must be'),
+        ('place={"masks": true}', 2, 'Did you mean "mask"'),
+        ("place={", 2, "not valid JSON"),
+        ("ill=table:ref.tree", 2, "names no quasi-identifier"),
+        ('place={"levels": [["Oslo", "*"]]}', 3, "hierarchy_broken"),
+    ],
+)
+def test_refused(database: Database, tree: str, code: int, said: str) -> None:
+    load(database)
+    load_pairs(database)
+    before = database.state()
+    done = run(
+        "anonymize", database.url, "--table", "people", "--quasi-identifiers", "age,place",
+        "--k", "4", "--method", "gaa_cp", "--output", "release.people", "--hierarchy", tree,
+    )  # fmt: skip
+    assert done.exit_code == code
+    assert said in done.stderr
+    assert database.state() == before
