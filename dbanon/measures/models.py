@@ -96,6 +96,11 @@ class Model:
         """True when a higher level is the stronger wish."""
         return self.kind in ("distinct_l", "entropy_l")
 
+    @property
+    def compares_with_table(self) -> bool:
+        """True when a class is compared with the distribution of the whole table."""
+        return self.kind in ("t_closeness", "beta_likeness", "delta_disclosure")
+
     def describe(self) -> str:
         """The model in words."""
         text = f'{self.kind} {self.level:g} of "{self.attribute}"'
