@@ -44,8 +44,11 @@ def test_files_only_where_they_may_be_read(tmp_path: Path) -> None:
         for given in (path, str(path)):
             with pytest.raises(InvalidParameter, match="JSON object"):
                 parse(given, files=False)
-    with pytest.raises(InvalidParameter, match="cannot be read"):
+    with pytest.raises(InvalidParameter, match="does not exist"):
         parse("nowhere.csv", files=True)
+    file.write_bytes(b"\xff;root\n")
+    with pytest.raises(InvalidParameter, match="cannot be read"):
+        parse(file, files=True)
 
 
 @pytest.mark.parametrize("text", ["table:ref.tree", "name:education"])
