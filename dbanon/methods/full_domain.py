@@ -29,6 +29,7 @@ from dbanon.partitions import SUPPRESSED, Levels
 
 _PARTS = (16, 8, 4, 2, 1)
 _UNKNOWN, _KNOWN, _FAILS = 0, 1, 2
+_NO_BOUND = int(np.iinfo(np.int64).max)
 
 
 def full_domain(
@@ -58,16 +59,17 @@ def full_domain(
     values, losses = _levels(space)
     limit = int(suppression * space.n_records)
     shape = tuple(len(levels) for levels in values)
-    bound = np.zeros(shape)
+    bound = np.zeros(shape, np.int64)
     for attribute, loss in enumerate(losses):
         bound += loss.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
     state = np.zeros(shape, np.int8)
-    best, found, least = None, (0,) * len(shape), np.inf
-    total = sum(int(unit) for unit in space.units)
+    # The loss of the best so far, times n, and its levels; withholding only adds to a bound.
+    best, found, least = None, shape, _NO_BOUND * space.n_records
+    total = space.n_records * sum(int(unit) for unit in space.units)
     while True:
-        open_bounds = np.where((state == _UNKNOWN) & (bound < least), bound, np.inf)
-        start = np.unravel_index(int(open_bounds.argmin()), shape)
-        if not np.isfinite(open_bounds[start]):
+        might = (state == _UNKNOWN) & (bound <= least // space.n_records)
+        start = np.unravel_index(int(np.where(might, bound, _NO_BOUND).argmin()), shape)
+        if not might[start]:
             break
         chain = _chain(tuple(int(level) for level in start), bound)
         low, high = 0, len(chain)
@@ -82,10 +84,9 @@ def full_domain(
                 continue
             high = (low + high) // 2
             state[at] = _KNOWN
-            kept = 1 - withheld / space.n_records
-            loss = bound[at] * kept + (1 - kept) * space.n_records * total
-            if loss < least:
-                least, found = loss, at
+            lost = int(bound[at]) * (space.n_records - withheld) + withheld * total
+            if (lost, at) < (least, found):
+                least, found = lost, at
                 best = np.where(sizes[labels] < k, SUPPRESSED, labels)
     assert best is not None  # all at their roots: one class a stratum
     _, numbered = np.unique(best[best >= 0], return_inverse=True)
@@ -103,8 +104,11 @@ def full_domain(
 
 def _levels(
     space: MixedSpace,
-) -> tuple[list[list[NDArray[np.int64]]], list[NDArray[np.float64]]]:
-    """For each attribute and level, the records' values (n,) and their loss in all."""
+) -> tuple[list[list[NDArray[np.int64]]], list[NDArray[np.int64]]]:
+    """For each attribute and level, the records' values (n,) and their loss in all.
+
+    Losses are whole numbers, as units are multiples of all depths, so that ties are ties.
+    """
     values, losses = [], []
     for attribute, tree in enumerate(space.trees):
         codes = space.codes[:, attribute].astype(np.int64)
@@ -112,11 +116,13 @@ def _levels(
         if tree is None:
             cuts = [codes * parts // (int(unit) + 1) for parts in _PARTS]
             values.append([codes, *cuts])
-            losses.append(np.array([0.0, *(unit / parts * len(codes) for parts in _PARTS)]))
+            losses.append(np.array([0, *(round(unit / parts) * len(codes) for parts in _PARTS)]))
             continue
         nodes = [tree.at_level(level)[codes] for level in range(tree.height + 1)]
         values.append([node.astype(np.int64) for node in nodes])
-        losses.append(np.array([unit * tree.loss(codes, node).sum() for node in nodes]))
+        losses.append(
+            np.array([np.rint(unit * tree.loss(codes, node)).sum() for node in nodes], np.int64)
+        )
     return values, losses
 
 
@@ -131,7 +137,7 @@ def _group(
     return np.bincount(group), group
 
 
-def _chain(start: tuple[int, ...], bound: NDArray[np.float64]) -> list[tuple[int, ...]]:
+def _chain(start: tuple[int, ...], bound: NDArray[np.int64]) -> list[tuple[int, ...]]:
     """From ``start`` to the top of the lattice, by the cheapest step each time."""
     chain = [start]
     while True:
@@ -142,7 +148,7 @@ def _chain(start: tuple[int, ...], bound: NDArray[np.float64]) -> list[tuple[int
         ]
         if not steps:
             return chain
-        chain.append(min(steps, key=lambda step: float(bound[step])))
+        chain.append(min(steps, key=lambda step: int(bound[step])))
 
 
 METHOD = Method(

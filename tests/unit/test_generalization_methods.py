@@ -1,5 +1,7 @@
 """What every method of generalization keeps to, through the door that users take."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -132,22 +134,24 @@ def test_full_domain_is_the_best_of_all_combinations(case, suppression):
     )
     n = space.n_records
     partition = run("full_domain", space, k, suppression=suppression)
-    best = np.inf
+    best = None
     shape = [tree.height + 1 for tree in space.trees]
     for levels in np.ndindex(*shape):
-        rows, loss = [], 0.0
+        rows, loss = [], Fraction(0)
         for a, level in enumerate(levels):
             nodes = space.trees[a].at_level(level)[space.codes[:, a]]
-            loss += space.units[a] * space.trees[a].loss(space.codes[:, a], nodes).sum()
+            depths = space.trees[a].leaf_depths[space.codes[:, a]].tolist()
+            for depth, reached in zip(depths, space.trees[a].depths[nodes].tolist(), strict=True):
+                loss += Fraction(int(space.units[a]) * (depth - reached), depth or 1)
             rows.append(nodes)
         _, group, size = np.unique(
             np.column_stack(rows), axis=0, return_inverse=True, return_counts=True
         )
         withheld = size[size < k].sum()
         if withheld <= int(suppression * n) and withheld < n:
-            share = withheld / n
-            loss = loss * (1 - share) + share * n * space.units.sum()
-            if loss < best * (1 - 1e-12) or best == np.inf:
+            share = Fraction(int(withheld), n)
+            loss = loss * (1 - share) + share * n * int(space.units.sum())
+            if best is None or loss < best:
                 best, expected = loss, np.where(size[group.reshape(-1)] < k, -1, 0)
     partition.require(k)
     assert partition.n_suppressed == (expected < 0).sum()

@@ -219,9 +219,9 @@ def test_withholding_keeps_to_the_budget(seed, name):
 
 def test_withholding_needs_a_budget_and_models():
     frame = people(1, 60)
-    for given in ({}, {"max_suppression": 0.0}):
+    for budget in ({}, {"max_suppression": 0.0}):
         with pytest.raises(InvalidParameter, match="withhold_failing"):
-            release(frame, MODELS["distinct"], withhold_failing=True, **given)
+            release(frame, MODELS["distinct"], withhold_failing=True, **budget)
     with pytest.raises(InvalidParameter, match="withhold_failing"):
         release(frame, withhold_failing=True, max_suppression=0.1)
 
