@@ -305,6 +305,11 @@ def _label(given: Any) -> str:
 def _readable(load: Callable[[], Hierarchy], hint: str) -> Hierarchy:
     try:
         return load()
+    except FileNotFoundError:
+        raise InvalidParameter(
+            "The file of a hierarchy does not exist.",
+            hint="A stored hierarchy is written name:NAME, a table of the database table:NAME.",
+        ) from None
     except (OSError, ValueError, TypeError, AttributeError, RecursionError, csv.Error):
         raise InvalidParameter("A hierarchy cannot be read.", hint=hint) from None
 
