@@ -98,6 +98,11 @@ class Model:
         """True when a higher level is the stronger wish."""
         return self.kind in ("distinct_l", "entropy_l")
 
+    @property
+    def compares_with_table(self) -> bool:
+        """True when a class is compared with the distribution of the whole table."""
+        return self.kind in ("t_closeness", "beta_likeness", "delta_disclosure")
+
     def plain(self) -> dict[str, Any]:
         """The model as plain values, for the ledger; a hierarchy is told of, not told."""
         found: dict[str, Any] = {"kind": self.kind, "attribute": self.attribute}
