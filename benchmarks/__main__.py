@@ -15,13 +15,17 @@ NAMES = (
     "mdav_speed",
     "method_speed",
     "methods",
+    "models",
     "plpython",
     "thorough",
 )
 ON_REQUEST = ("thorough",)  # minutes each, only when named
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
-IN_DOCS = {name: DOCS / f"{name}-measured.md" for name in ("generalization", "methods", "thorough")}
+IN_DOCS = {
+    name: DOCS / f"{name}-measured.md"
+    for name in ("generalization", "methods", "models", "thorough")
+}
 
 
 def main() -> None:

@@ -75,7 +75,8 @@ def protect(
                 best = {
                     name: sensitive_counts(together, codes[name], widths[name]) for name in names
                 }
-                raise _infeasible(policy.models, best, wholes, len(records)) from None
+                n = microdata.n_records
+                raise _infeasible(policy.models, best, wholes, len(records), n) from None
             budget -= kept.n_suppressed
             parts.append((records, kept))
         partition = combine(parts, microdata.n_records)
@@ -253,6 +254,7 @@ def _infeasible(
     counts: Mapping[str, NDArray[np.int64]],
     wholes: Mapping[str, NDArray[np.float64]],
     records: int,
+    n: int,
 ) -> ModelInfeasible:
     """The error that says what is feasible; ``counts`` are those of each stratum as one class."""
 
@@ -265,7 +267,9 @@ def _infeasible(
         return ModelInfeasible(
             f"The {records} records of a stratum or pattern of NULLs, which classes do not cross,"
             " do not keep to the models.",
-            hint="; ".join(hints) + ". Ask for less, use nulls=suppress, or leave out strata.",
+            hint="; ".join(hints)
+            + f". Ask for less, {_by_withholding(failing, counts, wholes, n)}use nulls=suppress,"
+            " or leave out strata.",
         )
     values = {m.attribute: int((wholes[m.attribute] > 0).sum()) for m in failing}
     return ModelInfeasible(
@@ -277,6 +281,27 @@ def _infeasible(
         + "; ".join(hints)
         + ". Ask for less.",
     )
+
+
+def _by_withholding(
+    models: Sequence[Model],
+    counts: Mapping[str, NDArray[np.int64]],
+    wholes: Mapping[str, NDArray[np.float64]],
+    n: int,
+) -> str:
+    """The budget with which withholding whole strata is enough, where the others stay as they are.
+
+    Not where models compare classes with the table, which is another one then.
+    """
+    if any(model.compares_with_table for model in models):
+        return ""
+    kept = np.logical_and.reduce(
+        [model.satisfied(counts[model.attribute], wholes[model.attribute]) for model in models]
+    )
+    sizes = counts[models[0].attribute].sum(axis=1)
+    withheld = n - sizes[kept].sum()
+    share = np.ceil(withheld / n * 1e6) / 1e6
+    return f"use withhold_failing with max_suppression = {share:.6f} or more, "
 
 
 def _feasible(model: Model, best: float) -> str:

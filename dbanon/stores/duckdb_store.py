@@ -161,13 +161,13 @@ class DuckdbSession(Session):
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
         # An enum sorts by its place in the type; text by code point on every database.
-        return f"CAST({column} AS VARCHAR)" if attribute.kind is Kind.CATEGORY else column
+        return f"CAST({column} AS VARCHAR) COLLATE C" if attribute.kind is Kind.CATEGORY else column
 
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
         """DuckDB has no roles."""
 
     def text_of(self, attribute: Attribute) -> str:
-        return f"CAST(s.{quote(attribute.name)} AS VARCHAR)"
+        return f"CAST(s.{quote(attribute.name)} AS VARCHAR) COLLATE C"
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         return tuple(attributes)

@@ -62,6 +62,35 @@ def reached(kind: str, classes: list[Counts], order: list[Any] | None = None, l:
     }[kind]()
 
 
+def moved_by_paths(classes: list[Counts], paths: dict[Any, list[str]]) -> float:
+    """Hierarchical t-closeness; ``paths`` are the labels from each leaf to the root, as many each.
+
+    What a group of a level holds too much of one value fills what it holds too little of another;
+    only what is left goes a level up.
+    """
+    table: Counts = Counter()
+    for counts in classes:
+        table.update(counts)
+    height = len(next(iter(paths.values()))) - 1
+    worst = 0.0
+    for counts in classes:
+        found = shares(counts)
+        group = {paths[v][0]: found.get(v, 0) - share for v, share in shares(table).items()}
+        cost = 0.0
+        for level in range(1, height + 1):
+            parents = {path[level - 1]: path[level] for path in paths.values()}
+            above: dict[str, list[float]] = defaultdict(list)
+            for label, over in group.items():
+                above[parents[label]].append(over)
+            cost += level * sum(
+                min(sum(v for v in values if v > 0), -sum(v for v in values if v < 0))
+                for values in above.values()
+            )
+            group = {label: sum(values) for label, values in above.items()}
+        worst = max(worst, cost / height)
+    return worst
+
+
 def shares(counts: Counts) -> dict[Any, float]:
     total = sum(counts.values())
     return {value: count / total for value, count in counts.items()}

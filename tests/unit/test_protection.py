@@ -234,3 +234,12 @@ def test_refinement_keeps_to_models_and_loses_less(name):
     assert refined.information_loss_before_rounding < merged.information_loss_before_rounding
     assert out.groupby(["age", "sex"]).size().min() >= 3
     assert refined.models[0].model == MODELS[name].describe()
+
+
+def test_the_share_that_is_told_is_enough():
+    frame = homogeneous(0.13)
+    given = {"by": ["site"], "withhold_failing": True}
+    with pytest.raises(ModelInfeasible, match=r"max_suppression = 0\.130000 or more"):
+        release(frame, MODELS["alpha"], max_suppression=0.1, **given)
+    _, report = release(frame, MODELS["alpha"], max_suppression=0.13, **given)
+    assert report.suppressed == 26

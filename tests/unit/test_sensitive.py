@@ -1,6 +1,8 @@
 """Measures of a sensitive attribute: by hand, against pycanon, and from their definitions."""
 
+import importlib.util
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.hierarchy import Hierarchy
-from dbanon.measures import sensitive
+from dbanon.measures import average_class_size, discernibility, sensitive
 from dbanon.partitions import Partition
 from tests.generalization_data import random_tree
 
@@ -90,6 +92,56 @@ def test_agrees_with_pycanon(case):
         (sensitive.delta_disclosure, anonymity.delta_disclosure),
     ):
         assert ours(counts) == pytest.approx(theirs(frame, q, text), abs=1e-12)
+
+
+def utility_metrics():
+    """One file of pycanon.metrics: the others import scipy."""
+    pycanon = pytest.importorskip("pycanon")
+    path = Path(pycanon.__file__).parent / "metrics" / "_utility_metrics.py"
+    spec = importlib.util.spec_from_file_location("utility_metrics", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.filterwarnings("ignore:In a future version:FutureWarning")
+@pytest.mark.filterwarnings("ignore:In a future version:DeprecationWarning")
+@given(tables(), st.integers(0, 3))
+@settings(max_examples=30)
+def test_class_sizes_agree_with_pycanon(case, withheld):
+    metrics = utility_metrics()
+    labels, _ = case
+    partition = Partition(np.concatenate([labels, [-1] * withheld]))
+    released = pd.DataFrame({"q": labels})
+    whole = pd.DataFrame({"q": [*labels, *range(withheld)]})
+    k = int(partition.sizes.min())
+    assert discernibility(partition) == metrics.discernability_metric(whole, released, ["q"])
+    assert average_class_size(partition, k) == pytest.approx(
+        metrics.average_ecsize(whole, released, ["q"])
+    )
+
+
+def beta_of(row, whole, value):
+    """How much more often than in the table a value is in a class, from the definition."""
+    return row[value] / sum(row) / whole[value] - 1
+
+
+@given(tables())
+@settings(max_examples=100)
+def test_likeness_and_disclosure_by_their_definitions(case):
+    labels, codes = case
+    rows = [np.bincount(codes[labels == c], minlength=6).tolist() for c in range(labels.max() + 1)]
+    whole = [list(codes).count(value) / len(codes) for value in range(6)]
+    held = [v for v in range(6) if whole[v]]
+    counts = sensitive.sensitive_counts(Partition(labels), codes.astype(np.int32), 6)
+    beta = max(beta_of(row, whole, v) for row in rows for v in held)
+    assert sensitive.beta_likeness(counts) == pytest.approx(max(beta, 0), abs=1e-12)
+    least = -math.log(min(whole[v] for v in held))
+    assert sensitive.enhanced_beta_likeness(counts) == pytest.approx(
+        min(max(beta, 0), least), abs=1e-12
+    )
+    delta = max(abs(math.log(row[v] / sum(row) / whole[v])) for row in rows for v in held if row[v])
+    assert sensitive.delta_disclosure(counts) == pytest.approx(delta, abs=1e-12)
 
 
 def holds(row, c, most):
