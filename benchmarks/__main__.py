@@ -13,6 +13,7 @@ NAMES = (
     "generalization_scale",
     "main_job",
     "mdav_speed",
+    "method_speed",
     "methods",
     "models",
     "plpython",

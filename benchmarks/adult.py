@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.markdown import NotMeasuredError
-from dbanon.hierarchy import Hierarchy, load_hierarchies
+from dbanon.hierarchy import Hierarchy
 from tests.iloss_evaluator import iloss, read_paths
 from tests.reference_data import data_directory
 
@@ -85,4 +85,4 @@ def load() -> Adult:
         if name != "age"
     }
     paths = tuple(read_paths(files[name]) if name in files else None for name in frame.columns)
-    return Adult(frame, files, load_hierarchies(files), paths)
+    return Adult(frame, files, {name: Hierarchy.load(file) for name, file in files.items()}, paths)

@@ -47,7 +47,8 @@ UCI Adult: 45,222 rows, 8 quasi-identifiers (age, sex, education, marital-status
 native-country, salary-class), 16,581 distinct rows. Age is a number, the other columns have the
 hierarchies that ARX ships. Cells are *iloss* (see [generalization](generalization.md#loss)), from 0
 to rows × columns, on the classes' own ranges and lowest common ancestors; a row that is withheld
-loses all. In brackets: CPU seconds of one process from the data frame to the labels, reading of
+loses all. `full_domain` is shown by the classes it finds (`contract`); released at its levels, they
+lose more. In brackets: CPU seconds of one process from the data frame to the labels, reading of
 files left out, each measured once.
 
 Every loss was counted by an evaluator that shares no code with the package

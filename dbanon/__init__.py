@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from dbanon.partitions import Partition
     from dbanon.policy import Policy
     from dbanon.release import Report
+    from dbanon.stored_hierarchies import (
+        drop_hierarchy,
+        list_hierarchies,
+        load_hierarchy,
+        store_hierarchy,
+    )
 
 _HOMES = {
     "METHODS": "dbanon.methods",
@@ -30,9 +36,13 @@ _HOMES = {
     "Report": "dbanon.release",
     "anonymize": "dbanon.api",
     "anonymize_frame": "dbanon.frame",
+    "drop_hierarchy": "dbanon.stored_hierarchies",
     "generalization_loss": "dbanon.api",
     "information_loss": "dbanon.api",
+    "list_hierarchies": "dbanon.stored_hierarchies",
+    "load_hierarchy": "dbanon.stored_hierarchies",
     "partition": "dbanon.api",
+    "store_hierarchy": "dbanon.stored_hierarchies",
 }
 
 __all__ = [
@@ -45,9 +55,13 @@ __all__ = [
     "Report",
     "anonymize",
     "anonymize_frame",
+    "drop_hierarchy",
     "generalization_loss",
     "information_loss",
+    "list_hierarchies",
+    "load_hierarchy",
     "partition",
+    "store_hierarchy",
 ]
 
 

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import isclose
 from typing import Any
 
-from dbanon.errors import InvalidParameter, RecountFailed, ReleaseChanged, TableNotFound
-from dbanon.policy import PER_ATTRIBUTE
+from dbanon.enforcement import Enforcement
+from dbanon.errors import (
+    DbanonError,
+    InvalidParameter,
+    RecountFailed,
+    ReleaseChanged,
+    TableNotFound,
+)
+from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy_spec import parse
+from dbanon.measures import HIERARCHICAL, Model
+from dbanon.policy import PER_ATTRIBUTE, Policy
 from dbanon.release import Recount
 from dbanon.stores import ledger
 from dbanon.stores.base import Store
+from dbanon.stores.hierarchies import resolve
 from dbanon.stores.names import RelationName
 from dbanon.stores.session import Session
 from dbanon.stores.statements import recount_for_people
+
+
+@dataclass(frozen=True)
+class ModelCount:
+    """A privacy model of a release, recounted.
+
+    Parameters
+    ----------
+    model : in words.
+    recorded : the level counted when it was released.
+    counted : the level counted now; None where it could not be.
+    why_not : why it could not.
+    """
+
+    model: str
+    recorded: float
+    counted: float | None
+    why_not: str | None = None
 
 
 @dataclass(frozen=True)
@@ -25,8 +55,8 @@ class Verification:
     only rows can be counted now. ``k_rows`` is not None for a release whose attributes were grouped
     by themselves, and classes are counted so: the rows that share the rarest combination of values,
     of which nothing was guaranteed. ``release_id`` and ``unchanged`` are None for a relation that
-    is not in the ledger; ``unchanged`` compares the histogram of class sizes with the one recorded,
-    not the values.
+    is not in the ledger; ``unchanged`` compares the histogram of class sizes, and the levels of
+    privacy models, with those recorded, not the values. ``models`` are those of the ledger's entry.
     """
 
     relation: str
@@ -45,6 +75,7 @@ class Verification:
     recount_sql: str
     entity: str | None = None
     k_rows: int | None = None
+    models: tuple[ModelCount, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The verification as plain values, for JSON."""
@@ -66,8 +97,8 @@ def verify(
 
     Raises
     ------
-    RecountFailed : a class holds fewer than k rows.
-    ReleaseChanged : the class sizes are not those that were recorded.
+    RecountFailed : a class holds fewer than k rows, or does not keep to a privacy model.
+    ReleaseChanged : class sizes or levels of models are not those that were recorded.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
     """
     if k is not None and k < 2:
@@ -93,9 +124,15 @@ def verify(
         else:
             recount = session.recount(relation, names)
             query = recount_for_people(relation, names)
+        models: tuple[ModelCount, ...] = ()
+        if entry is not None and recount.smallest >= k:
+            models = _recount_models(session, relation, entry, recount.rows)
     unchanged = None
     if entry is not None:
-        unchanged = _histogram(recount) == entry["histogram"]
+        unchanged = _histogram(recount) == entry["histogram"] and all(
+            found.counted is None or isclose(found.counted, found.recorded, rel_tol=1e-9)
+            for found in models
+        )
     found = Verification(
         relation=str(relation),
         quasi_identifiers=names,
@@ -113,6 +150,7 @@ def verify(
         recount_sql=query,
         entity=entry["entity"] if entry else None,
         k_rows=recount.k_rows,
+        models=models,
     )
     if recount.smallest < k:
         raise RecountFailed(
@@ -121,10 +159,66 @@ def verify(
         )
     if unchanged is False:
         raise ReleaseChanged(
-            f"The class sizes of {relation} are not those recorded when it was released.",
+            f"The class sizes of {relation}, or the levels of its privacy models, are not those"
+            " recorded when it was released.",
             hint="Find out who changed it, and release it again.",
         )
     return found
+
+
+def _recount_models(
+    session: Session, relation: RelationName, entry: Mapping[str, Any], rows: int
+) -> tuple[ModelCount, ...]:
+    """The privacy models of a release, counted again where the ledger says enough of them.
+
+    Raises
+    ------
+    RecountFailed : a class does not keep to one.
+    """
+    found: list[ModelCount] = []
+    models: dict[int, Model] = {}
+    for place, recorded in enumerate(entry["models"]):
+        model = _recorded_model(session, recorded, entry["hierarchies"])
+        why_not = None
+        if isinstance(model, Model):
+            models[place] = model
+        else:
+            why_not = model
+        found.append(ModelCount(recorded["model"], float(recorded["counted"]), None, why_not))
+    if not models:
+        return tuple(found)
+    enforcement = Enforcement(Policy(k=2, models=tuple(models.values())), None)
+    try:
+        enforcement.recount(
+            session, session.find_source(relation), relation, entry["quasi_identifiers"], rows
+        )
+    except RecountFailed as error:
+        error.hint = "Withdraw the relation, and release it again."
+        raise
+    for place, level in zip(models, enforcement.levels, strict=True):
+        found[place] = replace(found[place], counted=level.achieved)
+    return tuple(found)
+
+
+def _recorded_model(
+    session: Session, recorded: Mapping[str, Any], hierarchies: Mapping[str, Any]
+) -> Model | str:
+    """The model of a ledger's entry, or why it cannot be known again."""
+    if "kind" not in recorded:
+        return "recorded by an earlier version, in words only"
+    distance: Any = recorded.get("distance", "equal")
+    if distance == HIERARCHICAL:
+        origin = hierarchies.get(recorded["attribute"], {})
+        if "sha256" not in origin:
+            return "its hierarchy is not stored in this database"
+        try:
+            distance = resolve(session, parse(origin["from"], files=False))
+        except DbanonError:
+            return "its hierarchy is not in this database any more, or may not be read"
+        if not isinstance(distance, Hierarchy) or distance.sha256 != origin["sha256"]:
+            return "its hierarchy changed since"
+    kind, attribute = recorded["kind"], recorded["attribute"]
+    return Model(kind, attribute, recorded["level"], recorded.get("l", 2), distance)
 
 
 def collect_garbage(store: Store, keep_last: int = 1) -> list[str]:

@@ -124,9 +124,9 @@ def list_stored(url: str, form: str, print_sql: bool) -> None:
     """List the stored trees."""
     with errors(form), signals():
         from dbanon.render import rows_table
-        from dbanon.stored_hierarchies import stored_hierarchies
+        from dbanon.stored_hierarchies import list_hierarchies
 
-        found = [asdict(one) for one in stored_hierarchies(url, on_sql=sql_printer(print_sql))]
+        found = [asdict(one) for one in list_hierarchies(url, on_sql=sql_printer(print_sql))]
         header = ["name", "leaves", "nodes", "description", "created_at", "created_by"]
         rows = [["" if one[key] is None else one[key] for key in header] for one in found]
         show(form, found, lambda: rows_table("Stored hierarchies", header, rows))

@@ -141,7 +141,10 @@ class Enforcement:
     def arguments(self) -> dict[str, Any]:
         """The models with the levels counted, for the ledger."""
         return {
-            "models": [{"model": found.model, "counted": found.achieved} for found in self.levels]
+            "models": [
+                {"model": found.model, "counted": found.achieved} | model.plain()
+                for found, model in zip(self.levels, self.policy.models, strict=True)
+            ]
         }
 
     def _places(

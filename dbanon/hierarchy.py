@@ -334,21 +334,6 @@ class Hierarchy:
         return text.getvalue()
 
 
-def load_hierarchies(
-    given: Mapping[str, Hierarchy | str | Path] | None,
-) -> dict[str, Hierarchy]:
-    """The hierarchies by column, those given as a path read from their files.
-
-    Raises
-    ------
-    HierarchyBroken : a file is no tree; the detail names its problems.
-    """
-    return {
-        name: tree if isinstance(tree, Hierarchy) else Hierarchy.load(tree)
-        for name, tree in (given or {}).items()
-    }
-
-
 def flat(values: Sequence[str], root: str = "*") -> Hierarchy:
     """All values directly below the root."""
     while root in values:

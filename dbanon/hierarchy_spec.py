@@ -82,7 +82,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
+    return lambda value: isinstance(value, (list, tuple)) and bool(value) and all(map(fits, value))
 
 
 _FANOUT = _Key(lambda value: _is_whole(value) and value >= 2, "a whole number, 2 or more")
@@ -97,7 +97,7 @@ KINDS: dict[str, _Kind] = {
     NAME: _Kind(_Key(_is_text, "the name of a stored hierarchy"), {}),
     "tree": _Kind(
         _Key(
-            lambda value: isinstance(value, (dict, list)),
+            lambda value: isinstance(value, (dict, list, tuple)),
             "an object of objects and lists, or a list of [child, parent]",
         ),
         {},
@@ -274,15 +274,15 @@ def _parse_object(given: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
         return _readable(lambda: Hierarchy.from_json(_labels(given["tree"])), _tree_hint())
     if name == "levels":
         return Hierarchy.from_levels(given["levels"])
-    if isinstance(given.get(_ORDERS.get(name, "")), list):
+    if isinstance(given.get(_ORDERS.get(name, "")), (list, tuple)):
         return _BUILDERS[name](given, (), no_pulse)
     return HierarchySpec(name, json.dumps(dict(given), sort_keys=True))
 
 
 def _labels(tree: Any) -> Any:
     """The tree, with numbers as text; a TypeError where something else stands for a label."""
-    if isinstance(tree, list):
-        if not all(isinstance(row, list) for row in tree):
+    if isinstance(tree, (list, tuple)):
+        if not all(isinstance(row, (list, tuple)) for row in tree):
             raise TypeError
         return [(_label(child), None if up is None else _label(up)) for child, up in tree]
     return {label: _below(below) for label, below in tree.items()}
@@ -291,7 +291,7 @@ def _labels(tree: Any) -> Any:
 def _below(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {label: _below(below) for label, below in tree.items()}
-    if isinstance(tree, list):
+    if isinstance(tree, (list, tuple)):
         return [_label(leaf) for leaf in tree]
     raise TypeError
 
@@ -305,6 +305,11 @@ def _label(given: Any) -> str:
 def _readable(load: Callable[[], Hierarchy], hint: str) -> Hierarchy:
     try:
         return load()
+    except FileNotFoundError:
+        raise InvalidParameter(
+            "The file of a hierarchy does not exist.",
+            hint="A stored hierarchy is written name:NAME, a table of the database table:NAME.",
+        ) from None
     except (OSError, ValueError, TypeError, AttributeError, RecursionError, csv.Error):
         raise InvalidParameter("A hierarchy cannot be read.", hint=hint) from None
 

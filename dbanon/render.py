@@ -76,7 +76,19 @@ def verification_table(found: Verification) -> Table:
                 f"{found.classes}, {found.smallest_class} / {found.median_class:g}"
                 f" / {found.largest_class}",
             ),
-            ("class sizes as released", unchanged),
+            *(
+                (
+                    model.model,
+                    f"released {model.recorded:.6g}, "
+                    + (
+                        f"NOT recounted: {model.why_not}"
+                        if model.counted is None
+                        else f"counted {model.counted:.6g}"
+                    ),
+                )
+                for model in found.models
+            ),
+            ("class sizes and models as released", unchanged),
         ],
     )
 

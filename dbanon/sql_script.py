@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from dbanon.hierarchy_spec import KINDS
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 from dbanon.plpython_options import known
@@ -104,6 +105,9 @@ def manual(method: Method) -> str:
         "Keys of options:",
         *(f"  {name}: {text}" for name, text in known(method.name, writes=True).items()),
     ]
+    if method.takes_categories:
+        lines.append('hierarchies, by column, as in {"education": {"table": "ref.tree"}}. Kinds:')
+        lines += [f"  {name}: {kind.key.expected}" for name, kind in KINDS.items()]
     return "\n".join(lines)
 
 

@@ -69,7 +69,7 @@ def drop_hierarchy(database: Any, name: str, *, on_sql: OnSql | None = None) -> 
         hierarchies.drop(session, name)
 
 
-def stored_hierarchies(database: Any, *, on_sql: OnSql | None = None) -> list[Stored]:
+def list_hierarchies(database: Any, *, on_sql: OnSql | None = None) -> list[Stored]:
     """What a database has stored, by name."""
     with _reading(database, on_sql) as session:
         return hierarchies.listed(session)

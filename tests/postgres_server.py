@@ -313,6 +313,11 @@ class LocalServer(Server):
             )
         self._wait_until_ready(self._process)
 
+    @property
+    def process_id(self) -> int | None:
+        """Of the server's first process, the parent of all sessions; None when it does not run."""
+        return self._process.pid if self._process else None
+
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + STARTUP_SECONDS
         pid_file = self.directory / "data" / "postmaster.pid"

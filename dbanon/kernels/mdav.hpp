@@ -9,7 +9,9 @@ namespace dbanon {
 class Mdav final : public Kernel {
    public:
     Mdav(const Table& table, std::int32_t k, Search search)
-        : Kernel(table, k), records_(make_records(table, search)), centroid_(table) {}
+        : Kernel(table, k),
+          records_(make_records(table, search, 3 * (std::int64_t{table.n} / k) / 2)),
+          centroid_(table) {}
 
    protected:
     Steps run() override;

@@ -42,7 +42,9 @@ class Records {
     virtual bool farthest_moving(FarQuery& q, int path, Work& work) = 0;
 };
 
-std::unique_ptr<Records> make_records(const Table& table, Search search);
+// `questions`: how many will be asked, when known. A few are answered sooner than a tree is built.
+std::unique_ptr<Records> make_records(const Table& table, Search search,
+                                      std::int64_t questions = INT64_MAX);
 
 class TreeRecords final : public Records {
    public:

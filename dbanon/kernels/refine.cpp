@@ -11,13 +11,15 @@ namespace {
 
 // Measured on the three CASC tables, k = 3, 4, 5 and 10: with more neighbours pools spread too far,
 // with fewer than seven classes of 10 to 14 records they miss too much.
-constexpr std::int32_t kReach = 12;
+constexpr std::int32_t kReach = 8;
 constexpr std::int32_t kPool = 96;
 constexpr int kSweeps = 2;
 constexpr std::int32_t kSweepClasses = 6;
 constexpr int kTries = 2;         // repairs of one pool
-constexpr double kKicks = 0.3;    // share of repairs that only swap a few records
-constexpr double kKeeping = 0.3;  // the best state is kept over the last part of the iterations
+constexpr double kKicks = 0.7;    // share of repairs that only swap a few records
+constexpr int kDraws = 2;         // records drawn for a pool: that of the class of most loss begins it
+constexpr int kCycles = 3;        // times the heat falls from its most to nothing
+constexpr double kKeeping = 0.3;  // the best state is kept over the last part of a cycle
 
 double distance(const double* a, const double* b, int p) {
     double total = 0.0;
@@ -46,6 +48,7 @@ Steps Refine::run() {
         number_classes();
         co_return;
     }
+    loss_.assign(size_.size(), 0.0);
     neighbours_.resize(static_cast<std::size_t>(table_.n) * static_cast<std::size_t>(reach_));
     while (!records_->prepare(work_)) co_yield nullptr;
     for (std::int32_t id = 0; id < table_.n; ++id) {
@@ -69,16 +72,23 @@ Steps Refine::run() {
     }
     keep_best();
     std::int64_t spent = 0;
+    int cycle = kCycles - 1;
     for (std::int64_t i = 0;; ++i) {
         const double left = share_left(i, spent);
         if (left <= 0.0) break;
-        repair(effort_.heat * left * left);
+        while (left * kCycles < cycle) {
+            --cycle;
+            if (change_ < least_) keep_best();
+            take_best();
+        }
+        const double warmth = left * kCycles - cycle;
+        repair(effort_.heat * warmth * warmth);
         const std::int64_t price = pool_.spent() + 1;
         spent += price;
         work_.left -= price;
         done_ = 0.2 + 0.8 * (1.0 - left);
         if (work_.spent()) co_yield nullptr;
-        if (left < kKeeping && i % table_.n == 0 && change_ < least_) keep_best();
+        if (warmth < kKeeping && i % table_.n == 0 && change_ < least_) keep_best();
     }
     if (change_ < least_) keep_best();
     class_of_ = std::move(best_);
@@ -222,6 +232,9 @@ void Refine::write_back() {
         class_of(id) = at;
         members(at)[size(at)++] = id;
     }
+    for (std::size_t part = 0; part < parts; ++part) {
+        loss(chosen_[part]) = pool_.loss(static_cast<std::int32_t>(part));
+    }
 }
 
 void Refine::sweep(std::int32_t at) {
@@ -233,8 +246,12 @@ void Refine::sweep(std::int32_t at) {
 }
 
 void Refine::repair(double heat) {
-    const std::int32_t id = random_.below(table_.n);
-    gather(class_of(id), 2 + random_.below(effort_.classes - 1));
+    std::int32_t first = class_of(random_.below(table_.n));
+    for (int draws = 1; draws < kDraws; ++draws) {
+        const std::int32_t other = class_of(random_.below(table_.n));
+        if (loss(other) > loss(first)) first = other;
+    }
+    gather(first, 2 + random_.below(effort_.classes - 1));
     if (chosen_.size() < 2) return;
     fill_pool();
     const double before = pool_.loss();
@@ -259,6 +276,20 @@ void Refine::repair(double heat) {
 void Refine::keep_best() {
     least_ = change_;
     best_ = class_of_;
+}
+
+void Refine::take_best() {
+    change_ = least_;
+    class_of_ = best_;
+    std::fill(size_.begin(), size_.end(), 0);
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        const std::int32_t at = class_of(id);
+        members(at)[size(at)++] = id;
+    }
+    unused_.clear();
+    for (std::size_t at = size_.size(); at-- > 0;) {
+        if (size_[at] == 0) unused_.push_back(static_cast<std::int32_t>(at));
+    }
 }
 
 // Classes are numbered by their first records.

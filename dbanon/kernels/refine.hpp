@@ -32,6 +32,7 @@ class Refine final : public Kernel {
 
     std::int32_t& class_of(std::int32_t id) { return class_of_[static_cast<std::size_t>(id)]; }
     std::int32_t& size(std::int32_t at) { return size_[static_cast<std::size_t>(at)]; }
+    double& loss(std::int32_t at) { return loss_[static_cast<std::size_t>(at)]; }
     std::int32_t* members(std::int32_t at) { return members_.data() + std::int64_t{at} * room_; }
     std::int32_t* neighbours(std::int32_t id) {
         return neighbours_.data() + std::int64_t{id} * reach_;
@@ -45,6 +46,7 @@ class Refine final : public Kernel {
     void sweep(std::int32_t at);
     void repair(double heat);
     void keep_best();
+    void take_best();
     void number_classes();
     double share_left(std::int64_t iteration, std::int64_t spent) const;
 
@@ -58,6 +60,7 @@ class Refine final : public Kernel {
     std::vector<std::int32_t> class_of_;    // [record]
     std::vector<std::int32_t> members_;     // [class][room]
     std::vector<std::int32_t> size_;        // [class], 0 when unused
+    std::vector<double> loss_;              // [class], as last seen in a pool
     std::vector<std::int32_t> unused_;      // numbers of classes
     std::vector<std::int32_t> chosen_;      // the classes in the pool
     std::vector<std::int32_t> pooled_;      // the records in the pool

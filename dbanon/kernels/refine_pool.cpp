@@ -8,8 +8,11 @@ namespace dbanon {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-// A change has to gain this share of the pool's largest distance: less may be rounding.
+// A change has to gain this share of the largest distance from the pool's first record: less may be
+// rounding.
 constexpr double kGain = 1e-11;
+// Records drawn for a swap: the one nearest to its partner is taken.
+constexpr int kDraws = 6;
 // Changes per record after which a descent ends in any case.
 constexpr std::int32_t kChanges = 16;
 // And its work: some 50 ms. Only classes of several hundred records need more.
@@ -65,12 +68,8 @@ void Pool::add(const double* row, std::int32_t part) {
 
 void Pool::finish() {
     ops_.pairwise(columns_.data(), p_, m_, stride_, distance_.data());
-    double widest = 0.0;
-    for (std::int32_t x = 0; x < m_; ++x) {
-        widest = std::max(widest, *std::max_element(distances(x), distances(x) + m_));
-    }
-    gain_ = kGain * widest;
-    spent_ += std::int64_t{m_} * (40 + stride_ * std::int64_t{p_} / 8);
+    gain_ = kGain * *std::max_element(distances(0), distances(0) + m_);
+    spent_ += std::int64_t{m_} * (40 + stride_ * std::int64_t{p_} / 16);
     list_members();
     summed_ = false;
     sum_.resize(static_cast<std::size_t>(c_));
@@ -118,9 +117,13 @@ void Pool::sum_parts() {
     }
 }
 
+double Pool::loss(std::int32_t part) const {
+    return sum_[static_cast<std::size_t>(part)] / size(part);
+}
+
 double Pool::loss() const {
     double total = 0.0;
-    for (std::int32_t a = 0; a < c_; ++a) total += sum_[static_cast<std::size_t>(a)] / size(a);
+    for (std::int32_t a = 0; a < c_; ++a) total += loss(a);
     return total;
 }
 
@@ -300,8 +303,13 @@ void Pool::kick(Random& random, std::int32_t swaps) {
     sum_rows();
     for (std::int32_t i = 0; i < swaps; ++i) {
         const std::int32_t x = random.below(m_);
-        const std::int32_t y = random.below(m_);
-        if (part(x) != part(y)) swap(x, y);
+        std::int32_t y = -1;
+        for (int draws = kDraws; draws > 0; --draws) {
+            const std::int32_t other = random.below(m_);
+            if (part(other) == part(x)) continue;
+            if (y < 0 || distances(x)[other] < distances(x)[y]) y = other;
+        }
+        if (y >= 0) swap(x, y);
     }
 }
 

@@ -43,6 +43,7 @@ class Pool {
     std::int32_t parts() const { return c_; }
     std::int32_t part(std::int32_t x) const { return part_[static_cast<std::size_t>(x)]; }
     double loss() const;
+    double loss(std::int32_t part) const;
 
     // What has been arranged so far can be kept and taken back.
     void save();
@@ -52,7 +53,7 @@ class Pool {
     void descend();
     // New classes around drawn records: one less, as many, or one more.
     void rebuild(Random& random);
-    // A few drawn swaps.
+    // A few drawn swaps of records near each other.
     void kick(Random& random, std::int32_t swaps);
 
     // Work done since the last call, in elementary steps: about the nanoseconds it takes where vectors

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dbanon.measures.class_sizes import average_class_size, discernibility
 from dbanon.measures.iloss import iloss
 from dbanon.measures.information_loss import Loss, centroid_loss, released_loss
-from dbanon.measures.models import ORDERS, Model, model_kinds
+from dbanon.measures.models import HIERARCHICAL, ORDERS, Model, model_kinds
 from dbanon.measures.sensitive import sensitive_counts
 
 __all__ = [
+    "HIERARCHICAL",
     "ORDERS",
     "Loss",
     "Model",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from dbanon.measures.sensitive import Counts, Values
 _SLACK = 1e-9
 
 ORDERS = ("equal", "ordered")
+HIERARCHICAL = "hierarchical"
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,23 @@ class Model:
         """True when a class is compared with the distribution of the whole table."""
         return self.kind in ("t_closeness", "beta_likeness", "delta_disclosure")
 
+    def plain(self) -> dict[str, Any]:
+        """The model as plain values, for the ledger; a hierarchy is told of, not told."""
+        found: dict[str, Any] = {"kind": self.kind, "attribute": self.attribute}
+        found["level"] = float(self.level)
+        if self.kind == "recursive_cl":
+            found["l"] = int(self.l)
+        if self.kind == "t_closeness":
+            found["distance"] = self.distance if self.distance in ORDERS else HIERARCHICAL
+        return found
+
     def describe(self) -> str:
         """The model in words."""
         text = f'{self.kind} {self.level:g} of "{self.attribute}"'
         if self.kind == "recursive_cl":
             text += f" with l = {self.l}"
         if self.kind == "t_closeness":
-            text += f", {self.distance if self.distance in ORDERS else 'hierarchical'}"
+            text += f", {self.distance if self.distance in ORDERS else HIERARCHICAL}"
         return text
 
 

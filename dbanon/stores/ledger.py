@@ -259,6 +259,8 @@ def find_release(session: Session, name: RelationName) -> dict[str, Any]:
     arguments = entry.pop("arguments")
     entry["entity"] = arguments.get("entity")
     entry["by"] = arguments.get("by", [])
+    entry["models"] = arguments.get("models", [])
+    entry["hierarchies"] = arguments.get("hierarchies", {})
     entry["guarantees"] = arguments.get("guarantee", "rows")
     entry["release_id"] = str(entry["release_id"])
     entry["name"] = name

@@ -25,6 +25,7 @@ BEGIN
     IF names IS NULL THEN
         SELECT r.release_id, r.k_requested, r.histogram, r.arguments->>'entity' AS entity,
                r.arguments->>'guarantee' = 'per_attribute' AS alone,
+               jsonb_array_length(r.arguments->'models') AS models,
                ARRAY(SELECT jsonb_array_elements_text(r.arguments->'by')) AS strata
         INTO entry
         FROM pg_class c
@@ -77,6 +78,10 @@ BEGIN
             HINT = 'Withdraw the relation, and release it again.';
     END IF;
     IF result.release_id IS NOT NULL THEN
+        IF entry.models > 0 THEN
+            RAISE NOTICE 'Privacy models of sensitive columns are not counted here: the command'
+                         ' dbanon verify counts them.';
+        END IF;
         IF entry.entity IS NOT NULL THEN
             RAISE NOTICE 'The release counted persons by %, which it does not hold: rows are counted'
                          ' now.', quote_ident(entry.entity);

@@ -168,7 +168,8 @@ def test_verify(database: DuckdbDatabase) -> None:
     assert found["k_requested"] == 3
     [(smallest, classes, rows)] = database.rows(found["recount_sql"])
     assert (smallest, classes, rows) == (found["k_achieved"], found["classes"], 40)
-    assert "class sizes as released" in run("verify", database.url, "release.people").stdout
+    verified = run("verify", database.url, "release.people").stdout
+    assert "class sizes and models as released" in verified
 
     assert run("verify", database.url, "release.people", "--k", "30").exit_code == 3
     assert run("verify", database.url, "release.people", "--k", "1").exit_code == 2

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from dbanon.hierarchy_spec import KINDS
 from dbanon.measures import model_kinds
 from dbanon.methods import METHODS
 from dbanon.plpython_options import LATER, OF_THE_POLICY, SHORT_MODELS, known
@@ -165,13 +166,13 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
         "intervals": "text", "local_range": True, "steps": {"a": 0.5}, "refine": None,
         "refine_iterations": None, "refine_seconds": None, "block_size": None, "by": ["t"],
         "models": [{"attribute": "id", "kind": "distinct_l", "level": 2}],
-        **{kind: {"id": 1.5} for kind in (*SHORT_MODELS, *model_kinds())},
+        "withhold_failing": True, **{kind: {"id": 1.5} for kind in (*SHORT_MODELS, *model_kinds())},
         "guarantee": "rows",
     }  # fmt: skip
     assert set(given) == set(known("mdav", writes=True))
     given |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
     run_sql("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, sensitive => '{id}',"
-            " options => %s)", json.dumps(given))  # fmt: skip
+            " max_suppression => 0.5, options => %s)", json.dumps(given))  # fmt: skip
     [(arguments,)] = run_sql("SELECT arguments FROM dbanon.release")
     assert arguments["standardize"] == "range"
     assert arguments["seed"] == 3
@@ -209,6 +210,8 @@ def test_help_and_versions(run_sql: Run) -> None:
     assert all(f"{name}: " in text for name in METHODS)
     [(manual,)] = run_sql("SELECT dbanon.help('mdav')")
     assert "k => 5" in manual or "k integer" in manual
+    [(manual,)] = run_sql("SELECT dbanon.help('gaa_cp')")
+    assert all(f"  {kind}: " in manual for kind in (*KINDS, *model_kinds(), "l_diversity"))
     checked = dict(run_sql("SELECT * FROM dbanon.check()"))
     assert checked["sql functions"] == checked["dbanon"]
     with pytest.raises(psycopg.errors.InvalidParameterValue):

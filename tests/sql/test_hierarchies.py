@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbanon.stored_hierarchies import load_hierarchy, store_hierarchy, stored_hierarchies
+from dbanon.stored_hierarchies import list_hierarchies, load_hierarchy, store_hierarchy
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
@@ -36,7 +36,7 @@ def test_what_one_door_stores_the_other_finds(run_sql: Run, sql_url: str) -> Non
     )
     tree = load_hierarchy(sql_url, "name:towns")
     assert (tree.n_leaves, tree.height, tree.sha256) == (leaves, height, sha256)
-    [found] = stored_hierarchies(sql_url)
+    [found] = list_hierarchies(sql_url)
     assert (found.name, found.leaves, found.description) == ("towns", 6, "of app")
     store_hierarchy(sql_url, "from outside", tree)
     pairs = run_sql("SELECT * FROM dbanon.show_hierarchy('from outside')")

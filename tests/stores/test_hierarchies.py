@@ -16,9 +16,9 @@ from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_edges import Problem
 from dbanon.stored_hierarchies import (
     drop_hierarchy,
+    list_hierarchies,
     load_hierarchy,
     store_hierarchy,
-    stored_hierarchies,
 )
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.refusal import refuse
@@ -246,7 +246,7 @@ def test_stored_and_read_again(database: Database, name: str) -> None:
     )
     assert store_hierarchy(database.url, name, tree, description="50% of 'all'") == tree
     assert load_hierarchy(database.url, {"name": name}) == tree
-    [stored] = stored_hierarchies(database.url)
+    [stored] = list_hierarchies(database.url)
     assert (stored.name, stored.leaves, stored.nodes) == (name, 4, 5)
     assert stored.description == "50% of 'all'"
     with pytest.raises(errors.HierarchyExists):
@@ -257,7 +257,7 @@ def test_stored_and_read_again(database: Database, name: str) -> None:
     store_hierarchy(database.url, "second", tree)
     database.anonymize(**GIVEN, hierarchies={"place": {"name": name}})
     drop_hierarchy(database.url, name)
-    assert [found.name for found in stored_hierarchies(database.url)] == ["second"]
+    assert [found.name for found in list_hierarchies(database.url)] == ["second"]
     for missing in (name, "secnd"):
         with pytest.raises(errors.HierarchyNotFound):
             load_hierarchy(database.url, {"name": missing})
@@ -268,7 +268,7 @@ def test_stored_and_read_again(database: Database, name: str) -> None:
 
 def test_names_that_are_none(database: Database) -> None:
     load(database)
-    assert stored_hierarchies(database.url) == []
+    assert list_hierarchies(database.url) == []
     before = database.state()
     tree = Hierarchy.from_levels(LEVELS)
     with pytest.raises(errors.HierarchyNotFound):

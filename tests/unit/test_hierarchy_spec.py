@@ -26,6 +26,9 @@ LUNGS = Hierarchy.from_levels([["flu", "lungs", "*"], ["cough", "lungs", "*"]])
         {"tree": {"*": {"lungs": ["flu", "cough"]}}},
         {"tree": [["*", None], ["lungs", "*"], ["flu", "lungs"], ["cough", "lungs"]]},
         {"levels": [["flu", "lungs", "*"], ["cough", "lungs", "*"]]},
+        {"levels": (("flu", "lungs", "*"), ("cough", "lungs", "*"))},
+        {"tree": (("*", None), ("lungs", "*"), ("flu", "lungs"), ("cough", "lungs"))},
+        {"tree": {"*": {"lungs": ("flu", "cough")}}},
         '{"levels": [["flu", "lungs", "*"], ["cough", "lungs", "*"]]}',
     ],
 )
@@ -44,8 +47,11 @@ def test_files_only_where_they_may_be_read(tmp_path: Path) -> None:
         for given in (path, str(path)):
             with pytest.raises(InvalidParameter, match="JSON object"):
                 parse(given, files=False)
-    with pytest.raises(InvalidParameter, match="cannot be read"):
+    with pytest.raises(InvalidParameter, match="does not exist"):
         parse("nowhere.csv", files=True)
+    file.write_bytes(b"\xff;root\n")
+    with pytest.raises(InvalidParameter, match="cannot be read"):
+        parse(file, files=True)
 
 
 @pytest.mark.parametrize("text", ["table:ref.tree", "name:education"])
@@ -204,5 +210,5 @@ def test_a_models_hierarchy_must_be_known_when_it_is_measured() -> None:
     model = dbanon.Model("t_closeness", "cost", 0.5, distance="name:cost")
     with pytest.raises(InvalidParameter, match="still to be read"):
         model.satisfied(np.array([[1, 2]]), np.array([0.5, 0.5]))
-    with pytest.raises(InvalidParameter, match="cannot be read"):
+    with pytest.raises(InvalidParameter, match="does not exist"):
         dbanon.Model("t_closeness", "cost", 0.5, distance="orderd")

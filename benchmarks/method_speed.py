@@ -1,0 +1,43 @@
+"""Every numeric method at 20,000 and 100,000 records: CPU seconds, on normal data.
+
+Options are at their defaults. What would take more than a minute, if time grew with n^2, is not
+run.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+import dbanon
+from benchmarks.markdown import table
+from dbanon.partitions import Partition
+
+SIZES = (20_000, 100_000)
+LIMIT = 60.0
+P, K = 4, 5
+
+
+def run(quick: bool = False) -> str:
+    """Markdown of CPU seconds, one row for each method."""
+    rows = []
+    for method in dbanon.METHODS.values():
+        several = method.max_attributes is None or method.max_attributes >= P
+        if method.takes_categories or method.gives is not Partition or not several:
+            continue
+        row: list[object] = [method.name]
+        seconds, before = 0.0, 1_000
+        for n in (before, *(SIZES[:1] if quick else SIZES)):
+            if seconds * (n / before) ** 2 > LIMIT:
+                row.append("not run")
+                continue
+            points = np.random.default_rng(1).normal(size=(n, P))
+            started = time.process_time()
+            dbanon.partition(points, K, method=method.name)
+            seconds, before = time.process_time() - started, n
+            if n in SIZES:
+                row.append(seconds)
+        rows.append(row)
+    title = f"# Every method, p = {P}, k = {K}: CPU s\n\n" + __doc__.partition("\n\n")[2] + "\n"
+    return title + table(["method", *(f"n = {n:,}" for n in SIZES)], rows)

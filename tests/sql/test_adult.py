@@ -1,0 +1,78 @@
+"""Adult in PostgreSQL, its hierarchies in tables: the client's classes, and the loss to reach."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psycopg
+import pytest
+
+import dbanon
+from tests.iloss_evaluator import iloss, read_paths
+
+Run = Callable[..., list[tuple[Any, ...]]]
+K, MOST = 5, 11_110
+
+
+def test_adult_by_hierarchies_of_the_database(
+    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]], data_dir: Path
+) -> None:
+    folder = data_dir / "adult"
+    with (folder / "adult.csv").open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file, delimiter=";")
+    names, rows = header[:8], [row[:8] for row in rows]
+    files = {name: folder / "hierarchies" / f"{name}.csv" for name in names if name != "age"}
+    connection = connect()
+    kinds = ", ".join(f'"{name}" {"integer" if name == "age" else "text"}' for name in names)
+    connection.execute(f"CREATE TABLE app.adult (id integer PRIMARY KEY, {kinds})".encode())
+    with connection.cursor().copy("COPY app.adult FROM STDIN") as stream:
+        for number, row in enumerate(rows):
+            stream.write_row((number, *row))
+    given: dict[str, Any] = {}
+    for place, (name, file) in enumerate(files.items()):
+        with file.open(newline="", encoding="utf-8") as lines:
+            levels = list(csv.reader(lines, delimiter=";"))
+        columns = ["leaf", *(f"level{i}" for i in range(1, len(levels[0])))]
+        body = ", ".join(f"{column} text" for column in columns)
+        connection.execute(f'CREATE TABLE app."tree {name}" (position integer, {body})'.encode())
+        with connection.cursor().copy(f'COPY app."tree {name}" FROM STDIN'.encode()) as stream:
+            for at, level in enumerate(levels):
+                stream.write_row((at, *level))
+        given[name] = {"table": f'app."tree {name}"'}
+        if place % 2:
+            run_sql("SELECT dbanon.store_hierarchy(%s, %s)", name, json.dumps(given[name]))
+            given[name] = {"name": name}
+
+    labels = [
+        label
+        for (label,) in run_sql(
+            "SELECT class FROM dbanon.classes('app.adult', 'gaa_cp', %s, %s, %s)"
+            " ORDER BY (row_key->>'id')::integer",
+            names, K, json.dumps({"hierarchies": given}),
+        )
+    ]  # fmt: skip
+    counted = iloss(rows, labels, [read_paths(files[n]) if n in files else None for n in names])
+    assert counted <= MOST
+    frame = pd.DataFrame(rows, columns=names).astype({"age": int})
+    here = dbanon.partition(frame, K, method="gaa_cp", hierarchies=files)
+    assert here.labels.tolist() == labels
+
+    [(lost, classes)] = run_sql(
+        "SELECT (made).information_loss, (made).classes FROM (SELECT dbanon.gaa_cp('app.adult',"
+        " 'release.adult', %s, %s, hierarchies => %s, options => '{\"local_range\": true}')"
+        " AS made OFFSET 0) AS call",
+        names, K, json.dumps(given),
+    )  # fmt: skip
+    assert lost * len(rows) * len(names) == pytest.approx(counted, rel=1e-9)
+    listed = ", ".join(f'"{name}"' for name in names)
+    [(smallest, groups)] = run_sql(
+        "SELECT min(n), count(*) FROM (SELECT count(*) AS n FROM release.adult"
+        f" GROUP BY {listed}) AS classes"
+    )
+    assert smallest >= K
+    assert groups == classes

@@ -1,0 +1,99 @@
+"""``dbanon verify`` counts privacy models again, from what the ledger recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.audit import Verification, verify
+from dbanon.cli import main
+from dbanon.errors import RecountFailed, ReleaseChanged
+from dbanon.stored_hierarchies import store_hierarchy
+from dbanon.stores import open_store
+from dbanon.stores.names import parse_relation
+from tests.stores.databases import Database
+from tests.stores.test_models import GIVEN, MODELS, TREE, load
+
+
+def again(database: Database) -> Verification:
+    return verify(open_store(database.url), parse_relation("release.people"))
+
+
+@pytest.mark.parametrize("by", [[], ["site"]])
+def test_every_kind_is_counted_as_it_was(database: Database, by: list[str]) -> None:
+    load(database)
+    models = [*MODELS.values(), dbanon.Model("t_closeness", "cost", 0.5, distance="ordered")]
+    report = database.anonymize(**GIVEN, models=models, by=by)
+    found = again(database)
+    assert found.unchanged
+    assert [model.model for model in found.models] == [model.describe() for model in models]
+    assert [model.counted for model in found.models] == [
+        pytest.approx(level.achieved) for level in report.models
+    ]
+    assert all(model.why_not is None for model in found.models)
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "said", "code"),
+    [
+        # With one value all classes are as the whole table: closer than before, but changed.
+        ("equal", ReleaseChanged, "levels of its privacy models", 6),
+        ("alpha_k", RecountFailed, "do not keep to alpha_k", 3),
+    ],
+)
+def test_changed_values(
+    database: Database, model: str, error: type[Exception], said: str, code: int
+) -> None:
+    load(database)
+    database.anonymize(**GIVEN, models=[MODELS[model]])
+    [before] = again(database).models
+    assert before.recorded > 0
+    database.execute(f"UPDATE {database.relation('release.people')} SET ill = 'flu'")
+    with pytest.raises(error, match=said) as caught:
+        again(database)
+    assert "report it" not in str(caught.value)
+    done = CliRunner().invoke(main, ["verify", database.url, "release.people"])
+    assert done.exit_code == code
+
+
+def test_by_a_stored_hierarchy(database: Database, tmp_path: Path) -> None:
+    load(database)
+    store_hierarchy(database.url, "ills", TREE)
+    model = dbanon.Model("t_closeness", "ill", 0.3, distance={"name": "ills"})
+    database.anonymize(**GIVEN, models=[model, MODELS["distinct_l"]])
+    found = again(database)
+    assert found.unchanged
+    assert found.models[0].counted == pytest.approx(found.models[0].recorded)
+    flat = dbanon.Hierarchy.from_levels([[leaf, "*"] for leaf in ("flu", "cough", "gastritis")])
+    store_hierarchy(database.url, "ills", flat, replace=True)
+    found = again(database)
+    assert found.unchanged
+    assert [model.counted is None for model in found.models] == [True, False]
+    assert found.models[0].why_not == "its hierarchy changed since"
+    done = CliRunner().invoke(
+        main, ["verify", database.url, "release.people"], env={"COLUMNS": "200"}
+    )
+    assert "NOT recounted: its hierarchy changed since" in done.stdout
+
+
+def test_by_a_hierarchy_that_nobody_kept(database: Database) -> None:
+    load(database)
+    model = dbanon.Model("t_closeness", "ill", 0.3, distance=TREE)
+    database.anonymize(**GIVEN, models=[model])
+    [found] = again(database).models
+    assert found.counted is None
+    assert found.why_not == "its hierarchy is not stored in this database"
+    assert found.recorded <= 0.3
+
+
+def test_entries_of_earlier_versions(database: Database) -> None:
+    load(database)
+    database.anonymize(**GIVEN, models=[MODELS["distinct_l"]])
+    old = '{"models": [{"model": "distinct_l 3 of \\"ill\\"", "counted": 3.0}]}'
+    database.execute(f"UPDATE {database.ledger()} SET arguments = '{old}'")
+    [found] = again(database).models
+    assert (found.counted, found.recorded) == (None, 3.0)
+    assert "earlier version" in str(found.why_not)

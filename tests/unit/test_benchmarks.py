@@ -1,0 +1,61 @@
+"""What the benchmarks measure with, on small tables."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbanon
+from benchmarks.adult import Adult
+from benchmarks.markdown import table
+from dbanon.hierarchy import Hierarchy
+
+WAYS = {"a": ["a", "x", "*"], "b": ["b", "x", "*"], "c": ["c", "y", "*"]}
+
+
+def _small():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(20, 60, 200), "place": rng.choice(list(WAYS), 200)})
+    trees = {"place": Hierarchy.from_levels(WAYS.values())}
+    return Adult(frame, {"place": "place.csv"}, trees, (None, WAYS))
+
+
+def test_the_evaluator_and_the_package_agree_and_withheld_rows_lose_all():
+    data = _small()
+    found = dbanon.partition(data.frame, 4, method="gaa_cp", hierarchies=data.trees)
+    ours = dbanon.generalization_loss(data.frame, found, hierarchies=data.trees)
+    assert data.iloss(found.labels) == pytest.approx(ours, rel=1e-12)
+    labels = found.labels.copy()
+    labels[found.members[: found.sizes[0]]] = -1
+    fewer = dbanon.partitions.Partition(np.where(labels < 0, -1, labels - 1))
+    ours = dbanon.generalization_loss(data.frame, fewer, hierarchies=data.trees)
+    assert data.iloss(fewer.labels) == pytest.approx(ours + 2 * found.sizes[0], rel=1e-12)
+
+
+def test_tables_are_the_same_every_time():
+    data = _small()
+    for make in (lambda: data.resampled(500), lambda: data.rows(50)):
+        pd.testing.assert_frame_equal(make().frame, make().frame)
+    assert data.first(1).trees == data.first(1).files == {}
+    drawn = data.resampled(2000).frame
+    assert set(drawn["place"]) == set(WAYS)
+    assert len(drawn.drop_duplicates()) > len(data.frame.drop_duplicates())
+
+
+def test_tables_as_markdown():
+    assert table(["a", "b"], [[1, 0.123456], ["x", 2.0]]) == (
+        "| a | b |\n| --- | --- |\n| 1 | 0.1235 |\n| x | 2 |\n"
+    )
+
+
+def test_figures_are_the_same_every_time(tmp_path):
+    pytest.importorskip("matplotlib", reason="benchmarks only: pip install '.[bench]'")
+    from benchmarks import figures
+
+    curve = {"one": ([1, 2, 4], [3.0, 1.0, 2.0]), "two": ([1, 2, 4], [1.0, 0.5, 0.1])}
+    files = [tmp_path / "first.svg", tmp_path / "second.svg"]
+    for file in files:
+        figures.draw(file, {"left": curve, "right": curve}, "k", "iloss")
+    texts = [file.read_text() for file in files]
+    assert texts[0] == texts[1]
+    assert ">iloss<" in texts[0]
+    assert "dc:date" not in texts[0]
