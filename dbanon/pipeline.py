@@ -18,6 +18,7 @@ from dbanon.leaves import leaf_codes, trees_of
 from dbanon.measures import Loss, iloss, released_loss
 from dbanon.methods import find_method, generalization
 from dbanon.methods import refine as centroid
+from dbanon.methods.enforce import Guard
 from dbanon.methods.registry import Method, Refine, Tick
 from dbanon.microdata import Microdata
 from dbanon.partitions import AttributePartition, Levels, MethodResult, Partition, combine
@@ -274,7 +275,7 @@ def _run(
     refine = refinement(method)
     if policy.refine is None or refine is None:
         return result
-    refined = _refine(
+    refined = refine_classes(
         refine,
         space,
         result,
@@ -285,10 +286,19 @@ def _run(
     return refined.require(policy.k, centroid.max_refined_size(policy.k) if by_centroid else None)
 
 
-def _refine(
-    refine: Refine, space: Any, partition: Partition, policy: Policy, tick: Tick
+def refine_classes(
+    refine: Refine,
+    space: Any,
+    partition: Partition,
+    policy: Policy,
+    tick: Tick,
+    guard: Guard | None = None,
 ) -> Partition:
-    """The refinement of all records at once, or, in generalization, of blocks of classes."""
+    """The refinement of all records at once, or, in generalization, of blocks of classes.
+
+    ``guard`` : of generalization, the privacy models that classes keep to.
+    """
+    guarded = {} if guard is None else {"guard": guard}
     size = policy.block_size
     if size is None or space.n_records <= size or refine is not generalization.refine:
         return refine(
@@ -300,6 +310,7 @@ def _refine(
             seed=policy.seed,
             iterations=policy.refine_iterations,
             seconds=policy.refine_seconds,
+            **guarded,
         )
     for turn in range(_TURNS):
         before = partition
@@ -327,6 +338,7 @@ def _refine(
                 seed=int(seed[0]),
                 iterations=rounds // _TURNS,
                 seconds=policy.refine_seconds,
+                **({} if guard is None else {"guard": guard.take(records)}),
             )
 
         def advance(share: float, turn: int = turn) -> None:

@@ -8,17 +8,19 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.blocks import cut_classes, partition_blocks
 from dbanon.errors import InvalidParameter, ModelInfeasible, RecountFailed
 from dbanon.hierarchy import Hierarchy, flat
 from dbanon.kernels import Models
 from dbanon.measures import Model, sensitive_counts
 from dbanon.methods import find_method
-from dbanon.methods.enforce import Guard, enforce
+from dbanon.methods.enforce import Guard, enforce, merge
 from dbanon.methods.generalization import refine
 from dbanon.methods.registry import Tick
 from dbanon.microdata import Microdata
 from dbanon.mixed_space import MixedSpace, mixed_space
 from dbanon.partitions import Partition, combine
+from dbanon.pipeline import refine_classes
 from dbanon.policy import Policy, refinement
 from dbanon.release import ModelLevel
 from dbanon.strata import groups
@@ -69,7 +71,10 @@ def protect(
             _, labels = np.unique(before.labels[records], return_inverse=True)
             part = Partition(labels.reshape(-1))
             try:
-                kept = enforce(space(records), part, guard.take(records), tick, budget)
+                own, guarded = space(records), guard.take(records)
+                if not budget:
+                    part = _by_blocks(own, part, guarded, policy, tick)
+                kept = enforce(own, part, guarded, tick, budget)
             except ModelInfeasible:
                 together = _each_as_one(strata, microdata.n_records)
                 best = {
@@ -87,7 +92,12 @@ def protect(
         return partition
     return combine(
         [
-            (records, _refined(space(records), part, guard.take(records), policy, tick))
+            (
+                records,
+                refine_classes(
+                    refine, space(records), part, policy, tick, guard.take(records)
+                ).require(int(policy.k)),
+            )
             for records, part in parts
         ],
         microdata.n_records,
@@ -107,20 +117,19 @@ def _can_refine(microdata: Microdata, policy: Policy) -> bool:
     return microdata.entities is None and refinement(find_method(policy.method)) is refine
 
 
-def _refined(
+def _by_blocks(
     space: MixedSpace, part: Partition, guard: Guard, policy: Policy, tick: Tick
 ) -> Partition:
-    assert policy.refine is not None
-    return refine(
-        space,
-        part,
-        int(policy.k),
-        policy.refine,
-        tick=tick,
-        seed=policy.seed,
-        iterations=policy.refine_iterations,
-        guard=guard,
-    ).require(int(policy.k))
+    """Classes merged inside blocks of them, as far as they get there; all where no blocks are."""
+    size = policy.block_size
+    if size is None or space.n_records <= size:
+        return part
+
+    def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:
+        _, labels = np.unique(part.labels[records], return_inverse=True)
+        return merge(space.take(records), Partition(labels), guard.take(records), tick)
+
+    return partition_blocks(cut_classes(space.coordinates, part, size), run, tick)
 
 
 def compiled(

@@ -8,15 +8,34 @@ namespace dbanon {
 void ClusterIndex::start(std::int32_t numbers) {
     homes_.assign(static_cast<std::size_t>(numbers), {nullptr, -1});
     recent_.clear();
-    for (Side& side : sides_) {
-        side.tree.reset();
-        side.rows.clear();
-        side.number.clear();
+    for (Side& side : sides_) side = {};
+    young_ = false;
+}
+
+std::vector<std::int32_t> ClusterIndex::start_young() {
+    std::vector<std::int32_t> numbers = std::move(recent_);
+    recent_.clear();
+    for (Side* side : {&sides_[2], &sides_[3]}) {
+        for (std::size_t at = 0; at < side->number.size(); ++at) {
+            if (side->tree->alive(static_cast<std::int32_t>(at))) numbers.push_back(side->number[at]);
+        }
+        *side = {};
     }
+    std::sort(numbers.begin(), numbers.end());
+    young_ = true;
+    return numbers;
+}
+
+bool ClusterIndex::too_many_young() const {
+    std::size_t count = recent_.size();
+    for (const Side* side : {&sides_[2], &sides_[3]}) {
+        if (side->tree) count += static_cast<std::size_t>(side->tree->size());
+    }
+    return count > most_young_;
 }
 
 void ClusterIndex::add(std::int32_t number, std::int32_t size, const double* mean) {
-    Side& side = sides_[size < k_ ? 0 : 1];
+    Side& side = sides_[(young_ ? 2 : 0) + (size < k_ ? 0 : 1)];
     side.least = side.number.empty() ? size : std::min<double>(side.least, size);
     homes_[static_cast<std::size_t>(number)] = {&side,
                                                 static_cast<std::int32_t>(side.number.size())};
@@ -33,9 +52,12 @@ bool ClusterIndex::build(Work& work) {
         }
         if (!side.tree->build(work)) return false;
     }
-    const std::size_t clusters = sides_[0].number.size() + sides_[1].number.size();
-    // About where looking through the recent ones costs as much as building.
-    most_recent_ = 64 + 2 * static_cast<std::size_t>(std::sqrt(static_cast<double>(clusters)));
+    if (!young_) {
+        // So that looking through the recent ones, building the young and building all cost alike.
+        const double root = std::cbrt(sides_[0].number.size() + sides_[1].number.size());
+        most_recent_ = 64 + static_cast<std::size_t>(8 * root);
+        most_young_ = static_cast<std::size_t>(4 * root * root);
+    }
     return true;
 }
 

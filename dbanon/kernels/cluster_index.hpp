@@ -1,8 +1,9 @@
 // Clusters that merge, and the search for the partner that is cheapest to merge with by Ward's rule.
 //
-// Two trees hold the clusters as they were at the last build, one those below k records and one the
-// others, so that sizes in a tree differ little. What was made since is in neither, and is looked at
-// one by one; the trees are built anew when that grows long.
+// Trees hold the clusters as they were when they were built; what was made since is looked at one by
+// one. When that grows long it goes into trees for young clusters, which are built anew with it; when
+// they grow large, all are. Clusters below k records and the others have trees of their own, so that
+// sizes in a tree differ little.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,10 @@ class ClusterIndex {
    public:
     ClusterIndex(int p, std::int32_t k, const Ops& ops) : p_(p), k_(k), ops_(ops) {}
 
-    // Empties the index, for clusters numbered below `numbers`.
+    // Empties the index, for clusters numbered below `numbers`; all must be added.
     void start(std::int32_t numbers);
+    // Empties it of young clusters and returns their numbers, ascending; these must be added.
+    std::vector<std::int32_t> start_young();
     // A cluster for the trees, in ascending order of numbers; its mean must be finite.
     void add(std::int32_t number, std::int32_t size, const double* mean);
     // Resumable; after the last add().
@@ -31,6 +34,8 @@ class ClusterIndex {
     void insert(std::int32_t number);
     void erase(std::int32_t number);
     bool outdated() const { return recent_.size() > most_recent_; }
+    // Whether all must be added then.
+    bool too_many_young() const;
 
     // Calls offer(number) for every cluster but `own` that may cost at most `least` to merge with
     // it, also a few others; offer may lower `least`. Of clusters with the very mean of `own` it may
@@ -44,7 +49,7 @@ class ClusterIndex {
         work.left -= static_cast<std::int64_t>(recent_.size());
         for (Side& side : sides_) {
             if (!side.tree || side.tree->size() == 0) continue;
-            if (&side == &sides_[1] && size >= k_) continue;
+            if (side.least >= k_ && size >= k_) continue;
             const Home& home = homes_[static_cast<std::size_t>(own)];
             const double factor = merging_factor(size, side.least);
             for (std::int32_t wanted = kFirst;; wanted *= 4) {
@@ -84,10 +89,11 @@ class ClusterIndex {
     const int p_;
     const std::int32_t k_;
     const Ops& ops_;
-    Side sides_[2];
+    Side sides_[4];          // all below k, all others, young ones below k, other young ones
+    bool young_ = false;  // what add() is given
     std::vector<Home> homes_;  // [number]
     std::vector<std::int32_t> recent_;
-    std::size_t most_recent_ = 0;
+    std::size_t most_recent_ = 0, most_young_ = 0;
     NearQuery near_;
     std::int64_t borrowed_ = 0;
 };

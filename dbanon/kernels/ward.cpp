@@ -158,20 +158,27 @@ bool Ward::wants_index() const {
     return search_ == Search::index || (search_ == Search::automatic && clusters_.size() >= kFew);
 }
 
-// False when means have overflowed: there is no order among them.
-bool Ward::fill_index() {
-    const auto finite = [](double value) { return std::isfinite(value); };
-    if (!std::all_of(centroids_.begin(), centroids_.end(), finite)) return false;
-    index_.start(static_cast<std::int32_t>(place_.size()));
-    for (std::size_t number = 0; number < place_.size(); ++number) {
-        const std::size_t at = place_[number];
-        if (at >= clusters_.size()) continue;
-        const Cluster& cluster = clusters_[at];
-        if (cluster.number != static_cast<std::int32_t>(number)) continue;
-        index_.add(cluster.number, cluster.size,
-                   centroids_.data() + at * static_cast<std::size_t>(table_.p));
+// Puts all clusters into the index, or the young ones anew. False when means have overflowed: there
+// is no order among them.
+bool Ward::fill_index(bool all) {
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    std::vector<std::int32_t> numbers;
+    if (all) {
+        index_.start(static_cast<std::int32_t>(place_.size()));
+        for (const Cluster& cluster : clusters_) numbers.push_back(cluster.number);
+        std::sort(numbers.begin(), numbers.end());
+    } else {
+        numbers = index_.start_young();
     }
-    work_.left -= static_cast<std::int64_t>(place_.size());
+    work_.left -= 4 * std::ssize(numbers);
+    for (const std::int32_t number : numbers) {
+        const std::size_t at = place_[static_cast<std::size_t>(number)];
+        const double* mean = centroids_.data() + at * p;
+        if (!std::all_of(mean, mean + p, [](double value) { return std::isfinite(value); })) {
+            return false;
+        }
+        index_.add(number, clusters_[at].size, mean);
+    }
     return true;
 }
 
@@ -275,11 +282,11 @@ Steps Ward::run() {
         }
         begin(std::move(ids));
         std::size_t seek = 0;  // every cluster before it was seen to be large enough
-        indexed_ = wants_index() && fill_index();
+        indexed_ = wants_index() && fill_index(true);
         while (indexed_ && !index_.build(work_)) co_yield nullptr;
         while (small_ > 0) {
             if (indexed_ && (index_.outdated() || !wants_index())) {
-                indexed_ = wants_index() && fill_index();
+                indexed_ = wants_index() && fill_index(index_.too_many_young());
                 while (indexed_ && !index_.build(work_)) co_yield nullptr;
             }
             if (chain_.empty()) {

@@ -25,7 +25,7 @@ class Ward final : public Kernel {
     void begin(Members ids);
     void add(const Members& ids);
     std::size_t nearest(std::size_t of, std::size_t before);
-    bool fill_index();
+    bool fill_index(bool all);
     bool wants_index() const;
     double merging(std::size_t a, std::size_t b) const;
     bool may_merge(std::size_t a, std::size_t b) const;

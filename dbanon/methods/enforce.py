@@ -56,12 +56,18 @@ def enforce(
     """
     if not partition.n_classes:
         return partition
-    arrays = (*space.arrays(), partition.labels)
-    kernel = Enforce(*arrays, guard.values, guard.models, budget)
-    merged = drive(kernel, tick)
+    merged = merge(space, partition, guard, tick, budget)
     if merged.n_classes == 1 and not _keeps(guard, merged):
         raise ModelInfeasible()
     return merged
+
+
+def merge(
+    space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, budget: int = 0
+) -> Partition:
+    """As ``enforce``; one class that does not keep to the models is left as it is."""
+    arrays = (*space.arrays(), partition.labels)
+    return drive(Enforce(*arrays, guard.values, guard.models, budget), tick)
 
 
 def _keeps(guard: Guard, whole: Partition) -> bool:

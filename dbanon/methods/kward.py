@@ -15,7 +15,7 @@ partner before in the chain counts first, then the class with the smaller first 
 Source: J. Domingo-Ferrer and J. M. Mateo-Sanz, "Practical data-oriented microaggregation for
 statistical disclosure control", IEEE TKDE 14 (2002), sections 4.1 and 4.2.
 Classes: k to 2k-1.
-Cost: O(n^2 p) at worst, about O(n^1.5) for few attributes; memory O(n p).
+Cost: O(n^2 p) at worst, about O(n^1.3) for few attributes; memory O(n p).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ METHOD = Method(
     summary="Ward's clustering with classes of at least k; for one or more attributes",
     data="numeric",
     class_sizes="k to 2k-1",
-    cost="O(n^2) at worst, about O(n^1.5) for few attributes",
+    cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Domingo-Ferrer & Mateo-Sanz 2002",
     max_size=lambda k: 2 * k - 1,
 )
