@@ -312,9 +312,6 @@ def refine_classes(
             seconds=policy.refine_seconds,
             **guarded,
         )
-    rounds = policy.refine_iterations
-    if rounds is None:
-        rounds = generalization.rounds(str(policy.refine), space.n_records, int(policy.k))
     for turn in range(_TURNS):
         before = partition
 
@@ -325,7 +322,11 @@ def refine_classes(
             turn: int = turn,
             before: Partition = before,
         ) -> Partition:
-            _, labels = np.unique(before.labels[records], return_inverse=True)
+            found, labels = np.unique(before.labels[records], return_inverse=True)
+            # A later turn has fewer classes: those of equal records were joined.
+            rounds = generalization.ROUNDS[str(policy.refine)] * len(found)
+            if policy.refine_iterations is not None:
+                rounds = policy.refine_iterations * len(records) // space.n_records
             # Of its own, so that the order in which blocks end changes nothing.
             seed = np.random.SeedSequence([policy.seed, turn, number]).generate_state(1, np.uint64)
             return refine(
@@ -335,7 +336,7 @@ def refine_classes(
                 str(policy.refine),
                 tick=tick,
                 seed=int(seed[0]),
-                iterations=rounds * len(records) // (_TURNS * space.n_records),
+                iterations=rounds // _TURNS,
                 seconds=policy.refine_seconds,
                 **({} if guard is None else {"guard": guard.take(records)}),
             )
