@@ -193,7 +193,7 @@ def anonymize_frame(
     levels: tuple[ModelLevel, ...] = ()
     if models:
         classes = released.groupby(columns, dropna=False, observed=True).ngroup().to_numpy()
-        written = _sensitive_codes(released, policy.models, frame)
+        written = _sensitive_codes(released, policy.models)
         levels = require_models(
             policy.models,
             {
@@ -280,12 +280,8 @@ def _count_entities(
     return int(pairs.person.nunique()), fewest
 
 
-def _sensitive_codes(
-    frame: pd.DataFrame,
-    models: Sequence[Model],
-    source: pd.DataFrame | None = None,
-) -> dict[str, NDArray[np.int32]]:
-    """Each sensitive column of a model as codes, those of ``source`` if given; NULL comes last."""
+def _sensitive_codes(frame: pd.DataFrame, models: Sequence[Model]) -> dict[str, NDArray[np.int32]]:
+    """Each sensitive column of a model as codes; NULL comes last."""
     found = {}
     for model in models:
         name = model.attribute
@@ -297,8 +293,7 @@ def _sensitive_codes(
             found[name] = np.full(len(frame), model.distance.n_leaves - 1, np.int32)
             found[name][valid] = model.distance.encode(texts, name)
             continue
-        values = (frame if source is None else source)[name]
-        categories = pd.Index(values.dropna().unique()).sort_values()
+        categories = pd.Index(frame[name].dropna().unique()).sort_values()
         codes = categories.get_indexer(frame[name]).astype(np.int32)
         codes[codes < 0] = len(categories)
         found[name] = codes

@@ -71,7 +71,6 @@ def _protected(
     tick: Tick,
 ) -> Partition:
     names = list(dict.fromkeys(model.attribute for model in policy.models))
-    values = np.column_stack([np.maximum(codes[name], 0) for name in names]).astype(np.int32)
     n = microdata.n_records
     space = mixed_space(
         microdata,
@@ -81,17 +80,20 @@ def _protected(
     )
     while True:
         before = partition
-        widths = {name: width_of(policy.models, name, codes[name]) for name in names}
-        counts = {name: sensitive_counts(before, codes[name], widths[name]) for name in names}
+        places = {name: _of_released(policy.models, name, codes[name], before) for name in names}
+        widths = {name: width_of(policy.models, name, places[name]) for name in names}
+        counts = {name: sensitive_counts(before, places[name], widths[name]) for name in names}
         wholes = {name: _whole(counts[name]) for name in names}
+        values = np.column_stack([np.maximum(places[name], 0) for name in names]).astype(np.int32)
         guard = Guard(values, compiled(policy.models, names, wholes))
         strata = _strata(microdata, before)
         budget = _budget(policy, before)
-        for records in [r for r in strata if not keeps(guard.take(r))]:
-            if len(records) > budget:
+        failing = [records for records in strata if not keeps(guard.take(records))]
+        for records in failing:
+            if len(records) > budget or len(failing) == len(strata):
                 together = _each_as_one(strata, n)
                 best = {
-                    name: sensitive_counts(together, codes[name], widths[name]) for name in names
+                    name: sensitive_counts(together, places[name], widths[name]) for name in names
                 }
                 raise _infeasible(policy.models, best, wholes, len(records), n)
             budget -= len(records)
@@ -125,6 +127,19 @@ def _protected(
         ],
         n,
     )
+
+
+def _of_released(
+    models: Sequence[Model], name: str, codes: NDArray[np.int32], partition: Partition
+) -> NDArray[np.int32]:
+    """Codes of the values that are released alone, int32 (n,), as a recount has them; or leaves."""
+    if any(m.attribute == name and isinstance(m.distance, Hierarchy) for m in models):
+        return codes
+    released = partition.labels >= 0
+    _, places = np.unique(codes[released], return_inverse=True)
+    found = np.zeros_like(codes)
+    found[released] = places.reshape(-1)
+    return found
 
 
 def _budget(policy: Policy, partition: Partition) -> int:
@@ -330,6 +345,8 @@ def _by_withholding(
     kept = np.logical_and.reduce(
         [model.satisfied(counts[model.attribute], wholes[model.attribute]) for model in models]
     )
+    if not kept.any():
+        return ""
     sizes = counts[models[0].attribute].sum(axis=1)
     withheld = n - sizes[kept].sum()
     share = np.ceil(withheld / n * 1e6) / 1e6

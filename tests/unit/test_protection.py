@@ -207,6 +207,54 @@ def test_what_is_withheld_is_no_part_of_the_table_that_classes_are_compared_with
     assert report.models[0].achieved <= 0.2
 
 
+@pytest.mark.parametrize("place", [0, 50, 100])
+def test_the_order_of_values_is_that_of_the_released_ones(place):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(size=60), "pay": rng.choice([1, 2, 98, 99], 60)})
+    frame.loc[0] = [np.nan, place]
+    given = {"quasi_identifiers": ["age"], "sensitive": ["pay"], "k": 3, "method": "gaa_cp"}
+    model = Model("t_closeness", "pay", 0.15, distance="ordered")
+    out, report = dbanon.anonymize_frame(frame, nulls="suppress", models=[model], **given)
+    counts = pd.crosstab(out.age, out.pay).to_numpy()
+    assert counts.shape[1] == 4
+    assert sensitive.t_closeness(counts, "ordered") == pytest.approx(report.models[0].achieved)
+    assert report.models[0].achieved <= 0.15
+
+
+@pytest.mark.parametrize(("seed", "level"), [(7, 0.15), (7, 0.2), (9, 0.1)])
+def test_values_that_are_withheld_have_no_place_in_the_order(seed, level):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": [*rng.normal(size=50), 1000, 1001, 1002],
+            "pay": [*rng.integers(0, 4, 50), 9, 9, 9],
+        }
+    )
+    out, report = dbanon.anonymize_frame(
+        frame,
+        quasi_identifiers=["age"],
+        sensitive=["pay"],
+        k=3,
+        method="gaa_cp",
+        models=[Model("t_closeness", "pay", level, distance="ordered")],
+        withhold_failing=True,
+        max_suppression=0.2,
+    )
+    assert report.suppressed == 3
+    counts = pd.crosstab(out.age, out.pay).to_numpy()
+    assert sensitive.t_closeness(counts, "ordered") == pytest.approx(report.models[0].achieved)
+
+
+def test_not_all_records_are_withheld():
+    frame = people(1, 60).assign(ill="flu", site=[1, 2] * 30)
+    given = {"withhold_failing": True, "max_suppression": 1.0}
+    with pytest.raises(ModelInfeasible, match="feasible up to 1"):
+        release(frame, MODELS["distinct"], **given)
+    with pytest.raises(ModelInfeasible) as refusal:
+        release(frame, MODELS["distinct"], by=["site"], **given)
+    assert "withhold_failing" not in str(refusal.value)
+
+
 @given(seed=st.integers(0, 10**6), name=st.sampled_from(sorted(MODELS)))
 @settings(max_examples=40, deadline=None)
 def test_withholding_keeps_to_the_budget(seed, name):
