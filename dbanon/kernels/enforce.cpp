@@ -41,27 +41,37 @@ Enforce::Enforce(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels,
     for (std::size_t c = 0; c < classes; ++c) losses_[c] = shapes_.loss(c);
 }
 
-std::size_t Enforce::target(std::size_t chosen) {
+bool Enforce::keeps(const Count* counts) {
+    work_.left -= models_.effort();
+    return models_.keeps(counts);
+}
+
+// Finds the class to merge with; false when the slice is spent before all were looked at.
+bool Enforce::look(std::size_t chosen) {
     const Count* own = counts(chosen);
-    std::size_t best = chosen, kept = chosen;
-    Cost least = 0, least_kept = 0;
-    for (const std::size_t other : alive_) {
+    if (next_ == 0) best_ = kept_ = chosen;
+    for (; next_ < alive_.size(); ++next_) {
+        if (work_.spent()) return false;
+        --work_.left;
+        const std::size_t other = alive_[next_];
         if (other == chosen) continue;
         const Cost increase = shapes_.loss(chosen, other) - losses_[other];
-        if (best == chosen || increase < least) {
-            least = increase;
-            best = other;
+        if (best_ == chosen || increase < least_) {
+            least_ = increase;
+            best_ = other;
         }
-        if (kept != chosen && increase >= least_kept) continue;
+        if (kept_ != chosen && increase >= least_kept_) continue;
         std::transform(own, own + models_.cells(), counts(other), together_.begin(),
                        std::plus<>());
-        if (models_.keeps(together_.data())) {
-            least_kept = increase;
-            kept = other;
+        if (keeps(together_.data())) {
+            least_kept_ = increase;
+            kept_ = other;
         }
     }
-    increase_ = (kept == chosen ? least : least_kept) - losses_[chosen];
-    return kept == chosen ? best : kept;
+    next_ = 0;
+    increase_ = (kept_ == chosen ? least_ : least_kept_) - losses_[chosen];
+    if (kept_ != chosen) best_ = kept_;
+    return true;
 }
 
 bool Enforce::withhold(std::size_t c) {
@@ -82,7 +92,8 @@ Steps Enforce::run() {
     };
     std::priority_queue<Entry, std::vector<Entry>, decltype(later)> failing(later);
     for (const std::size_t c : alive_) {
-        if (!models_.keeps(counts(c))) failing.emplace(shapes_.size(c), c);
+        if (!keeps(counts(c))) failing.emplace(shapes_.size(c), c);
+        if (work_.spent()) co_yield nullptr;
     }
     failing_ = left_ = failing.size();
     std::vector<std::size_t> into(alive_.size());
@@ -91,22 +102,22 @@ Steps Enforce::run() {
         const auto [size, c] = failing.top();
         failing.pop();
         if (into[c] != c || shapes_.size(c) != size) continue;
-        const std::size_t best = target(c);
-        work_.left -= static_cast<std::int64_t>(alive_.size());
+        while (!look(c)) co_yield nullptr;
         if (withhold(c)) continue;
         if (alive_.size() == 1) break;
-        const bool failed = !models_.keeps(counts(best));
+        const std::size_t best = best_;
+        const bool failed = !keeps(counts(best));
         shapes_.merge(best, c);
         losses_[best] = shapes_.loss(best);
         std::transform(counts(best), counts(best) + models_.cells(), counts(c), counts(best),
                        std::plus<>());
         into[c] = best;
         alive_.erase(std::lower_bound(alive_.begin(), alive_.end(), c));
-        const bool fails_now = !models_.keeps(counts(best));
+        const bool fails_now = !keeps(counts(best));
         if (fails_now) failing.emplace(shapes_.size(best), best);
         left_ -= failed ? 2 : 1;
         left_ += fails_now ? 1 : 0;
-        if (work_.left <= 0) co_yield nullptr;
+        if (work_.spent()) co_yield nullptr;
     }
     std::vector<std::int32_t> number(into.size(), -1);
     for (std::size_t i = 0; i < alive_.size(); ++i) number[alive_[i]] = static_cast<std::int32_t>(i);

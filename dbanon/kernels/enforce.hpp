@@ -26,7 +26,8 @@ class Enforce final : public Kernel {
 
    private:
     Count* counts(std::size_t c) { return counts_.data() + c * models_.cells(); }
-    std::size_t target(std::size_t chosen);
+    bool look(std::size_t chosen);
+    bool keeps(const Count* counts);
     bool withhold(std::size_t c);
 
     std::unique_ptr<MixedTable> mixed_;
@@ -39,7 +40,10 @@ class Enforce final : public Kernel {
     std::size_t failing_ = 0, left_ = 0;
     std::int64_t budget_;
     Cost all_ = 0;        // what a record loses that is withheld
-    Cost increase_ = 0;   // of the loss, by merging with the last target
+    // What the chosen class may merge with, among those looked at so far.
+    std::size_t next_ = 0, best_ = 0, kept_ = 0;
+    Cost least_ = 0, least_kept_ = 0;
+    Cost increase_ = 0;   // of the loss, by merging with the one that was found
     std::vector<bool> withheld_;
 };
 

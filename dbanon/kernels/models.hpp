@@ -37,6 +37,8 @@ class Models {
     std::size_t attributes() const { return width_.size(); }
     std::size_t width(std::size_t attribute) const { return width_[attribute]; }
     std::size_t cells() const { return cells_; }
+    // What keeps() and adding up counts cost, in elementary steps.
+    std::int64_t effort() const { return static_cast<std::int64_t>(cells_ / 8); }
 
     // values: of one record, one for each attribute.
     void count(Count* counts, const std::int32_t* values, Count copies) const {

@@ -197,13 +197,16 @@ void RefineLoss::count(std::size_t shape, std::int32_t tuple, Count copies) {
 bool RefineLoss::keeps_with(std::size_t shape, std::int32_t tuple, Count copies) {
     if (models_.empty()) return true;
     count(shape, tuple, copies);
+    work_.left -= models_.effort();
     const bool keeps = models_.keeps(counts(shape));
     count(shape, tuple, -copies);
     return keeps;
 }
 
 bool RefineLoss::small(std::size_t shape) {
-    return shapes_.size(shape) < k_ || (!models_.empty() && !models_.keeps(counts(shape)));
+    if (shapes_.size(shape) < k_) return true;
+    work_.left -= models_.effort();
+    return !models_.empty() && !models_.keeps(counts(shape));
 }
 
 // What uniting a small cluster i with j costs, made noisy so that each round tries another way.

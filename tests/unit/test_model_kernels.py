@@ -12,6 +12,7 @@ from dbanon.errors import ModelInfeasible
 from dbanon.measures import Model, sensitive_counts
 from dbanon.methods import generalization
 from dbanon.methods.enforce import Guard, enforce
+from dbanon.mixed_space import UNIT, MixedSpace
 from dbanon.partitions import Partition
 from dbanon.protection import compiled
 from tests import reference_enforce, reference_generalization
@@ -94,6 +95,23 @@ def test_the_kernel_equals_the_plain_version(case, budget, size):
         found, reference_enforce.enforce(space, labels, named, models, budget)
     )
     np.testing.assert_array_equal(found, finish(kernels.Enforce(*arrays), 1))
+
+
+def test_slices_are_short_where_there_are_many_values():
+    n, values = 1200, 20_000
+    rng = np.random.default_rng(1)
+    rows = rng.integers(0, UNIT + 1, (n, 1)).astype(np.int32)
+    space = MixedSpace(rows, np.array([UNIT], np.int64), (None,), ("a",))
+    models = kernels.Models(np.array([values], np.int32))
+    models.add("entropy_l", 0, 8.0, 2, np.full(values, 1 / values), EMPTY, NO_RANGES)
+    codes = rng.integers(0, values, (n, 1)).astype(np.int32)
+    labels = (np.arange(n) // 4).astype(np.int32)
+    kernel = kernels.Enforce(*space.arrays(), labels, codes, models, 0)
+    slices = 1
+    while not kernel.step():
+        slices += 1
+    # At least one look at all counts of each class, some 100 microseconds.
+    assert slices > 3 * values * (n // 4) / 8 / kernels.DEFAULT_BUDGET
 
 
 @given(cases(), st.data())
