@@ -40,10 +40,13 @@ from dbanon.version import version
 
 SECONDS_BETWEEN_NOTICES = 2.0
 
+# Of whole numbers in arguments: fewer than an int64 has.
+_DIGITS = 18
+
 
 def anonymize(plpy: Any, sql_version: str, given: str) -> str:
     """Run a job in the caller's transaction; the row of ``dbanon.release_info``, or the error."""
-    return _guarded(plpy, sql_version, lambda: _anonymize(plpy, json.loads(given)))
+    return _guarded(plpy, sql_version, lambda: _anonymize(plpy, _call(given)))
 
 
 def check(plpy: Any, sql_version: str) -> str:
@@ -74,7 +77,7 @@ def classes(
     found: list[Any] = []
 
     def work() -> dict[str, Any]:
-        call = json.loads(given)
+        call = _call(given)
         wanted = options.parse(call["method"], call["options"], writes=False)
         policy = _policy(call["method"], call, wanted)
         reader = PlpyReader(plpy, int(call["source"]))
@@ -103,7 +106,7 @@ def store_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
     """Store a hierarchy by name; its leaves, height and fingerprint, or the error."""
 
     def work() -> dict[str, Any]:
-        call = json.loads(given)
+        call = _call(given)
         session = PlpySession(plpy)
         given_tree = parse(call["hierarchy"], files=False)
         tree = hierarchies.resolve(session, given_tree, lambda: session.run("SELECT 1"))
@@ -119,7 +122,7 @@ def check_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
     """All problems of a hierarchy, and of a column's values with it, or the error."""
 
     def work() -> dict[str, Any]:
-        call = json.loads(given)
+        call = _call(given)
         session = PlpySession(plpy)
         try:
             tree = hierarchies.resolve(session, parse(call["hierarchy"], files=False))
@@ -138,7 +141,7 @@ def suggest_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
     """A proposal from the values of a column as levels, or the error."""
 
     def work() -> dict[str, Any]:
-        call = json.loads(given)
+        call = _call(given)
         store = PlpyStore(plpy, int(call["source"]))
         values = column_values(store, store.source_name, call["column_name"])
         return {"levels": hierarchy_builders.suggest(values).to_levels()}
@@ -199,6 +202,26 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
         "elapsed": f"{time.perf_counter() - clock:.6f} seconds",
         "seconds": dict(report.seconds),
     }
+
+
+def _call(given: str) -> dict[str, Any]:
+    """The arguments of a call.
+
+    Raises
+    ------
+    InvalidParameter : a number is larger than what arrays and kernels hold.
+    """
+
+    def whole(digits: str) -> int:
+        if len(digits) > _DIGITS:
+            raise InvalidParameter(
+                f"A whole number has more than {_DIGITS} digits.",
+                hint="Write it as text where it is a label.",
+            )
+        return int(digits)
+
+    call: dict[str, Any] = json.loads(given, parse_int=whole)
+    return call
 
 
 def _record_run(session: PlpySession, report: Report, started: datetime) -> None:

@@ -26,6 +26,9 @@ from dbanon.policy import Policy, refinement
 from dbanon.release import ModelLevel
 from dbanon.strata import groups
 
+# Above all numbers of values that a column can have here.
+_LARGEST_L = 2**31 - 1
+
 
 def protect(
     microdata: Microdata,
@@ -186,7 +189,7 @@ def compiled(
             wish,
             names.index(model.attribute),
             model.level,
-            model.l,
+            min(model.l, _LARGEST_L),
             wholes[model.attribute],
             np.ascontiguousarray(parents, np.int32),
             np.ascontiguousarray(ranges, np.int32),

@@ -88,10 +88,13 @@ OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', option
                 '{"t_closeness": {"t": {"level": 1, "l": 2}}}', '{"entropy_l": {"t": true}}',
                 '{"models": [{"attribute": "t", "kind": "l", "level": 2}]}',
                 '{"models": [{"attribute": "t", "kind": ["l"], "level": 2}]}',
+                '{"l_diversity": {"t": 1e400}}', '{"l_diversity": {"t": 1e5000}}',
+                '{"weights": {"a": 1e30}}', '{"refine": "fast", "refine_iterations": 1e19}',
             )
         ),
         ("ZK002", "'app.people', 'release.p', '{a}', 5, sensitive => '{t}',"
                   " options => '{\"l_diversity\": {\"t\": 5}}'"),
+        ("ZK002", OF_MODELS.format('{"recursive_cl": {"t": {"level": 2, "l": 3000000000}}}')),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"sede\": 1}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"seed\": \"1\"}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"seed\": -1}'"),
