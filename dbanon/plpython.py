@@ -125,7 +125,8 @@ def check_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
         call = _call(given)
         session = PlpySession(plpy)
         try:
-            tree = hierarchies.resolve(session, parse(call["hierarchy"], files=False))
+            given_tree = parse(call["hierarchy"], files=False)
+            tree = hierarchies.resolve(session, given_tree, lambda: session.run("SELECT 1"))
             if call["source"] is not None:
                 store = PlpyStore(plpy, int(call["source"]))
                 values = column_values(store, store.source_name, call["column_name"])
