@@ -14,21 +14,24 @@ F. Prasser et al., "Flash: efficient, stable and optimal k-anonymity", PASSAT 20
 Classes: k and more. They are released at the levels found, the same for every record; with
 ``contract`` by what their records have in common, which loses less and is no full domain any more.
 Strata, whose classes do not cross, have the same levels.
-Cost: O(n d) for each combination looked at; at worst all.
+Cost: O(n d) for each combination looked at; at worst all. All have a place in memory.
 """
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import TooFewRecords
+from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.methods.registry import Method, Option, Tick
 from dbanon.mixed_space import MixedSpace, mixed_space
 from dbanon.partitions import SUPPRESSED, Levels
 
 _PARTS = (16, 8, 4, 2, 1)
 _UNKNOWN, _KNOWN, _FAILS = 0, 1, 2
+_MOST_COMBINATIONS = 2**25
 _NO_BOUND = int(np.iinfo(np.int64).max)
 
 
@@ -52,6 +55,7 @@ def full_domain(
     Raises
     ------
     TooFewRecords : no combination satisfies k; with at least k records one always does.
+    InvalidParameter : there are too many combinations of levels.
     """
     if space.n_records < k:
         raise TooFewRecords(f"There are {space.n_records} records, fewer than k = {k}.")
@@ -59,6 +63,11 @@ def full_domain(
     values, losses = _levels(space)
     limit = int(suppression * space.n_records)
     shape = tuple(len(levels) for levels in values)
+    if prod(shape) > _MOST_COMBINATIONS:
+        raise InvalidParameter(
+            f"There are {prod(shape)} combinations of levels, more than {_MOST_COMBINATIONS}.",
+            hint="Name fewer quasi-identifiers, or give hierarchies of fewer levels.",
+        )
     bound = np.zeros(shape, np.int64)
     for attribute, loss in enumerate(losses):
         bound += loss.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
