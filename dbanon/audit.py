@@ -188,10 +188,11 @@ def _recount_models(
     if not models:
         return tuple(found)
     enforcement = Enforcement(Policy(k=2, models=tuple(models.values())), None)
+    source = session.find_source(relation)
+    modelled = [source.attribute(name) for name in enforcement.names]
+    source = source.with_attributes(session.inspect(source, modelled))
     try:
-        enforcement.recount(
-            session, session.find_source(relation), relation, entry["quasi_identifiers"], rows
-        )
+        enforcement.recount(session, source, relation, entry["quasi_identifiers"], rows)
     except RecountFailed as error:
         error.hint = "Withdraw the relation, and release it again."
         raise

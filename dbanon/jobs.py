@@ -188,8 +188,9 @@ class _Run:
         self._read_hierarchies(source)
         modelled = [source.attribute(column.name) for column in self.models.columns(source)]
         if self.target_session is self.source_session:
-            self.source_session.inspect(source, modelled)
-            return source, self.source_session.inspect(source, attributes), output
+            inspected = self.source_session.inspect(source, modelled)
+            attributes = self.source_session.inspect(source, attributes)
+            return source.with_attributes(inspected), attributes, output
         # Kept values leave their database: they are looked at, too.
         source = source.with_attributes(
             self.source_session.inspect(source, [source.attribute(name) for name in named])

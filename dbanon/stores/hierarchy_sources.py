@@ -99,5 +99,11 @@ class Sources:
         if texts <= set(attribute.order):
             return [text for text in attribute.order if text in texts]
         if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
-            return sorted(texts, key=Decimal)
+            return sorted(texts, key=_by_number)
         return sorted(texts)
+
+
+def _by_number(text: str) -> tuple[bool, Decimal]:
+    """NaN, which has no place among numbers, comes last."""
+    number = Decimal(text)
+    return number.is_nan(), Decimal(0) if number.is_nan() else number

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import dbanon
+from dbanon.audit import verify
 from dbanon.errors import InvalidParameter, MixedTypes, ModelInfeasible
+from dbanon.stores import open_store
+from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database, PostgresqlDatabase, SqliteDatabase
 from tests.stores.refusal import refuse
 
@@ -100,6 +103,28 @@ def test_types_of_postgresql(postgresql: PostgresqlDatabase, kind: str, values: 
     models = [FOUR, dbanon.Model("t_closeness", "ill", 0.3, distance="ordered")]
     report = postgresql.anonymize(**GIVEN, models=models)
     assert report.models[0].achieved == 4
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("kind", ["numeric", "numeric(5,2)", "real"])
+def test_nan_comes_last_in_an_order_of_numbers(postgresql: PostgresqlDatabase, kind: str) -> None:
+    load(postgresql, kind, ["1", "2.5", "NaN", "-3"])
+    model = dbanon.Model("t_closeness", "ill", 0.3, distance={"ordered": True})
+    assert postgresql.anonymize(**GIVEN, models=[model]).models[0].achieved <= 0.3
+
+
+@pytest.mark.postgresql
+def test_leaves_of_decimals_of_no_scale_have_the_largest_one(
+    postgresql: PostgresqlDatabase,
+) -> None:
+    load(postgresql, "numeric", ["1", "2.5", "2.50", "3.25"])
+    rows = [(leaf, "*") for leaf in ("1.00", "2.50", "3.25")]
+    postgresql.load("ref.tree", {"child": "text", "parent": "text"}, rows)
+    model = dbanon.Model("t_closeness", "ill", 0.3, distance={"table": "ref.tree"})
+    report = postgresql.anonymize(**GIVEN, models=[model])
+    store = open_store(postgresql.url)
+    [found] = verify(store, parse_relation(report.output)).models
+    assert found.counted == pytest.approx(report.models[0].achieved)
 
 
 @pytest.mark.postgresql
