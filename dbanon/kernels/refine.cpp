@@ -16,7 +16,8 @@ constexpr std::int32_t kPool = 96;
 constexpr int kSweeps = 2;
 constexpr std::int32_t kSweepClasses = 6;
 constexpr int kTries = 2;         // repairs of one pool
-constexpr double kKicks = 0.5;    // share of repairs that only swap a few records
+// Share of repairs that only swap a few records; more pay where nothing may get worse.
+constexpr double kKicks = 0.5, kColdKicks = 0.7;
 constexpr int kDraws = 2;         // records drawn for a pool: that of the class of most loss begins it
 constexpr double kKeeping = 0.3;  // the best state is kept over the last part of the search
 
@@ -248,8 +249,9 @@ void Refine::repair(double heat) {
     fill_pool();
     const double before = pool_.loss();
     pool_.save();
+    const double kicks = effort_.heat > 0.0 ? kKicks : kColdKicks;
     for (int tries = kTries; tries > 0; --tries) {
-        if (random_.share() < kKicks) {
+        if (random_.share() < kicks) {
             pool_.kick(random_, 1 + random_.below(3));
         } else {
             pool_.rebuild(random_);
