@@ -76,7 +76,8 @@ def run(quick: bool = False) -> str:
         "iloss, own",
         "iloss, written",
     ]
-    return text + INTRODUCTION + table(header, rows)
+    load = f"\nLoad average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.\n"
+    return text + INTRODUCTION + table(header, rows) + load
 
 
 INTRODUCTION = f"""Adult's eight quasi-identifiers, rows drawn with replacement and 9 % of the

@@ -14,7 +14,7 @@ import pandas as pd
 import dbanon
 from benchmarks import adult
 from benchmarks.markdown import table
-from dbanon.frame import microdata_from_frame
+from dbanon.frame_microdata import microdata_from_frame
 from dbanon.measures import sensitive_counts
 from dbanon.pipeline import find_classes
 from dbanon.policy import Policy

@@ -283,7 +283,7 @@ def _require_same(classes: Partition, microdata: Microdata) -> None:
 
 def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microdata:
     if hasattr(data, "columns") and hasattr(data, "iloc"):
-        from dbanon.frame import microdata_from_frame
+        from dbanon.frame_microdata import microdata_from_frame
 
         return microdata_from_frame(data, list(data.columns), orders=checked_orders(orders or {}))
     if orders:

@@ -15,22 +15,15 @@ from numpy.typing import NDArray
 
 from dbanon.entities import as_identifier, check_entity
 from dbanon.errors import (
-    ColumnNotFound,
     InvalidParameter,
     RecountFailed,
-    UnsupportedType,
-    nearest_names,
 )
+from dbanon.frame_microdata import attribute_of, microdata_from_frame
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import Given, HierarchySpec, build, built, parse_all
 from dbanon.leaves import column_texts, leaf_text
 from dbanon.measures import Model, sensitive_counts
 from dbanon.microdata import (
-    Chunk,
-    Microdata,
-    encode,
-    is_wide,
-    microdata_from_chunks,
     require_entities,
 )
 from dbanon.partitions import AttributePartition, Levels, Partition
@@ -45,7 +38,7 @@ from dbanon.protection import (
 )
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release import ModelLevel, Recount, Release, Report
-from dbanon.schema import Attribute, Kind, with_orders
+from dbanon.schema import Attribute, Kind
 from dbanon.stores.base import random_order
 from dbanon.version import version
 
@@ -267,7 +260,7 @@ def _with_tree(model: Model, frame: pd.DataFrame) -> Model:
 
 def _entities(series: pd.Series[Any], name: str) -> NDArray[np.int32]:
     """Whose each row is, as codes."""
-    as_identifier(_attribute(name, series))
+    as_identifier(attribute_of(name, series))
     codes, _ = pd.factorize(series)
     return require_entities(codes.astype(np.int32), name)
 
@@ -299,7 +292,7 @@ def _sensitive_codes(
         if name in found and model.distance == "equal":
             continue
         if isinstance(model.distance, Hierarchy):
-            valid, attribute = frame[name].notna().to_numpy(), _attribute(name, frame[name])
+            valid, attribute = frame[name].notna().to_numpy(), attribute_of(name, frame[name])
             texts = [leaf_text(str(value), attribute) for value in frame[name][valid]]
             found[name] = np.full(len(frame), model.distance.n_leaves - 1, np.int32)
             found[name][valid] = model.distance.encode(texts, name)
@@ -329,105 +322,6 @@ def _released(
             columns[key] = _series(column, frame[name].dtype, labels)
     released: pd.DataFrame = pd.DataFrame(columns)
     return released
-
-
-def microdata_from_frame(
-    frame: pd.DataFrame,
-    names: Sequence[str],
-    named: Sequence[str] = (),
-    by: Sequence[str] = (),
-    *,
-    orders: Mapping[str, Sequence[str]] | None = None,
-) -> Microdata:
-    """The named columns of a frame as microdata, in the frame's order; ``by`` makes its strata.
-
-    Raises
-    ------
-    ColumnNotFound : a name in ``names`` or ``named`` is no column of the frame.
-    """
-    columns = list(frame.columns)
-    for name in dict.fromkeys([*names, *named]):
-        if name not in columns:
-            raise ColumnNotFound(
-                f'The data frame has no column "{name}".',
-                hint=nearest_names(str(name), [str(column) for column in columns]),
-            )
-        if columns.count(name) > 1:
-            raise InvalidParameter(f'The data frame has two columns named "{name}".')
-    attributes = with_orders([_attribute(str(name), frame[name]) for name in names], orders or {})
-    n = len(frame)
-    numbers = np.zeros((n, sum(not attribute.kind.is_coded for attribute in attributes)))
-    codes = []
-    categories = []
-    valid = np.ones((n, len(attributes)), bool)
-    wide = set()
-    column = 0
-    for position, (attribute, name) in enumerate(zip(attributes, names, strict=True)):
-        series = frame[name]
-        valid[:, position] = series.notna().to_numpy()
-        if attribute.kind.is_coded:
-            text = series.astype(str).to_numpy(object)
-            text[~valid[:, position]] = None
-            encoded, values = encode(text)
-            codes.append(encoded)
-            categories.append(values)
-            continue
-        numbers[:, column] = _numbers(attribute, series)
-        if is_wide(numbers[:, column], attribute):
-            wide.add(attribute.name)
-        column += 1
-    keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
-    chunk = Chunk(
-        keys,
-        numbers,
-        np.column_stack(codes) if codes else None,
-        None if valid.all() else valid,
-        frozenset(wide),
-    )
-    microdata = microdata_from_chunks(attributes, [chunk], categories=categories)
-    if not by:
-        return microdata
-    strata = frame.groupby(list(by), dropna=False, observed=True).ngroup().to_numpy(np.int32)
-    return replace(microdata, strata=strata)
-
-
-def _attribute(name: str, series: pd.Series[Any]) -> Attribute:
-    dtype = series.dtype
-    types = pd.api.types
-    text = str(dtype)
-    if types.is_bool_dtype(dtype):
-        return Attribute(name, Kind.BOOLEAN, sql_type=text)
-    if types.is_integer_dtype(dtype):
-        # Above 2**63 an int64 does not hold what a uint64 does.
-        bits = 128 if "uint64" in text.lower() else 64
-        return Attribute(name, Kind.INTEGER, sql_type=text, bits=bits)
-    if types.is_float_dtype(dtype):
-        bits = 32 if "32" in text else 64
-        if "16" in text or "128" in text:
-            raise UnsupportedType(
-                f'Column "{name}" is of type {text}.', hint="Use float32 or float64."
-            )
-        return Attribute(name, Kind.FLOAT, sql_type=text, bits=bits)
-    if types.is_datetime64_any_dtype(dtype):
-        zoned = isinstance(dtype, pd.DatetimeTZDtype)
-        scale = 0 if "[s" in text else 3 if "[ms" in text else 6
-        return Attribute(name, Kind.TIMESTAMP, sql_type=text, scale=scale, zoned=zoned)
-    if isinstance(dtype, pd.CategoricalDtype):
-        order = tuple(map(str, dtype.categories)) if dtype.ordered else ()
-        return Attribute(name, Kind.CATEGORY, sql_type=text, order=order)
-    if types.is_string_dtype(dtype):
-        return Attribute(name, Kind.CATEGORY, sql_type=text)
-    return Attribute(name, Kind.OTHER, sql_type=text)
-
-
-def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64]:
-    if attribute.kind is Kind.TIMESTAMP:
-        if attribute.zoned:
-            series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        moments = series.to_numpy("datetime64[us]")
-        empty = np.isnat(moments)
-        return np.where(empty, 0, moments.astype(np.int64)).astype(np.float64)
-    return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
 
 
 def _exact_totals(

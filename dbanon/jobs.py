@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -19,21 +18,22 @@ from dbanon.entities import check_entity
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import HierarchySpec, built
-from dbanon.microdata import Microdata, find_records, with_strata
+from dbanon.microdata import Microdata, with_strata
 from dbanon.partitions import AttributePartition, Levels, Partition
 from dbanon.persons import Persons
 from dbanon.pipeline import find_attribute_classes, find_classes, recode
 from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
-from dbanon.recoding import RANGE, ReleasedColumn, find_recoding
+from dbanon.recoding import RANGE, find_recoding
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind, with_orders
-from dbanon.stores import ledger, statements
-from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store, random_order
+from dbanon.stores import ledger
+from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store
 from dbanon.stores.hierarchy_sources import Sources
-from dbanon.stores.names import RelationName, quote
+from dbanon.stores.names import RelationName
 from dbanon.stores.session import Session
 from dbanon.version import version
+from dbanon.writing import copied_rows, typed, written_columns
 
 PHASES = ("read", "cluster", "write", "verify")
 IF_EXISTS = ("error", "replace")
@@ -278,60 +278,30 @@ class _Run:
         partition = release.partition
         session = self.target_session
         copied = session is not self.source_session
-        columns = [_typed(column, session, copied) for column in release.columns]
+        columns = [typed(column, session, copied) for column in release.columns]
         if copied:
             kept = self._kept(source)
-            session.load_rows(
-                [*kept, *self.persons.copied()],
-                self._copied_rows(source, microdata, partition, kept),
+            rows = copied_rows(
+                self.source_session,
+                source,
+                microdata,
+                partition,
+                kept,
+                session.class_numbers(partition),
+                self.persons,
+                job.chunk_rows,
+                lambda share: self.progress("write", 0.3 * share),
             )
+            session.load_rows([*kept, *self.persons.copied()], rows)
         else:
             session.stage_labels(microdata, partition, source.located.types)
         self.progress("write", 0.3)
         session.stage_classes(partition, columns)
-        self.written = self._written(source, columns, copied)
+        self.written = written_columns(session, source, self._named(source), columns, copied)
         session.write(output, self.written, None if copied else source)
         session.analyze(output.written)
         self.progress("write", 1.0)
         return release
-
-    def _written(
-        self, source: Source, columns: Sequence[ReleasedColumn], copied: bool
-    ) -> list[tuple[str, str, str]]:
-        """Name, SQL type and SQL expression of each column, in the order of the source."""
-        session = self.target_session
-        written: list[tuple[str, str, str]] = []
-        recoded = {column.source for column in columns}
-        # Where each column's first part is staged.
-        places = [0, *accumulate(len(column.parts) for column in columns)][:-1]
-        kept = [name for name in self._named(source) if name not in recoded]
-        for name in self._named(source):
-            made = [
-                (place, column)
-                for place, column in zip(places, columns, strict=True)
-                if column.source == name
-            ]
-            for i, released in made:
-                attribute = released.attribute
-                value = session.released_expression(i, released)
-                written.append((attribute.name, attribute.sql_type, value))
-            if made:
-                continue
-            attribute = source.attribute(name)
-            if copied:
-                column = statements.kept_column(kept.index(name))
-                written.append((name, session.type_of(attribute), f"r.{column}"))
-            else:
-                written.append((name, attribute.sql_type, f"s.{quote(name)}"))
-        names = [name for name, _, _ in written]
-        for name in names:
-            if names.count(name) > 1:
-                raise InvalidParameter(
-                    f'The release would have two columns named "{name}".',
-                    hint="Bounds of a range are written as NAME_low and NAME_high: use another"
-                    " form of intervals, or do not copy the column of that name.",
-                )
-        return written
 
     def _named(self, source: Source) -> list[str]:
         """The columns of the source that a release tells something of, in their order."""
@@ -343,33 +313,6 @@ class _Run:
         """The columns that are released as they are, in the order of the source."""
         names = (*self.job.by, *self.job.sensitive, *self.job.keep)
         return [a for a in source.schema.attributes if a.name in names]
-
-    def _copied_rows(
-        self,
-        source: Source,
-        microdata: Microdata,
-        partition: Partition,
-        kept: Sequence[Attribute],
-    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
-        """Kept values with the class and the random place of their record, in pieces."""
-        released = np.flatnonzero(partition.labels >= 0)
-        positions = np.full(microdata.n_records, -1, np.int32)
-        positions[released] = random_order(len(released))
-        classes = self.target_session.class_numbers(partition)[partition.labels]
-        if not kept:
-            rows = self.persons.add(released, [()] * len(released))
-            yield classes[released], positions[released], rows
-            return
-        names = [attribute.name for attribute in kept]
-        done = 0
-        for keys, read in self.source_session.read_rows(source, names, self.job.chunk_rows):
-            records = find_records(microdata.keys, keys)
-            chosen = np.flatnonzero(partition.labels[records] >= 0)
-            records = records[chosen]
-            done += len(read)
-            self.progress("write", 0.3 * min(done / max(microdata.n_records, 1), 1.0))
-            rows = self.persons.add(records, [read[i] for i in chosen])
-            yield classes[records], positions[records], rows
 
     def _verify(
         self, source: Source, output: Output, release: Release, microdata: Microdata
@@ -483,17 +426,6 @@ class _Run:
         result = work()
         self.seconds[phase] += time.perf_counter() - started
         return result
-
-
-def _typed(column: ReleasedColumn, session: Session, copied: bool) -> ReleasedColumn:
-    """The column with the SQL type it has in the release."""
-    attribute = column.attribute
-    if column.upper is not None:
-        range_type = session.range_type(attribute, (column.values, column.upper))
-        attribute = replace(attribute, sql_type=range_type)
-    elif copied or not attribute.sql_type:
-        attribute = replace(attribute, sql_type=session.type_of(attribute))
-    return replace(column, attribute=attribute)
 
 
 def _silent(phase: str, share: float) -> None:

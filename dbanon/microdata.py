@@ -15,8 +15,8 @@ from dbanon.errors import (
     NonFiniteValue,
     NullInEntity,
     SourceChanged,
-    ValueNotInOrder,
 )
+from dbanon.ranks import ranked
 from dbanon.schema import Attribute, Kind
 
 # Up to here every integer is a float64 of its own.
@@ -185,7 +185,7 @@ def microdata_from_chunks(
             hint="Name columns that tell every row from every other.",
         )
     if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
-        numbers, codes, categories = _ranked(attributes, numbers, codes, categories)
+        numbers, codes, categories = ranked(attributes, numbers, codes, categories)
     _require_finite(attributes, numbers, valid)
 
     return Microdata(
@@ -339,44 +339,6 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
         return False
     with np.errstate(invalid="ignore", over="ignore"):
         return bool((np.abs(values) * unit >= EXACT_INTEGER).any())
-
-
-def _ranked(
-    attributes: tuple[Attribute, ...],
-    numbers: NDArray[np.float64],
-    codes: NDArray[np.int32],
-    categories: Sequence[Sequence[str]],
-) -> tuple[NDArray[np.float64], NDArray[np.int32], list[Sequence[str]]]:
-    """Ordinal attributes moved from the codes to the numbers, as ranks."""
-    coded = [attribute for attribute in attributes if attribute.kind.is_coded]
-    plain = iter(numbers.T)
-    columns = [
-        _ranks(attribute, codes[:, coded.index(attribute)], categories[coded.index(attribute)])
-        if attribute.kind is Kind.ORDINAL
-        else next(plain)
-        for attribute in attributes
-        if attribute.kind.is_numeric
-    ]
-    kept = [i for i, attribute in enumerate(coded) if attribute.kind is not Kind.ORDINAL]
-    return np.column_stack(columns), codes[:, kept], [categories[i] for i in kept]
-
-
-def _ranks(
-    attribute: Attribute, codes: NDArray[np.int32], values: Sequence[str]
-) -> NDArray[np.float64]:
-    """Places in the attribute's order, float64 (n,); 0 where NULL."""
-    rank_of = {value: rank for rank, value in enumerate(attribute.order)}
-    # One more place for the code -1 of NULL.
-    ranks = np.array([*(rank_of.get(value, -1) for value in values), 0], np.float64)[codes]
-    unknown = int((ranks < 0).sum())
-    if unknown:
-        count = sum(value not in rank_of for value in values)
-        raise ValueNotInOrder(
-            f'Column "{attribute.name}" holds values that are not in its order:'
-            f" {count} of {len(values)} values, in {unknown} of {len(ranks)} rows.",
-            hint="State all values of the column, from the lowest to the highest.",
-        )
-    return ranks
 
 
 def _join(arrays: list[Any], empty_shape: tuple[int, int], dtype: Any) -> Any:

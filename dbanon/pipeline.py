@@ -18,6 +18,7 @@ from dbanon.leaves import leaf_codes, trees_of
 from dbanon.measures import Loss, iloss, released_loss
 from dbanon.methods import find_method, generalization
 from dbanon.methods import refine as centroid
+from dbanon.methods.enforce import Guard
 from dbanon.methods.registry import Method, Refine, Tick
 from dbanon.microdata import Microdata
 from dbanon.partitions import AttributePartition, Levels, MethodResult, Partition, combine
@@ -274,7 +275,7 @@ def _run(
     refine = refinement(method)
     if policy.refine is None or refine is None:
         return result
-    refined = _refine(
+    refined = refine_classes(
         refine,
         space,
         result,
@@ -285,10 +286,19 @@ def _run(
     return refined.require(policy.k, centroid.max_refined_size(policy.k) if by_centroid else None)
 
 
-def _refine(
-    refine: Refine, space: Any, partition: Partition, policy: Policy, tick: Tick
+def refine_classes(
+    refine: Refine,
+    space: Any,
+    partition: Partition,
+    policy: Policy,
+    tick: Tick,
+    guard: Guard | None = None,
 ) -> Partition:
-    """The refinement of all records at once, or, in generalization, of blocks of classes."""
+    """The refinement of all records at once, or, in generalization, of blocks of classes.
+
+    ``guard`` : of generalization, the privacy models that classes keep to.
+    """
+    guarded = {} if guard is None else {"guard": guard}
     size = policy.block_size
     if size is None or space.n_records <= size or refine is not generalization.refine:
         return refine(
@@ -300,10 +310,8 @@ def _refine(
             seed=policy.seed,
             iterations=policy.refine_iterations,
             seconds=policy.refine_seconds,
+            **guarded,
         )
-    rounds = policy.refine_iterations
-    if rounds is None:
-        rounds = generalization.rounds(str(policy.refine), space.n_records, int(policy.k))
     for turn in range(_TURNS):
         before = partition
 
@@ -314,7 +322,11 @@ def _refine(
             turn: int = turn,
             before: Partition = before,
         ) -> Partition:
-            _, labels = np.unique(before.labels[records], return_inverse=True)
+            found, labels = np.unique(before.labels[records], return_inverse=True)
+            # A later turn has fewer classes: those of equal records were joined.
+            rounds = generalization.ROUNDS[str(policy.refine)] * len(found)
+            if policy.refine_iterations is not None:
+                rounds = policy.refine_iterations * len(records) // space.n_records
             # Of its own, so that the order in which blocks end changes nothing.
             seed = np.random.SeedSequence([policy.seed, turn, number]).generate_state(1, np.uint64)
             return refine(
@@ -324,8 +336,9 @@ def _refine(
                 str(policy.refine),
                 tick=tick,
                 seed=int(seed[0]),
-                iterations=rounds * len(records) // (_TURNS * space.n_records),
+                iterations=rounds // _TURNS,
                 seconds=policy.refine_seconds,
+                **({} if guard is None else {"guard": guard.take(records)}),
             )
 
         def advance(share: float, turn: int = turn) -> None:

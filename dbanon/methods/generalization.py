@@ -51,14 +51,9 @@ def refine(
             hint="Give refine_iterations.",
         )
     if iterations is None:
-        iterations = rounds(level, space.n_records, k)
+        iterations = ROUNDS[level] * (space.n_records // k)
     if guard is None:
         guard = Guard(np.empty((space.n_records, 0), np.int32), Models(np.empty(0, np.int32)))
     arrays = (*space.arrays(), partition.labels)
     kernel = RefineLoss(*arrays, k, iterations, seed % 2**64, guard.values, guard.models)
     return drive(kernel, tick)
-
-
-def rounds(level: str, n: int, k: int) -> int:
-    """Rounds of a level for n records."""
-    return ROUNDS[level] * (n // k)

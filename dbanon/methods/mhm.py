@@ -57,7 +57,7 @@ def _method(name: str, run: Callable[..., Partition], path: str, cost: str) -> M
         name=name,
         run=run,
         summary=f"The optimal cut of a path: {path}",
-        data="numeric",
+        data="numeric, ordinal",
         class_sizes="k to 2k-1",
         cost=cost,
         reference="Domingo-Ferrer et al. 2006",

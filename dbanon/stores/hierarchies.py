@@ -14,6 +14,7 @@ from dbanon.errors import (
     InvalidName,
     InvalidParameter,
     MemoryLimit,
+    OutputExists,
     UnsupportedType,
     nearest_names,
 )
@@ -140,12 +141,12 @@ def store(
     if any("\0" in label for label in tree.labels):
         raise InvalidParameter("A label of the hierarchy holds a NUL character.")
     session.ensure_ledger()
+    exists = HierarchyExists(
+        f'There is a hierarchy "{name}" already.', hint="Choose another name, or replace it."
+    )
     if name in _names(session):
         if not replace:
-            raise HierarchyExists(
-                f'There is a hierarchy "{name}" already.',
-                hint="Choose another name, or replace it.",
-            )
+            raise exists
         _delete(session, name)
     row = {
         "name": name,
@@ -156,7 +157,12 @@ def store(
         ),
         "created_by": session.current_user(),
     }
-    session.run(statements.insert_row(session.ledger_name("hierarchy"), list(row)), [*row.values()])
+    insert = statements.insert_row(session.ledger_name("hierarchy"), list(row))
+    try:
+        session.run(insert, [*row.values()])
+    except OutputExists:
+        # Another session stored it meanwhile.
+        raise exists from None
     nodes = session.ledger_name("hierarchy_node")
     columns = ("hierarchy", "node", "parent", "label")
     parents: list[int | None] = tree.parents.tolist()

@@ -82,9 +82,7 @@ class Sources:
             self._origins[column] = {"from": spec.parameters}
             return enum_tree(spec, attribute.order)
         else:
-            # Lists of labels are left out: they may be values of the column.
-            told = {key: value for key, value in spec.parameters.items() if not _is_labels(value)}
-            self._origins[column] = {"from": {"builder": spec.kind, **told}}
+            self._origins[column] = {"from": spec.parameters}
             return spec
         self._origins[column] = {"from": spec.parameters, "sha256": tree.sha256}
         return tree
@@ -103,7 +101,3 @@ class Sources:
         if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
             return sorted(texts, key=Decimal)
         return sorted(texts)
-
-
-def _is_labels(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(part, str) for part in value)

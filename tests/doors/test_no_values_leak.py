@@ -56,6 +56,9 @@ FAILING: dict[str, dict[str, Any]] = {
     "copied": {"table": "odd", "quasi_identifiers": ["w"], "keep": ["x", "z"], "copied": True},
     "copied too": {"table": "odd", "quasi_identifiers": ["w"], "keep": ["v"], "copied": True},
     "changing": {"table": "changing", "key": ["id"]},
+    "order": {"quasi_identifiers": ["a", "name"], "orders": {"name": ["qzmark 0", "qzmark 1"]}},
+    "order of numbers": {"orders": {"a": ["7317300"]}},
+    "per attribute": {"guarantee": "per_attribute"},
     "progress": {"stop": True},
 }
 
@@ -124,6 +127,8 @@ def command(database: Database, case: dict[str, Any], target: Path) -> list[str]
     """The same case as a command."""
     given = {"table": "people", "k": 3, "output": "release.people"} | arguments_of(case, target)
     arguments = ["anonymize", database.url, "--print-sql", "--format", "json"]
+    for name, order in given.pop("orders", {}).items():
+        arguments += ["--order", f"{name}={','.join(order)}"]
     for name, value in given.items():
         text = ",".join(value) if isinstance(value, list) else str(value)
         if text:

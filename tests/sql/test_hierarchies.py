@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 
+from dbanon.errors import HierarchyExists
 from dbanon.stored_hierarchies import list_hierarchies, load_hierarchy, store_hierarchy
 
 Run = Callable[..., list[tuple[Any, ...]]]
@@ -68,6 +71,39 @@ def test_storing_is_part_of_the_callers_transaction(
     assert run_sql("SELECT count(*) FROM dbanon.hierarchy_node") == [(0,)]
     with pytest.raises(psycopg.errors.UndefinedObject):
         run_sql(call)
+
+
+def test_two_sessions_store_the_same_name(
+    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]], sql_url: str
+) -> None:
+    _load(run_sql)
+    first = connect(autocommit=False)
+    refused: list[BaseException] = []
+
+    def second(store: Callable[[], object]) -> None:
+        try:
+            store()
+        except (psycopg.Error, HierarchyExists) as error:
+            refused.append(error)
+
+    store = "SELECT dbanon.store_hierarchy('towns', '\"table:app.tree\"')"
+    for name, other in (
+        ("sql", lambda: run_sql(store)),
+        ("client", lambda: store_hierarchy(sql_url, "towns", {"table": "app.tree"})),
+    ):
+        first.execute(store)
+        thread = threading.Thread(target=second, args=(other,))
+        thread.start()
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        deadline = time.monotonic() + 60
+        while run_sql(waiting) == [(0,)]:
+            assert time.monotonic() < deadline, name
+            time.sleep(0.02)
+        first.commit()
+        thread.join()
+        assert len(refused) == 1, name
+        assert getattr(refused.pop(), "sqlstate", None) == "42710"
+        run_sql("SELECT dbanon.drop_hierarchy('towns')")
 
 
 def test_all_problems_are_listed(run_sql: Run) -> None:

@@ -117,7 +117,7 @@ def test_named_in_a_release(database: Database, tmp_path: Path, tree: str) -> No
     [
         ("place=table:ref.nowhere", 2, "table_not_found"),
         ("place=name:nowhere", 2, "hierarchy_not_found"),
-        ("place=nowhere.csv", 2, "cannot be read"),
+        ("place=nowhere.csv", 2, "does not exist"),
         ('place={"mask": 3}', 2, '"mask" must be'),
         ('place={"masks": true}', 2, 'Did you mean "mask"'),
         ("place={", 2, "not valid JSON"),

@@ -150,9 +150,9 @@ def test_the_ledger_says_which_tree(database: Database) -> None:
     same = {"leaves": 6, "height": 3, "sha256": tree.sha256}
     assert told[0] == {"place": {**same, "from": {"name": "places"}}}
     assert told[1] == {"place": {**same, "from": {"table": "ref.tree"}}}
-    assert told[2]["age"]["from"] == {"builder": "intervals", "intervals": [10, 20]}
+    assert told[2]["age"]["from"] == {"intervals": [10, 20]}
     assert told[2]["place"] == {
-        "leaves": 6, "height": 2, "from": {"builder": "ordered", "ordered": True, "fanout": 3}
+        "leaves": 6, "height": 2, "from": {"ordered": True, "fanout": 3}
     }  # fmt: skip
 
 
@@ -313,7 +313,7 @@ def test_the_distance_of_a_model(database: Database) -> None:
         models=[dbanon.Model("t_closeness", "ill", 0.25, distance={"ordered": True})],
     )  # fmt: skip
     assert flat.models[0].achieved <= 0.25 + 1e-9
-    assert flat.arguments["hierarchies"]["ill"]["from"]["builder"] == "ordered"
+    assert flat.arguments["hierarchies"]["ill"]["from"] == {"ordered": True}
 
 
 @pytest.mark.parametrize("shape", ["one leaf", "12 levels", "unbalanced", "10,000 leaves"])
@@ -462,3 +462,25 @@ def test_rights_to_a_tree_are_the_callers(pg_url: str, pg_role: Any) -> None:
     )
     with pytest.raises(errors.InsufficientRights, match="Row-level security"):
         here.anonymize(**wished, hierarchies={"place": table()})
+
+
+def test_written_to_another_database(database: Database, duckdb_file: DuckdbDatabase) -> None:
+    """Hierarchies are those of the database that is read; the ledger that is written names them."""
+    load(database)
+    load_pairs(database)
+    tree = store_hierarchy(database.url, "places", table())
+    store_hierarchy(duckdb_file.url, "places", {"levels": [["Oslo", "*"]]})
+    for given in (table(), "name:places"):
+        report = database.anonymize(
+            **GIVEN, hierarchies={"place": given}, target=duckdb_file.url, if_exists="replace"
+        )
+        assert report.arguments["hierarchies"]["place"]["sha256"] == tree.sha256
+        sizes = recounted(duckdb_file, "release.people", ["age", "place"])
+        assert (min(sizes), sum(sizes)) == (report.k_achieved, 80)
+    with pytest.raises(errors.TableNotFound):
+        database.anonymize(
+            **GIVEN,
+            output="release.x",
+            hierarchies={"place": table("ref.other")},
+            target=duckdb_file.url,
+        )

@@ -6,7 +6,7 @@ import pytest
 
 import dbanon
 from dbanon.blocks import cut, cut_classes, partition_blocks
-from dbanon.frame import microdata_from_frame
+from dbanon.frame_microdata import microdata_from_frame
 from dbanon.methods.mdav import mdav
 from dbanon.partitions import SUPPRESSED, Partition
 from dbanon.pipeline import find_classes

@@ -21,7 +21,7 @@ from dbanon.errors import (
     TooFewRecords,
     UnsupportedType,
 )
-from dbanon.frame import microdata_from_frame
+from dbanon.frame_microdata import microdata_from_frame
 from dbanon.methods import METHODS
 from dbanon.partitions import AttributePartition, Partition
 from dbanon.pipeline import find_classes

@@ -243,3 +243,17 @@ def test_the_share_that_is_told_is_enough():
         release(frame, MODELS["alpha"], max_suppression=0.1, **given)
     _, report = release(frame, MODELS["alpha"], max_suppression=0.13, **given)
     assert report.suppressed == 26
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("refine", [None, "fast"])
+def test_blocks_keep_to_models_too(name, refine):
+    frame = people(8, 600)
+    out, report = release(frame, MODELS[name], block_size=60, refine=refine)
+    assert report.rows_out == 600
+    assert out.groupby(["age", "sex"]).size().min() >= 3
+    again, _ = release(frame, MODELS[name], block_size=60, refine=refine)
+    columns = list(out.columns)
+    assert again.sort_values(columns).values.tolist() == out.sort_values(columns).values.tolist()
+    whole = release(frame, MODELS[name], refine=refine)[1]
+    assert report.information_loss <= 2 * whole.information_loss + 0.1
