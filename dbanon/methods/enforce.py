@@ -58,7 +58,10 @@ def enforce(
         return partition
     merged = merge(space, partition, guard, tick, budget)
     if merged.n_classes == 1 and not _keeps(guard, merged):
-        raise ModelInfeasible()
+        if not budget:
+            raise ModelInfeasible()
+        # What withholding left fails; with all records it may not.
+        return enforce(space, partition, guard, tick)
     return merged
 
 
