@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from dbanon.hierarchy import Hierarchy, flat
 from dbanon.kernels import Models
 from dbanon.measures import Model, sensitive_counts
 from dbanon.methods import find_method
-from dbanon.methods.enforce import Guard, enforce, merge
+from dbanon.methods.enforce import Guard, enforce, keeps, merge
 from dbanon.methods.generalization import refine
 from dbanon.methods.registry import Tick
 from dbanon.microdata import Microdata
@@ -50,8 +51,28 @@ def protect(
     """
     if not policy.models or not partition.n_classes:
         return partition
+    try:
+        return _protected(microdata, partition, policy, codes, tick)
+    except ModelInfeasible as error:
+        refusal = error
+    if policy.withhold_failing:
+        # Withholding some may have changed the table, so that others fail.
+        without = replace(policy, withhold_failing=False)
+        with suppress(ModelInfeasible):
+            return _protected(microdata, partition, without, codes, tick)
+    raise refusal
+
+
+def _protected(
+    microdata: Microdata,
+    partition: Partition,
+    policy: Policy,
+    codes: Mapping[str, NDArray[np.int32]],
+    tick: Tick,
+) -> Partition:
     names = list(dict.fromkeys(model.attribute for model in policy.models))
     values = np.column_stack([np.maximum(codes[name], 0) for name in names]).astype(np.int32)
+    n = microdata.n_records
     space = mixed_space(
         microdata,
         standardize=policy.standardize,
@@ -66,25 +87,27 @@ def protect(
         guard = Guard(values, compiled(policy.models, names, wholes))
         strata = _strata(microdata, before)
         budget = _budget(policy, before)
-        parts = []
-        for records in strata:
-            _, labels = np.unique(before.labels[records], return_inverse=True)
-            part = Partition(labels.reshape(-1))
-            try:
-                own, guarded = space(records), guard.take(records)
-                if not budget:
-                    part = _by_blocks(own, part, guarded, policy, tick)
-                kept = enforce(own, part, guarded, tick, budget)
-            except ModelInfeasible:
-                together = _each_as_one(strata, microdata.n_records)
+        for records in [r for r in strata if not keeps(guard.take(r))]:
+            if len(records) > budget:
+                together = _each_as_one(strata, n)
                 best = {
                     name: sensitive_counts(together, codes[name], widths[name]) for name in names
                 }
-                n = microdata.n_records
-                raise _infeasible(policy.models, best, wholes, len(records), n) from None
+                raise _infeasible(policy.models, best, wholes, len(records), n)
+            budget -= len(records)
+        parts = []
+        for records in strata:
+            own, guarded = space(records), guard.take(records)
+            if not keeps(guarded):
+                continue
+            _, labels = np.unique(before.labels[records], return_inverse=True)
+            part = Partition(labels.reshape(-1))
+            if not budget:
+                part = _by_blocks(own, part, guarded, policy, tick)
+            kept = enforce(own, part, guarded, tick, budget)
             budget -= kept.n_suppressed
             parts.append((records, kept))
-        partition = combine(parts, microdata.n_records)
+        partition = combine(parts, n)
         # What is withheld changes the whole table, which models compare classes with.
         if partition.n_suppressed == before.n_suppressed:
             break
@@ -100,7 +123,7 @@ def protect(
             )
             for records, part in parts
         ],
-        microdata.n_records,
+        n,
     )
 
 

@@ -54,14 +54,12 @@ def enforce(space, labels, codes, models, budget=0):
             pool = np.flatnonzero(good) if good.any() else np.arange(len(others))
             target = int(pool[np.argmin(np.array(increases)[pool])])
         size = len(classes[chosen])
-        if size <= budget and (
-            target is None or increases[target] - loss[chosen] > size * all_of_it
-        ):
+        if target is None:
+            break
+        if size <= budget and increases[target] - loss[chosen] > size * all_of_it:
             budget -= size
             del classes[chosen]
             continue
-        if target is None:
-            break
         into = others[target]
         classes[into] = together[target]
         loss[into] = records.loss(classes[into])

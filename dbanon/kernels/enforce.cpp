@@ -66,7 +66,7 @@ std::size_t Enforce::target(std::size_t chosen) {
 
 bool Enforce::withhold(std::size_t c) {
     const Cost size = shapes_.size(c);
-    if (size > budget_ || (alive_.size() > 1 && increase_ <= size * all_)) return false;
+    if (size > budget_ || alive_.size() == 1 || increase_ <= size * all_) return false;
     budget_ -= size;
     withheld_[c] = true;
     alive_.erase(std::lower_bound(alive_.begin(), alive_.end(), c));

@@ -10,7 +10,7 @@ namespace dbanon {
 // with the class that, of those with which it keeps to the models, makes the loss grow least; with
 // any class when there is none. It then has that class's number. Ties go to the smaller number.
 // A class is withheld where merging loses more than all that its records say, while the budget of
-// records lasts, and where it is the last one.
+// records lasts.
 class Enforce final : public Kernel {
    public:
     // labels: of each record, -1 where suppressed. values: (n, attributes of the models).

@@ -6,7 +6,7 @@ then has that class's number. Ties go to the smaller number. Classes that keep t
 together, so that merging ends, at the latest with all records in one class.
 
 Where records may be withheld, a class is, rather than merge, when merging would make the loss grow
-by more than all that its records say; and when it is the last one, and fails.
+by more than all that its records say.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def enforce(
     """
     if not partition.n_classes:
         return partition
-    merged = merge(space, partition, guard, tick, budget)
-    if merged.n_classes == 1 and not _keeps(guard, merged):
-        if not budget:
-            raise ModelInfeasible()
-        # What withholding left fails; with all records it may not.
-        return enforce(space, partition, guard, tick)
-    return merged
+    if not keeps(guard.take(partition.members)):
+        raise ModelInfeasible()
+    kept = merge(space, partition, guard, tick, budget)
+    if kept.n_classes == 1 and not keeps(guard.take(kept.members)):
+        # What was withheld was needed.
+        kept = merge(space, partition, guard, tick)
+    return kept
 
 
 def merge(
@@ -73,11 +73,10 @@ def merge(
     return drive(Enforce(*arrays, guard.values, guard.models, budget), tick)
 
 
-def _keeps(guard: Guard, whole: Partition) -> bool:
-    """Whether all released records as one class keep to the models."""
-    released = guard.values[whole.labels >= 0]
+def keeps(guard: Guard) -> bool:
+    """Whether all records as one class keep to the models."""
     counts = [
         np.bincount(column, minlength=width)
-        for column, width in zip(released.T, guard.models.widths, strict=True)
+        for column, width in zip(guard.values.T, guard.models.widths, strict=True)
     ]
     return guard.models.keeps(np.concatenate(counts).astype(np.int32))

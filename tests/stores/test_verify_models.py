@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -97,3 +98,20 @@ def test_entries_of_earlier_versions(database: Database) -> None:
     [found] = again(database).models
     assert (found.counted, found.recorded) == (None, 3.0)
     assert "earlier version" in str(found.why_not)
+
+
+def test_in_another_database(database: Database, make_database: Any) -> None:
+    """Types become those of the other database; the order of values stays."""
+    load(database)
+    other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
+    models = [
+        dbanon.Model("t_closeness", "grade", 0.3, distance="ordered"),
+        dbanon.Model("t_closeness", "cost", 0.5, distance="ordered"),
+        dbanon.Model("entropy_l", "ill", 2),
+    ]
+    report = database.anonymize(**GIVEN, models=models, target=other.url)
+    found = again(other)
+    assert found.unchanged
+    assert [model.counted for model in found.models] == [
+        pytest.approx(level.achieved) for level in report.models
+    ]
