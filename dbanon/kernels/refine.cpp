@@ -16,10 +16,10 @@ constexpr std::int32_t kPool = 96;
 constexpr int kSweeps = 2;
 constexpr std::int32_t kSweepClasses = 6;
 constexpr int kTries = 2;         // repairs of one pool
-// Share of repairs that only swap a few records; more pay where nothing may get worse.
-constexpr double kKicks = 0.5, kColdKicks = 0.7;
+constexpr double kKicks = 0.7;    // share of repairs that only swap a few records
 constexpr int kDraws = 2;         // records drawn for a pool: that of the class of most loss begins it
-constexpr double kKeeping = 0.3;  // the best state is kept over the last part of the search
+constexpr int kCycles = 3;        // times the heat falls from its most to nothing
+constexpr double kKeeping = 0.3;  // the best state is kept over the last part of a cycle
 
 double distance(const double* a, const double* b, int p) {
     double total = 0.0;
@@ -72,16 +72,23 @@ Steps Refine::run() {
     }
     keep_best();
     std::int64_t spent = 0;
+    int cycle = kCycles - 1;
     for (std::int64_t i = 0;; ++i) {
         const double left = share_left(i, spent);
         if (left <= 0.0) break;
-        repair(effort_.heat * left * left);
+        while (left * kCycles < cycle) {
+            --cycle;
+            if (change_ < least_) keep_best();
+            take_best();
+        }
+        const double warmth = left * kCycles - cycle;
+        repair(effort_.heat * warmth * warmth);
         const std::int64_t price = pool_.spent() + 1;
         spent += price;
         work_.left -= price;
         done_ = 0.2 + 0.8 * (1.0 - left);
         if (work_.spent()) co_yield nullptr;
-        if (left < kKeeping && i % table_.n == 0 && change_ < least_) keep_best();
+        if (warmth < kKeeping && i % table_.n == 0 && change_ < least_) keep_best();
     }
     if (change_ < least_) keep_best();
     class_of_ = std::move(best_);
@@ -249,9 +256,8 @@ void Refine::repair(double heat) {
     fill_pool();
     const double before = pool_.loss();
     pool_.save();
-    const double kicks = effort_.heat > 0.0 ? kKicks : kColdKicks;
     for (int tries = kTries; tries > 0; --tries) {
-        if (random_.share() < kicks) {
+        if (random_.share() < kKicks) {
             pool_.kick(random_, 1 + random_.below(3));
         } else {
             pool_.rebuild(random_);
@@ -270,6 +276,20 @@ void Refine::repair(double heat) {
 void Refine::keep_best() {
     least_ = change_;
     best_ = class_of_;
+}
+
+void Refine::take_best() {
+    change_ = least_;
+    class_of_ = best_;
+    std::fill(size_.begin(), size_.end(), 0);
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        const std::int32_t at = class_of(id);
+        members(at)[size(at)++] = id;
+    }
+    unused_.clear();
+    for (std::size_t at = size_.size(); at-- > 0;) {
+        if (size_[at] == 0) unused_.push_back(static_cast<std::int32_t>(at));
+    }
 }
 
 // Classes are numbered by their first records.

@@ -46,6 +46,7 @@ class Refine final : public Kernel {
     void sweep(std::int32_t at);
     void repair(double heat);
     void keep_best();
+    void take_best();
     void number_classes();
     double share_left(std::int64_t iteration, std::int64_t spent) const;
 

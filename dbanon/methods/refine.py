@@ -5,8 +5,8 @@ classes are taken out of the partition and improved by all moves and swaps of re
 Then come iterations of destroy and repair: the classes of a drawn pool are built anew, one less,
 as many or one more of them, or a few records near each other change places; then all is searched
 again, and kept when it loses less. Classes of much loss are drawn more often. ``thorough`` also
-keeps some that lose more, fewer and fewer towards the end (threshold accepting: Dueck & Scheuer
-1990), and ends in the best partition it saw.
+keeps some that lose more (threshold accepting: Dueck & Scheuer 1990): three times fewer and fewer,
+each time from the best partition so far, in which it ends.
 
 Classes: k to 2k-1 whatever the method gave, for a class of 2k or more is cut where that pays most,
 and cutting never adds loss. The loss never rises.
