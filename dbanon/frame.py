@@ -20,7 +20,7 @@ from dbanon.errors import (
 )
 from dbanon.frame_microdata import attribute_of, microdata_from_frame
 from dbanon.hierarchy import Hierarchy
-from dbanon.hierarchy_spec import Given, HierarchySpec, build, built, parse_all
+from dbanon.hierarchy_spec import Given, HierarchySpec, build, built, parse_all, require_own_ranges
 from dbanon.leaves import column_texts, leaf_text
 from dbanon.measures import Model, sensitive_counts
 from dbanon.microdata import (
@@ -142,9 +142,11 @@ def anonymize_frame(
         raise InvalidParameter(
             "A data frame has no range type.", hint="Use intervals text, bounds or midpoint."
         )
+    trees = parse_all(hierarchies, files=True)
+    require_own_ranges(trees, local_range)
     policy = replace(
         policy,
-        hierarchies=built(parse_all(hierarchies, files=True), microdata),
+        hierarchies=built(trees, microdata),
         models=with_null_leaves([_with_tree(model, frame) for model in models]),
     )
     seconds = {"read": time.perf_counter() - started}

@@ -197,6 +197,23 @@ def built(
     return found
 
 
+def require_own_ranges(given: Mapping[str, Hierarchy | HierarchySpec], local_range: bool) -> None:
+    """Check that labels that name the column's values are wanted: they may be those of one record.
+
+    Raises
+    ------
+    InvalidParameter : a builder makes such labels, and own ranges are not what is released.
+    """
+    for column, one in given.items():
+        if isinstance(one, HierarchySpec) and one.kind in _ORDERS and not local_range:
+            raise InvalidParameter(
+                f'Column "{column}": labels of "{one.kind}" in the column\'s own order name values'
+                " of its records, also of those withheld.",
+                hint="List the values in order, use a builder whose labels are fixed (intervals,"
+                " mask, dates), or release own ranges (local_range).",
+            )
+
+
 def build(
     spec: HierarchySpec, values: Sequence[str], column: str, pulse: Pulse = no_pulse
 ) -> Hierarchy:

@@ -17,7 +17,7 @@ from dbanon.enforcement import Enforcement
 from dbanon.entities import check_entity
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.hierarchy import Hierarchy
-from dbanon.hierarchy_spec import HierarchySpec, built
+from dbanon.hierarchy_spec import HierarchySpec, built, require_own_ranges
 from dbanon.microdata import Microdata, with_strata
 from dbanon.partitions import AttributePartition, Levels, Partition
 from dbanon.persons import Persons
@@ -96,6 +96,7 @@ class Job:
                     f'The hierarchy of "{column}" names no quasi-identifier.',
                     hint="Give hierarchies to quasi-identifiers only.",
                 )
+        require_own_ranges(self.hierarchies, self.policy.local_range)
         named = [*self.quasi_identifiers, *self.by, *self.sensitive, *self.keep]
         check_entity(self.entity, named)
         for column in named:

@@ -52,7 +52,7 @@ class _Effort:
 
 _EFFORTS = {
     "fast": _Effort(60_000_000, 100_000, 8_000, most_heat=0.0, classes=6),
-    "thorough": _Effort(24_000_000_000, 30_000_000, 2_000_000, most_heat=0.12, classes=7),
+    "thorough": _Effort(25_000_000_000, 31_000_000, 2_000_000, most_heat=0.09, classes=7),
 }
 REFINEMENTS = tuple(_EFFORTS)
 

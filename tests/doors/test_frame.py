@@ -170,3 +170,15 @@ def test_kept_columns_of_any_type_come_along() -> None:
     )
     assert found["kind"].dtype == frame["kind"].dtype
     assert Counter(map(repr, found["object"])) == Counter(map(repr, frame["object"]))
+
+
+def test_labels_that_name_values_must_be_wanted() -> None:
+    frame = pd.DataFrame({"income": range(1000, 1060)})
+    given: dict[str, Any] = {
+        "quasi_identifiers": ["income"], "k": 5, "method": "gaa_cp",
+        "hierarchies": {"income": {"ordered": True, "fanout": 4}},
+    }  # fmt: skip
+    with pytest.raises(errors.InvalidParameter, match="own order name values"):
+        dbanon.anonymize_frame(frame, **given)
+    found, _ = dbanon.anonymize_frame(frame, **given, local_range=True)
+    assert found["income"].str.contains(" to ").any()

@@ -70,7 +70,7 @@ def test_while_a_tree_is_read_or_made(run_sql: Run, connect: Connect, kind: str)
         f" '*' AS level2 FROM generate_series(1, {n}) AS g"
     )
     connection, other = connect(), connect()
-    call = _call({"place": TREES[kind]}, {})
+    call = _call({"place": TREES[kind]}, {"local_range": True})
     for after in (0.6, 1.2, 1.8, 2.4):
         # A second, and a little for a busy machine.
         assert _stop(connection, other, after, call) < 2

@@ -182,7 +182,9 @@ def test_every_form_of_a_hierarchy(run_sql: Run, sql_url: str, kind: str) -> Non
         "grouped": {"grouped": [2, 3], "order": ["Oslo", "it's", "Bari", "Rome", "Bergen"]},
     }  # fmt: skip
     hierarchies = {} if kind == "flat" else {"place": given[kind]}
+    every = {"local_range": True} if kind == "ordered" else {}
     for options in ({}, {"intervals": "bounds", "steps": {"age": 7}}, {"local_range": True}):
+        options |= every
         _by_both(
             run_sql, sql_url, "app.people", ["age", "place"], method="gaa_cp",
             hierarchies=hierarchies, options=options,

@@ -138,7 +138,7 @@ def test_the_ledger_says_which_tree(database: Database) -> None:
     for output, given in (("release.a", "name:places"), ("release.b", table())):
         database.anonymize(**GIVEN, output=output, hierarchies={"place": given})
     database.anonymize(
-        **GIVEN, output="release.c",
+        **GIVEN, output="release.c", local_range=True,
         hierarchies={"age": {"intervals": [10, 20]}, "place": {"ordered": True, "fanout": 3}},
     )  # fmt: skip
     told = [
@@ -154,6 +154,17 @@ def test_the_ledger_says_which_tree(database: Database) -> None:
     assert told[2]["place"] == {
         "leaves": 6, "height": 2, "from": {"ordered": True, "fanout": 3}
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [{"ordered": True}, {"grouped": [2, 4]}])
+def test_labels_that_name_values_must_be_wanted(database: Database, given: Any) -> None:
+    load(database)
+    with pytest.raises(errors.InvalidParameter, match=r"place.*own order name values"):
+        database.anonymize(**GIVEN, output="release.a", hierarchies={"place": given})
+    report = database.anonymize(
+        **GIVEN, output="release.a", hierarchies={"place": given}, local_range=True
+    )
+    assert report.arguments["local_range"] is True
 
 
 BROKEN: dict[str, tuple[list[tuple[Any, ...]], dict[str, int]]] = {
