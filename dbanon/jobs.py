@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon.enforcement import Enforcement
 from dbanon.entities import check_entity
-from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
+from dbanon.errors import InvalidParameter
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import HierarchySpec, built, require_own_ranges
 from dbanon.microdata import Microdata, with_strata
@@ -24,7 +24,6 @@ from dbanon.persons import Persons
 from dbanon.pipeline import find_attribute_classes, find_classes, recode
 from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
-from dbanon.recoding import RANGE, find_recoding
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind, with_orders
 from dbanon.stores import ledger
@@ -33,7 +32,7 @@ from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import RelationName
 from dbanon.stores.session import Session
 from dbanon.version import version
-from dbanon.writing import copied_rows, typed, written_columns
+from dbanon.writing import copied_rows, require_counts, require_ranges, typed, written_columns
 
 PHASES = ("read", "cluster", "write", "verify")
 IF_EXISTS = ("error", "replace")
@@ -179,7 +178,7 @@ class _Run:
         self.persons.columns(source, 0)
         require_guarantee(job.policy, job.entity)
         require_kinds(job.policy, attributes)
-        self._require_ranges(attributes)
+        require_ranges(self.target_session, job.policy, attributes, job.hierarchies)
         source = self.source_session.locate(source, job.key)
         self.source_session.require_rights(source, read)
         output = self.target_session.plan_output(
@@ -199,16 +198,6 @@ class _Run:
         for name in named:
             self.target_session.type_of(source.attribute(name))
         return source, self._attributes(source), output
-
-    def _require_ranges(self, attributes: Sequence[Attribute]) -> None:
-        """Check that the target has the range types that are wanted."""
-        policy = self.job.policy
-        if policy.intervals != RANGE or not find_recoding(str(policy.recoding)).takes_categories:
-            return
-        for attribute in attributes:
-            with_tree = attribute.name in (*policy.hierarchies, *self.job.hierarchies)
-            if not attribute.kind.is_coded and not with_tree:
-                self.target_session.range_type(attribute)
 
     def _attributes(self, source: Source) -> tuple[Attribute, ...]:
         """The quasi-identifiers, with their orders."""
@@ -319,12 +308,9 @@ class _Run:
     def _verify(
         self, source: Source, output: Output, release: Release, microdata: Microdata
     ) -> Recount:
-        """Count what was written, before anyone can see it.
+        """Count what was written, before anyone can see it; raises as ``require_counts``.
 
-        Raises
-        ------
-        SourceChanged : there are more or fewer rows than records.
-        RecountFailed : a class is too small or breaks a model, or NULLs are where none may be.
+        RecountFailed also where a class breaks a model or holds too few persons.
         """
         self.progress("verify", 0.0)
         columns = [column.attribute.name for column in release.columns]
@@ -333,29 +319,14 @@ class _Run:
             recount = self.target_session.recount_attributes(output.written, columns, self.job.by)
         else:
             recount = self.target_session.recount(output.written, names)
-        expected = microdata.n_records - release.partition.n_suppressed
-        if recount.rows != expected:
-            raise SourceChanged(
-                f"{expected} records were read, but {recount.rows} rows were written.",
-                hint="The source gives other rows each time it is read: anonymize a table, or name"
-                " a key that tells every row from every other.",
-            )
-        if recount.smallest < self.job.policy.k:
-            raise RecountFailed(
-                f"The smallest class counted in the database holds {recount.smallest} rows, fewer"
-                f" than k = {self.job.policy.k}; nothing was published.",
-                hint="This is an error in dbanon: please report it.",
-            )
         null_rows = 0
         if microdata.valid is not None and self.job.policy.nulls == "category":
             null_rows = int((~microdata.valid.all(axis=1)).sum())
+        expected = microdata.n_records - release.partition.n_suppressed
         # Strata keep their NULLs.
-        if recount.null_rows != null_rows and not self.job.by:
-            raise RecountFailed(
-                f"{recount.null_rows} rows with a NULL were written, {null_rows} were expected;"
-                " nothing was published.",
-                hint="This is an error in dbanon: please report it.",
-            )
+        require_counts(
+            recount, expected, int(self.job.policy.k), None if self.job.by else null_rows
+        )
         self.models.recount(self.target_session, source, output.written, names, recount.rows)
         copied = self.target_session is not self.source_session
         self.persons.recount(

@@ -1,8 +1,8 @@
-"""What a job writes: the columns of the release, and rows that go to another database."""
+"""What a job writes: columns of the release, rows that go to another database, and their counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.microdata import Microdata, find_records
 from dbanon.partitions import Partition
 from dbanon.persons import Persons
-from dbanon.recoding import ReleasedColumn
+from dbanon.policy import Policy
+from dbanon.recoding import RANGE, ReleasedColumn, find_recoding
+from dbanon.release import Recount
 from dbanon.schema import Attribute
 from dbanon.stores import statements
 from dbanon.stores.base import Source, random_order
@@ -31,6 +33,30 @@ def typed(column: ReleasedColumn, session: Session, copied: bool) -> ReleasedCol
     elif copied or not attribute.sql_type:
         attribute = replace(attribute, sql_type=session.type_of(attribute))
     return replace(column, attribute=attribute)
+
+
+def require_ranges(
+    session: Session,
+    policy: Policy,
+    attributes: Sequence[Attribute],
+    hierarchies: Container[str],
+) -> None:
+    """Check that the target has the range types that are wanted.
+
+    Parameters
+    ----------
+    hierarchies : attributes that have one beside those of the policy.
+
+    Raises
+    ------
+    UnsupportedType : it has none.
+    """
+    if policy.intervals != RANGE or not find_recoding(str(policy.recoding)).takes_categories:
+        return
+    for attribute in attributes:
+        with_tree = attribute.name in policy.hierarchies or attribute.name in hierarchies
+        if not attribute.kind.is_coded and not with_tree:
+            session.range_type(attribute)
 
 
 def written_columns(
@@ -123,3 +149,36 @@ def copied_rows(
         progress(min(done / max(microdata.n_records, 1), 1.0))
         rows = persons.add(records, [read[i] for i in chosen])
         yield classes[records], positions[records], rows
+
+
+def require_counts(recount: Recount, rows: int, k: int, null_rows: int | None) -> None:
+    """Check what was counted on the written relation.
+
+    Parameters
+    ----------
+    rows : how many there must be.
+    null_rows : how many must have a NULL in a quasi-identifier; None where strata keep theirs.
+
+    Raises
+    ------
+    SourceChanged : there are more or fewer rows than records.
+    RecountFailed : a class is too small, or NULLs are where none may be.
+    """
+    if recount.rows != rows:
+        raise SourceChanged(
+            f"{rows} records were read, but {recount.rows} rows were written.",
+            hint="The source gives other rows each time it is read: anonymize a table, or name"
+            " a key that tells every row from every other.",
+        )
+    if recount.smallest < k:
+        raise RecountFailed(
+            f"The smallest class counted in the database holds {recount.smallest} rows, fewer"
+            f" than k = {k}; nothing was published.",
+            hint="This is an error in dbanon: please report it.",
+        )
+    if null_rows is not None and recount.null_rows != null_rows:
+        raise RecountFailed(
+            f"{recount.null_rows} rows with a NULL were written, {null_rows} were expected;"
+            " nothing was published.",
+            hint="This is an error in dbanon: please report it.",
+        )
