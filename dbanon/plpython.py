@@ -32,10 +32,11 @@ from dbanon.hierarchy_spec import parse, parse_all
 from dbanon.jobs import Job, run
 from dbanon.policy import Policy
 from dbanon.release import Report, rarest_row
-from dbanon.stores import hierarchies, statements, summary
+from dbanon.stores import hierarchies, summary
 from dbanon.stores.names import parse_relation
 from dbanon.stores.plpy_classes import PlpyReader
-from dbanon.stores.plpy_store import PlpySession, PlpyStore, spi_error
+from dbanon.stores.plpy_errors import spi_error
+from dbanon.stores.plpy_store import PlpySession, PlpyStore
 from dbanon.version import version
 
 SECONDS_BETWEEN_NOTICES = 2.0
@@ -246,8 +247,7 @@ def _record_run(session: PlpySession, report: Report, started: datetime) -> None
         "application": described[1],
         "server_version": described[2],
     }
-    insert = statements.insert_row(session.ledger_name("run"), list(row))
-    session.run(insert, tuple(row.values()))
+    session.insert_rows(session.ledger_name("run"), list(row), [tuple(row.values())])
 
 
 def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> Policy:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from dbanon.errors import ReleaseNotFound
 from dbanon.release import Recount, Report
 from dbanon.schema import Role
-from dbanon.stores import statements
 from dbanon.stores.base import MARK, Output
 from dbanon.stores.names import RelationName, quote
 
@@ -215,9 +214,9 @@ def record(
     row = release_row(report, output.name, output.relation, recount.histogram)
     row["published_by"] = session.current_user()
     row["created_at"] = session.timestamp(report.created_at)
-    session.run(statements.insert_row(release, list(row)), tuple(row.values()))
-    for entry in column_rows(report, sql_types, made):
-        session.run(statements.insert_row(column, list(entry)), tuple(entry.values()))
+    session.insert_rows(release, list(row), [tuple(row.values())])
+    entries = column_rows(report, sql_types, made)
+    session.insert_rows(column, list(entries[0]), [tuple(entry.values()) for entry in entries])
 
 
 def _output_condition(name: RelationName) -> tuple[str, tuple[str, ...]]:

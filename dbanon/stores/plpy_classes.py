@@ -17,7 +17,8 @@ from dbanon.stores import packed, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, Source
 from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import quote, quote_list
-from dbanon.stores.plpy_store import PlpySession, translated
+from dbanon.stores.plpy_errors import translated
+from dbanon.stores.plpy_store import PlpySession
 from dbanon.stores.plpy_text import literal
 
 

@@ -34,6 +34,10 @@ LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
 WHERE a.attrelid = ?::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum"""
 
+COLUMN_TYPES = """
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+WHERE attrelid = ?::regclass AND attnum > 0 AND NOT attisdropped"""
+
 PRIMARY_KEY = """
 SELECT a.attname
 FROM pg_index i

@@ -21,7 +21,7 @@ from dbanon.stores import packed, statements
 from dbanon.stores import postgresql_catalog as catalog
 from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import OnSql, Source
-from dbanon.stores.names import quote
+from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql_errors import translated
 from dbanon.stores.postgresql_session import ADDRESSED, PostgresqlSession
 
@@ -160,19 +160,33 @@ class PsycopgSession(PostgresqlSession):
         columns = [("class", "integer"), ("position", "integer")]
         columns += [(statements.kept_column(i), types.type_of(a)) for i, a in enumerate(attributes)]
         self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))
-        copy = f"COPY {quote(statements.ROWS)} FROM STDIN"
-        self.note(copy)
-        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
-            for classes, positions, rows in pieces:
+        self._copy_rows(
+            f"COPY {quote(statements.ROWS)} FROM STDIN",
+            (
+                (label, position, *row)
+                for classes, positions, rows in pieces
                 for label, position, row in zip(
                     classes.tolist(), positions.tolist(), rows, strict=True
-                ):
-                    stream.write_row((label, position, *row))
+                )
+            ),
+        )
         self.analyze_staging(statements.ROWS)
 
     def analyze_staging(self, table: str) -> None:
         """Tell the planner how large a staging table is; it is never analyzed by itself."""
         self.run(f"ANALYZE {quote(table)}")
+
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        # Bind parameters are logged where statements are; what is copied never is.
+        self._copy_rows(f"COPY {relation.quoted} ({quote_list(columns)}) FROM STDIN", rows)
+
+    def _copy_rows(self, copy: str, rows: Iterable[Sequence[Any]]) -> None:
+        self.note(copy)
+        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
+            for row in rows:
+                stream.write_row(row)
 
     def _load_binary(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
         self.run(
@@ -192,11 +206,10 @@ class PsycopgSession(PostgresqlSession):
                 table, [(name, kind) for name, kind, _ in columns], self.staging_suffix
             )
         )
-        copy = f"COPY {quote(table)} FROM STDIN"
-        self.note(copy)
-        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
-            for row in zip(*(values.tolist() for _, _, values in columns), strict=True):
-                stream.write_row(row)
+        self._copy_rows(
+            f"COPY {quote(table)} FROM STDIN",
+            zip(*(values.tolist() for _, _, values in columns), strict=True),
+        )
 
     def ensure_ledger(self) -> None:
         from dbanon.stores.history import migrate

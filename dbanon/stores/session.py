@@ -259,6 +259,13 @@ class Session(SessionInterface):
             )
         return output
 
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Add rows to a table of dbanon's own, with the values of these columns."""
+        values = [value for row in rows for value in row]
+        self.run(statements.insert_rows(relation, columns, len(rows)), values)
+
     def timestamp(self, text: str) -> Any:
         """A time as the ledger's column takes it."""
         return datetime.fromisoformat(text)

@@ -241,11 +241,6 @@ def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str])
     )
 
 
-def insert_row(relation: RelationName, columns: Sequence[str]) -> str:
-    """INSERT of one row of bind parameters, written ``?``."""
-    return insert_rows(relation, columns, 1)
-
-
 def insert_rows(relation: RelationName, columns: Sequence[str], rows: int) -> str:
     """INSERT of as many rows of bind parameters, one row after the other."""
     marks = "(" + ", ".join("?" for _ in columns) + ")"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from dbanon.errors import OutputExists, OutputNotOurs
 from dbanon.release import Report
-from dbanon.stores import ledger, statements
+from dbanon.stores import ledger
 from dbanon.stores.base import MARK
 from dbanon.stores.names import RelationName, check_length, quote
 from dbanon.stores.session import Session
@@ -114,7 +114,7 @@ def write(
         "guarantee": report.guarantee,
         "earlier_releases": report.earlier_releases,
     }
-    session.run(statements.insert_row(name, list(row)), tuple(row.values()))
+    session.insert_rows(name, list(row), [tuple(row.values())])
 
 
 def binned(count: int, k: int) -> str:
