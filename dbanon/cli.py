@@ -13,6 +13,7 @@ from dbanon.cli_support import (
     Names,
     common,
     errors,
+    lasting,
     show,
     show_checks,
     signals,
@@ -28,7 +29,8 @@ def main() -> None:
     """Anonymize SQL tables: k-anonymous releases, recounted before they are visible.
 
     Exit codes: 0 done and verified, 1 unexpected, 2 usage, 3 privacy refusal (nothing published),
-    4 database unreachable or busy (retry), 5 rights, 6 a release changed, 130/143 interrupted.
+    4 database unreachable or busy (retry), 5 rights, 6 a release changed, 10 unknown whether it was
+    published (look before a retry), 130/143 interrupted.
     """
 
 
@@ -88,12 +90,13 @@ def verify(
 @common
 def gc(url: str, keep_last: int, form: str, print_sql: bool) -> None:
     """Drop released tables that their view no longer shows."""
-    with errors(form), signals():
+    with errors(form), signals(), lasting() as committed:
         from dbanon import audit
         from dbanon.render import rows_table
         from dbanon.stores import open_store
 
         dropped = audit.collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
+        committed()
         show(
             form,
             {"dropped": dropped},
@@ -118,16 +121,16 @@ _PYTHON_PATH = click.option(
 @_PYTHON_PATH
 def install(url: str, extension: bool, sql_only: bool, python_paths: tuple[str, ...]) -> None:
     """Install the SQL functions in a PostgreSQL database."""
-    with errors("table"), signals():
+    with errors("table"), signals(), lasting() as committed:
         from dbanon import install as installation
 
         if extension and sql_only:
             raise InvalidParameter("--extension and --sql-only exclude each other.")
-        show_checks(
-            installation.install(
-                url, python_paths=python_paths, sql_only=sql_only, extension=extension
-            )
+        found = installation.install(
+            url, python_paths=python_paths, sql_only=sql_only, extension=extension
         )
+        committed()
+        show_checks(found)
 
 
 @main.command(epilog=URL_HELP)
@@ -135,10 +138,12 @@ def install(url: str, extension: bool, sql_only: bool, python_paths: tuple[str, 
 @_PYTHON_PATH
 def upgrade(url: str, python_paths: tuple[str, ...]) -> None:
     """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
-    with errors("table"), signals():
+    with errors("table"), signals(), lasting() as committed:
         from dbanon import install as installation
 
-        show_checks(installation.upgrade(url, python_paths=python_paths))
+        found = installation.upgrade(url, python_paths=python_paths)
+        committed()
+        show_checks(found)
 
 
 @main.command(epilog=URL_HELP)
@@ -146,10 +151,11 @@ def upgrade(url: str, python_paths: tuple[str, ...]) -> None:
 @click.option("--ledger", is_flag=True, help="Also drop the ledger of releases.")
 def uninstall(url: str, ledger: bool) -> None:
     """Remove the SQL functions; the ledger stays."""
-    with errors("table"), signals():
+    with errors("table"), signals(), lasting() as committed:
         from dbanon import install as installation
 
         installation.uninstall(url, ledger=ledger)
+        committed()
         click.echo("dbanon's functions were removed.")
 
 

@@ -15,11 +15,13 @@ from dbanon.cli_support import (
     common,
     errors,
     half_of_memory,
+    lasting,
     method_options,
     model,
     numbers,
     orders,
     pair,
+    say,
     show,
     signals,
     sql_printer,
@@ -235,7 +237,7 @@ def anonymize(url: str, **given: Any) -> None:
     A column named nowhere is not copied.
     """
     form = given["form"]
-    with errors(form), signals():
+    with errors(form), signals(), lasting() as committed:
         from dbanon import api
         from dbanon.progress import ProgressDisplay
         from dbanon.render import report_table, save_report
@@ -293,8 +295,9 @@ def anonymize(url: str, **given: Any) -> None:
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
             )
+            committed()
         if report.k_rows is not None:
-            click.echo(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.", err=True)
+            say(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.")
         if path is not None:
             save_report(report, path)
         show(form, report.to_dict(), lambda: report_table(report))

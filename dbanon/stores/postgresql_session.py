@@ -66,6 +66,7 @@ class PostgresqlSession(Session):
     def __init__(self, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self._relations: dict[RelationName, _Relation] = {}
+        self.release_id: str | None = None
 
     def enter(self) -> None:
         """Note the search path of the caller, then make the transaction independent of it."""
@@ -262,6 +263,7 @@ class PostgresqlSession(Session):
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
+        self.release_id = release_id
         body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
         written = output.written.quoted
         self.run(f"CREATE TABLE {written} ({body})")

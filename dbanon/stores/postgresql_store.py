@@ -22,6 +22,7 @@ from dbanon.stores import postgresql_catalog as catalog
 from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import OnSql, Source
 from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.postgresql_commit import commit
 from dbanon.stores.postgresql_errors import translated
 from dbanon.stores.postgresql_session import ADDRESSED, PostgresqlSession
 
@@ -243,25 +244,32 @@ class PostgresqlStore:
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """One REPEATABLE READ transaction; one that only reads when ``write`` is False."""
-        try:
-            with translated():
-                connection = self._engine.connect()
-        except ConnectionLost as error:
-            raise DatabaseUnreachable(
-                f"The database {self.url} cannot be reached.", detail=error.detail
-            ) from None
+        connection = self._connect()
         connection = connection.execution_options(isolation_level="REPEATABLE READ")
         try:
             with translated():
                 connection.begin()
-                yield PsycopgSession(connection, self._on_sql)
-                connection.commit()
+                session = PsycopgSession(connection, self._on_sql)
+                yield session
+                if write:
+                    commit(connection, self._connect, session.release_id)
+                else:
+                    connection.commit()
         except BaseException:
             # Staging goes with the transaction; a connection in doubt is not used again.
             connection.invalidate()
             raise
         finally:
             connection.close()
+
+    def _connect(self) -> Connection:
+        try:
+            with translated():
+                return self._engine.connect()
+        except ConnectionLost as error:
+            raise DatabaseUnreachable(
+                f"The database {self.url} cannot be reached.", detail=error.detail
+            ) from None
 
     def same_database(self, other: object) -> bool:
         """True when both have the same host, port and database, and the same role."""
