@@ -14,6 +14,7 @@ from dbanon.cli_support import (
     common,
     errors,
     lasting,
+    say,
     show,
     show_checks,
     signals,
@@ -112,6 +113,22 @@ _PYTHON_PATH = click.option(
     help="Where the server's Python imports dbanon and numpy from; repeatable. Default: where this"
     " Python does.",
 )
+_TRUST_OWNER = click.option(
+    "--trust-owner",
+    "trusted_owners",
+    multiple=True,
+    metavar="ACCOUNT",
+    help="An account beside root and the server's own that may own what is imported; repeatable."
+    " DANGEROUS: it can then run code as the server's account.",
+)
+
+
+def _warn_of(owners: tuple[str, ...]) -> None:
+    for owner in owners:
+        say(
+            f"WARNING: {owner} can run code as the database server's account, and so read and"
+            " change every database of it."
+        )
 
 
 @main.command(epilog=URL_HELP)
@@ -119,7 +136,14 @@ _PYTHON_PATH = click.option(
 @click.option("--extension", is_flag=True, help="As an extension: writes to the server's files.")
 @click.option("--sql-only", is_flag=True, help="Only what needs no PL/Python.")
 @_PYTHON_PATH
-def install(url: str, extension: bool, sql_only: bool, python_paths: tuple[str, ...]) -> None:
+@_TRUST_OWNER
+def install(
+    url: str,
+    extension: bool,
+    sql_only: bool,
+    python_paths: tuple[str, ...],
+    trusted_owners: tuple[str, ...],
+) -> None:
     """Install the SQL functions in a PostgreSQL database."""
     with errors("table"), signals(), lasting() as committed:
         from dbanon import install as installation
@@ -127,8 +151,13 @@ def install(url: str, extension: bool, sql_only: bool, python_paths: tuple[str, 
         if extension and sql_only:
             raise InvalidParameter("--extension and --sql-only exclude each other.")
         found = installation.install(
-            url, python_paths=python_paths, sql_only=sql_only, extension=extension
+            url,
+            python_paths=python_paths,
+            sql_only=sql_only,
+            extension=extension,
+            trusted_owners=trusted_owners,
         )
+        _warn_of(trusted_owners)
         committed()
         show_checks(found)
 
@@ -136,12 +165,14 @@ def install(url: str, extension: bool, sql_only: bool, python_paths: tuple[str, 
 @main.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @_PYTHON_PATH
-def upgrade(url: str, python_paths: tuple[str, ...]) -> None:
+@_TRUST_OWNER
+def upgrade(url: str, python_paths: tuple[str, ...], trusted_owners: tuple[str, ...]) -> None:
     """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
     with errors("table"), signals(), lasting() as committed:
         from dbanon import install as installation
 
-        found = installation.upgrade(url, python_paths=python_paths)
+        found = installation.upgrade(url, python_paths=python_paths, trusted_owners=trusted_owners)
+        _warn_of(trusted_owners)
         committed()
         show_checks(found)
 
