@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -114,6 +114,10 @@ class PlpySession(PostgresqlSession):
         self.note(sql)
         with translated(), handed_over(values):
             return self._plpy.execute(sql)
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        found: AbstractContextManager[Any] = self._plpy.subtransaction()
+        return found
 
     # -- source -----------------------------------------------------------------------------------
 

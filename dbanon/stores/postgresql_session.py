@@ -6,13 +6,24 @@ catalog, which rights are needed and how a release is written and shown is here,
 
 from __future__ import annotations
 
+import time
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from dbanon.errors import InsufficientRights, SchemaNotFound, TableNotFound, nearest_names
+from dbanon.errors import (
+    DatabaseBusy,
+    InsufficientRights,
+    OutputExists,
+    SchemaNotFound,
+    SourceChanged,
+    TableNotFound,
+    nearest_names,
+)
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind
 from dbanon.stores import postgresql_catalog as catalog
@@ -48,6 +59,14 @@ SET LOCAL jit = off;
 SET LOCAL client_min_messages = warning"""
 
 
+# How long a relation that is replaced or dropped is asked for; SETTINGS has it for other locks.
+LOCK_SECONDS = 60.0
+# Who waits for a lock that nobody shares holds up all who come after. So each try is short, the
+# first ones more than the last, and readers have the pauses between them.
+_TRIES_MS = (50, 100, 200, 400, 800)
+_PAUSES_MS = (100, 200, 400, 800, 1000)
+
+
 class _Relation(NamedTuple):
     """What the catalog says of a relation that was found."""
 
@@ -67,6 +86,7 @@ class PostgresqlSession(Session):
         super().__init__(on_sql)
         self._relations: dict[RelationName, _Relation] = {}
         self.release_id: str | None = None
+        self._beside: list[RelationName] = []
 
     def enter(self) -> None:
         """Note the search path of the caller, then make the transaction independent of it."""
@@ -239,7 +259,12 @@ class PostgresqlSession(Session):
                     f'There is no schema "{schema}", and this role may not create it.',
                     hint=f"CREATE SCHEMA {quote(schema)} AUTHORIZATION this role.",
                 )
-            self.run(f"CREATE SCHEMA {quote(schema)}")
+            try:
+                self.run(f"CREATE SCHEMA {quote(schema)}")
+            except OutputExists:
+                raise SourceChanged(
+                    f'Another session made the schema "{schema}" meanwhile.', hint="Try again."
+                ) from None
         elif not all(found[0]):
             raise InsufficientRights(
                 f'This role may not create tables in schema "{schema}".',
@@ -273,19 +298,63 @@ class PostgresqlSession(Session):
         self.run(f"ANALYZE {relation.quoted}")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
+        drops = [f"DROP TABLE {relation.quoted}" for relation in self._beside]
+        self._beside = []
         if output.kind == "view":
-            self.run(
+            view = (
                 f"CREATE OR REPLACE VIEW {output.name.quoted} AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
+            self._run_patiently([*drops, view], output.name)
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
             return
         if output.replaces:
-            self.drop_table(output.name)
+            drops.append(f"DROP TABLE {output.name.quoted}")
+        if drops:
+            self._run_patiently(drops, output.name)
         self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
 
+    def drop_with_output(self, relation: RelationName) -> None:
+        """Drop a relation when the output is published, so that neither waits for the other."""
+        self._beside.append(relation)
+
     def drop_table(self, relation: RelationName) -> None:
-        self.run(f"DROP TABLE {relation.quoted}")
+        self._run_patiently([f"DROP TABLE {relation.quoted}"], relation)
+
+    def _run_patiently(self, statements: Sequence[str], relation: RelationName) -> None:
+        """Run statements that want a relation for themselves, without holding up its readers.
+
+        Raises
+        ------
+        DatabaseBusy : readers kept it for all of ``LOCK_SECONDS``.
+        """
+        started = time.monotonic()
+        turn = 0
+        while True:
+            place = min(turn, len(_TRIES_MS) - 1)
+            try:
+                with self.savepoint():
+                    self.run(f"SET LOCAL lock_timeout = {_TRIES_MS[place]}")
+                    for statement in statements:
+                        self.run(statement)
+                    self.run(f"SET LOCAL lock_timeout = {int(LOCK_SECONDS * 1000)}")
+                return
+            except DatabaseBusy as error:
+                if time.monotonic() - started > LOCK_SECONDS:
+                    raise DatabaseBusy(
+                        f"{relation} was not to be had in {LOCK_SECONDS:g} seconds: readers hold"
+                        " it in open transactions.",
+                        detail=error.detail,
+                        hint="End these transactions (pg_stat_activity shows them), or try again"
+                        " later.",
+                    ) from None
+            # By a statement, so that a cancel is noticed.
+            self.run(f"SELECT pg_sleep({_PAUSES_MS[place]} / 1000.0)")
+            turn += 1
+
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """What is done in the block is undone, alone, when it raises."""
 
     def insert(
         self,

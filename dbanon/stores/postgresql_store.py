@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import URL, Engine, NullPool, create_engine
 
-from dbanon.errors import ConnectionLost, DatabaseUnreachable, MissingDependency
+from dbanon.errors import ConnectionLost, DatabaseUnreachable, DbanonError, MissingDependency
 from dbanon.microdata import Chunk
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute
@@ -57,6 +57,17 @@ class PsycopgSession(PostgresqlSession):
             else:
                 cursor.execute(sql)
             yield cursor
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        self.run("SAVEPOINT dbanon")
+        try:
+            yield
+        except DbanonError:
+            self.run("ROLLBACK TO SAVEPOINT dbanon")
+            self.run("RELEASE SAVEPOINT dbanon")
+            raise
+        self.run("RELEASE SAVEPOINT dbanon")
 
     def read_chunks(
         self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
