@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon.enforcement import Enforcement
 from dbanon.entities import check_entity
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import HierarchySpec, built, require_own_ranges
 from dbanon.microdata import Microdata, with_strata
@@ -155,7 +155,15 @@ class _Run:
 
         started = time.perf_counter()
         session = self.target_session
-        session.publish(output, [name for name, _, _ in self.written])
+        try:
+            session.publish(output, [name for name, _, _ in self.written])
+        except OutputExists:
+            if job.if_exists == "error":
+                raise
+            raise SourceChanged(
+                f"Another session made {output.name} meanwhile; nothing was published.",
+                hint="Try again: it is replaced then.",
+            ) from None
         session.ensure_ledger()
         types = {a.name: a.sql_type for a in source.schema.attributes}
         types |= {name: sql_type for name, sql_type, _ in self.written}

@@ -293,8 +293,9 @@ class DuckdbSession(Session):
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         mark = f"'{MARK}{output.release_id}'"
         if output.kind == "view":
+            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
             self.run(
-                f"CREATE OR REPLACE VIEW {output.name.quoted} AS"
+                f"{create} VIEW {output.name.quoted} AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")

@@ -58,7 +58,11 @@ def translation(error: Any) -> DbanonError:
             "A lock was not to be had in time.", detail=detail, hint="Try again later."
         )
     if state == "40001":
-        return SourceChanged(detail=detail, hint="Try again.")
+        return SourceChanged(
+            "Another session changed what this one reads or replaces.",
+            detail=detail,
+            hint="Try again.",
+        )
     if state == "42P01":
         return SourceChanged(
             "Another session dropped a relation that is needed.", hint="Try again."

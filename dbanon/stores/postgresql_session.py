@@ -301,8 +301,10 @@ class PostgresqlSession(Session):
         drops = [f"DROP TABLE {relation.quoted}" for relation in self._beside]
         self._beside = []
         if output.kind == "view":
+            # One that another session made meanwhile is not replaced: the ledger would show both.
+            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
             view = (
-                f"CREATE OR REPLACE VIEW {output.name.quoted} AS"
+                f"{create} VIEW {output.name.quoted} AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             self._run_patiently([*drops, view], output.name)

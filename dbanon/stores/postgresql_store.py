@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import URL, Engine, NullPool, create_engine
 
-from dbanon.errors import ConnectionLost, DatabaseUnreachable, DbanonError, MissingDependency
+from dbanon.errors import (
+    ConnectionLost,
+    DatabaseUnreachable,
+    DbanonError,
+    MissingDependency,
+    OutputExists,
+    SourceChanged,
+)
 from dbanon.microdata import Chunk
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute
@@ -228,8 +235,14 @@ class PsycopgSession(PostgresqlSession):
 
         # Two first releases at once: the second waits here and finds the ledger made.
         self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
-        with translated():
-            migrate(self._connection)
+        try:
+            with translated():
+                migrate(self._connection)
+        except OutputExists:
+            raise SourceChanged(
+                "Another session made the ledger meanwhile; nothing was published.",
+                hint="Try again.",
+            ) from None
 
 
 class PostgresqlStore:
