@@ -273,7 +273,7 @@ def _connected(url: str) -> Iterator[Any]:
         raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")
     conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
-        connection = psycopg.connect(conninfo)
+        connection = psycopg.connect(conninfo, client_encoding="UTF8")
     except psycopg.OperationalError as error:
         raise DatabaseUnreachable(
             f"The database {parsed.render_as_string(hide_password=True)} cannot be reached.",

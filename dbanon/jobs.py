@@ -189,6 +189,7 @@ class _Run:
         require_ranges(self.target_session, job.policy, attributes, job.hierarchies)
         source = self.source_session.locate(source, job.key)
         self.source_session.require_rights(source, read)
+        self.source_session.require_equality(source, [*job.by, *job.key])
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )

@@ -50,6 +50,7 @@ class PlpyReader:
         source = session.locate(source, key)
         persons = [] if entity is None else [as_identifier(source.attribute(entity))]
         session.require_rights(source, [*quasi_identifiers, *(p.name for p in persons)])
+        session.require_equality(source, key)
         locator = source.located
         if locator.mapped or locator.unchecked:
             session.check_keys(source)

@@ -20,6 +20,7 @@ from dbanon.errors import (
     OutputChanged,
     OutputExists,
     SourceChanged,
+    UnsupportedType,
 )
 from dbanon.stores.base import cannot_travel
 
@@ -81,6 +82,15 @@ def translation(error: Any) -> DbanonError:
             "Other objects depend on the output, so it cannot be replaced.",
             hint="Release a view: it stays when its release is replaced.",
         )
+    if state in ("22021", "22P05"):
+        # A database of encoding SQL_ASCII holds any bytes.
+        return UnsupportedType(
+            "A text holds bytes that are no UTF-8, and its database knows no encoding.",
+            detail=detail,
+            hint="Convert the column in a view, as in convert_from(name::bytea, 'LATIN1').",
+        )
+    if state == "42883":
+        return UnsupportedType("A column's type has no equality.", detail=detail)
     if state == "22003":
         return NonFiniteValue("A quasi-identifier holds a value too large for float64.")
     return DatabaseFailure(f"The database refused a statement{_names(error)}.", detail=detail)

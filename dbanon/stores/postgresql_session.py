@@ -22,6 +22,7 @@ from dbanon.errors import (
     SchemaNotFound,
     SourceChanged,
     TableNotFound,
+    UnsupportedType,
     nearest_names,
 )
 from dbanon.recoding import ReleasedColumn
@@ -202,6 +203,22 @@ class PostgresqlSession(Session):
                 "This role may not create temporary tables, which staging needs.",
                 hint="GRANT TEMPORARY ON DATABASE … to it.",
             )
+
+    def require_equality(self, source: Source, columns: Sequence[str]) -> None:
+        for column in dict.fromkeys(columns):
+            # PostgreSQL knows best: of a json in an array in a row type, too. Nothing is read.
+            query = f"SELECT DISTINCT {quote(column)} FROM {source.name.quoted} LIMIT 0"
+            try:
+                self.rows(query)
+            except UnsupportedType as error:
+                attribute = source.attribute(column)
+                raise UnsupportedType(
+                    f'Column "{column}" of {source.name} is of type {attribute.sql_type}, whose'
+                    " values PostgreSQL cannot tell apart.",
+                    detail=error.detail,
+                    hint="Strata, entities and keys need a type with an equality: cast it in a"
+                    " view, as json to jsonb.",
+                ) from None
 
     def stage_values(
         self, source: Source, attributes: Sequence[Attribute]

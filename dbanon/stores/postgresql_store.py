@@ -44,6 +44,8 @@ class PsycopgSession(PostgresqlSession):
         super().__init__(on_sql)
         self._connection = connection
         self._driver: Any = connection.connection.driver_connection
+        # An engine of the caller's may have another.
+        self.run("SET LOCAL client_encoding = 'UTF8'")
         self.enter()
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -252,7 +254,13 @@ class PostgresqlStore:
         url = engine.url if isinstance(engine, Engine) else engine
         if not isinstance(engine, Engine) or engine.driver != "psycopg":
             try:
-                engine = create_engine(url.set(drivername="postgresql+psycopg"), poolclass=NullPool)
+                # At the connect, over what environment, role and database say: the very first
+                # answers are read as text.
+                engine = create_engine(
+                    url.set(drivername="postgresql+psycopg"),
+                    poolclass=NullPool,
+                    connect_args={"client_encoding": "UTF8"},
+                )
             except ModuleNotFoundError:
                 raise MissingDependency(
                     "PostgreSQL needs the package psycopg.",

@@ -54,6 +54,16 @@ class Session(SessionInterface):
         if self._on_sql is not None:
             self._on_sql(sql)
 
+    def require_equality(self, source: Source, columns: Sequence[str]) -> None:
+        """Check that the values of these columns can be told apart.
+
+        Nothing to do where every type has an equality.
+
+        Raises
+        ------
+        UnsupportedType : a column's type has none.
+        """
+
     def pin(self, source: Source, columns: Sequence[str]) -> Source:
         """The source as one snapshot has it, with these columns, until the transaction ends.
 
