@@ -118,6 +118,7 @@ def ledger_script(extension: bool) -> str:
         text = re.sub(
             r"CREATE TABLE IF NOT EXISTS dbanon\.(\w+) \(.*?\n\);", _adopted, text, flags=re.S
         )
+    text += (share_path("sql") / "tie.sql").read_text()
     return text + (
         f"\nINSERT INTO dbanon.alembic_version SELECT '{HEAD}'"
         " WHERE NOT EXISTS (SELECT 1 FROM dbanon.alembic_version);\n"

@@ -317,7 +317,14 @@ class DuckdbSession(Session):
 
     def ensure_ledger(self) -> None:
         self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(ledger.LEDGER_SCHEMA)}")
-        for statement in ledger.ledger_ddl(self.ledger_types, self.ledger_name):
+        existing: dict[str, list[str]] = {}
+        for table, column in self.rows(
+            "SELECT table_name, column_name FROM duckdb_columns()"
+            " WHERE database_name = current_database() AND schema_name = ?",
+            (ledger.LEDGER_SCHEMA,),
+        ):
+            existing.setdefault(table, []).append(column)
+        for statement in ledger.ledger_ddl(self.ledger_types, self.ledger_name, existing):
             self.run(statement)
 
     def ledger_name(self, table: str) -> RelationName:

@@ -57,6 +57,12 @@ RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     # that is kept outside this database.
     ("class_signature", "bytes", True),
     ("entity_hash", "bytes", True),
+    # PostgreSQL's numbers of the released table, and of the relation that readers use (the view, or
+    # the same table): a copied mark does not copy them.
+    ("relation_oid", "bigint", True),
+    ("output_oid", "bigint", True),
+    # Of the rows as they were written, whatever their order is.
+    ("digest", "text", True),
 )
 
 RELEASE_COLUMN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
@@ -115,24 +121,39 @@ TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
 }
 
 # The newest revision in migrations/.
-HEAD = "0002"
+HEAD = "0003"
 
 NOT_COPIED = "not_copied"
 
 
-def ledger_ddl(types: Mapping[str, str], name_of: Callable[[str], RelationName]) -> list[str]:
-    """CREATE statements of the ledger's tables for a dialect without Alembic."""
+def ledger_ddl(
+    types: Mapping[str, str],
+    name_of: Callable[[str], RelationName],
+    existing: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Statements that bring the ledger to this version, for a dialect without Alembic.
+
+    Parameters
+    ----------
+    existing : the columns of each table that is there already. What a later version added to a
+        table can be NULL.
+    """
     statements = []
     for table, (columns, key) in TABLES.items():
         relation = name_of(table)
+        if table in existing:
+            statements += [
+                f"ALTER TABLE {relation.quoted} ADD COLUMN {quote(name)} {types[kind]}"
+                for name, kind, _ in columns
+                if name not in existing[table]
+            ]
+            continue
         lines = [
             f"{quote(name)} {types[kind]}{'' if nullable else ' NOT NULL'}"
             for name, kind, nullable in columns
         ]
         lines.append("PRIMARY KEY (" + ", ".join(map(quote, key)) + ")")
-        statements.append(
-            f"CREATE TABLE IF NOT EXISTS {relation.quoted} (\n  " + ",\n  ".join(lines) + "\n)"
-        )
+        statements.append(f"CREATE TABLE {relation.quoted} (\n  " + ",\n  ".join(lines) + "\n)")
     return statements
 
 
@@ -215,6 +236,9 @@ def record(
     row = release_row(report, output.name, output.relation, recount.histogram)
     row["published_by"] = session.current_user()
     row["created_at"] = session.timestamp(report.created_at)
+    for column_name, name in (("relation_oid", output.relation), ("output_oid", output.name)):
+        found = session.find_existing(name)
+        row[column_name] = found.oid if found else None
     session.run(statements.insert_row(release, list(row)), tuple(row.values()))
     for entry in column_rows(report, sql_types, made):
         session.run(statements.insert_row(column, list(entry)), tuple(entry.values()))

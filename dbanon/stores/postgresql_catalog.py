@@ -78,7 +78,7 @@ WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)
 
 EXISTING = """
 SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'relation' END,
-       obj_description(c.oid, 'pg_class')
+       obj_description(c.oid, 'pg_class'), c.oid::bigint, pg_get_userbyid(c.relowner)::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ? AND c.relname = ?"""
 

@@ -176,7 +176,7 @@ def test_a_dump_keeps_the_ledger_of_the_extension(
         (3,)
     ]
     assert sql_server.execute("SELECT count(*) FROM dbanon.run", url=restored) == [(1,)]
-    assert sql_server.execute("SELECT * FROM dbanon.alembic_version", url=restored) == [("0002",)]
+    assert sql_server.execute("SELECT * FROM dbanon.alembic_version", url=restored) == [("0003",)]
 
 
 def test_a_client_with_a_runners_rights_uses_the_same_ledger(
