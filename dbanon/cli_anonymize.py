@@ -294,6 +294,7 @@ def anonymize(url: str, **given: Any) -> None:
                 memory_limit=half_of_memory() if limit is None else limit,
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
+                door="cli",
             )
             committed()
         if report.k_rows is not None:

@@ -148,10 +148,19 @@ def released_name(name: RelationName, release_id: str, limit: int | None) -> Rel
 
 @dataclass(frozen=True)
 class Existing:
-    """A relation that stands where an output shall go: its kind and dbanon's mark, if any."""
+    """A relation that has a name now.
+
+    Parameters
+    ----------
+    kind : ``table``, ``view`` or ``relation``.
+    mark : its comment, where dbanon writes its mark, or None.
+    oid, owner : the database's own number of it, and the role it belongs to, where there are such.
+    """
 
     kind: str
     mark: str | None
+    oid: int | None = None
+    owner: str | None = None
 
 
 class Store(Protocol):

@@ -203,6 +203,20 @@ class PsycopgSession(PostgresqlSession):
         # Bind parameters are logged where statements are; what is copied never is.
         self._copy_rows(f"COPY {relation.quoted} ({quote_list(columns)}) FROM STDIN", rows)
 
+    def call(self, function: str, parts: Sequence[str]) -> str:
+        table = quote(statements.HANDED)
+        self.run("DROP TABLE IF EXISTS pg_temp." + table)
+        self.run(
+            statements.create_staging(
+                statements.HANDED, [("place", "integer"), ("part", "jsonb")], self.staging_suffix
+            )
+        )
+        self._copy_rows(f"COPY {table} FROM STDIN", enumerate(parts))
+        arguments = ", ".join(
+            f"(SELECT part FROM {table} WHERE place = {place})" for place in range(len(parts))
+        )
+        return str(self.rows(f"SELECT {function}({arguments})::text")[0][0])
+
     def _copy_rows(self, copy: str, rows: Iterable[Sequence[Any]]) -> None:
         self.note(copy)
         with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:

@@ -14,8 +14,9 @@ CLASSES = "dbanon_classes"
 KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
 ENTITIES = "dbanon_entities"
+HANDED = "dbanon_handed"
 VALUES = "dbanon_values_"
-STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES)
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, HANDED)
 
 
 def value_column(position: int) -> str:

@@ -14,7 +14,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
+import dbanon
 from tests.postgres_server import Server
 
 Run = Callable[..., list[tuple[Any, ...]]]
@@ -159,3 +161,34 @@ def test_a_value_is_handed_to_nobody_else(run_sql: Run, connect: Connect, sql_ro
     outsider = connect(sql_role("outsider", runner=False))
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         outsider.execute(b"SELECT dbanon._given(0)")
+
+
+def test_a_client_that_uses_what_is_installed(
+    run_sql: Run, sql_url: str, sql_server: Server, sql_role: Role
+) -> None:
+    """Its options are in no statement, and so the ledger's entry is nowhere in the log."""
+    _load(run_sql)
+    sql_role("anna")
+    run_sql("GRANT SELECT ON app.people TO anna")
+    run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna")
+    for setting in ALL_LOGGING:
+        words = setting.replace("LOAD 'auto", "SET session_preload_libraries = 'auto")
+        run_sql(f"ALTER ROLE anna {words}")
+    url = make_url(sql_url).set(username="anna", password="x")
+    run_sql("ALTER ROLE anna PASSWORD 'x'")
+    grades = [f"qzmark grade {i}" for i in range(4)]
+    before = len(sql_server.log_text())
+    for how in (
+        {"orders": {"grade": grades}},
+        {"method": "gaa_cp", "hierarchies": {"grade": {"ordered": grades}}},
+    ):
+        dbanon.anonymize(
+            url.render_as_string(hide_password=False), table="app.people", k=5,
+            quasi_identifiers=["a", "grade"], output="release.p", if_exists="replace",
+            sensitive=["illness"], models=[dbanon.Model("t_closeness", "illness", 1.0)], **how,
+        )  # fmt: skip
+    log = sql_server.log_text()[before:]
+    assert "_record_release" in log
+    assert "Query Text: " in log
+    found = _traces(log)
+    assert not found, f"{len(found)} traces, the first: {found[0]}"
