@@ -386,6 +386,12 @@ class InsufficientRights(DbanonError):
     sqlstate = "42501"
 
 
+class ForeignCode(InsufficientRights):
+    """Code of another role would run with the rights of this one."""
+
+    code = "foreign_code"
+
+
 class ReleaseChanged(DbanonError):
     """The published relation changed since it was verified."""
 

@@ -16,6 +16,7 @@ from dbanon.methods.registry import Method
 from dbanon.plpython_options import known
 from dbanon.share import share_path
 from dbanon.stores.ledger import HEAD
+from dbanon.stores.postgresql_foreign import HINT, foreign_code
 from dbanon.version import version
 
 METHOD_TYPES = (
@@ -37,6 +38,7 @@ SETTINGS = (
     "enable_hashjoin = on",
     "enable_mergejoin = on",
     "enable_sort = on",
+    "constraint_exclusion = off",
 )
 
 # Run before a Python function of ours; the paths are literals in a superuser's function.
@@ -76,6 +78,9 @@ def script(paths: Sequence[str] | None, *, extension: bool = False) -> str:
         parts += [method_script(template, method) for method in METHODS.values()]
     parts.append((sql / "grants.sql").read_text())
     text = "\n".join(parts)
+    text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
+        "@FOREIGN_HINT@", HINT.replace("'", "''")
+    )
     text = text.replace("@SETTINGS@", "\n".join(f"SET {setting}" for setting in SETTINGS))
     for mark, fail in (
         ("@IMPORT@", "return outcome"),
