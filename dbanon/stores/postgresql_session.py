@@ -50,6 +50,10 @@ SET LOCAL constraint_exclusion = off;
 SET LOCAL client_min_messages = warning"""
 
 
+# Every name is qualified: until the path is pinned, it may name anybody's functions first.
+CALLER_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
+
+
 class _Relation(NamedTuple):
     """What the catalog says of a relation that was found."""
 
@@ -76,12 +80,8 @@ class PostgresqlSession(Session):
             self.run(statement.strip())
 
     def caller_path(self) -> list[str]:
-        """The schemas that names without one are looked for in.
-
-        Every name is qualified: until the path is pinned, it may name anybody's functions first.
-        """
-        found = self.rows("SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]")
-        schemas: list[str] = found[0][0]
+        """The schemas that names without one are looked for in."""
+        schemas: list[str] = self.rows(CALLER_PATH)[0][0]
         return schemas
 
     # -- source -----------------------------------------------------------------------------------
