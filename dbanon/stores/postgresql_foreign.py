@@ -159,7 +159,8 @@ SELECT f.relation::regclass::text, f.what, o.rolname::text
 FROM found AS f JOIN pg_roles AS o ON o.oid = f.owner
 WHERE {foreign}
 UNION
-SELECT c.relation::regclass::text, 'function ' || p.oid::regprocedure, o.rolname::text
+SELECT c.relation::regclass::text, 'function ' || p.oid::regprocedure || ' in a view',
+       o.rolname::text
 FROM called AS c
 JOIN pg_proc AS p ON p.oid = c.function
 JOIN pg_class AS v ON v.oid = c.relation

@@ -48,7 +48,8 @@ def create_key_map(
     map holds them, where that is not as they are.
     """
     values = ", ".join(
-        f"{value} AS {quote(key)}" for key, value in zip(keys, _compared(keys, compared), strict=True)
+        f"{value} AS {quote(key)}"
+        for key, value in zip(keys, _compared(keys, compared), strict=True)
     )
     return (
         f"CREATE TEMPORARY TABLE {quote(KEY_MAP)}{suffix} AS"

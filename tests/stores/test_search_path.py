@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -29,7 +29,7 @@ SHADOWED = (
 
 
 @pytest.fixture
-def trapped(pg_server: Server, pg_url: str) -> Iterator[Callable[[], bool]]:
+def trapped(pg_server: Server, pg_url: str) -> Callable[[], bool]:
     """The database has such a path by default; what says whether a function of the other's ran."""
     url = pg_server.create_role("mallory", url=pg_url)
     pg_server.execute("CREATE SCHEMA evil AUTHORIZATION mallory", url=pg_url)
@@ -47,8 +47,8 @@ def trapped(pg_server: Server, pg_url: str) -> Iterator[Callable[[], bool]]:
                 f"CREATE FUNCTION evil.same(a pg_catalog.{name}, b pg_catalog.{name})"
                 " RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN"
                 " PERFORM pg_catalog.nextval('evil.sprung'); RETURN true; END $$;"
-                f"CREATE OPERATOR evil.= (LEFTARG = pg_catalog.{name}, RIGHTARG = pg_catalog.{name},"
-                " FUNCTION = evil.same)".encode()
+                f"CREATE OPERATOR evil.= (LEFTARG = pg_catalog.{name},"
+                f" RIGHTARG = pg_catalog.{name}, FUNCTION = evil.same)".encode()
             )
         mallory.execute(
             "CREATE DOMAIN evil.text AS pg_catalog.text"
@@ -64,7 +64,7 @@ def trapped(pg_server: Server, pg_url: str) -> Iterator[Callable[[], bool]]:
         return bool(called)
 
     assert not sprung()
-    yield sprung
+    return sprung
 
 
 def anonymize(database: Any, **given: Any) -> dbanon.Report:
