@@ -18,6 +18,7 @@ from tests.backend_package import copy_package
 from tests.conftest import IN_CI
 from tests.postgres_server import Server, conninfo
 from tests.sql.ledger_entries import PEOPLE
+from tests.sql.mallory import TRAP
 
 
 @pytest.fixture(scope="session")
@@ -134,13 +135,29 @@ def fresh(sql_server: Server) -> Iterator[Callable[[], str]]:
 
 
 @pytest.fixture
-def mallory(
+def forger(
     connect: Callable[..., psycopg.Connection[Any]],
     sql_role: Callable[..., str],
     run_sql: Callable[..., Any],
 ) -> psycopg.Connection[Any]:
-    """A runner in a transaction; app.people and anna's release.p are there."""
+    """The runner mallory in a transaction; app.people and anna's release.p are there."""
     run_sql(PEOPLE)
     run_sql("GRANT SELECT ON app.people TO PUBLIC")
     connect(sql_role("anna")).execute("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5)")
     return connect(sql_role("mallory"), autocommit=False)
+
+
+@pytest.fixture
+def mallory(
+    run_sql: Callable[..., list[tuple[Any, ...]]],
+    sql_role: Callable[..., str],
+    connect: Callable[..., psycopg.Connection[Any]],
+) -> psycopg.Connection[Any]:
+    """A connection of the role whose code must not run, with the trap set."""
+    connection = connect(sql_role("mallory", runner=False))
+    run_sql("CREATE SCHEMA evil AUTHORIZATION mallory")
+    connection.execute(TRAP.encode())
+    # Made by a superuser who trusted him.
+    run_sql("CREATE DOMAIN app.d AS integer CHECK (evil.spring())")
+    run_sql("GRANT USAGE ON TYPE app.d TO mallory")
+    return connection

@@ -19,20 +19,20 @@ Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
 
-def test_verify_is_not_made_to_say_yes(mallory: psycopg.Connection[Any], run_sql: Run) -> None:
+def test_verify_is_not_made_to_say_yes(forger: psycopg.Connection[Any], run_sql: Run) -> None:
     """Neither a copied mark, nor a renamed release, nor a hidden entry covers anything."""
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")
-    mallory.execute(
+    forger.execute(
         "CREATE TABLE release.fake AS SELECT 0.1::float8 AS a FROM generate_series(1, 60)"
     )
-    mark(mallory, "release.fake", release_id)
-    mallory.commit()
+    mark(forger, "release.fake", release_id)
+    forger.commit()
     with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
-        mallory.execute("SELECT dbanon.verify('release.fake')")
-    mallory.rollback()
+        forger.execute("SELECT dbanon.verify('release.fake')")
+    forger.rollback()
     with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
-        mallory.execute("SELECT dbanon.information_loss('release.fake')")
-    mallory.rollback()
+        forger.execute("SELECT dbanon.information_loss('release.fake')")
+    forger.rollback()
     # The name of a release that was renamed away, with its mark: the oid is another.
     run_sql("ALTER TABLE release.p RENAME TO moved")
     run_sql("ALTER TABLE release.fake RENAME TO p")
@@ -49,15 +49,15 @@ def test_verify_is_not_made_to_say_yes(mallory: psycopg.Connection[Any], run_sql
 
 
 def test_a_copied_mark_is_not_replaced(
-    mallory: psycopg.Connection[Any], run_sql: Run, sql_url: str
+    forger: psycopg.Connection[Any], run_sql: Run, sql_url: str
 ) -> None:
     [(release_id,)] = run_sql("SELECT release_id::text FROM dbanon.release")
-    mallory.execute(MAKE.format("release.hers").encode())
-    mallory.execute("CREATE VIEW release.seen AS SELECT * FROM release.hers")
-    mallory.execute(MAKE.format("release.new_summary").encode())
+    forger.execute(MAKE.format("release.hers").encode())
+    forger.execute("CREATE VIEW release.seen AS SELECT * FROM release.hers")
+    forger.execute(MAKE.format("release.new_summary").encode())
     for kind, name in (("TABLE", "hers"), ("VIEW", "seen"), ("TABLE", "new_summary")):
-        mark(mallory, f"release.{name}", release_id, kind)
-    mallory.commit()
+        mark(forger, f"release.{name}", release_id, kind)
+    forger.commit()
     call = (
         "SELECT dbanon.mdav('app.people', 'release.{}', '{{a}}', 5, if_exists => 'replace',"
         ' options => \'{{"output_kind": "{}"}}\')'
@@ -74,14 +74,14 @@ def test_a_copied_mark_is_not_replaced(
 
 
 def test_a_view_of_somebody_else_is_not_published_through(
-    mallory: psycopg.Connection[Any], run_sql: Run, sql_url: str
+    forger: psycopg.Connection[Any], run_sql: Run, sql_url: str
 ) -> None:
     """Her release, truly recorded: who replaces it would publish through a view that is hers."""
-    mallory.execute(
+    forger.execute(
         "SELECT dbanon.mdav('app.people', 'release.v', '{a}', 5,"
         ' options => \'{"output_kind": "view"}\')'
     )
-    mallory.commit()
+    forger.commit()
     with pytest.raises(psycopg.errors.DuplicateTable, match="belongs to role mallory"):
         run_sql("SELECT dbanon.mdav('app.people', 'release.v', '{a}', 5, if_exists => 'replace',"
                 " options => '{\"output_kind\": \"view\"}')")  # fmt: skip
@@ -90,7 +90,7 @@ def test_a_view_of_somebody_else_is_not_published_through(
 
 
 def test_gc_passes_over_what_is_not_its_own(
-    mallory: psycopg.Connection[Any], run_sql: Run, sql_url: str, sql_role: Role
+    forger: psycopg.Connection[Any], run_sql: Run, sql_url: str, sql_role: Role
 ) -> None:
     again = (
         "SELECT dbanon.mdav('app.people', 'release.{}', '{{a}}', 5, if_exists => 'replace',"
@@ -98,8 +98,8 @@ def test_gc_passes_over_what_is_not_its_own(
     )
     for _ in range(2):
         run_sql(again.format("v"))
-        mallory.execute(again.format("w").encode())
-        mallory.commit()
+        forger.execute(again.format("w").encode())
+        forger.commit()
     run_sql(again.format("u"))
     run_sql(again.format("u"))
     # The live ones are hidden, one old table is shown elsewhere, and one is a copy with the mark.
@@ -125,7 +125,7 @@ def test_gc_passes_over_what_is_not_its_own(
 
 
 def test_a_ledger_entry_is_written_by_clients_with_a_runners_rights(
-    mallory: psycopg.Connection[Any], run_sql: Run, sql_role: Role
+    forger: psycopg.Connection[Any], run_sql: Run, sql_role: Role
 ) -> None:
     url = sql_role("berta")
     report = anonymize(url, "release.q")
