@@ -7,7 +7,6 @@ catalog, which rights are needed and how a release is written and shown is here,
 from __future__ import annotations
 
 import json
-import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,7 +16,6 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from dbanon.errors import (
-    DatabaseBusy,
     InsufficientRights,
     LedgerNotTrusted,
     OutputExists,
@@ -32,6 +30,7 @@ from dbanon.schema import Attribute, Kind
 from dbanon.share import share_path
 from dbanon.stores import ledger, postgresql_ledger
 from dbanon.stores import postgresql_catalog as catalog
+from dbanon.stores import postgresql_foreign as foreign
 from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import (
     MARK,
@@ -45,6 +44,7 @@ from dbanon.stores.base import (
     key_required,
 )
 from dbanon.stores.names import RelationName, check_length, quote, quote_list
+from dbanon.stores.postgresql_locks import run_patiently
 from dbanon.stores.session import Session
 
 ADDRESSED = ("r", "m")
@@ -61,15 +61,12 @@ SET LOCAL extra_float_digits = 1;
 SET LOCAL lock_timeout = '60s';
 SET LOCAL work_mem = '192MB';
 SET LOCAL jit = off;
+SET LOCAL constraint_exclusion = off;
 SET LOCAL client_min_messages = warning"""
 
 
-# How long a relation that is replaced or dropped is asked for; SETTINGS has it for other locks.
-LOCK_SECONDS = 60.0
-# Who waits for a lock that nobody shares holds up all who come after. So each try is short, the
-# first ones more than the last, and readers have the pauses between them.
-_TRIES_MS = (50, 100, 200, 400, 800)
-_PAUSES_MS = (100, 200, 400, 800, 1000)
+# Every name is qualified: until the path is pinned, it may name anybody's functions first.
+CALLER_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
 
 
 class _Relation(NamedTuple):
@@ -92,12 +89,18 @@ class PostgresqlSession(Session):
         self._relations: dict[RelationName, _Relation] = {}
         self.release_id: str | None = None
         self._beside: list[RelationName] = []
+        self._ledger_trusted = False
 
     def enter(self) -> None:
         """Note the search path of the caller, then make the transaction independent of it."""
-        self._search_path = self.rows("SELECT current_schemas(false)::text[]")[0][0]
+        self._search_path = self.caller_path()
         for statement in SETTINGS.split(";"):
             self.run(statement.strip())
+
+    def caller_path(self) -> list[str]:
+        """The schemas that names without one are looked for in."""
+        schemas: list[str] = self.rows(CALLER_PATH)[0][0]
+        return schemas
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -118,11 +121,22 @@ class PostgresqlSession(Session):
         kind = catalog.RELATION_KINDS[relkind]
         if children and relkind == "r":
             kind = "inherited table"
-        source = Source(
-            resolved, catalog.schema_of(self.rows(catalog.COLUMNS, (oid,))), kind, max(tuples, 0)
-        )
+        self.require_own_code(oid)
+        columns = catalog.schema_of(self.rows(catalog.COLUMNS, (oid, oid)))
+        source = Source(resolved, columns, kind, max(tuples, 0))
         self._relations[resolved] = _Relation(oid, relkind, children)
         return source
+
+    def require_own_code(self, oid: int) -> None:
+        """Check that reading a relation runs no code of another role.
+
+        Raises
+        ------
+        ForeignCode : it would.
+        """
+        refused = foreign.first(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
+        if refused is not None:
+            raise refused
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
         schemas = [name.schema] if name.schema is not None else self._search_path
@@ -169,7 +183,11 @@ class PostgresqlSession(Session):
                 locator=Locator((column,), ("bigint",), unchecked=tuple(key) if stated else ()),
             )
         if attributes:
-            return replace(source, locator=Locator(("m.ordinal",), ("bigint",), tuple(key)))
+            compared: tuple[str, ...] = ()
+            if any(attribute.by_output for attribute in attributes):
+                compared = tuple(map(self.value_of_key, attributes))
+            locator = Locator(("m.ordinal",), ("bigint",), tuple(key), compared=compared)
+            return replace(source, locator=locator)
         if relation.kind == "p" or relation.has_children:
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
         if relation.kind in ADDRESSED:
@@ -178,16 +196,34 @@ class PostgresqlSession(Session):
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
-        if attribute.kind is Kind.CATEGORY and "uuid" not in attribute.sql_type:
-            return f'{column}::text COLLATE "C"'
+        # An own type may have any name.
+        is_uuid = "uuid" in attribute.sql_type and not attribute.by_output
+        if attribute.by_output or (attribute.kind is Kind.CATEGORY and not is_uuid):
+            return self.text_of(attribute)
         return column
+
+    def value_of(self, attribute: Attribute) -> str:
+        # Where = is looked for, the casts of an own type are looked at.
+        return self.text_of(attribute) if attribute.by_output else super().value_of(attribute)
+
+    def value_of_key(self, attribute: Attribute) -> str:
+        """SQL of a key column as it is compared."""
+        return self.text_of(attribute) if attribute.by_output else f"s.{quote(attribute.name)}"
+
+    def kept_value(self, attribute: Attribute) -> str:
+        return types.kept(attribute)
 
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
         locator = source.locator or Locator((), ())
         system = [
             e.removeprefix("s.") for e in locator.expressions if e in ("s.ctid", "s.tableoid")
         ]
-        wanted = [*dict.fromkeys([*columns, *locator.mapped, *locator.unchecked]), *system]
+        named = dict.fromkeys([*columns, *locator.mapped, *locator.unchecked])
+        for name in named:
+            attribute = source.attribute(name)
+            if attribute.of_another:
+                raise foreign.type_refusal(source.name, name, attribute.of_another)
+        wanted = [*named, *system]
         oid = self._relations[source.name].oid
         refused = self.rows(catalog.UNREADABLE, (wanted, oid, oid))
         if refused:
@@ -234,7 +270,7 @@ class PostgresqlSession(Session):
         return dictionaries
 
     def text_of(self, attribute: Attribute) -> str:
-        return f's.{quote(attribute.name)}::text COLLATE "C"'
+        return f'{types.text(attribute)} COLLATE "C"'
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
@@ -329,13 +365,13 @@ class PostgresqlSession(Session):
                 f"{create} VIEW {output.name.quoted} AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
-            self._run_patiently([*drops, view], output.name)
+            run_patiently(self, [*drops, view], output.name)
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
             return
         if output.replaces:
             drops.append(f"DROP TABLE {output.name.quoted}")
         if drops:
-            self._run_patiently(drops, output.name)
+            run_patiently(self, drops, output.name)
         self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
 
     def drop_with_output(self, relation: RelationName) -> None:
@@ -343,38 +379,7 @@ class PostgresqlSession(Session):
         self._beside.append(relation)
 
     def drop_table(self, relation: RelationName) -> None:
-        self._run_patiently([f"DROP TABLE {relation.quoted}"], relation)
-
-    def _run_patiently(self, statements: Sequence[str], relation: RelationName) -> None:
-        """Run statements that want a relation for themselves, without holding up its readers.
-
-        Raises
-        ------
-        DatabaseBusy : readers kept it for all of ``LOCK_SECONDS``.
-        """
-        started = time.monotonic()
-        turn = 0
-        while True:
-            place = min(turn, len(_TRIES_MS) - 1)
-            try:
-                with self.savepoint():
-                    self.run(f"SET LOCAL lock_timeout = {_TRIES_MS[place]}")
-                    for statement in statements:
-                        self.run(statement)
-                    self.run(f"SET LOCAL lock_timeout = {int(LOCK_SECONDS * 1000)}")
-                return
-            except DatabaseBusy as error:
-                if time.monotonic() - started > LOCK_SECONDS:
-                    raise DatabaseBusy(
-                        f"{relation} was not to be had in {LOCK_SECONDS:g} seconds: readers hold"
-                        " it in open transactions.",
-                        detail=error.detail,
-                        hint="End these transactions (pg_stat_activity shows them), or try again"
-                        " later.",
-                    ) from None
-            # By a statement, so that a cancel is noticed.
-            self.run(f"SELECT pg_sleep({_PAUSES_MS[place]} / 1000.0)")
-            turn += 1
+        run_patiently(self, [f"DROP TABLE {relation.quoted}"], relation)
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[Any]:
@@ -399,6 +404,9 @@ class PostgresqlSession(Session):
         return self.find_existing(self.ledger_name("release")) is not None
 
     def require_trusted_ledger(self) -> None:
+        # Once: nobody who is not trusted can hang anything on a ledger that is.
+        if self._ledger_trusted:
+            return
         wrong = self.rows(postgresql_ledger.UNTRUSTED)
         if wrong:
             what, owner, _ = wrong[0]
@@ -407,6 +415,7 @@ class PostgresqlSession(Session):
                 detail="; ".join(f"{what}, of role {owner}" for what, owner, _ in wrong[:20]),
                 hint=postgresql_ledger.NOT_TRUSTED_HINT,
             )
+        self._ledger_trusted = True
 
     def record_release(
         self, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: ledger.Run

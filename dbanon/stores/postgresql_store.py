@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import URL, Engine, NullPool, create_engine
+from sqlalchemy import URL, Engine, NullPool, create_engine, event
 
 from dbanon.errors import (
     ConnectionLost,
@@ -28,13 +28,18 @@ from dbanon.stores import packed, statements
 from dbanon.stores import postgresql_catalog as catalog
 from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import OnSql, Source
+from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql_commit import commit
 from dbanon.stores.postgresql_errors import translated
-from dbanon.stores.postgresql_session import ADDRESSED, PostgresqlSession
+from dbanon.stores.postgresql_session import ADDRESSED, CALLER_PATH, PostgresqlSession
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+
+# Where a connection of ours keeps the search path that it was opened with.
+_CALLER_PATH = "dbanon_caller_path"
 
 
 class PsycopgSession(PostgresqlSession):
@@ -47,6 +52,10 @@ class PsycopgSession(PostgresqlSession):
         # An engine of the caller's may have another.
         self.run("SET LOCAL client_encoding = 'UTF8'")
         self.enter()
+
+    def caller_path(self) -> list[str]:
+        found: list[str] | None = self._connection.info.get(_CALLER_PATH)
+        return super().caller_path() if found is None else found
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         with self._cursor(sql, parameters):
@@ -247,8 +256,14 @@ class PsycopgSession(PostgresqlSession):
         )
 
     def ensure_ledger(self) -> None:
+        # Nearly always: then nobody's lock on the making of ledgers keeps a release waiting.
+        if self.find_existing(self.ledger_name("alembic_version")) is not None and self.rows(
+            f"SELECT version_num FROM {self.ledger_name('alembic_version').quoted}"
+        ) == [(HEAD,)]:
+            return
         from dbanon.stores.history import migrate
 
+        self.require_trusted_ledger()
         # Two first releases at once: the second waits here and finds the ledger made.
         self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
         try:
@@ -275,6 +290,8 @@ class PostgresqlStore:
                     poolclass=NullPool,
                     connect_args={"client_encoding": "UTF8"},
                 )
+                # Before SQLAlchemy, which asks a new connection things by unqualified names.
+                event.listen(engine, "connect", _pin_search_path, insert=True)
             except ModuleNotFoundError:
                 raise MissingDependency(
                     "PostgreSQL needs the package psycopg.",
@@ -326,3 +343,11 @@ class PostgresqlStore:
             getattr(mine, part) == getattr(theirs, part)
             for part in ("host", "port", "database", "username", "query")
         )
+
+
+def _pin_search_path(connection: Any, record: Any) -> None:
+    """Make a new connection independent of its search path, which may name anybody's functions."""
+    with connection.cursor() as cursor:
+        record.info[_CALLER_PATH] = cursor.execute(CALLER_PATH).fetchone()[0]
+        cursor.execute("SET search_path = pg_catalog, pg_temp")
+    connection.commit()

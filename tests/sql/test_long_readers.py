@@ -12,7 +12,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import DatabaseBusy
-from dbanon.stores import postgresql_session
+from dbanon.stores import postgresql_locks
 
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -133,7 +133,7 @@ def test_a_reader_that_stays_is_told_of(
 ) -> None:
     if door == "sql":
         pytest.skip("the time limit cannot be changed inside the server; it is the same code")
-    monkeypatch.setattr(postgresql_session, "LOCK_SECONDS", 0.5)
+    monkeypatch.setattr(postgresql_locks, "LOCK_SECONDS", 0.5)
     reader = connect()
     reader.execute(b"BEGIN")
     reader.execute(b"SELECT count(*) FROM release.p")
