@@ -179,7 +179,8 @@ def column_rows(
 ) -> list[dict[str, Any]]:
     """The ledger rows of a report's columns, with those that were not copied.
 
-    ``made`` are pairs of a released quasi-identifier and the column that it stands for.
+    ``sql_types`` begins with the released columns, in their order; ``made`` are pairs of a released
+    quasi-identifier and the column that it stands for.
     """
     stands_for = dict(made)
     losses = {loss.name: loss for loss in report.column_losses}
@@ -189,8 +190,10 @@ def column_rows(
         *((name, Role.INSENSITIVE.value) for name in report.kept),
         *((name, NOT_COPIED) for name in report.not_copied),
     )
+    places = {name: place for place, name in enumerate(sql_types)}
+    ordered = sorted(named, key=lambda column: (column[1] == NOT_COPIED, places[column[0]]))
     rows = []
-    for position, (name, role) in enumerate(named):
+    for position, (name, role) in enumerate(ordered):
         loss = losses.get(stands_for.get(name, name))
         rows.append(
             {
@@ -198,7 +201,7 @@ def column_rows(
                 "position": position,
                 "name": name,
                 "role": role,
-                "sql_type": sql_types.get(name, ""),
+                "sql_type": sql_types[name],
                 "information_loss": loss.released if loss else None,
                 "information_loss_before_rounding": loss.before_rounding if loss else None,
             }
@@ -298,6 +301,31 @@ def find_release(session: Session, name: RelationName) -> dict[str, Any]:
         )
     ]
     return entry
+
+
+def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]:
+    """Names and types of a release's columns as recorded, in order where there is a digest."""
+    return [
+        (name, sql_type)
+        for name, sql_type in session.rows(
+            f"SELECT name, sql_type FROM {session.ledger_name('release_column').quoted}"
+            " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role <> ? ORDER BY position",
+            (release_id, NOT_COPIED),
+        )
+    ]
+
+
+def recorded_digest(session: Session, release_id: str) -> str | None:
+    """The digest of a release's rows; None for releases of version 0.1.0."""
+    release = session.ledger_name("release")
+    # Nothing brings a ledger up to date where only reading is allowed.
+    if "digest" not in dict(session.columns_of(release)):
+        return None
+    found = session.rows(
+        f"SELECT digest FROM {release.quoted} WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (release_id,),
+    )
+    return None if found[0][0] is None else str(found[0][0])
 
 
 def superseded_tables(session: Session, keep_last: int) -> list[RelationName]:
