@@ -17,7 +17,8 @@ from __future__ import annotations
 WAY = "pg1"
 
 # Parameters: salt, schema and name of a relation. One row: the statement, which gives the number
-# of rows and the sum of their hashes. Each mask has the states of 15 columns, two bits a column.
+# of rows and the sum of their hashes. Each mask has the states of 15 columns, two bits a column. A
+# chain has 210 columns at most, as the server's parser does not nest without limit.
 STATEMENT = """
 WITH RECURSIVE given AS (
     SELECT c.oid, n.nspname, c.relname, ?::text AS salt
@@ -39,7 +40,7 @@ WITH RECURSIVE given AS (
     FROM typed d JOIN pg_type t ON t.oid = d.oid
     WHERE d.typtype <> 'd'
 ), linked AS (
-    SELECT place, (4 ^ (place % 15))::integer AS bit, x, base,
+    SELECT place, place / 210 AS part, (4 ^ (place % 15))::integer AS bit, x, base,
         CASE
             WHEN base IN ('bool', 'int2', 'int4')
             THEN format('hashint4extended(coalesce(%s::integer, 0), ', x)
@@ -63,7 +64,7 @@ WITH RECURSIVE given AS (
         CASE WHEN base = 'int8' THEN '))' ELSE ')' END AS after
     FROM plain
 ), masked AS (
-    SELECT place / 15 AS part, string_agg(
+    SELECT place / 15 AS mask, min(part) AS part, string_agg(
         CASE WHEN base IN ('float4', 'float8')
             THEN format('CASE WHEN %1$s = 0 THEN CASE WHEN get_byte(float8send(%1$s), 0) > 127'
                 ' THEN %3$s ELSE %4$s END WHEN %1$s IS NULL THEN %2$s ELSE 0 END',
@@ -73,18 +74,23 @@ WITH RECURSIVE given AS (
             ELSE format('num_nulls(%s) * %s', x, bit)
         END, ' + ' ORDER BY place) AS sum
     FROM linked GROUP BY 1
-), chain AS (
-    SELECT coalesce(string_agg(before, '' ORDER BY place DESC), '')
-        || coalesce((SELECT string_agg(format('hashint4extended(%s, ', sum), '' ORDER BY part DESC)
-                     FROM masked), '')
-        || (SELECT format('%L::bigint', salt) FROM given)
-        || coalesce((SELECT string_agg(')', '') FROM masked), '')
-        || coalesce(string_agg(after, '' ORDER BY place), '') AS hash
-    FROM linked
+), chains AS (
+    SELECT l.part,
+        string_agg(l.before, '' ORDER BY l.place DESC)
+        || (SELECT string_agg(format('hashint4extended(%s, ', m.sum), '' ORDER BY m.mask)
+                   || (SELECT format('%L::bigint', salt) FROM given)
+                   || string_agg(')', '') FROM masked m WHERE m.part = l.part)
+        || string_agg(l.after, '' ORDER BY l.place) AS hash
+    FROM linked l GROUP BY l.part
+), whole AS (
+    SELECT CASE WHEN count(*) = 1 THEN min(hash)
+        ELSE format('hashint4extended(1, hash_record_extended(ROW(%s), 1))',
+                    string_agg(format('int8send(%s)', hash), ', ' ORDER BY part)) END AS hash
+    FROM chains
 )
 SELECT format('SELECT count(*) AS rows, coalesce(sum(%s), 0) AS total FROM %I.%I AS s',
               hash, nspname, relname)
-FROM chain, given"""
+FROM whole, given"""
 
 # Parameters: schema and name of a relation. Its columns in order, each with its type in words.
 COLUMNS = """
