@@ -100,7 +100,8 @@ def anonymize(
     ------
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
-    from dbanon.jobs import Job, run
+    from dbanon.jobs import Job
+    from dbanon.runs import run_noted
     from dbanon.stores import open_store
     from dbanon.stores.base import DEFAULT_CHUNK_ROWS
     from dbanon.stores.names import parse_relation
@@ -154,7 +155,7 @@ def anonymize(
         chunk_rows=DEFAULT_CHUNK_ROWS if chunk_rows is None else chunk_rows,
         memory_limit=memory_limit,
     )
-    return run(job, progress)
+    return run_noted(job, progress)
 
 
 def partition(

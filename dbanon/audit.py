@@ -12,7 +12,6 @@ from dbanon.errors import (
     DbanonError,
     InvalidParameter,
     RecountFailed,
-    TableNotFound,
 )
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import parse
@@ -100,7 +99,6 @@ def verify(
             entry = ledger.find_release(session, relation)
             relation, names = entry["name"], tuple(entry["quasi_identifiers"])
             k = int(entry["k_requested"]) if k is None else k
-            _require_relation(session, relation)
         comparison = Comparison(session, relation, entry)
         comparison.require_columns(names)
         recount, query = _recount(session, relation, names, entry)
@@ -222,11 +220,3 @@ def collect_garbage(store: Store, keep_last: int = 1) -> list[str]:
         for table in tables:
             session.drop_table(table)
     return [str(table) for table in tables]
-
-
-def _require_relation(session: Session, name: RelationName) -> None:
-    if session.find_existing(name) is None:
-        raise TableNotFound(
-            f"The ledger has release {name}, but there is no such relation now.",
-            hint="It was dropped or renamed.",
-        )

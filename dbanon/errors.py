@@ -55,6 +55,13 @@ def nearest_names(wanted: str, known: Iterable[str], limit: int = 3) -> str | No
     return "Did you mean " + " or ".join(f'"{folded[name]}"' for name in near) + "?"
 
 
+def error_code(error: BaseException) -> str:
+    """The code of an error, for machines; of one that is not ours, what it was."""
+    if isinstance(error, DbanonError):
+        return error.code
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "unexpected"
+
+
 class RowsNotAnonymous(UserWarning):
     """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
 
@@ -384,6 +391,12 @@ class InsufficientRights(DbanonError):
     code = "insufficient_rights"
     exit_code = 5
     sqlstate = "42501"
+
+
+class LedgerNotTrusted(InsufficientRights):
+    """The ledger belongs to another role, or code of one hangs on it."""
+
+    code = "ledger_not_trusted"
 
 
 class ReleaseChanged(DbanonError):

@@ -60,6 +60,7 @@ class Job:
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
     chunk_rows : rows that are read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
+    door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
     """
 
     source: Store
@@ -78,6 +79,7 @@ class Job:
     chunk_rows: int = DEFAULT_CHUNK_ROWS
     memory_limit: int | None = None
     entity: str | None = None
+    door: str = "python"
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -104,6 +106,12 @@ class Job:
                     f'Column "{column}" is named more than once.',
                     hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
                 )
+
+    def described(self, elapsed: float, error_code: str | None = None) -> ledger.Run:
+        """The run of this job as the ledger keeps it; ``elapsed`` in seconds."""
+        return ledger.Run(
+            self.door, self.policy.method, str(self.table), self.output, elapsed, None, error_code
+        )
 
 
 def run(job: Job, progress: PhaseProgress | None = None) -> Report:
@@ -139,6 +147,7 @@ class _Run:
         self.progress = progress
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
+        self._started = time.perf_counter()
         self.written: list[tuple[str, str, str]] = []
         self.levels: Levels | None = None
         self.persons = Persons(job.entity)
@@ -164,7 +173,10 @@ class _Run:
         types |= {a.name: a.sql_type for a in source.schema.attributes if a.name not in types}
         made = [(column.attribute.name, column.source) for column in release.columns]
         made += [(name, name) for name in job.by]
-        ledger.record(session, report, output, recount, types, made)
+        created_at = ledger.record(
+            session, report, output, recount, types, made, self.job.described(self._elapsed())
+        )
+        report = replace(report, created_at=created_at)
         self.progress("verify", 1.0)
         self.seconds["write"] += time.perf_counter() - started
         return replace(report, seconds=dict(self.seconds))
@@ -396,6 +408,9 @@ class _Run:
             k_rows=recount.k_rows,
             levels=None if self.levels is None else dict(self.levels.levels),
         )
+
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self._started
 
     def _timed(self, phase: str, work: Callable[[], Any]) -> Any:
         started = time.perf_counter()

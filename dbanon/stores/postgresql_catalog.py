@@ -55,32 +55,20 @@ DATABASE_RIGHTS = """
 SELECT has_database_privilege(current_database(), 'CREATE'),
        has_database_privilege(current_database(), 'TEMPORARY')"""
 
-# Of a ledger that is not there, the right to make it; of one that is, the rights to use it.
-LEDGER_RIGHTS_MISSING = """
-SELECT 'CREATE on the database'
-WHERE to_regnamespace('dbanon') IS NULL
-  AND NOT has_database_privilege(current_database(), 'CREATE')
-UNION ALL
-SELECT 'USAGE on schema dbanon' FROM pg_namespace
-WHERE nspname = 'dbanon' AND NOT has_schema_privilege(oid, 'USAGE')
-UNION ALL
-SELECT 'CREATE on schema dbanon' FROM pg_namespace AS n
-WHERE nspname = 'dbanon' AND NOT has_schema_privilege(oid, 'CREATE') AND NOT EXISTS
-  (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = 'release')
-UNION ALL
-SELECT wanted || ' on dbanon.' || relname
-FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-JOIN (VALUES ('release', 'SELECT'), ('release', 'INSERT'), ('release', 'UPDATE'),
-             ('release_column', 'SELECT'), ('release_column', 'INSERT'),
-             ('alembic_version', 'SELECT')) AS w(name, wanted) ON w.name = c.relname
-WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)
-  AND NOT (wanted = 'UPDATE' AND has_any_column_privilege(c.oid, wanted))"""
-
 EXISTING = """
 SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'relation' END,
        obj_description(c.oid, 'pg_class'), c.oid::bigint, pg_get_userbyid(c.relowner)::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ? AND c.relname = ?"""
+
+# Whether this role owns a relation that no view and no foreign key depends on.
+MAY_DROP = """
+SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
+    SELECT FROM pg_depend AS d
+    LEFT JOIN pg_rewrite AS w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
+    WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.deptype = 'n'
+      AND w.ev_class IS DISTINCT FROM c.oid)
+FROM pg_class AS c WHERE c.oid = ?::oid"""
 
 RELATION_KINDS = {
     "r": "table",

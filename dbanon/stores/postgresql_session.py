@@ -6,15 +6,24 @@ catalog, which rights are needed and how a release is written and shown is here,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from dbanon.errors import InsufficientRights, SchemaNotFound, TableNotFound, nearest_names
+from dbanon.errors import (
+    InsufficientRights,
+    LedgerNotTrusted,
+    SchemaNotFound,
+    TableNotFound,
+    nearest_names,
+)
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind
+from dbanon.share import share_path
+from dbanon.stores import ledger, postgresql_ledger
 from dbanon.stores import postgresql_catalog as catalog
 from dbanon.stores import postgresql_digest as digest
 from dbanon.stores import postgresql_types as types
@@ -250,13 +259,14 @@ class PostgresqlSession(Session):
             )
 
     def require_ledger_rights(self) -> None:
-        missing = [name for (name,) in self.rows(catalog.LEDGER_RIGHTS_MISSING)]
+        self.require_trusted_ledger()
+        missing = [name for (name,) in self.rows(postgresql_ledger.RIGHTS_MISSING)]
         if missing:
             raise InsufficientRights(
                 "This role may not write into the ledger, schema dbanon.",
                 detail="Missing: " + ", ".join(missing) + ".",
-                hint="Let a role that may create schemas make the first release, then GRANT USAGE"
-                " ON SCHEMA dbanon, and SELECT, INSERT, UPDATE on its tables.",
+                hint="Ask an administrator to run dbanon install, or dbanon install --sql-only, and"
+                " to GRANT dbanon_runner to it.",
             )
 
     def find_existing(self, name: RelationName) -> Existing | None:
@@ -319,6 +329,46 @@ class PostgresqlSession(Session):
 
     def has_ledger(self) -> bool:
         return self.find_existing(self.ledger_name("release")) is not None
+
+    def require_trusted_ledger(self) -> None:
+        wrong = self.rows(postgresql_ledger.UNTRUSTED)
+        if wrong:
+            what, owner, _ = wrong[0]
+            raise LedgerNotTrusted(
+                f"The ledger of this database is not trusted: {what}, of role {owner}.",
+                detail="; ".join(f"{what}, of role {owner}" for what, owner, _ in wrong[:20]),
+                hint=postgresql_ledger.NOT_TRUSTED_HINT,
+            )
+
+    def record_release(
+        self, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: ledger.Run
+    ) -> str:
+        if not self.rows(postgresql_ledger.WRITER):
+            return super().record_release(row, columns, run)
+        of_run = {"door": run.door, "elapsed": run.elapsed}
+        own = [{key: c[key] for key in c if key != "release_id"} for c in columns]
+        told = postgresql_ledger.told(row), own, of_run
+        recorded = self.rows(
+            "SELECT dbanon._record_release(CAST(? AS jsonb), CAST(? AS jsonb), CAST(? AS jsonb))"
+            " ->> 'created_at'",
+            [json.dumps(part) for part in told],
+        )
+        return str(recorded[0][0])
+
+    def record_run(self, run: ledger.Run) -> None:
+        if not self.rows(postgresql_ledger.WRITER):
+            super().record_run(run)
+            return
+        of_run = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
+        for key in ("output", "release_id"):
+            del of_run[key]
+        self.rows("SELECT dbanon._record_run(CAST(? AS jsonb))::text", (json.dumps(of_run),))
+
+    def tie_releases(self) -> None:
+        self.run((share_path("sql") / "tie.sql").read_text())
+
+    def may_drop(self, existing: Existing) -> bool:
+        return bool(self.rows(catalog.MAY_DROP, (existing.oid,))[0][0])
 
     def ledger_name(self, table: str) -> RelationName:
         return RelationName("dbanon", table)

@@ -247,17 +247,40 @@ class Session(SessionInterface):
                 f"The output {name} exists already.",
                 hint="Choose another name, or replace it with if_exists=replace.",
             )
-        if existing.mark is None or not ledger.knows(self, existing.mark):
+        if ledger.entry_of(self, name, existing) is None:
             raise OutputNotOurs(
                 f"The output {name} exists and was not made by dbanon, so it is not replaced.",
-                hint="Choose another name, or drop it yourself.",
+                detail="The ledger has no release that is this relation, by name and mark"
+                + ("." if existing.oid is None else ", and by its oid."),
+                hint="Choose another name, or drop it yourself. After a dump was restored: dbanon"
+                " upgrade.",
             )
         if existing.kind != kind:
             raise OutputExists(
                 f"The output {name} is a {existing.kind}, and a {kind} was asked for.",
                 hint=f"Drop the {existing.kind} yourself, or choose another name.",
             )
+        if kind == "view" and existing.owner not in (None, self.current_user()):
+            raise OutputNotOurs(
+                f"The view {name} belongs to role {existing.owner}, who could point it elsewhere.",
+                hint="Publish as that role, or take the view over: ALTER VIEW … OWNER TO.",
+            )
         return output
+
+    def record_release(
+        self, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: ledger.Run
+    ) -> str:
+        """Write a release, its columns and its run into the ledger; the time it was recorded with.
+
+        Parameters
+        ----------
+        row : by column of the ledger; JSON as text, times in ISO format.
+        """
+        return ledger.insert_release(self, row, columns, run)
+
+    def record_run(self, run: ledger.Run) -> None:
+        """Write a run that made no release into the ledger."""
+        ledger.insert_run(self, run)
 
     def timestamp(self, text: str) -> Any:
         """A time as the ledger's column takes it."""

@@ -25,18 +25,12 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'release must not be NULL.';
     END IF;
     IF information_loss.original IS NULL THEN
+        PERFORM dbanon._require_ledger();
         SELECT r.information_loss INTO loss
-        FROM pg_class c
-        JOIN pg_namespace n ON n.oid = c.relnamespace
-        JOIN dbanon.release r ON r.output_schema = n.nspname AND r.output_name = c.relname
-        WHERE c.oid = information_loss.release AND r.superseded_at IS NULL
-        ORDER BY r.created_at DESC
-        LIMIT 1;
+        FROM dbanon._release_of(information_loss.release) AS r;
         IF NOT FOUND THEN
-            RAISE EXCEPTION USING ERRCODE = '42P01',
-                MESSAGE = format('The ledger of this database has no release %s.',
-                                 information_loss.release),
-                HINT = 'Name original and quasi_identifiers to compare two relations.';
+            PERFORM dbanon._not_in_ledger(information_loss.release,
+                'Name original and quasi_identifiers to compare two relations.');
         END IF;
         RETURN loss;
     END IF;

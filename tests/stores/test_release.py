@@ -16,7 +16,7 @@ import dbanon
 from dbanon import audit
 from dbanon.errors import OutputExists, OutputNotOurs
 from dbanon.share import share_path
-from dbanon.stores import ledger, open_store
+from dbanon.stores import ledger_tables, open_store
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.people import (
@@ -285,8 +285,8 @@ def test_the_ledger_is_the_same_in_every_database(make_database: Any) -> None:
         )
         tables = []
         for table, columns in (
-            ("release", ledger.RELEASE_COLUMNS),
-            ("release_column", ledger.RELEASE_COLUMN_COLUMNS),
+            ("release", ledger_tables.RELEASE_COLUMNS),
+            ("release_column", ledger_tables.RELEASE_COLUMN_COLUMNS),
         ):
             prefix = "dbanon_" if kind == "sqlite" else "dbanon."
             assert [name for name, _ in columns_of(database, f"{prefix}{table}")] == [
@@ -331,7 +331,7 @@ def test_a_ledger_without_the_newest_columns_gets_them(database: Database) -> No
     database.execute(*older)
     second = database.anonymize(quasi_identifiers=NUMERIC, output="release.second")
     assert [name for name, _ in columns_of(database, database.ledger().replace('"', ""))] == [
-        name for name, _, _ in ledger.RELEASE_COLUMNS
+        name for name, _, _ in ledger_tables.RELEASE_COLUMNS
     ]
     tied = database.name == "postgresql"
     assert database.rows(

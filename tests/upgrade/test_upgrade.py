@@ -20,7 +20,7 @@ from dbanon.audit import collect_garbage, verify
 from dbanon.cli import main
 from dbanon.errors import InsufficientRights, ReleaseChanged, ReleaseNotFound
 from dbanon.stored_hierarchies import list_hierarchies
-from dbanon.stores import ledger, open_store
+from dbanon.stores import ledger_tables, open_store
 from dbanon.stores.names import parse_relation
 from tests.postgres_server import Server
 from tests.stores.databases import Database, PostgresqlDatabase
@@ -43,7 +43,7 @@ def found(database: Database, name: str) -> Any:
 
 def old_columns(database: Database) -> str:
     """The columns that the ledger had."""
-    names = [name for name, _, _ in ledger.RELEASE_COLUMNS if name not in NEW_COLUMNS]
+    names = [name for name, _, _ in ledger_tables.RELEASE_COLUMNS if name not in NEW_COLUMNS]
     return ", ".join(names)
 
 
@@ -174,7 +174,9 @@ def installed(
 
 def test_versions_agree(installed: PostgresqlDatabase) -> None:
     assert installed.rows("SELECT dbanon.version()") == [(dbanon.__version__,)]
-    assert installed.rows("SELECT version_num FROM dbanon.alembic_version") == [(ledger.HEAD,)]
+    assert installed.rows("SELECT version_num FROM dbanon.alembic_version") == [
+        (ledger_tables.HEAD,)
+    ]
 
 
 def test_sql_knows_old_releases(installed: PostgresqlDatabase) -> None:
