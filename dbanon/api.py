@@ -67,6 +67,7 @@ def anonymize(
     memory_limit: int | None = None,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
+    door: str = "python",
 ) -> Report:
     """Anonymize a table of a database into a table or view that was recounted before it is visible.
 
@@ -92,6 +93,7 @@ def anonymize(
     memory_limit : bytes that reading and clustering may use; None for no limit.
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
+    door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
 
     The other parameters are those of ``Policy`` and ``Job``. With ``guarantee="per_attribute"``
     rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says.
@@ -154,6 +156,7 @@ def anonymize(
         target=None if target is None else open_store(target, on_sql),
         chunk_rows=DEFAULT_CHUNK_ROWS if chunk_rows is None else chunk_rows,
         memory_limit=memory_limit,
+        door=door,
     )
     return run_noted(job, progress)
 

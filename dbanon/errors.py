@@ -399,6 +399,12 @@ class LedgerNotTrusted(InsufficientRights):
     code = "ledger_not_trusted"
 
 
+class ForeignCode(InsufficientRights):
+    """Code of another role would run with the rights of this one."""
+
+    code = "foreign_code"
+
+
 class ReleaseChanged(DbanonError):
     """The published relation changed since it was verified."""
 

@@ -36,6 +36,7 @@ from dbanon.writing import copied_rows, require_counts, require_ranges, typed, w
 
 PHASES = ("read", "cluster", "write", "verify", "digest")
 IF_EXISTS = ("error", "replace")
+DOORS = ("python", "cli", "job", "sql")
 
 # Called with the phase and the share of it that is done; what it raises ends the run.
 PhaseProgress = Callable[[str, float], None]
@@ -85,6 +86,7 @@ class Job:
         for name, value, known in (
             ("output_kind", self.output_kind, OUTPUT_KINDS),
             ("if_exists", self.if_exists, IF_EXISTS),
+            ("door", self.door, DOORS),
         ):
             if value not in known:
                 raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")

@@ -18,6 +18,7 @@ from dbanon.plpython_options import known
 from dbanon.share import share_path
 from dbanon.stores import postgresql_digest as digest
 from dbanon.stores.ledger_tables import HEAD, TABLES
+from dbanon.stores.postgresql_foreign import HINT, foreign_code
 from dbanon.stores.postgresql_ledger import OWNER, UNTRUSTED
 from dbanon.version import version
 
@@ -43,6 +44,7 @@ SETTINGS = (
     "enable_hashjoin = on",
     "enable_mergejoin = on",
     "enable_sort = on",
+    "constraint_exclusion = off",
 )
 
 # Run before a Python function of ours; the paths are literals in a superuser's function.
@@ -88,6 +90,9 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
     parts.append((sql / "grants.sql").read_text())
     parts.append("SELECT dbanon._require_ledger();\n")
     text = "\n".join(parts)
+    text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
+        "@FOREIGN_HINT@", HINT.replace("'", "''")
+    )
     text = text.replace("@SETTINGS@", "\n".join(f"SET {setting}" for setting in SETTINGS))
     for mark, fail in (
         ("@IMPORT@", "return outcome"),

@@ -187,10 +187,11 @@ def entry_of(session: Session, name: RelationName, existing: Existing | None) ->
     found = _entry(session, existing.mark)
     if found is None or not session.same_name(found.output, name) or found.kind != existing.kind:
         return None
-    if found.output_oid is not None:
-        return found.release_id if found.output_oid == existing.oid else None
-    # Databases without oids have no owners either.
-    return found.release_id if found.published_by == existing.owner else None
+    if existing.oid is None:
+        return found.release_id
+    if found.output_oid is None:
+        return found.release_id if found.published_by == existing.owner else None
+    return found.release_id if found.output_oid == existing.oid else None
 
 
 def is_summary_of(
@@ -374,7 +375,7 @@ def superseded_tables(session: Session, keep_last: int) -> list[RelationName]:
         existing = session.find_existing(name)
         if existing is None or existing.mark != mark or existing.kind != "table":
             continue
-        tied = existing.oid == oid if oid is not None else existing.owner == publisher
+        tied = existing.owner == publisher if oid is None else existing.oid in (oid, None)
         # The view shows it still, whatever the ledger says.
         view = session.find_existing(RelationName(schema, output))
         shown = view is not None and view.mark == mark

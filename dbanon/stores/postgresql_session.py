@@ -26,6 +26,7 @@ from dbanon.share import share_path
 from dbanon.stores import ledger, postgresql_ledger
 from dbanon.stores import postgresql_catalog as catalog
 from dbanon.stores import postgresql_digest as digest
+from dbanon.stores import postgresql_foreign as foreign
 from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import (
     MARK,
@@ -57,7 +58,12 @@ SET LOCAL extra_float_digits = 1;
 SET LOCAL lock_timeout = '60s';
 SET LOCAL work_mem = '192MB';
 SET LOCAL jit = off;
+SET LOCAL constraint_exclusion = off;
 SET LOCAL client_min_messages = warning"""
+
+
+# Every name is qualified: until the path is pinned, it may name anybody's functions first.
+CALLER_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
 
 
 class _Relation(NamedTuple):
@@ -82,9 +88,14 @@ class PostgresqlSession(Session):
 
     def enter(self) -> None:
         """Note the search path of the caller, then make the transaction independent of it."""
-        self._search_path = self.rows("SELECT current_schemas(false)::text[]")[0][0]
+        self._search_path = self.caller_path()
         for statement in SETTINGS.split(";"):
             self.run(statement.strip())
+
+    def caller_path(self) -> list[str]:
+        """The schemas that names without one are looked for in."""
+        schemas: list[str] = self.rows(CALLER_PATH)[0][0]
+        return schemas
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -105,11 +116,22 @@ class PostgresqlSession(Session):
         kind = catalog.RELATION_KINDS[relkind]
         if children and relkind == "r":
             kind = "inherited table"
-        source = Source(
-            resolved, catalog.schema_of(self.rows(catalog.COLUMNS, (oid,))), kind, max(tuples, 0)
-        )
+        self.require_own_code(oid)
+        columns = catalog.schema_of(self.rows(catalog.COLUMNS, (oid, oid)))
+        source = Source(resolved, columns, kind, max(tuples, 0))
         self._relations[resolved] = _Relation(oid, relkind, children)
         return source
+
+    def require_own_code(self, oid: int) -> None:
+        """Check that reading a relation runs no code of another role.
+
+        Raises
+        ------
+        ForeignCode : it would.
+        """
+        refused = foreign.first(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
+        if refused is not None:
+            raise refused
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
         schemas = [name.schema] if name.schema is not None else self._search_path
@@ -156,7 +178,11 @@ class PostgresqlSession(Session):
                 locator=Locator((column,), ("bigint",), unchecked=tuple(key) if stated else ()),
             )
         if attributes:
-            return replace(source, locator=Locator(("m.ordinal",), ("bigint",), tuple(key)))
+            compared: tuple[str, ...] = ()
+            if any(attribute.by_output for attribute in attributes):
+                compared = tuple(map(self.value_of_key, attributes))
+            locator = Locator(("m.ordinal",), ("bigint",), tuple(key), compared=compared)
+            return replace(source, locator=locator)
         if relation.kind == "p" or relation.has_children:
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
         if relation.kind in ADDRESSED:
@@ -165,16 +191,34 @@ class PostgresqlSession(Session):
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
-        if attribute.kind is Kind.CATEGORY and "uuid" not in attribute.sql_type:
-            return f'{column}::text COLLATE "C"'
+        # An own type may have any name.
+        is_uuid = "uuid" in attribute.sql_type and not attribute.by_output
+        if attribute.by_output or (attribute.kind is Kind.CATEGORY and not is_uuid):
+            return self.text_of(attribute)
         return column
+
+    def value_of(self, attribute: Attribute) -> str:
+        # Where = is looked for, the casts of an own type are looked at.
+        return self.text_of(attribute) if attribute.by_output else super().value_of(attribute)
+
+    def value_of_key(self, attribute: Attribute) -> str:
+        """SQL of a key column as it is compared."""
+        return self.text_of(attribute) if attribute.by_output else f"s.{quote(attribute.name)}"
+
+    def kept_value(self, attribute: Attribute) -> str:
+        return types.kept(attribute)
 
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
         locator = source.locator or Locator((), ())
         system = [
             e.removeprefix("s.") for e in locator.expressions if e in ("s.ctid", "s.tableoid")
         ]
-        wanted = [*dict.fromkeys([*columns, *locator.mapped, *locator.unchecked]), *system]
+        named = dict.fromkeys([*columns, *locator.mapped, *locator.unchecked])
+        for name in named:
+            attribute = source.attribute(name)
+            if attribute.of_another:
+                raise foreign.type_refusal(source.name, name, attribute.of_another)
+        wanted = [*named, *system]
         oid = self._relations[source.name].oid
         refused = self.rows(catalog.UNREADABLE, (wanted, oid, oid))
         if refused:
@@ -205,7 +249,7 @@ class PostgresqlSession(Session):
         return dictionaries
 
     def text_of(self, attribute: Attribute) -> str:
-        return f's.{quote(attribute.name)}::text COLLATE "C"'
+        return f'{types.text(attribute)} COLLATE "C"'
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]

@@ -77,7 +77,9 @@ class Session(SessionInterface):
         if locator.mapped:
             ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
             self.run(
-                statements.create_key_map(source.name, locator.mapped, ordered, self.staging_suffix)
+                statements.create_key_map(
+                    source.name, locator.mapped, ordered, self.staging_suffix, locator.compared
+                )
             )
         categories = self.stage_values(source, attributes)
         chunks = self.read_chunks(source, attributes, chunk_rows)
@@ -143,6 +145,10 @@ class Session(SessionInterface):
         if attribute.role is Role.IDENTIFIER:
             return f"s.{quote(attribute.name)}"
         return self.text_of(attribute)
+
+    def kept_value(self, attribute: Attribute) -> str:
+        """SQL of a column that is released as it is, in the type that it has in the release."""
+        return f"s.{quote(attribute.name)}"
 
     @property
     def staging_tables(self) -> tuple[str, ...]:

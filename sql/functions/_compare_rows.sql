@@ -28,6 +28,7 @@ BEGIN
     SELECT n.nspname, c.relname INTO relation_schema, relation_name
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.oid = _compare_rows.relation;
+    PERFORM dbanon._require_own_code(_compare_rows.relation);
     EXECUTE format('SELECT format(''%%s:%%s'', found.rows, found.total) FROM (%s) AS found',
                    (@DIGEST_STATEMENT@)) INTO counted;
     RETURN CASE WHEN counted = parts[4] || ':' || parts[5] THEN 'unchanged' ELSE 'changed' END;

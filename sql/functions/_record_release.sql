@@ -94,6 +94,11 @@ BEGIN
             MESSAGE = 'The output is neither the released table nor a view of it alone, of one owner'
                       ' and in one schema.';
     END IF;
+    IF EXISTS (SELECT FROM unnest(ARRAY['arguments', 'histogram', 'seconds']) AS key
+               WHERE jsonb_typeof(release -> key) IS DISTINCT FROM 'object') THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'arguments, histogram and seconds are objects.';
+    END IF;
     entry := jsonb_populate_record(NULL::dbanon.release, release);
     entry.created_at := moment;
     entry.output_schema := released.nspname;

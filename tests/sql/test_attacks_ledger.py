@@ -16,7 +16,7 @@ from dbanon import audit, install
 from dbanon.errors import InsufficientRights, LedgerNotTrusted, OutputNotOurs
 from dbanon.stores import open_store
 from dbanon.stores.names import parse_relation
-from tests.postgres_server import Server, conninfo
+from tests.postgres_server import Server
 
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -165,8 +165,8 @@ def test_the_right_to_make_triggers_is_refused_whoever_owns_the_table(
         with pytest.raises(LedgerNotTrusted, match=r"dbanon\.run, of role mallory"):
             anonymize(client_url)
         sql_server.execute(
-            "CREATE OR REPLACE FUNCTION hers.climbing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-            " ALTER ROLE mallory SUPERUSER; RETURN NEW; END $$",
+            "CREATE OR REPLACE FUNCTION hers.climbing() RETURNS trigger LANGUAGE plpgsql AS $$"
+            " BEGIN ALTER ROLE mallory SUPERUSER; RETURN NEW; END $$",
             url=mallory,
         )
         sql_server.execute(
@@ -318,7 +318,7 @@ def test_an_entry_is_of_a_relation_that_its_owner_marked_in_this_transaction(
     mallory.commit()
     mark(mallory, "release.mine", one)
     refused(mallory, entry(one, mine), "23505")
-    assert run_sql("SELECT output_name, published_by, superseded_at, created_at <= clock_timestamp()"
+    assert run_sql("SELECT output_name, published_by, superseded_at, created_at <= now()"
                    " FROM dbanon.release ORDER BY created_at") == [
         ("p", "anna", None, True), ("mine", "mallory", None, True)
     ]  # fmt: skip
@@ -340,20 +340,22 @@ def test_role_time_and_names_are_not_the_callers_to_say(mallory: psycopg.Connect
     refused(mallory, [given[0], given[1], '{"door": "root", "elapsed": 1}'], "23502")
     for odd in ("null", "[]", '"x"', "1", "{}"):
         refused(mallory, [odd, given[1], given[2]], "22023", "42501")
-        refused(mallory, [given[0], odd, given[2]], *(["22023"] if odd != "[]" else ["XX"])) if (
-            odd != "[]"
-        ) else None
         refused(mallory, [given[0], given[1], odd], "22023", "23502")
+        if odd != "[]":
+            refused(mallory, [given[0], odd, given[2]], "22023")
     for place in ("relation_oid", "output_oid"):
-        for number in (0, -1, 2**62, "x", None, 1.5, [mine], 1259):
-            refused(mallory, entry(one, mine) if False else entry(one, mine, **{place: number}),
-                    "42501", "22P02", "22003")  # fmt: skip
+        for number in (0, -1, 2**62, 2**70, "x", None, 1.5, [mine], 1259):
+            odd_oid = entry(one, mine, **{place: number})
+            refused(mallory, odd_oid, "42501", "22P02", "22003")
     refused(mallory, entry("x", mine), "22P02")
     refused(mallory, entry(one, mine, source="x" * 20_000_000), "54000")
     refused(mallory, [given[0], json.dumps([{}] * 5000), given[2]], "54000")
-    deep = "[" * 5000 + "]" * 5000
-    refused(mallory, [given[0].replace('{"by": []}', deep), given[1], given[2]], "54001", "54000",
-            "22P02", "22023")  # fmt: skip
+    for value in (None, [], "x", [[]] * 5000):
+        refused(mallory, entry(one, mine, arguments=value), "22023")
+    refused(mallory, ["[" * 9999 + "]" * 9999, given[1], given[2]], "54001", "22023")
+    refused(mallory, entry(one, mine, k_requested="many"), "22P02")
+    refused(mallory, entry(one, mine, k_requested=None), "23502")
+    refused(mallory, entry(one, mine, rows_in=2**70), "22003")
 
 
 def test_subtransactions_and_savepoints(mallory: psycopg.Connection[Any], run_sql: Run) -> None:
@@ -369,10 +371,9 @@ def test_subtransactions_and_savepoints(mallory: psycopg.Connection[Any], run_sq
     # A mark that was rolled back is none; nor is a release that was.
     mallory.execute(MAKE.format("release.other").encode())
     other = oid(mallory, "release.other")
-    with pytest.raises(ZeroDivisionError), mallory.transaction():
+    with mallory.transaction(force_rollback=True):
         mark(mallory, "release.other", two)
         mallory.execute(RECORD, entry(two, other))
-        raise ZeroDivisionError
     refused(mallory, entry(two, other))
     mallory.rollback()
     # Dropped after it was recorded: the entry says so.
@@ -383,8 +384,9 @@ def test_subtransactions_and_savepoints(mallory: psycopg.Connection[Any], run_sq
     mallory.execute("DROP TABLE release.gone")
     refused(mallory, entry(str(uuid.uuid4()), gone))
     mallory.commit()
-    assert run_sql("SELECT output, state FROM dbanon.releases() WHERE published_by = 'mallory'"
-                   " ORDER BY 1") == [("release.gone", "dropped"), ("release.mine", "current")]  # fmt: skip
+    assert run_sql(
+        "SELECT output, state FROM dbanon.releases() WHERE published_by = 'mallory' ORDER BY 1"
+    ) == [("release.gone", "dropped"), ("release.mine", "current")]
     # At REPEATABLE READ the snapshot is older than the transaction's own number.
     mallory.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     mallory.execute("SELECT 1")
@@ -443,7 +445,7 @@ def test_an_output_is_a_view_of_its_table_alone(
         MAKE.format("release.mine"), MAKE.format("release.other"),
         "CREATE VIEW release.right AS SELECT a FROM release.mine",
         "CREATE VIEW release.wrong AS SELECT a FROM release.other",
-        "CREATE VIEW release.both AS SELECT a FROM release.other UNION ALL SELECT a FROM release.mine",
+        "CREATE VIEW release.both AS SELECT o.a FROM release.other AS o, release.mine AS m",
         "CREATE VIEW release.nothing AS SELECT 1 AS a",
         "CREATE MATERIALIZED VIEW release.stale AS SELECT a FROM release.mine",
         "CREATE TEMPORARY TABLE mine AS SELECT 1 AS a",
@@ -452,7 +454,8 @@ def test_an_output_is_a_view_of_its_table_alone(
     for kind, name in (("TABLE", "release.mine"), ("TABLE", "release.other"),
                        ("VIEW", "release.right"), ("VIEW", "release.wrong"),
                        ("VIEW", "release.both"), ("VIEW", "release.nothing"),
-                       ("MATERIALIZED VIEW", "release.stale"), ("TABLE", "pg_temp.mine")):  # fmt: skip
+                       ("MATERIALIZED VIEW", "release.stale"),
+                       ("TABLE", "pg_temp.mine")):  # fmt: skip
         mark(mallory, name, one, kind)
     mine = oid(mallory, "release.mine")
     for name in ("wrong", "both", "nothing", "stale", "other"):
@@ -534,7 +537,7 @@ def test_a_copied_mark_is_not_replaced(
         ' options => \'{{"output_kind": "{}"}}\')'
     )
     for name, kind in (("hers", "table"), ("seen", "view"), ("new", "table")):
-        with pytest.raises(psycopg.errors.DuplicateTable, match="dbanon did not make|not made by"):
+        with pytest.raises(psycopg.errors.DuplicateTable, match=r"dbanon did not make|not made by"):
             run_sql(call.format(name, kind))
         if name != "new":
             with pytest.raises(OutputNotOurs):
@@ -547,7 +550,7 @@ def test_a_copied_mark_is_not_replaced(
 def test_a_view_of_somebody_else_is_not_published_through(
     mallory: psycopg.Connection[Any], run_sql: Run, sql_url: str
 ) -> None:
-    """Her own release, truly recorded: who replaces it would publish through a view that is hers."""
+    """Her release, truly recorded: who replaces it would publish through a view that is hers."""
     mallory.execute(
         "SELECT dbanon.mdav('app.people', 'release.v', '{a}', 5,"
         ' options => \'{"output_kind": "view"}\')'
@@ -580,8 +583,12 @@ def test_gc_passes_over_what_is_not_its_own(
     run_sql(f'CREATE VIEW release.mine AS SELECT * FROM release."{first}"')
     store = open_store(create_engine(sql_url, poolclass=NullPool))
     dropped = audit.collect_garbage(store, 0)
-    left = dict(run_sql("SELECT output_name, count(*) FROM dbanon.release AS r JOIN pg_class AS c"
-                        " ON c.relname = r.relation_name WHERE output_kind = 'view' GROUP BY 1"))  # fmt: skip
+    left = dict(
+        run_sql(
+            "SELECT output_name, count(*) FROM dbanon.release AS r JOIN pg_class AS c"
+            " ON c.relname = r.relation_name WHERE output_kind = 'view' GROUP BY 1"
+        )
+    )
     assert left == {"v": 2, "w": 1, "u": 1}
     assert len(dropped) == 2
     # Inside the database, alike; a superuser may drop everybody's.
@@ -602,11 +609,8 @@ def test_a_ledger_entry_is_written_by_clients_with_a_runners_rights(
         " USING (release_id) WHERE r.output_name = 'q'"
     )
     assert row[1:] == ("berta", "python", "done", "berta", True)
-    assert run_sql("SELECT created_at = %s::timestamptz FROM dbanon.release WHERE output_name = 'q'",
-                   report.created_at) == [(True,)]  # fmt: skip
-    with psycopg.connect(conninfo(url)) as connection:
-        [made] = connection.execute(
-            "SELECT s.created_at = r.created_at FROM dbanon.mdav('app.people', 'release.s', '{a}', 5)"
-            " AS m, dbanon.release AS r, release.p_summary AS s WHERE false"
-        ).fetchall() or [(None,)]
-    assert made == (None,)
+    same = "SELECT created_at = %s::timestamptz FROM dbanon.release WHERE output_name = 'q'"
+    assert run_sql(same, report.created_at) == [(True,)]
+    run_sql("SELECT dbanon.mdav('app.people', 'release.s', '{a}', 5)", url=url)
+    assert run_sql("SELECT s.created_at = r.created_at FROM release.s_summary AS s"
+                   " JOIN dbanon.release AS r USING (release_id)") == [(True,)]  # fmt: skip
