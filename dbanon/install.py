@@ -19,6 +19,7 @@ from dbanon.extension import extension_directory, write_extension
 from dbanon.sql_script import LEDGER_EXTENSION, script, tie_script
 from dbanon.stores import open_store
 from dbanon.stores.ledger_tables import HEAD, TABLES
+from dbanon.stores.postgresql_ledger import OWNER
 from dbanon.version import version
 
 # Runs as the server's account: what that one can import is what counts.
@@ -106,7 +107,6 @@ def upgrade(url: str, *, python_paths: Sequence[str] = ()) -> list[tuple[str, st
         functions = _has_functions(connection)
         if functions:
             _upgrade_functions(connection, python_paths)
-            connection.execute(tie_script())
             return _checked(connection)
     return _upgraded_ledger(url)
 
@@ -122,6 +122,8 @@ def _upgrade_functions(connection: Any, python_paths: Sequence[str]) -> None:
             connection.execute(f"CREATE EXTENSION {LEDGER_EXTENSION}")
         _bring_ledger(connection)
         connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
+        # A script that is not newer is not run again, and a dump may have been restored.
+        connection.execute(tie_script())
     else:
         connection.execute(script(paths))
 
@@ -154,6 +156,9 @@ def uninstall(url: str, *, ledger: bool = False) -> None:
         functions = _has_functions(connection)
         if not functions and not (ledger and _has_schema(connection)):
             raise InstallRefused(hint="There is nothing to remove.")
+        borrowed = _needs_owner(connection)
+        if borrowed:
+            connection.execute(f"GRANT {OWNER} TO CURRENT_USER")
         if _is_extension(connection, "dbanon"):
             # Version 0.1.0 had the ledger in it.
             for table in _members(connection, "dbanon"):
@@ -172,6 +177,8 @@ def uninstall(url: str, *, ledger: bool = False) -> None:
             for table in (*TABLES, "alembic_version"):
                 connection.execute(f"DROP TABLE IF EXISTS dbanon.{table}")
             connection.execute("DROP SCHEMA dbanon")
+        if borrowed:
+            connection.execute(f"REVOKE {OWNER} FROM CURRENT_USER")
 
 
 def _require_python(connection: Any, paths: Sequence[str]) -> None:
@@ -222,6 +229,15 @@ def _members(connection: Any, extension: str) -> list[str]:
         extension,
     )
     return [name for (name,) in found]
+
+
+def _needs_owner(connection: Any) -> bool:
+    """True for an administrator who is no superuser, where another role owns the ledger."""
+    query = "SELECT 1 FROM pg_roles WHERE rolname = current_user AND NOT rolsuper"
+    return bool(
+        _rows(connection, query)
+        and _rows(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", OWNER)
+    )
 
 
 def _has_schema(connection: Any) -> bool:

@@ -85,6 +85,7 @@ class PostgresqlSession(Session):
     def __init__(self, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self._relations: dict[RelationName, _Relation] = {}
+        self._ledger_trusted = False
 
     def enter(self) -> None:
         """Note the search path of the caller, then make the transaction independent of it."""
@@ -375,6 +376,9 @@ class PostgresqlSession(Session):
         return self.find_existing(self.ledger_name("release")) is not None
 
     def require_trusted_ledger(self) -> None:
+        # Once: nobody who is not trusted can hang anything on a ledger that is.
+        if self._ledger_trusted:
+            return
         wrong = self.rows(postgresql_ledger.UNTRUSTED)
         if wrong:
             what, owner, _ = wrong[0]
@@ -383,6 +387,7 @@ class PostgresqlSession(Session):
                 detail="; ".join(f"{what}, of role {owner}" for what, owner, _ in wrong[:20]),
                 hint=postgresql_ledger.NOT_TRUSTED_HINT,
             )
+        self._ledger_trusted = True
 
     def record_release(
         self, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: ledger.Run
