@@ -26,7 +26,7 @@ from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind, with_orders
-from dbanon.stores import ledger
+from dbanon.stores import digest, ledger
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store
 from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import RelationName
@@ -34,7 +34,7 @@ from dbanon.stores.session import Session
 from dbanon.version import version
 from dbanon.writing import copied_rows, require_counts, require_ranges, typed, written_columns
 
-PHASES = ("read", "cluster", "write", "verify")
+PHASES = ("read", "cluster", "write", "verify", "digest")
 IF_EXISTS = ("error", "replace")
 DOORS = ("python", "cli", "job", "sql")
 
@@ -162,10 +162,13 @@ class _Run:
         partition = self._timed("cluster", lambda: self._cluster(source, microdata))
         release = self._timed("write", lambda: self._write(source, output, microdata, partition))
         recount = self._timed("verify", lambda: self._verify(source, output, release, microdata))
+        session = self.target_session
+        taken = self._timed("digest", lambda: digest.take(session, output.written))
         report = self._say(source, output, release, recount, microdata)
+        report = replace(report, digest=taken)
+        released = session.columns_of(output.written)
 
         started = time.perf_counter()
-        session = self.target_session
         try:
             session.publish(output, [name for name, _, _ in self.written])
         except OutputExists:
@@ -176,8 +179,8 @@ class _Run:
                 hint="Try again: it is replaced then.",
             ) from None
         session.ensure_ledger()
-        types = {a.name: a.sql_type for a in source.schema.attributes}
-        types |= {name: sql_type for name, sql_type, _ in self.written}
+        types = dict(released)
+        types |= {a.name: a.sql_type for a in source.schema.attributes if a.name not in types}
         made = [(column.attribute.name, column.source) for column in release.columns]
         made += [(name, name) for name in job.by]
         created_at = ledger.record(

@@ -143,7 +143,8 @@ class Report:
     z-scores, 0 to 1, over the released records. ``k_achieved`` and ``persons`` count persons where
     ``entity`` names their column; class sizes are rows. ``k_rows`` is not None where classes are
     those of each attribute by itself: the rows that share the rarest combination of values.
-    ``levels`` are those of a full domain, by quasi-identifier.
+    ``levels`` are those of a full domain, by quasi-identifier. ``digest`` is that of the rows that
+    were written, as the ledger has it; None for data frames.
     """
 
     release_id: str
@@ -183,6 +184,7 @@ class Report:
     persons: int | None = None
     k_rows: int | None = None
     levels: Mapping[str, int] | None = None
+    digest: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""

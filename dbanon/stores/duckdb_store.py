@@ -21,6 +21,7 @@ from dbanon.errors import (
 from dbanon.microdata import Chunk
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
+from dbanon.stores import duckdb_digest as digest
 from dbanon.stores import duckdb_types as types
 from dbanon.stores import statements
 from dbanon.stores.base import (
@@ -47,6 +48,7 @@ _INCOMING = "dbanon_incoming"
 class DuckdbSession(Session):
     """One transaction on DuckDB."""
 
+    digest_way = digest.WAY
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID", "timestamp": "TIMESTAMP WITH TIME ZONE", "text": "VARCHAR",
         "json": "VARCHAR", "integer": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
@@ -305,6 +307,14 @@ class DuckdbSession(Session):
                 self.drop_table(output.name)
             self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
         self.run(f"COMMENT ON TABLE {output.relation.quoted} IS {mark}")
+
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        columns = self.find_source(relation).schema.attributes
+        [(rows, total)] = self.rows(digest.statement(relation, columns, salt))
+        return int(rows), int(total)
+
+    def digest_probe(self) -> str:
+        return str(self.rows(digest.PROBE)[0][0])
 
     def analyze(self, relation: RelationName) -> None:
         """DuckDB keeps statistics by itself."""

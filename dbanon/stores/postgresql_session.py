@@ -30,6 +30,7 @@ from dbanon.schema import Attribute, Kind
 from dbanon.share import share_path
 from dbanon.stores import ledger, postgresql_ledger
 from dbanon.stores import postgresql_catalog as catalog
+from dbanon.stores import postgresql_digest as digest
 from dbanon.stores import postgresql_foreign as foreign
 from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import (
@@ -57,6 +58,8 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL idle_in_transaction_session_timeout = 0;
 SET LOCAL timezone = 'UTC';
 SET LOCAL datestyle = 'ISO, YMD';
+SET LOCAL intervalstyle = 'postgres';
+SET LOCAL bytea_output = 'hex';
 SET LOCAL extra_float_digits = 1;
 SET LOCAL lock_timeout = '60s';
 SET LOCAL work_mem = '192MB';
@@ -82,6 +85,7 @@ class PostgresqlSession(Session):
 
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
+    digest_way = digest.WAY
     _search_path: list[str]
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -351,6 +355,19 @@ class PostgresqlSession(Session):
         written = output.written.quoted
         self.run(f"CREATE TABLE {written} ({body})")
         self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
+
+    def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
+        found = self.rows(digest.COLUMNS, (relation.schema, relation.name))
+        return [(name, sql_type) for name, sql_type in found]
+
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        given = (str(salt), relation.schema, relation.name)
+        [(statement,)] = self.rows(digest.STATEMENT, given)
+        [(rows, total)] = self.rows(statement)
+        return int(rows), int(total)
+
+    def digest_probe(self) -> str:
+        return str(self.rows(digest.PROBE)[0][0])
 
     def analyze(self, relation: RelationName) -> None:
         self.run(f"ANALYZE {relation.quoted}")

@@ -309,6 +309,11 @@ class Session(SessionInterface):
         """A time as the ledger's column takes it."""
         return datetime.fromisoformat(text)
 
+    def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
+        """Names and types of a relation's columns, in order, as the database's catalog has them."""
+        attributes = self.find_source(relation).schema.attributes
+        return [(attribute.name, attribute.sql_type) for attribute in attributes]
+
     def write(
         self,
         output: Output,

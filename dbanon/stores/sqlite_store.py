@@ -28,6 +28,7 @@ from dbanon.microdata import Chunk, Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
+from dbanon.stores import sqlite_digest as digest
 from dbanon.stores import sqlite_types as types
 from dbanon.stores import statements
 from dbanon.stores.base import (
@@ -56,6 +57,8 @@ _ROWIDS = ("rowid", "_rowid_", "oid")
 
 class SqliteSession(Session):
     """One transaction on SQLite."""
+
+    digest_way = digest.WAY
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
@@ -318,6 +321,17 @@ class SqliteSession(Session):
             self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
         finally:
             self.run("PRAGMA legacy_alter_table = OFF")
+
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        columns = self.find_source(relation).schema.attributes
+        names = quote_list((column.name for column in columns), "s.")
+        query = f"SELECT {names} FROM {relation.quoted} AS s"
+        self.note(query)
+        with translated():
+            return digest.of_query(self._driver, query, salt)
+
+    def digest_probe(self) -> str:
+        return digest.probe()
 
     def analyze(self, relation: RelationName) -> None:
         """Statistics of the whole file are the owner's to collect."""
