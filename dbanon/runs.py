@@ -23,7 +23,7 @@ def run_noted(job: Job, progress: PhaseProgress | None = None) -> Report:
     try:
         return run(job, progress)
     except (Exception, KeyboardInterrupt) as error:
-        # Who cannot be reached is not asked again, and what is not known to have failed is not noted.
+        # Who cannot be reached is not asked again; what may have been done did not fail.
         if not isinstance(error, (DatabaseUnreachable, OutcomeUnknown)):
             described = job.described(time.perf_counter() - started, error_code(error))
             ledger.note_failure(job.target or job.source, described)

@@ -12,7 +12,8 @@ from dbanon.stores.names import RelationName
 if TYPE_CHECKING:
     from dbanon.stores.postgresql_session import PostgresqlSession
 
-# How long a relation that is replaced or dropped is asked for; the settings of a session have it for others.
+# How long a relation that is replaced or dropped is asked for; other locks have the same by
+# lock_timeout.
 LOCK_SECONDS = 60.0
 # Who waits for a lock that nobody shares holds up all who come after. So each try is short, the
 # first ones more than the last, and readers have the pauses between them.
@@ -46,7 +47,7 @@ def run_patiently(
                     f"{relation} was not to be had in {LOCK_SECONDS:g} seconds: readers hold it in"
                     " open transactions.",
                     detail=error.detail,
-                    hint="End these transactions (pg_stat_activity shows them), or try again later.",
+                    hint="End these transactions (pg_stat_activity shows them), or try again.",
                 ) from None
         # By a statement, so that a cancel is noticed.
         session.run(f"SELECT pg_sleep({_PAUSES_MS[place]} / 1000.0)")

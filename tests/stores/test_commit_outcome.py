@@ -16,10 +16,15 @@ from dbanon.stores import postgresql_commit
 from tests.postgres_server import Server
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.people import load_people
-from tests.stores.tcp_proxy import Cut, TcpProxy
+from tests.stores.tcp_proxy import SESSION, Cut, TcpProxy
 
 How = Literal["before", "after", "hold"]
 GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "keep": ["site"]}
+
+
+def cut(how: How, down: bool = False) -> Cut:
+    """A cut at the COMMIT of a session of dbanon's."""
+    return Cut(how, since=SESSION, down=down)
 
 
 def through(proxy: TcpProxy, url: str) -> PostgresqlDatabase:
@@ -60,7 +65,7 @@ def replace(database: PostgresqlDatabase, k: int = 7) -> Any:
 def test_the_server_did_not_get_it(pg_server: Server, people: PostgresqlDatabase) -> None:
     before = people.state()
     with (
-        TcpProxy(pg_server.host, pg_server.port, Cut("before")) as proxy,
+        TcpProxy(pg_server.host, pg_server.port, cut("before")) as proxy,
         pytest.raises(ConnectionLost, match="nothing was published") as caught,
     ):
         replace(through(proxy, people.url))
@@ -74,7 +79,7 @@ def test_its_answer_did_not_arrive(
     pg_server: Server, people: PostgresqlDatabase, kind: str
 ) -> None:
     with (
-        TcpProxy(pg_server.host, pg_server.port, Cut("after")) as proxy,
+        TcpProxy(pg_server.host, pg_server.port, cut("after")) as proxy,
         pytest.warns(CommitConfirmed),
     ):
         report = through(proxy, people.url).anonymize(
@@ -91,7 +96,7 @@ def test_a_server_that_still_waits_is_told_to_end(
     """It may wait for hours for a client that is cut off: then nobody would know for hours."""
     monkeypatch.setattr(postgresql_commit, "PATIENCE", 0.2)
     before = people.state()
-    with TcpProxy(pg_server.host, pg_server.port, Cut("hold")) as proxy:
+    with TcpProxy(pg_server.host, pg_server.port, cut("hold")) as proxy:
         with pytest.raises(ConnectionLost, match="nothing was published"):
             replace(through(proxy, people.url))
         # Too late: nothing comes of it any more.
@@ -101,7 +106,7 @@ def test_a_server_that_still_waits_is_told_to_end(
 
 
 def test_one_that_is_late_is_waited_for(pg_server: Server, people: PostgresqlDatabase) -> None:
-    with TcpProxy(pg_server.host, pg_server.port, Cut("hold")) as proxy:
+    with TcpProxy(pg_server.host, pg_server.port, cut("hold")) as proxy:
 
         def forward() -> None:
             proxy.was_cut.wait()
@@ -124,7 +129,7 @@ def test_a_network_that_stays_down_leaves_it_open(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(postgresql_commit, "SECONDS", 0.5)
     [(old, _)] = current(people)
-    with TcpProxy(pg_server.host, pg_server.port, Cut(how, down=True)) as proxy:
+    with TcpProxy(pg_server.host, pg_server.port, cut(how, down=True)) as proxy:
         with pytest.raises(OutcomeUnknown) as caught:
             replace(through(proxy, people.url))
         error = caught.value
@@ -144,7 +149,7 @@ def test_the_command_says_the_same(
     down: bool, code: int,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(postgresql_commit, "SECONDS", 1.0)
-    with TcpProxy(pg_server.host, pg_server.port, Cut(how, down=down)) as proxy:
+    with TcpProxy(pg_server.host, pg_server.port, cut(how, down=down)) as proxy:
         done = CliRunner().invoke(
             main,
             ["anonymize", proxy.url(people.url), "--table", "people", "--quasi-identifiers",
@@ -163,7 +168,7 @@ def test_the_target_of_another_database(
 ) -> None:
     load_people(duckdb_file)
     for how, output in (("before", "release.one"), ("after", "release.two")):
-        with TcpProxy(pg_server.host, pg_server.port, Cut(how)) as proxy:  # type: ignore[arg-type]
+        with TcpProxy(pg_server.host, pg_server.port, cut(how)) as proxy:  # type: ignore[arg-type]
             target = {"target": proxy.url(postgresql.url), "output": output}
             if how == "before":
                 with pytest.raises(ConnectionLost):
@@ -183,7 +188,7 @@ def test_a_source_lost_at_its_end_publishes_nothing(
     """It is left before the target commits; the target is rolled back then."""
     before = duckdb_file.state()
     with (
-        TcpProxy(pg_server.host, pg_server.port, Cut(how)) as proxy,
+        TcpProxy(pg_server.host, pg_server.port, cut(how)) as proxy,
         pytest.raises(ConnectionLost, match="nothing was published"),
     ):
         through(proxy, people.url).anonymize(**GIVEN, target=duckdb_file.url)
@@ -193,12 +198,12 @@ def test_a_source_lost_at_its_end_publishes_nothing(
 def test_other_writes_are_settled_too(pg_server: Server, people: PostgresqlDatabase) -> None:
     tree = {"tree": {"all": ["a", "b"]}}
     with (
-        TcpProxy(pg_server.host, pg_server.port, Cut("before")) as proxy,
+        TcpProxy(pg_server.host, pg_server.port, cut("before")) as proxy,
         pytest.raises(ConnectionLost),
     ):
         stored_hierarchies.store_hierarchy(proxy.url(people.url), "t", tree)
     with (
-        TcpProxy(pg_server.host, pg_server.port, Cut("after")) as proxy,
+        TcpProxy(pg_server.host, pg_server.port, cut("after")) as proxy,
         pytest.warns(CommitConfirmed),
     ):
         stored_hierarchies.store_hierarchy(proxy.url(people.url), "t", tree)
