@@ -242,6 +242,8 @@ def _require_relation(session: Session, name: RelationName) -> None:
             f"The ledger has release {name}, but there is no such relation now.",
             hint="It was dropped or renamed.",
         )
+    # Looked at as a source is: its owner may have made a view of it.
+    session.find_source(name)
 
 
 def _histogram(recount: Recount) -> dict[str, int]:

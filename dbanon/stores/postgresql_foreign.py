@@ -152,6 +152,13 @@ found AS (
     FROM named AS m JOIN pg_type AS t ON m.class = 'pg_type'::regclass AND t.oid = m.object
     WHERE t.typtype = 'd'
     UNION ALL
+    -- What it reads there, and as whom, is for the owners of table and server to say.
+    SELECT t.oid, 'what ' || t.oid::regclass || ', a foreign table, names', w.owner
+    FROM tree AS t
+    JOIN pg_foreign_table AS f ON f.ftrelid = t.oid
+    JOIN pg_foreign_server AS s ON s.oid = f.ftserver
+    CROSS JOIN LATERAL (VALUES (t.owner), (s.srvowner)) AS w(owner)
+    UNION ALL
     SELECT e.relation, 'function ' || p.oid::regprocedure, p.proowner
     FROM evaluated AS e JOIN pg_proc AS p ON p.oid = e.function
 )
