@@ -69,6 +69,17 @@ RELATIONS: dict[str, str] = {
     "CREATE TABLE evil.w (a evil.d); CREATE VIEW evil.v AS SELECT id, n,"
     " (jsonb_populate_record(w, '{\"a\": 1}')).a::integer AS b FROM evil.p"
     " LEFT JOIN evil.w ON true;",
+    "row read from text": "CREATE DOMAIN evil.d AS integer CHECK (evil.spring());"
+    "CREATE TYPE evil.w AS (a evil.d); CREATE VIEW evil.v AS SELECT id, n,"
+    " ('(' || id || ')')::evil.w::text AS b FROM evil.p;",
+    "array read from text": "CREATE DOMAIN evil.d AS integer CHECK (evil.spring());"
+    "CREATE VIEW evil.v AS SELECT id, n, ('{' || id || '}')::evil.d[]::text AS b FROM evil.p;",
+    "columns of a record": "CREATE DOMAIN evil.d AS integer CHECK (evil.spring());"
+    "CREATE VIEW evil.v AS SELECT id, n + t.a AS n FROM evil.p,"
+    " jsonb_to_record('{\"a\": 1}') AS t(a evil.d);",
+    "null of a row type": "CREATE DOMAIN evil.d AS integer CHECK (evil.spring());"
+    "CREATE TYPE evil.w AS (a evil.d); CREATE VIEW evil.v AS SELECT id, n + t.a AS n FROM evil.p,"
+    " jsonb_populate_record(NULL::evil.w, '{\"a\": 1}') AS t;",
     "constant call in an index": "CREATE TABLE evil.v AS TABLE evil.p;"
     "CREATE INDEX ON evil.v ((evil.one(1)));",
     "constant call within an index": "CREATE TABLE evil.v AS TABLE evil.p;"
