@@ -97,6 +97,8 @@ def verify(
             entry, relation, names = None, source.name, tuple(quasi_identifiers)
         else:
             entry = ledger.find_release(session, relation)
+            # Looked at as a source is: its owner may have made a view of it.
+            session.find_source(entry["name"])
             relation, names = entry["name"], tuple(entry["quasi_identifiers"])
             k = int(entry["k_requested"]) if k is None else k
         comparison = Comparison(session, relation, entry)
