@@ -18,14 +18,17 @@ from dbanon.errors import (
     InvalidParameter,
     RecountFailed,
 )
-from dbanon.frame_microdata import attribute_of, microdata_from_frame
+from dbanon.frame_microdata import (
+    attribute_of,
+    candidates,
+    microdata_from_frame,
+    require_columns,
+)
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import Given, HierarchySpec, build, built, parse_all, require_own_ranges
 from dbanon.leaves import column_texts, leaf_text
 from dbanon.measures import Model, sensitive_counts
-from dbanon.microdata import (
-    require_entities,
-)
+from dbanon.microdata import Microdata, require_entities
 from dbanon.partitions import AttributePartition, Levels, Partition
 from dbanon.pipeline import find_attribute_classes, find_classes, recode
 from dbanon.policy import Policy, require_guarantee, require_kinds
@@ -57,7 +60,7 @@ def anonymize_frame(
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
     nulls: str = "error",
-    max_suppression: float | None = None,
+    max_suppression: float | None = 0.0,
     recoding: str | None = None,
     seed: int = 0,
     refine: str | None = None,
@@ -133,7 +136,11 @@ def anonymize_frame(
             )
     check_models(policy.models, sensitive)
     read = named if entity is None else [*named, entity]
+    require_columns(frame, read)
+    whole = frame
+    frame = candidates(frame, quasi_identifiers, policy.nulls)
     microdata = microdata_from_frame(frame, list(quasi_identifiers), read, by, orders=policy.orders)
+    microdata = replace(microdata, withheld=len(whole) - len(frame))
     if entity is not None:
         microdata = replace(microdata, entities=_entities(frame[entity], entity))
     require_guarantee(policy, entity)
@@ -142,11 +149,15 @@ def anonymize_frame(
         raise InvalidParameter(
             "A data frame has no range type.", hint="Use intervals text, bounds or midpoint."
         )
-    trees = parse_all(hierarchies, files=True)
-    require_own_ranges(trees, local_range)
+    given_trees = parse_all(hierarchies, files=True)
+    require_own_ranges(given_trees, local_range)
+
+    def trees(microdata: Microdata) -> dict[str, Hierarchy]:
+        return built(given_trees, microdata)
+
     policy = replace(
         policy,
-        hierarchies=built(trees, microdata),
+        hierarchies=trees(microdata),
         models=with_null_leaves([_with_tree(model, frame) for model in models]),
     )
     seconds = {"read": time.perf_counter() - started}
@@ -157,7 +168,7 @@ def anonymize_frame(
     if policy.per_attribute:
         found = find_attribute_classes(microdata, policy)
     else:
-        found = find_classes(microdata, policy)
+        found = find_classes(microdata, policy, None, trees)
         levels_found = found if isinstance(found, Levels) else None
         codes = _sensitive_codes(frame, policy.models)
         found = protect(microdata, found, policy, codes)
@@ -170,7 +181,9 @@ def anonymize_frame(
     ) -> dict[str, NDArray[np.object_]]:
         return {a.name: _exact_totals(a, frame[a.name], partition) for a in attributes}
 
-    release = recode(microdata, found, policy, exact_totals, by, entity, levels_found)
+    release = recode(
+        microdata, found, policy, exact_totals, by, entity, levels_found, trees
+    )
     partition = release.partition
     records = np.flatnonzero(partition.labels >= 0)
     records = records[random_order(len(records))]
@@ -225,9 +238,9 @@ def anonymize_frame(
         sensitive=tuple(sensitive),
         kept=tuple(keep),
         not_copied=tuple(str(name) for name in frame.columns if name not in named),
-        rows_in=microdata.n_records,
+        rows_in=microdata.n_read,
         rows_out=recount.rows,
-        suppressed=partition.n_suppressed,
+        suppressed=microdata.withheld + partition.n_suppressed,
         null_rows=recount.null_rows,
         classes=recount.classes,
         smallest_class=recount.smallest,

@@ -180,6 +180,8 @@ class _Run:
         require_kinds(job.policy, attributes)
         require_ranges(self.target_session, job.policy, attributes, job.hierarchies)
         source = self.source_session.locate(source, job.key)
+        if job.policy.nulls == "suppress":
+            source = replace(source, required=job.quasi_identifiers)
         self.source_session.require_rights(source, read)
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
@@ -227,11 +229,15 @@ class _Run:
         )
         microdata = with_strata(self.models.split(self.persons.split(microdata)), len(by))
         policy = self.job.policy
-        made = built(self.job.hierarchies, microdata, lambda: self.progress("read", 1.0))
-        trees = {**policy.hierarchies, **made}
+        trees = self._trees(microdata)
         self.job = replace(self.job, policy=replace(policy, hierarchies=trees))
         self.models.measure_by(trees)
         return microdata
+
+    def _trees(self, microdata: Microdata) -> dict[str, Hierarchy]:
+        """The hierarchies by column, those of builders made from these records' values."""
+        made = built(self.job.hierarchies, microdata, lambda: self.progress("read", 1.0))
+        return {**self.job.policy.hierarchies, **made}
 
     def _cluster(self, source: Source, microdata: Microdata) -> Partition | AttributePartition:
         share = 0.5 if self.models.names else 1.0
@@ -244,7 +250,7 @@ class _Run:
 
         if self.job.policy.per_attribute:
             return find_attribute_classes(microdata, self.job.policy, found)
-        partition = find_classes(microdata, self.job.policy, found)
+        partition = find_classes(microdata, self.job.policy, found, self._trees)
         self.levels = partition if isinstance(partition, Levels) else None
         return self.models.protect(self.source_session, source, microdata, partition, merged)
 
@@ -264,7 +270,14 @@ class _Run:
 
         job = self.job
         release = recode(
-            microdata, found, job.policy, exact_totals, job.by, job.entity, self.levels
+            microdata,
+            found,
+            job.policy,
+            exact_totals,
+            job.by,
+            job.entity,
+            self.levels,
+            self._trees,
         )
         partition = release.partition
         session = self.target_session
@@ -371,9 +384,9 @@ class _Run:
             sensitive=job.sensitive,
             kept=job.keep,
             not_copied=tuple(a.name for a in source.schema.attributes if a.name not in released),
-            rows_in=microdata.n_records,
+            rows_in=microdata.n_read,
             rows_out=recount.rows,
-            suppressed=release.partition.n_suppressed,
+            suppressed=microdata.withheld + release.partition.n_suppressed,
             null_rows=recount.null_rows,
             classes=recount.classes,
             smallest_class=recount.smallest,

@@ -71,6 +71,8 @@ class Microdata:
         to come from exact arithmetic.
     strata : int32 (n,), read-only: sets of records that no class crosses; None for one set.
     entities : int32 (n,), read-only: the person of each record; None when every record is one.
+    withheld : how many more records there are, of which nothing is known here: they have a NULL
+        where none may be.
     """
 
     attributes: tuple[Attribute, ...]
@@ -82,6 +84,7 @@ class Microdata:
     wide: frozenset[str] = field(default_factory=frozenset)
     strata: NDArray[np.int32] | None = None
     entities: NDArray[np.int32] | None = None
+    withheld: int = 0
 
     def __post_init__(self) -> None:
         for name in ("keys", "numbers", "codes", "valid", "strata", "entities"):
@@ -93,6 +96,11 @@ class Microdata:
     def n_records(self) -> int:
         """The number of records, n."""
         return len(self.keys)
+
+    @property
+    def n_read(self) -> int:
+        """The number of records with those that are withheld for a NULL."""
+        return self.n_records + self.withheld
 
     @property
     def numeric(self) -> tuple[Attribute, ...]:
@@ -210,6 +218,38 @@ def alone(microdata: Microdata, position: int) -> Microdata:
         codes=np.empty((microdata.n_records, 0), np.int32),
         categories=(),
         valid=None if valid is None else valid.reshape(-1, 1),
+    )
+
+
+def only(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
+    """Microdata of some of the records, int64 (m,), ascending, as if there were no others.
+
+    Dictionaries hold the values that these records have, and only these records' values count as
+    wide.
+    """
+    numbers = np.ascontiguousarray(microdata.numbers[records])
+    codes = microdata.codes[records]
+    categories = []
+    for column, values in enumerate(microdata.categories):
+        used, places = np.unique(codes[:, column], return_inverse=True)
+        has_null = int(used.size > 0 and used[0] < 0)
+        codes[:, column] = places.reshape(-1) - has_null
+        categories.append(tuple(values[code] for code in used[has_null:].tolist()))
+    valid = None if microdata.valid is None else microdata.valid[records]
+    return replace(
+        microdata,
+        keys=microdata.keys[records],
+        numbers=numbers,
+        codes=codes,
+        categories=tuple(categories),
+        valid=None if valid is None or bool(valid.all()) else valid,
+        wide=frozenset(
+            attribute.name
+            for column, attribute in enumerate(microdata.numeric)
+            if attribute.name in microdata.wide and is_wide(numbers[:, column], attribute)
+        ),
+        strata=None if microdata.strata is None else microdata.strata[records],
+        entities=None if microdata.entities is None else microdata.entities[records],
     )
 
 

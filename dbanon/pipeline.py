@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,15 @@ from dbanon.methods import find_method, generalization
 from dbanon.methods import refine as centroid
 from dbanon.methods.enforce import Guard
 from dbanon.methods.registry import Method, Refine, Tick
-from dbanon.microdata import Microdata
-from dbanon.partitions import AttributePartition, Levels, MethodResult, Partition, combine
+from dbanon.microdata import Microdata, only
+from dbanon.partitions import (
+    AttributePartition,
+    Levels,
+    MethodResult,
+    Partition,
+    combine,
+    places_of,
+)
 from dbanon.policy import Policy, guarantee, refinement, require_kinds, require_rows
 from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_attributes
 from dbanon.release import ColumnLoss, Release
@@ -35,10 +42,19 @@ _METHOD_SHARE = 0.5
 _TURNS = 2
 
 
-def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None) -> Partition:
+# The hierarchies by column, those of builders made from the values of these records alone.
+Trees: TypeAlias = Callable[[Microdata], Mapping[str, Hierarchy]]
+
+
+def find_classes(
+    microdata: Microdata, policy: Policy, tick: Tick | None = None, trees: Trees | None = None
+) -> Partition:
     """Put the records into equivalence classes as the policy says.
 
     Where records have entities, classes hold k of them, and all records of one (in a stratum).
+    Where the levels of a full domain withhold records, the levels are found again without these:
+    they are those of a table that never had them. ``trees`` makes its hierarchies; None for those
+    of the policy.
 
     Raises
     ------
@@ -60,7 +76,9 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
         partition = _in_order(found, clustered.n_records)
         if units is not None:
             partition = partition.of(units.of_record)
-        _check_budget(policy, partition.n_suppressed, microdata.n_records)
+        _check_budget(policy, partition.n_suppressed, microdata)
+        if partition.n_suppressed:
+            return _found_again(microdata, partition, policy, tick, trees)
         return partition
     partition = combine(
         [(records, result) for records, result in found if isinstance(result, Partition)],
@@ -68,8 +86,25 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
     )
     if units is not None:
         partition = units.partition(partition)
-    _check_budget(policy, partition.n_suppressed, microdata.n_records)
+    _check_budget(policy, partition.n_suppressed, microdata)
     return partition
+
+
+def _found_again(
+    microdata: Microdata,
+    partition: Partition,
+    policy: Policy,
+    tick: Tick | None,
+    trees: Trees | None,
+) -> Partition:
+    """The levels of the records that were not withheld, with nobody withheld any more."""
+    records = np.flatnonzero(partition.labels >= 0)
+    rest = replace(only(microdata, records), withheld=0)
+    options = {**policy.options, "suppression": 0.0}
+    hierarchies = policy.hierarchies if trees is None else trees(rest)
+    policy = replace(policy, options=options, hierarchies=hierarchies)
+    found = find_classes(rest, policy, None if tick is None else lambda share: tick(1.0))
+    return found.of(places_of(records, microdata.n_records))
 
 
 def find_attribute_classes(
@@ -100,13 +135,11 @@ def find_attribute_classes(
 def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
     """The strata, after a check that the method takes the attributes and each stratum has k."""
     require_kinds(policy, microdata.attributes)
-    n = microdata.n_records
     strata = strata_of(microdata, policy)
-    withheld = n - sum(len(records) for records in strata)
-    _check_budget(policy, withheld, n)
+    _check_budget(policy, 0, microdata)
     for records in strata:
         if count_of(microdata, records) < policy.k:
-            raise too_few(microdata, policy, records, withheld, len(strata))
+            raise too_few(microdata, policy, records, len(strata))
     return strata
 
 
@@ -150,8 +183,12 @@ def recode(
     by: Sequence[str] = (),
     entity: str | None = None,
     levels: Levels | None = None,
+    trees: Trees | None = None,
 ) -> Release:
     """Give every class its released values, and measure what they lose.
+
+    Both look at released records only, as if there were no others: ``trees`` makes the hierarchies
+    of these where some are withheld; None for those of the policy.
 
     The classes of a release are rows that are released alike: where attributes are grouped by
     themselves, those that share their class in each.
@@ -171,9 +208,22 @@ def recode(
 
     if isinstance(partition, AttributePartition):
         rows, columns = recode_attributes(microdata, partition, run, exact_totals)
+        released = rows
     else:
-        rows, columns = partition, run(microdata, partition, exact_totals)
-    before, after = _MEASURES[recoding.measure](microdata, rows, policy, columns)
+        rows = released = partition
+        if rows.n_suppressed:
+            records = np.flatnonzero(rows.labels >= 0)
+            microdata, released = only(microdata, records), rows.of(records)
+            if trees is not None:
+                policy = replace(policy, hierarchies=trees(microdata))
+            settings = replace(
+                settings,
+                hierarchies=policy.hierarchies,
+                levels=None if settings.levels is None else settings.levels.of(records),
+            )
+        # Stores have the classes of all records that were read.
+        columns = run(microdata, released, lambda _, wide: exact_totals(rows, wide))
+    before, after = _MEASURES[recoding.measure](microdata, released, policy, columns)
     measured = [
         column for column in columns if recoding.measure == "sse" or column.lost is not None
     ]
@@ -250,9 +300,7 @@ def _in_order(found: Sequence[tuple[NDArray[np.int64], MethodResult]], n: int) -
     """The levels of the n records, of which some stand in the result in another order."""
     [(records, result)] = found
     assert isinstance(result, Levels)
-    places = np.full(n, -1, np.int64)
-    places[records] = np.arange(len(records))
-    return result.of(places)
+    return result.of(places_of(records, n))
 
 
 def _run(
@@ -377,7 +425,9 @@ def _run_method(
     return partition_blocks(cut(space.coordinates, size), run, tick)
 
 
-def _check_budget(policy: Policy, withheld: int, n: int) -> None:
+def _check_budget(policy: Policy, withheld: int, microdata: Microdata) -> None:
+    """Check the share of all records that these many are, with those withheld for a NULL."""
+    withheld, n = withheld + microdata.withheld, microdata.n_read
     if policy.max_suppression is not None and withheld > policy.max_suppression * n:
         raise SuppressionOverBudget(
             f"{withheld} of {n} records would be withheld, more than the allowed share"

@@ -181,7 +181,7 @@ class DuckdbSession(Session):
             for i, a in enumerate(attributes)
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
         for batch in self._batches(query, chunk_rows):
             yield types.chunk(batch, attributes)
 
@@ -192,7 +192,7 @@ class DuckdbSession(Session):
         for name in columns:
             attribute = source.attribute(name)
             parts.append(types.portable(attribute))
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         for batch in self._batches(query, chunk_rows):
             try:
                 lists = [column.to_pylist() for column in batch.columns[1:]]

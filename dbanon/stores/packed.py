@@ -62,12 +62,17 @@ def packed_record(
     return " || ".join(parts)
 
 
-def by_address(source: RelationName, record: str, pages: tuple[str, str], joins: str = "") -> str:
-    """A query for the records of a range of pages, given as SQL of two addresses."""
+def by_address(
+    source: RelationName, record: str, pages: tuple[str, str], joins: str = "", more: str = ""
+) -> str:
+    """A query for the records of a range of pages, given as SQL of two addresses.
+
+    ``more`` are further conditions of the rows that count.
+    """
     low, high = pages
     return (
         f"SELECT string_agg({record}, ''::bytea) FROM ONLY {source.quoted} AS s{joins}"
-        f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid"
+        f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid{more}"
     )
 
 

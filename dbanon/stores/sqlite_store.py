@@ -148,7 +148,7 @@ class SqliteSession(Session):
             f" {types.extent(a)}"
             for a in looked_at
         ]
-        found = self.rows(f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s")[0]
+        found = self.rows(f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s{source.where}")[0]
         inspected = {}
         for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
             if wrong:
@@ -172,7 +172,7 @@ class SqliteSession(Session):
             ),
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
         for rows in self._pieces(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
             yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
@@ -181,7 +181,7 @@ class SqliteSession(Session):
         self, source: Source, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         parts = [*source.located.expressions, *(f"s.{quote(name)}" for name in columns)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         for rows in self._pieces(query, chunk_rows):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
