@@ -18,7 +18,7 @@ from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import AttributePartition, Partition, places_of
 from dbanon.pipeline import class_losses, find_attribute_classes, find_classes
 from dbanon.policy import Policy, checked_orders
-from dbanon.schema import Attribute, Kind, Role
+from dbanon.schema import Attribute, Kind, Role, require_lists
 from dbanon.space import standardization
 
 if TYPE_CHECKING:
@@ -106,6 +106,14 @@ def anonymize(
     from dbanon.stores.base import DEFAULT_CHUNK_ROWS
     from dbanon.stores.names import parse_relation
 
+    require_lists(
+        quasi_identifiers=quasi_identifiers,
+        sensitive=sensitive,
+        keep=keep,
+        by=by,
+        key=key,
+        models=models,
+    )
     policy = Policy(
         k=k,
         method=method,
@@ -128,15 +136,6 @@ def anonymize(
         orders=orders or {},
         guarantee=guarantee,
     )
-    for name, value in (
-        ("quasi_identifiers", quasi_identifiers),
-        ("sensitive", sensitive),
-        ("keep", keep),
-        ("by", by),
-        ("key", key),
-    ):
-        if isinstance(value, str) or not all(isinstance(part, str) for part in value):
-            raise InvalidParameter(f"{name} must be a list of names.", hint='Write ["…"].')
     job = Job(
         source=open_store(database, on_sql),
         table=parse_relation(table),

@@ -20,6 +20,7 @@ from dbanon.hierarchy_spec import parse
 from dbanon.measures import HIERARCHICAL, Model
 from dbanon.policy import PER_ATTRIBUTE, Policy
 from dbanon.release import Recount
+from dbanon.schema import require_lists
 from dbanon.stores import ledger
 from dbanon.stores.base import Store
 from dbanon.stores.hierarchies import resolve
@@ -101,6 +102,7 @@ def verify(
     ReleaseChanged : class sizes or levels of models are not those that were recorded.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
     """
+    require_lists(quasi_identifiers=quasi_identifiers)
     if k is not None and k < 2:
         raise InvalidParameter("k must be a whole number, 2 or more.")
     with store.session(write=False) as session:

@@ -18,6 +18,7 @@ from dbanon.errors import (
     InvalidParameter,
     RecountFailed,
 )
+from dbanon.frame_categories import with_own_categories
 from dbanon.frame_microdata import (
     attribute_of,
     candidates,
@@ -41,7 +42,7 @@ from dbanon.protection import (
 )
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release import ModelLevel, Recount, Release, Report
-from dbanon.schema import Attribute, Kind
+from dbanon.schema import Attribute, Kind, require_lists
 from dbanon.stores.base import random_order
 from dbanon.version import version
 
@@ -102,6 +103,9 @@ def anonymize_frame(
     DbanonError : of the class that says what went wrong.
     """
     started = time.perf_counter()
+    require_lists(
+        quasi_identifiers=quasi_identifiers, by=by, sensitive=sensitive, keep=keep, models=models
+    )
     policy = Policy(
         k=k,
         method=method,
@@ -308,8 +312,12 @@ def _sensitive_codes(frame: pd.DataFrame, models: Sequence[Model]) -> dict[str, 
             found[name] = np.full(len(frame), model.distance.n_leaves - 1, np.int32)
             found[name][valid] = model.distance.encode(texts, name)
             continue
-        categories = pd.Index(frame[name].dropna().unique()).sort_values()
-        codes = categories.get_indexer(frame[name]).astype(np.int32)
+        series = frame[name]
+        if isinstance(series.dtype, pd.CategoricalDtype) and not series.dtype.ordered:
+            # The order of categories that have none says nothing, and a release has another.
+            series = series.astype(series.dtype.categories.dtype)
+        categories = pd.Index(series.dropna().unique()).sort_values()
+        codes = categories.get_indexer(series).astype(np.int32)
         codes[codes < 0] = len(categories)
         found[name] = codes
     return found
@@ -324,12 +332,12 @@ def _released(
     for name in (name for name in frame.columns if name in named):
         made = [column for column in release.columns if column.source == str(name)]
         if not made:
-            columns[name] = frame[name].iloc[records].reset_index(drop=True)
+            columns[name] = with_own_categories(frame[name].iloc[records].reset_index(drop=True))
         for column in made:
             key = name if column.of is None else column.attribute.name
             if key in columns or (column.of is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame has a column named "{key}" already.')
-            columns[key] = _series(column, frame[name].dtype, labels)
+            columns[key] = with_own_categories(_series(column, frame[name].dtype, labels))
     released: pd.DataFrame = pd.DataFrame(columns)
     return released
 

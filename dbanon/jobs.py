@@ -25,7 +25,7 @@ from dbanon.pipeline import find_attribute_classes, find_classes, recode
 from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
 from dbanon.release import Recount, Release, Report
-from dbanon.schema import Attribute, Kind, with_orders
+from dbanon.schema import Attribute, Kind, require_lists, with_orders
 from dbanon.stores import ledger
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store
 from dbanon.stores.hierarchy_sources import Sources
@@ -35,6 +35,7 @@ from dbanon.version import version
 from dbanon.writing import copied_rows, require_counts, require_ranges, typed, written_columns
 
 PHASES = ("read", "cluster", "write", "verify")
+COLUMN_LISTS = ("quasi_identifiers", "sensitive", "keep", "by", "key")
 IF_EXISTS = ("error", "replace")
 
 # Called with the phase and the share of it that is done; what it raises ends the run.
@@ -88,6 +89,11 @@ class Job:
                 raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
         if self.chunk_rows < 1:
             raise InvalidParameter("chunk_rows must be 1 or more.")
+        columns = {name: getattr(self, name) for name in COLUMN_LISTS}
+        require_lists(**columns)
+        for name, given in columns.items():
+            if not all(isinstance(column, str) for column in given):
+                raise InvalidParameter(f"{name} must be a list of names, each a text.")
         check_models(self.policy.models, self.sensitive)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:

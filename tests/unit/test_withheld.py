@@ -185,3 +185,46 @@ def test_a_withheld_record_is_counted_and_not_looked_at():
     )
     assert (report.rows_in, report.rows_out, report.suppressed) == (N + 3, N, 3)
     assert len(out) == N
+
+
+@pytest.mark.parametrize("far", [100.0, 1e6, -1e12])
+@pytest.mark.parametrize("entity", [None, "who"])
+def test_levels_are_those_of_a_table_that_never_had_what_they_withhold(far, entity):
+    frame = people([])[["age", "pay", "ill", "who"]].astype({"pay": float})
+    frame["place"] = np.where(np.arange(N) < N // 2, "2320", "2321")
+    alone = pd.DataFrame(
+        {"age": [far] * 2, "pay": [far] * 2, "ill": "plague", "who": 99, "place": "9"}
+    )
+    given = {
+        "method": "full_domain", "quasi_identifiers": ["age", "place"], "sensitive": ["ill"],
+        "hierarchies": {"place": {"mask": True}}, "entity": entity,
+    }  # fmt: skip
+    both = pd.concat([frame, alone]).reset_index(drop=True)
+    some = released(both, options={"suppression": 0.05}, **given)
+    none = released(frame, **given)
+    assert some[2]["suppressed"] == 2
+    assert some[:2] == none[:2]
+    for name in ("information_loss", "information_loss_before_rounding", "column_losses", "levels"):
+        assert some[2][name] == none[2][name]
+
+
+@pytest.mark.parametrize("far", [1000, 10**6, -(10**9)])
+def test_classes_withheld_for_a_model_give_no_border_label_or_share(far):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(20, 80, 60), "pay": rng.integers(0, 9, 60)})
+    far_off = pd.DataFrame({"age": [far, far + 1, far + 2], "pay": [9, 9, 9]})
+    out, report = dbanon.anonymize_frame(
+        pd.concat([frame, far_off]).reset_index(drop=True),
+        quasi_identifiers=["age"],
+        sensitive=["pay"],
+        k=3,
+        method="gaa_cp",
+        models=[Model("distinct_l", "pay", 2)],
+        withhold_failing=True,
+        max_suppression=0.05,
+    )
+    assert report.suppressed == 3
+    # The grid is that of ages from 20 to 79: borders every 5 years.
+    assert {int(x) % 5 for label in out.age for x in label[1:-1].split(", ")} == {0}
+    assert out.age.str.len().max() <= len("[20, 100)")
+    assert report.information_loss < 1
