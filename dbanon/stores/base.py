@@ -228,10 +228,12 @@ def choose_key(source: Source, key: Sequence[str]) -> tuple[Attribute, ...]:
     return tuple(source.attribute(name) for name in key)
 
 
-def key_required(source: Source) -> KeyRequired:
-    """The error for relations whose rows have no address."""
+def key_required(source: Source, hidden: str | None = None) -> KeyRequired:
+    """The error for relations whose rows have no address, or a column of this name instead."""
     return KeyRequired(
-        f"{source.name} is a {source.kind}: its rows have no key of their own.",
+        f"{source.name} is a {source.kind}: its rows have no key of their own."
+        if hidden is None
+        else f'{source.name} has a column named "{hidden}", which hides the address of its rows.',
         hint="Name columns that tell every row from every other (--key, or key=[...]).",
     )
 

@@ -154,9 +154,9 @@ class DuckdbSession(Session):
             )
         if attributes:
             return replace(source, locator=Locator(("m.ordinal",), ("BIGINT",), tuple(key)))
-        if self._is_table:
+        if self._is_table and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
-        raise key_required(source)
+        raise key_required(source, hidden="rowid" if self._is_table else None)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)

@@ -116,7 +116,7 @@ class SqliteSession(Session):
             # pk is the place in the key, from 1.
             key = [row[1] for row in sorted(columns, key=lambda row: row[5]) if row[5]]
         attributes = choose_key(source, key)
-        if is_integer_key(attributes):
+        if is_integer_key(attributes) and self._holds_integers(source, attributes[0]):
             column = f"s.{quote(attributes[0].name)}"
             return replace(
                 source,
@@ -129,6 +129,12 @@ class SqliteSession(Session):
         if source.kind == "table" and free:
             return replace(source, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
         raise key_required(source)
+
+    def _holds_integers(self, source: Source, attribute: Attribute) -> bool:
+        """False where a column that declares integers holds something else."""
+        column = f"s.{quote(attribute.name)}"
+        query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
+        return not self.rows(f"{query} LIMIT 1")
 
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
