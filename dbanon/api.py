@@ -16,8 +16,9 @@ from dbanon.measures import Model, centroid_loss
 from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
 from dbanon.partitions import AttributePartition, Partition, places_of
-from dbanon.pipeline import class_losses, find_attribute_classes, find_classes
+from dbanon.pipeline import find_attribute_classes, find_classes
 from dbanon.policy import Policy, checked_orders
+from dbanon.recode import class_losses
 from dbanon.schema import Attribute, Kind, Role, require_lists
 from dbanon.space import standardization
 

@@ -31,7 +31,7 @@ from dbanon.leaves import column_texts, leaf_text
 from dbanon.measures import Model, sensitive_counts
 from dbanon.microdata import Microdata, require_entities
 from dbanon.partitions import AttributePartition, Levels, Partition
-from dbanon.pipeline import find_attribute_classes, find_classes, recode
+from dbanon.pipeline import find_attribute_classes, find_classes
 from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import (
     check_models,
@@ -40,6 +40,7 @@ from dbanon.protection import (
     width_of,
     with_null_leaves,
 )
+from dbanon.recode import recode
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release import ModelLevel, Recount, Release, Report
 from dbanon.schema import Attribute, Kind, require_lists
@@ -185,9 +186,7 @@ def anonymize_frame(
     ) -> dict[str, NDArray[np.object_]]:
         return {a.name: _exact_totals(a, frame[a.name], partition) for a in attributes}
 
-    release = recode(
-        microdata, found, policy, exact_totals, by, entity, levels_found, trees
-    )
+    release = recode(microdata, found, policy, exact_totals, by, entity, levels_found, trees)
     partition = release.partition
     records = np.flatnonzero(partition.labels >= 0)
     records = records[random_order(len(records))]

@@ -1,7 +1,7 @@
 """Categories of a released data frame: those that released rows have, and no others.
 
-A categorical column carries the values that it could hold, and hands them on to every copy and file,
-whether a row has them or not. So columns are built anew from the rows that are released.
+A categorical column carries the values that it could hold, and hands them on to every copy and
+file, whether a row has them or not. So columns are built anew from the rows that are released.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def with_own_categories(series: pd.Series[Any]) -> pd.Series[Any]:
         codes, used = _own(series.cat.codes.to_numpy(), bool(dtype.ordered))
         categories = dtype.categories.take(used).rename(None)
         made = pd.Categorical.from_codes(codes, categories=categories, ordered=dtype.ordered)
-        return pd.Series(made, index=series.index)
+        found: pd.Series[Any] = pd.Series(made, index=series.index)
+        return found
     if isinstance(dtype, pd.ArrowDtype) and hasattr(dtype.pyarrow_dtype, "value_type"):
         return _arrow(series, dtype.pyarrow_dtype)
     return series
@@ -42,7 +43,8 @@ def _arrow(series: pd.Series[Any], kind: Any) -> pd.Series[Any]:
     indices = pa.array(codes, kind.index_type, mask=codes < 0)
     dictionary = array.dictionary.take(pa.array(used))
     made = pa.DictionaryArray.from_arrays(indices, dictionary, ordered=kind.ordered)
-    return pd.Series(pd.arrays.ArrowExtensionArray(made), index=series.index)
+    rebuilt: pd.Series[Any] = pd.Series(pd.arrays.ArrowExtensionArray(made), index=series.index)
+    return rebuilt
 
 
 def _own(codes: Any, ordered: bool) -> tuple[Any, Any]:

@@ -98,7 +98,8 @@ def candidates(frame: pd.DataFrame, quasi_identifiers: Sequence[str], nulls: str
         for name, column in rest.items()
         if isinstance(column.dtype, pd.CategoricalDtype)
     }
-    return rest.assign(**unused)
+    found: pd.DataFrame = rest.assign(**unused)
+    return found
 
 
 def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:

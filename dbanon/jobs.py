@@ -21,9 +21,10 @@ from dbanon.hierarchy_spec import HierarchySpec, built, require_own_ranges
 from dbanon.microdata import Microdata, with_strata
 from dbanon.partitions import AttributePartition, Levels, Partition
 from dbanon.persons import Persons
-from dbanon.pipeline import find_attribute_classes, find_classes, recode
+from dbanon.pipeline import find_attribute_classes, find_classes
 from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
+from dbanon.recode import recode
 from dbanon.release import Recount, Release, Report
 from dbanon.schema import Attribute, Kind, require_lists, with_orders
 from dbanon.stores import ledger

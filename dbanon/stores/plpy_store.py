@@ -201,8 +201,8 @@ class PlpySession(PostgresqlSession):
         """Give every record its class and its random position, once.
 
         The addresses do not travel: the copy is scanned in order, and its i-th row that was read
-        takes the i-th class of an array, -1 for a record that is withheld. Only exact means, and more records
-        than one array should hold, need a table of them.
+        takes the i-th class of an array, -1 for a record that is withheld. Only exact means, and
+        more records than one array should hold, need a table of them.
         """
         if self._staged is partition:
             return

@@ -154,7 +154,9 @@ class SqliteSession(Session):
             f" {types.extent(a)}"
             for a in looked_at
         ]
-        found = self.rows(f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s{source.where}")[0]
+        found = self.rows(
+            f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s{source.where}"
+        )[0]
         inspected = {}
         for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
             if wrong:

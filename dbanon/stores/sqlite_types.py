@@ -246,8 +246,8 @@ def _require_years(column: ReleasedColumn) -> None:
         _FIRST_DAY * unit <= int(values.min()) and int(values.max()) < _DAY_AFTER * unit
     ):
         raise UnsupportedType(
-            f'Column "{column.attribute.name}" is released with dates that are not of the years 0 to'
-            " 9999, which SQLite does not have.",
+            f'Column "{column.attribute.name}" is released with dates that are not of the years 0'
+            " to 9999, which SQLite does not have.",
             hint="Write to another database, or withhold such dates in a view.",
         )
 

@@ -119,7 +119,7 @@ def test_years_that_sqlite_has_not(
     duckdb_file: DuckdbDatabase, sqlite_file: SqliteDatabase, kind: str, year: str
 ) -> None:
     duckdb_file.load("people", {"x": kind}, [(year,)] * 3)
-    with pytest.raises(UnsupportedType, match='"x".*years 0 to 9999'):
+    with pytest.raises(UnsupportedType, match=r'"x".*years 0 to 9999'):
         duckdb_file.anonymize(quasi_identifiers=["x"], target=sqlite_file.url)
     duckdb_file.execute(f"UPDATE people SET x = CAST('9999-12-31' AS {kind})")
     duckdb_file.anonymize(quasi_identifiers=["x"], target=sqlite_file.url)
@@ -131,9 +131,7 @@ def test_years_that_sqlite_has_not(
 
 
 @pytest.mark.parametrize("sql_type", ["timestamp", "timestamptz"])
-def test_instants_beyond_64_bits_from_1970(
-    postgresql: PostgresqlDatabase, sql_type: str
-) -> None:
+def test_instants_beyond_64_bits_from_1970(postgresql: PostgresqlDatabase, sql_type: str) -> None:
     values = ["0044-03-15 BC", "2020-01-01", "294276-12-31 23:59:59.999999"]
     postgresql.load("people", {"x": sql_type}, [(value,) for value in values * 2])
     report = postgresql.anonymize(quasi_identifiers=["x"], k=6)

@@ -64,8 +64,8 @@ def test_a_stated_order(database: Database, given: Mapping[str, Any]) -> None:
 def test_bounds_of_ranks(database: Database) -> None:
     load(database)
     database.anonymize(
-        quasi_identifiers=NAMES, orders=ORDERS, nulls="suppress", max_suppression=1, method="mondrian",
-        intervals="bounds",
+        quasi_identifiers=NAMES, orders=ORDERS, nulls="suppress", max_suppression=1,
+        method="mondrian", intervals="bounds",
     )  # fmt: skip
     found = database.rows(
         f"SELECT DISTINCT school_low, school_high FROM {database.relation('release.people')}"
@@ -133,8 +133,8 @@ def test_enums_have_their_order_and_keep_their_type(kind: str, make_database: An
         if_exists="replace",
     )  # fmt: skip
     database.anonymize(
-        quasi_identifiers=NAMES, orders={"school": []}, method="gaa_cp", nulls="suppress", max_suppression=1,
-        if_exists="replace",
+        quasi_identifiers=NAMES, orders={"school": []}, method="gaa_cp", nulls="suppress",
+        max_suppression=1, if_exists="replace",
     )  # fmt: skip
     assert {school for _, school in released(database)} <= {*SCHOOLS, "*"}
 

@@ -14,7 +14,9 @@ from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
 N = 12
 
 
-@pytest.fixture(params=["frame", "duckdb", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+@pytest.fixture(
+    params=["frame", "duckdb", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+)
 def released(request: pytest.FixtureRequest) -> Any:
     """The released texts of instants every 20 days, at local midnight in Zurich."""
 
