@@ -92,14 +92,11 @@ def candidates(frame: pd.DataFrame, quasi_identifiers: Sequence[str], nulls: str
     """
     if nulls != "suppress" or not frame[list(quasi_identifiers)].isna().any(axis=None):
         return frame
-    rest = frame[frame[list(quasi_identifiers)].notna().all(axis=1)]
-    unused = {
-        name: column.cat.remove_unused_categories()
-        for name, column in rest.items()
-        if isinstance(column.dtype, pd.CategoricalDtype)
-    }
-    found: pd.DataFrame = rest.assign(**unused)
-    return found
+    rest: pd.DataFrame = frame[frame[list(quasi_identifiers)].notna().all(axis=1)].copy()
+    for name in quasi_identifiers:
+        if isinstance(rest[name].dtype, pd.CategoricalDtype):
+            rest[name] = rest[name].cat.remove_unused_categories()
+    return rest
 
 
 def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
