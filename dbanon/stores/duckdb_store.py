@@ -383,7 +383,10 @@ class DuckdbStore:
 
 def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
     with translated(f"The database {database} cannot be opened."):
-        return duckdb.connect(database, read_only=not write)
+        connection = duckdb.connect(database, read_only=not write)
+        # It would go to stdout, where the report is, as soon as a statement takes two seconds.
+        connection.execute("SET enable_progress_bar = false")
+        return connection
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
