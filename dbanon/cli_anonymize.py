@@ -144,7 +144,13 @@ from dbanon.space import STANDARDIZATIONS
     show_default=True,
     help="suppress: withhold records with a NULL. category: classes within each pattern of NULLs.",
 )
-@click.option("--max-suppression", type=float, help="Largest share of records withheld, 0 to 1.")
+@click.option(
+    "--max-suppression",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Largest share of records that may be withheld, 0 to 1.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="For what draws.")
 @click.option(
     "--refine",

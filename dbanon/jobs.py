@@ -21,11 +21,12 @@ from dbanon.hierarchy_spec import HierarchySpec, built, require_own_ranges
 from dbanon.microdata import Microdata, with_strata
 from dbanon.partitions import AttributePartition, Levels, Partition
 from dbanon.persons import Persons
-from dbanon.pipeline import find_attribute_classes, find_classes, recode
+from dbanon.pipeline import find_attribute_classes, find_classes
 from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
+from dbanon.recode import recode
 from dbanon.release import Recount, Release, Report
-from dbanon.schema import Attribute, Kind, with_orders
+from dbanon.schema import Attribute, Kind, require_lists, with_orders
 from dbanon.stores import digest, ledger
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store
 from dbanon.stores.hierarchy_sources import Sources
@@ -35,6 +36,7 @@ from dbanon.version import version
 from dbanon.writing import copied_rows, require_counts, require_ranges, typed, written_columns
 
 PHASES = ("read", "cluster", "write", "verify", "digest")
+COLUMN_LISTS = ("quasi_identifiers", "sensitive", "keep", "by", "key")
 IF_EXISTS = ("error", "replace")
 DOORS = ("python", "cli", "job", "sql")
 
@@ -92,6 +94,11 @@ class Job:
                 raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
         if self.chunk_rows < 1:
             raise InvalidParameter("chunk_rows must be 1 or more.")
+        columns = {name: getattr(self, name) for name in COLUMN_LISTS}
+        require_lists(**columns)
+        for name, given in columns.items():
+            if not all(isinstance(column, str) for column in given):
+                raise InvalidParameter(f"{name} must be a list of names, each a text.")
         check_models(self.policy.models, self.sensitive)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
@@ -205,6 +212,8 @@ class _Run:
         require_kinds(job.policy, attributes)
         require_ranges(self.target_session, job.policy, attributes, job.hierarchies)
         source = self.source_session.locate(source, job.key)
+        if job.policy.nulls == "suppress":
+            source = replace(source, required=job.quasi_identifiers)
         self.source_session.require_rights(source, read)
         self.source_session.require_equality(source, [*job.by, *job.key])
         output = self.target_session.plan_output(
@@ -253,11 +262,15 @@ class _Run:
         )
         microdata = with_strata(self.models.split(self.persons.split(microdata)), len(by))
         policy = self.job.policy
-        made = built(self.job.hierarchies, microdata, lambda: self.progress("read", 1.0))
-        trees = {**policy.hierarchies, **made}
+        trees = self._trees(microdata)
         self.job = replace(self.job, policy=replace(policy, hierarchies=trees))
         self.models.measure_by(trees)
         return microdata
+
+    def _trees(self, microdata: Microdata) -> dict[str, Hierarchy]:
+        """The hierarchies by column, those of builders made from these records' values."""
+        made = built(self.job.hierarchies, microdata, lambda: self.progress("read", 1.0))
+        return {**self.job.policy.hierarchies, **made}
 
     def _cluster(self, source: Source, microdata: Microdata) -> Partition | AttributePartition:
         share = 0.5 if self.models.names else 1.0
@@ -270,7 +283,7 @@ class _Run:
 
         if self.job.policy.per_attribute:
             return find_attribute_classes(microdata, self.job.policy, found)
-        partition = find_classes(microdata, self.job.policy, found)
+        partition = find_classes(microdata, self.job.policy, found, self._trees)
         self.levels = partition if isinstance(partition, Levels) else None
         return self.models.protect(self.source_session, source, microdata, partition, merged)
 
@@ -290,7 +303,14 @@ class _Run:
 
         job = self.job
         release = recode(
-            microdata, found, job.policy, exact_totals, job.by, job.entity, self.levels
+            microdata,
+            found,
+            job.policy,
+            exact_totals,
+            job.by,
+            job.entity,
+            self.levels,
+            self._trees,
         )
         partition = release.partition
         session = self.target_session
@@ -397,9 +417,9 @@ class _Run:
             sensitive=job.sensitive,
             kept=job.keep,
             not_copied=tuple(a.name for a in source.schema.attributes if a.name not in released),
-            rows_in=microdata.n_records,
+            rows_in=microdata.n_read,
             rows_out=recount.rows,
-            suppressed=release.partition.n_suppressed,
+            suppressed=microdata.withheld + release.partition.n_suppressed,
             null_rows=recount.null_rows,
             classes=recount.classes,
             smallest_class=recount.smallest,

@@ -226,7 +226,10 @@ def _call(given: str) -> dict[str, Any]:
 def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> Policy:
     if call["k"] is None:
         raise InvalidParameter("k must not be NULL.", hint="Common choices are 3, 5 and 10.")
-    budget = call.get("max_suppression")
+    # The writing functions have an argument for it, the reading one an option.
+    budget = wanted.get("max_suppression", call.get("max_suppression"))
+    if budget is None:
+        raise InvalidParameter("max_suppression must not be NULL.", hint="1 is no limit.")
     if isinstance(budget, str):
         # JSON has no word for NaN and infinity: they come as text.
         raise InvalidParameter("max_suppression must be a share from 0 to 1.")

@@ -157,9 +157,9 @@ class DuckdbSession(Session):
             )
         if attributes:
             return replace(source, locator=Locator(("m.ordinal",), ("BIGINT",), tuple(key)))
-        if self._is_table:
+        if self._is_table and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
-        raise key_required(source)
+        raise key_required(source, hidden="rowid" if self._is_table else None)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -184,7 +184,7 @@ class DuckdbSession(Session):
             for i, a in enumerate(attributes)
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
         for batch in self._batches(query, chunk_rows):
             yield types.chunk(batch, attributes)
 
@@ -195,7 +195,7 @@ class DuckdbSession(Session):
         for name in columns:
             attribute = source.attribute(name)
             parts.append(types.portable(attribute))
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         for batch in self._batches(query, chunk_rows):
             try:
                 lists = [column.to_pylist() for column in batch.columns[1:]]
@@ -411,7 +411,10 @@ class DuckdbStore:
 
 def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
     with translated(f"The database {database} cannot be opened."):
-        return duckdb.connect(database, read_only=not write)
+        connection = duckdb.connect(database, read_only=not write)
+        # It would go to stdout, where the report is, as soon as a statement takes two seconds.
+        connection.execute("SET enable_progress_bar = false")
+        return connection
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:

@@ -281,7 +281,7 @@ class PostgresqlSession(Session):
         if not open_scale:
             return tuple(attributes)
         scales = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in open_scale)
-        found = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s")[0]
+        found = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s{source.where}")[0]
         known = {a.name: scale or 0 for a, scale in zip(open_scale, found, strict=True)}
         return tuple(replace(a, scale=known.get(a.name, a.scale)) for a in attributes)
 

@@ -119,7 +119,7 @@ class SqliteSession(Session):
             # pk is the place in the key, from 1.
             key = [row[1] for row in sorted(columns, key=lambda row: row[5]) if row[5]]
         attributes = choose_key(source, key)
-        if is_integer_key(attributes):
+        if is_integer_key(attributes) and self._holds_integers(source, attributes[0]):
             column = f"s.{quote(attributes[0].name)}"
             return replace(
                 source,
@@ -132,6 +132,12 @@ class SqliteSession(Session):
         if source.kind == "table" and free:
             return replace(source, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
         raise key_required(source)
+
+    def _holds_integers(self, source: Source, attribute: Attribute) -> bool:
+        """False where a column that declares integers holds something else."""
+        column = f"s.{quote(attribute.name)}"
+        query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
+        return not self.rows(f"{query} LIMIT 1")
 
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
@@ -151,7 +157,9 @@ class SqliteSession(Session):
             f" {types.extent(a)}"
             for a in looked_at
         ]
-        found = self.rows(f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s")[0]
+        found = self.rows(
+            f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s{source.where}"
+        )[0]
         inspected = {}
         for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
             if wrong:
@@ -175,7 +183,7 @@ class SqliteSession(Session):
             ),
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
         for rows in self._pieces(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
             yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
@@ -184,7 +192,7 @@ class SqliteSession(Session):
         self, source: Source, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         parts = [*source.located.expressions, *(f"s.{quote(name)}" for name in columns)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         for rows in self._pieces(query, chunk_rows):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
