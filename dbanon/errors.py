@@ -247,6 +247,12 @@ class VersionMismatch(UsageError):
     sqlstate = "55000"
 
 
+class NotADatabase(UsageError):
+    """This is no database file."""
+
+    code = "not_a_database"
+
+
 class NotBuilt(UsageError):
     """This is not built yet."""
 

@@ -32,11 +32,11 @@ from dbanon.stores.base import (
     Source,
     cannot_travel,
     choose_key,
-    file_for,
     is_integer_key,
     key_required,
 )
 from dbanon.stores.duckdb_errors import translated
+from dbanon.stores.files import DUCKDB, file_for
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
 
@@ -346,7 +346,7 @@ class DuckdbStore:
     def session(self, *, write: bool, create: bool = False) -> Iterator[DuckdbSession]:
         """One transaction; a file is opened for it alone, read-only when ``write`` is False."""
         path = Path(self._database) if isinstance(self._database, str) else None
-        with file_for(path, create), self._session(write) as session:
+        with file_for(path, DUCKDB, write=write, create=create), self._session(write) as session:
             yield session
 
     @contextmanager

@@ -39,10 +39,10 @@ from dbanon.stores.base import (
     Output,
     Source,
     choose_key,
-    file_for,
     is_integer_key,
     key_required,
 )
+from dbanon.stores.files import SQLITE, file_for
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
 from dbanon.stores.sqlite_errors import translated
@@ -365,7 +365,7 @@ class SqliteStore:
         """One transaction; other writers wait from its start when ``write`` is True."""
         name = self._url.database
         path = Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
-        with file_for(path, create), self._session(write) as session:
+        with file_for(path, SQLITE, write=write, create=create), self._session(write) as session:
             yield session
 
     @contextmanager
