@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ relocatable = false
 superuser = true
 requires = 'plpython3u'
 """
+
+# This line and the first one of CONTROL tell our files: another version must still find them.
+_FIRST_LINE = '\\echo Use "CREATE EXTENSION dbanon CASCADE" to load this file. \\quit'
 
 # Runs as the server's account: what that one can import is what counts.
 _PROBE = """
@@ -168,10 +171,7 @@ def extension_directory() -> Path:
 
 def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
     """Write the control file, this version's script, and a step from each older version there."""
-    text = (
-        f'\\echo Use "CREATE EXTENSION dbanon CASCADE" to load this file. \\quit\n'
-        f"{script(paths, extension=True)}"
-    )
+    text = f"{_FIRST_LINE}\n{script(paths, extension=True)}"
     older = {
         name
         for file in directory.glob("dbanon--*.sql")
@@ -183,6 +183,7 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
         # A script that can be run over an older version is the step from there, too.
         **{f"dbanon--{name}--{version()}.sql": text for name in older},
     }
+    _require_own(directory, files)
     written = []
     try:
         for name, content in files.items():
@@ -196,6 +197,18 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
             hint="Run it as root on the server, or run dbanon install without --extension.",
         ) from None
     return written
+
+
+def _require_own(directory: Path, names: Iterable[str]) -> None:
+    """Refuse to write over files of another extension that has dbanon's name."""
+    for name in names:
+        path = directory / name
+        own = CONTROL.partition("\n")[0] if path.suffix == ".control" else _FIRST_LINE
+        if path.exists() and not path.read_text(errors="replace").startswith(own):
+            raise InstallRefused(
+                f"{path} exists and was not written by dbanon, so it is not replaced.",
+                hint="Remove the other extension, or run dbanon install without --extension.",
+            )
 
 
 def _require_python(connection: Any, paths: Sequence[str]) -> None:
