@@ -60,6 +60,7 @@ def anonymize(
     withhold_failing: bool = False,
     orders: Mapping[str, Sequence[str]] | None = None,
     guarantee: str = "rows",
+    strict: bool = False,
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -94,7 +95,8 @@ def anonymize(
     on_sql : called with the text of each SQL statement before it runs.
 
     The other parameters are those of ``Policy`` and ``Job``. With ``guarantee="per_attribute"``
-    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says.
+    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says. Of columns copied as they
+    are that tell too much ``KeptColumnTells`` warns; ``strict`` refuses them.
 
     Raises
     ------
@@ -126,6 +128,7 @@ def anonymize(
         withhold_failing=withhold_failing,
         orders=orders or {},
         guarantee=guarantee,
+        strict=strict,
     )
     for name, value in (
         ("quasi_identifiers", quasi_identifiers),

@@ -55,7 +55,15 @@ def nearest_names(wanted: str, known: Iterable[str], limit: int = 3) -> str | No
     return "Did you mean " + " or ".join(f'"{folded[name]}"' for name in near) + "?"
 
 
-class RowsNotAnonymous(UserWarning):
+class PrivacyWarning(UserWarning):
+    """A result tells more than its readers may think."""
+
+
+class KeptColumnTells(PrivacyWarning):
+    """A column that is released as it is tells rows apart, or what a quasi-identifier was."""
+
+
+class RowsNotAnonymous(PrivacyWarning):
     """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
 
 
@@ -381,7 +389,7 @@ class Cancelled(DatabaseFailure):
     sqlstate = "57014"
 
 
-# --- rights: exit code 5; drift: exit code 6 ----------------------------------------------------
+# --- rights: exit code 5; drift and strict: exit code 6 -------------------------------------------
 
 
 class InsufficientRights(DbanonError):
@@ -398,3 +406,11 @@ class ReleaseChanged(DbanonError):
     code = "release_changed"
     exit_code = 6
     sqlstate = "ZK007"
+
+
+class TellingColumnRefused(DbanonError):
+    """A column that is released as it is tells too much, and strict was asked for."""
+
+    code = "telling_column"
+    exit_code = 6
+    sqlstate = "ZK005"

@@ -169,6 +169,9 @@ class DuckdbSession(Session):
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS VARCHAR) COLLATE C"
 
+    def sample(self, relation: RelationName, share: float) -> str:
+        return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         return tuple(attributes)
 

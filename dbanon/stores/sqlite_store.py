@@ -139,6 +139,11 @@ class SqliteSession(Session):
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
 
+    def sample(self, relation: RelationName, share: float) -> str:
+        of = 2**32
+        chosen = f"(random() & {of - 1}) < {round(share * of)}"
+        return f"(SELECT * FROM {relation.quoted} WHERE {chosen}) AS s"
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         looked_at = [a for a in attributes if a.kind in types.STORED_AS]
         if not looked_at:
