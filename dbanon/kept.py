@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.errors import KeptColumnTells, TellingColumnRefused
+from dbanon.errors import KeptColumnTells, RecountFailed, TellingColumnRefused
 from dbanon.measures.telling import Originals, ValueGroups, all_different, sample_size, telling
 from dbanon.microdata import Microdata
 from dbanon.policy import Policy
@@ -56,6 +56,7 @@ class KeptColumns:
         Raises
         ------
         TellingColumnRefused : a column tells too much, and the run is strict.
+        RecountFailed : other rows were counted than those that are released.
         """
         found = []
         different = self._different(target_session, source, written, release)
@@ -99,8 +100,15 @@ class KeptColumns:
             few,
         )
         cells = np.array([[int(value) for value in row] for row in session.rows(query)], np.int64)
-        cells = cells.reshape(-1, 3 + len(microdata.attributes))
-        return ValueGroups(cells[:, 0], cells[:, 1], cells[:, 2], cells[:, 3:])
+        cells = cells.reshape(-1, 4 + len(microdata.attributes))
+        if int(cells[:, 1] @ cells[:, 2]) != int(release.partition.sizes.sum()):
+            raise RecountFailed(
+                f'The values of "{name}" that were counted are not those of all released rows;'
+                " nothing was published.",
+                hint="This is an error in dbanon: please report it.",
+            )
+        cells = cells[cells[:, 0] == 0]
+        return ValueGroups(cells[:, 1], cells[:, 2], cells[:, 3], cells[:, 4:])
 
     def arguments(self) -> dict[str, Any]:
         """What was found, for the ledger."""

@@ -183,10 +183,16 @@ def released_rows(from_source: str, key_expressions: Sequence[str]) -> str:
 
 
 def value_groups(from_rows: str, value: str, originals: Sequence[str], few: str) -> str:
-    """Sizes of the groups of equal values; of each how many there are, how many hold few persons,
-    and how many hold one value of each of ``originals``.
+    """The groups of equal values of a column, by size, that of NULL apart.
 
-    ``few`` is SQL of a group of few persons. Where all originals of a group are NULL, they are one.
+    Of each size whether it is that of NULL, how many groups there are, how many hold few persons,
+    and how many hold one value of each of ``originals``; all NULL is one value.
+
+    Parameters
+    ----------
+    value : SQL of the column.
+    originals : SQL of other columns.
+    few : SQL that is true of a group of few persons.
     """
     alike = "".join(
         f", CASE WHEN count({original}) = 0 OR (count({original}) = count(*)"
@@ -195,9 +201,10 @@ def value_groups(from_rows: str, value: str, originals: Sequence[str], few: str)
     )
     sums = "".join(f", sum(a{position}) AS s{position}" for position in range(len(originals)))
     return (
-        f"SELECT size, count(*) AS n, sum(few) AS few{sums} FROM (SELECT count(*) AS size,"
-        f" CASE WHEN {few} THEN 1 ELSE 0 END AS few{alike} FROM {from_rows}"
-        f" WHERE {value} IS NOT NULL GROUP BY {value}) AS g GROUP BY size"
+        f"SELECT missing, size, count(*) AS n, sum(few) AS few{sums} FROM (SELECT"
+        f" CASE WHEN count({value}) = 0 THEN 1 ELSE 0 END AS missing, count(*) AS size,"
+        f" CASE WHEN {few} THEN 1 ELSE 0 END AS few{alike} FROM {from_rows} GROUP BY {value}) AS g"
+        " GROUP BY missing, size"
     )
 
 

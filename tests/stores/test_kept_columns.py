@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 
 import dbanon
-from dbanon.errors import KeptColumnTells, TellingColumnRefused
+from dbanon.errors import KeptColumnTells, RecountFailed, TellingColumnRefused
 from dbanon.kept import KeptColumns
 from dbanon.measures.telling import ValueGroups
 from dbanon.release import TellingColumn
+from dbanon.stores.session import Session
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.refusal import refuse
 
@@ -171,6 +172,18 @@ def test_only_released_rows_count(database: Database) -> None:
         )
     assert (report.rows_out, report.suppressed) == (N, N)
     assert found(report) == {"copy": [("age", 1.0)]}
+
+
+def test_other_rows_than_the_released_ones(database: Database, monkeypatch: Any) -> None:
+    """What is told is of the released rows, or nothing is published."""
+    load(database)
+    table = database.relation("people")
+    database.execute(f"INSERT INTO {table} (id, age, copy) SELECT id + {N}, age, copy FROM {table}")
+    monkeypatch.setattr(
+        Session, "released_rows", lambda self, source, *_: f"{source.relation.quoted} AS s"
+    )
+    how = {"nulls": "suppress", "max_suppression": 1.0}
+    refuse(database, RecountFailed, '"copy"', **given(keep=["copy"]), **how)
 
 
 def test_of_persons(database: Database) -> None:
