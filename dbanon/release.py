@@ -55,7 +55,8 @@ class TellingColumn:
 
     def describe(self, k: int) -> str:
         """What was found, in words."""
-        rows = f"at least {self.share:.0%} of the released rows with a value"
+        share = "all" if self.share == 1 else f"at least {self.share:.0%} of the"
+        rows = f"{share} released rows that have a value"
         if self.determines is None:
             return f'"{self.name}" is nearly unique: fewer than {k} share it, in {rows}'
         return f'"{self.name}" determines what "{self.determines}" was, in {rows}'
