@@ -386,7 +386,10 @@ class DuckdbStore:
 
 def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
     with translated(f"The database {database} cannot be opened."):
-        return duckdb.connect(database, read_only=not write)
+        connection = duckdb.connect(database, read_only=not write)
+        # DuckDB draws one on stdout, into the result, when a statement takes seconds.
+        connection.execute("SET enable_progress_bar = false")
+        return connection
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:

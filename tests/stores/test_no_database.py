@@ -229,3 +229,21 @@ def test_a_failed_run_removes_its_own_file_and_nothing_beside_it(
     with pytest.raises(TooFewRecords):
         people.anonymize(target=f"{kind}:///{tmp_path / 'new.db'}", **(GIVEN | {"k": 1000}))
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([people.path.name, stray.name])
+
+
+_LONG = """
+import sys
+from dbanon.stores import open_store
+with open_store(sys.argv[1]).session(write=sys.argv[2] == "write") as session:
+    # Statements of seconds draw a bar: here from the first moment on.
+    session.run("SET progress_bar_time = 1")
+    session.run("CREATE TEMPORARY TABLE t AS SELECT sum(hash(i)) FROM range(100000000) AS r(i)")
+"""
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_duckdb_draws_nothing_into_the_result(mode: str, people: DuckdbDatabase) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LONG, people.url, mode], capture_output=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
