@@ -62,6 +62,7 @@ def anonymize(
     withhold_failing: bool = False,
     orders: Mapping[str, Sequence[str]] | None = None,
     guarantee: str = "rows",
+    strict: bool = False,
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -98,7 +99,8 @@ def anonymize(
     door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
 
     The other parameters are those of ``Policy`` and ``Job``. With ``guarantee="per_attribute"``
-    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says.
+    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says. Of columns copied as they
+    are that tell too much ``KeptColumnTells`` warns; ``strict`` refuses them.
 
     Raises
     ------
@@ -139,6 +141,7 @@ def anonymize(
         withhold_failing=withhold_failing,
         orders=orders or {},
         guarantee=guarantee,
+        strict=strict,
     )
     job = Job(
         source=open_store(database, on_sql),

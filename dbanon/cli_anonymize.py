@@ -26,7 +26,7 @@ from dbanon.cli_support import (
     signals,
     sql_printer,
 )
-from dbanon.errors import InvalidParameter, RowsNotAnonymous
+from dbanon.errors import InvalidParameter, PrivacyWarning
 from dbanon.methods import METHODS
 from dbanon.methods.refine import REFINEMENTS
 from dbanon.policy import GUARANTEES, NULL_POLICIES
@@ -203,6 +203,12 @@ from dbanon.space import STANDARDIZATIONS
     help="per_attribute: release what individual_ranking gives, whose rows are not k-anonymous.",
 )
 @click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse columns copied as they are that are nearly unique or determine a"
+    " quasi-identifier, which are warned of otherwise.",
+)
+@click.option(
     "--model",
     "models",
     multiple=True,
@@ -261,7 +267,7 @@ def anonymize(url: str, **given: Any) -> None:
             warnings.catch_warnings(),
             ProgressDisplay(not given["no_progress"], given["log_format"]) as progress,
         ):
-            warnings.simplefilter("ignore", RowsNotAnonymous)
+            warnings.simplefilter("ignore", PrivacyWarning)
             report = api.anonymize(
                 url,
                 table=given["table"],
@@ -291,6 +297,7 @@ def anonymize(url: str, **given: Any) -> None:
                 local_range=given["local_range"],
                 steps=numbers("--step", given["steps"]),
                 guarantee=given["guarantee"],
+                strict=given["strict"],
                 models=[model(text) for text in given["models"]],
                 withhold_failing=given["withhold_failing"],
                 output_kind=given["output_kind"],
@@ -305,6 +312,8 @@ def anonymize(url: str, **given: Any) -> None:
             committed()
         if report.k_rows is not None:
             say(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.")
+        for found in report.telling:
+            say(f"Warning: column {found.describe(report.k_requested)}.")
         if path is not None:
             save_report(report, path)
         show(form, report.to_dict(), lambda: report_table(report))

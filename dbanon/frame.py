@@ -19,6 +19,7 @@ from dbanon.errors import (
     RecountFailed,
 )
 from dbanon.frame_categories import with_own_categories
+from dbanon.frame_kept import telling_columns
 from dbanon.frame_microdata import (
     attribute_of,
     candidates,
@@ -77,6 +78,7 @@ def anonymize_frame(
     withhold_failing: bool = False,
     orders: Mapping[str, Sequence[str]] | None = None,
     guarantee: str = "rows",
+    strict: bool = False,
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -97,7 +99,8 @@ def anonymize_frame(
     orders : the values of text columns from the lowest to the highest; ordered categoricals have
         that of their categories.
 
-    The other parameters are those of ``Policy``.
+    The other parameters are those of ``Policy``. Of columns released as they are that tell too much
+    ``KeptColumnTells`` warns; ``strict`` refuses them.
 
     Raises
     ------
@@ -128,6 +131,7 @@ def anonymize_frame(
         withhold_failing=withhold_failing,
         orders=orders or {},
         guarantee=guarantee,
+        strict=strict,
     )
     named = [*quasi_identifiers, *by, *sensitive, *keep]
     check_entity(entity, named)
@@ -221,6 +225,7 @@ def anonymize_frame(
                 for name, values in written.items()
             },
         )
+    tells = telling_columns(frame, [*by, *sensitive, *keep], microdata, release, policy)
     chosen = None if levels_found is None else dict(levels_found.levels)
     seconds["verify"] = time.perf_counter() - started
     report = Report(
@@ -233,7 +238,7 @@ def anonymize_frame(
         relation="data frame",
         method=policy.method,
         arguments=policy.arguments()
-        | {"by": list(by)}
+        | {"by": list(by), "telling": [vars(column) for column in tells]}
         | ({} if chosen is None else {"levels": chosen})
         | ({} if recount.k_rows is None else {"k_rows": recount.k_rows})
         | ({} if entity is None else {"entity": entity, "persons": persons}),
@@ -262,6 +267,7 @@ def anonymize_frame(
         persons=persons,
         k_rows=recount.k_rows,
         levels=chosen,
+        telling=tells,
     )
     return released, report
 

@@ -18,6 +18,7 @@ from dbanon.entities import check_entity
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import HierarchySpec, built, require_own_ranges
+from dbanon.kept import KeptColumns
 from dbanon.microdata import Microdata, with_strata
 from dbanon.partitions import AttributePartition, Levels, Partition
 from dbanon.persons import Persons
@@ -160,6 +161,7 @@ class _Run:
         self.written: list[tuple[str, str, str]] = []
         self.levels: Levels | None = None
         self.persons = Persons(job.entity)
+        self.kept = KeptColumns((*job.by, *job.sensitive, *job.keep), job.policy, job.entity)
 
     def report(self) -> Report:
         job = self.job
@@ -356,7 +358,8 @@ class _Run:
     ) -> Recount:
         """Count what was written, before anyone can see it; raises as ``require_counts``.
 
-        RecountFailed also where a class breaks a model or holds too few persons.
+        RecountFailed also where a class breaks a model or holds too few persons;
+        TellingColumnRefused as ``KeptColumns.count``.
         """
         self.progress("verify", 0.0)
         columns = [column.attribute.name for column in release.columns]
@@ -383,6 +386,9 @@ class _Run:
             len(self._kept(source)),
             recount,
             int(self.job.policy.k),
+        )
+        self.kept.count(
+            self.source_session, source, self.target_session, output.written, microdata, release
         )
         return recount
 
@@ -412,7 +418,10 @@ class _Run:
             output_kind=output.kind,
             relation=str(output.relation),
             method=job.policy.method,
-            arguments=arguments | self.models.arguments() | self.persons.arguments(),
+            arguments=arguments
+            | self.models.arguments()
+            | self.persons.arguments()
+            | self.kept.arguments(),
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,
@@ -438,6 +447,7 @@ class _Run:
             persons=None if counted is None else counted.persons,
             k_rows=recount.k_rows,
             levels=None if self.levels is None else dict(self.levels.levels),
+            telling=self.kept.found,
         )
 
     def _elapsed(self) -> float:

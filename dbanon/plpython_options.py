@@ -31,6 +31,7 @@ WRITING: dict[str, tuple[Any, str]] = {
     "by": ((), "a list of columns that classes must not cross; released as they are"),
     "output_kind": ("table", "table, or view for a stable name over a released table"),
     "guarantee": ("rows", "rows, or per_attribute: rows are then not k-anonymous"),
+    "strict": (False, "true: a column released as it is that tells too much is refused"),
     "recoding": (None, "what a class is released with; the method's own by default"),
     "intervals": ("text", "text, bounds, midpoint or range: how a range of numbers is released"),
     "local_range": (False, "true: ranges end at values of members; false: at a fixed grid"),
@@ -64,7 +65,7 @@ READING: dict[str, tuple[Any, str]] = {
 OF_THE_POLICY = (
     *("standardize", "weights", "orders", "seed", "recoding", "refine", "refine_iterations"),
     *("refine_seconds", "block_size", "intervals", "local_range", "steps", "guarantee"),
-    "withhold_failing",
+    *("withhold_failing", "strict"),
 )
 
 LATER = ("where", "on_column_change")
@@ -178,7 +179,7 @@ def _fits(name: str, value: Any) -> bool:
     if name == "refine_seconds":
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return value is None or (number and value > 0)
-    if name in ("progress", "local_range", "withhold_failing"):
+    if name in ("progress", "local_range", "withhold_failing", "strict"):
         return isinstance(value, bool)
     if name in ("key", "by"):
         return isinstance(value, list) and all(isinstance(part, str) for part in value)

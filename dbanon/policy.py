@@ -54,6 +54,7 @@ class Policy:
     refine_seconds : limit for each stratum; the result then depends on the machine's speed.
     guarantee : ``rows``; or ``per_attribute`` for a method that groups each attribute by itself:
         the word without which such a release, whose rows are not k-anonymous, is refused.
+    strict : refuse a release with a column that tells too much, which is warned of otherwise.
     models : privacy models of sensitive attributes, reached by ``protection.protect``.
     withhold_failing : classes that do not keep to a model may be withheld, within
         ``max_suppression``, where merging them would lose more than all that their records say.
@@ -82,6 +83,7 @@ class Policy:
     withhold_failing: bool = False
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
     guarantee: str = "rows"
+    strict: bool = False
 
     def __post_init__(self) -> None:
         whole: object = self.k
@@ -168,6 +170,7 @@ class Policy:
             "models": [model.describe() for model in self.models],
             "withhold_failing": self.withhold_failing,
             "guarantee": self.guarantee,
+            "strict": self.strict,
             "orders": {name: {"values": len(order)} for name, order in self.orders.items()},
         }
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 
 from dbanon.errors import (
     ColumnNotFound,
-    DatabaseUnreachable,
     InvalidParameter,
     KeyRequired,
     UnsupportedType,
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 OUTPUT_KINDS = ("table", "view")
 MARK = "dbanon release "
 DEFAULT_CHUNK_ROWS = 65_536
-# What DuckDB and SQLite put beside a database file while it is written.
-_FILE_ENDINGS = (".wal", "-wal", "-journal", "-shm")
 
 OnSql = Callable[[str], None]
 
@@ -198,29 +194,6 @@ class Store(Protocol):
 
     def same_database(self, other: Store) -> bool:
         """True when both are the same database, so that one transaction can do all."""
-
-
-@contextmanager
-def file_for(path: Path | None, create: bool) -> Iterator[None]:
-    """Refuse a missing database file, or let it be made: it goes again when the block raises.
-
-    Raises
-    ------
-    DatabaseUnreachable : there is no such file, or no directory for it.
-    """
-    if path is None or path.exists():
-        yield
-        return
-    if not create:
-        raise DatabaseUnreachable(f"There is no file {path}.")
-    if not path.resolve().parent.is_dir():
-        raise DatabaseUnreachable(f"There is no directory for {path}.")
-    try:
-        yield
-    except BaseException:
-        for name in (path, *(path.with_name(path.name + end) for end in _FILE_ENDINGS)):
-            name.unlink(missing_ok=True)
-        raise
 
 
 def random_order(n: int) -> NDArray[np.int64]:

@@ -33,11 +33,11 @@ from dbanon.stores.base import (
     Source,
     cannot_travel,
     choose_key,
-    file_for,
     is_integer_key,
     key_required,
 )
 from dbanon.stores.duckdb_errors import translated
+from dbanon.stores.files import DUCKDB, file_for
 from dbanon.stores.ledger_tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
@@ -171,6 +171,9 @@ class DuckdbSession(Session):
 
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS VARCHAR) COLLATE C"
+
+    def sample(self, relation: RelationName, share: float) -> str:
+        return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         return tuple(attributes)
@@ -374,7 +377,7 @@ class DuckdbStore:
     def session(self, *, write: bool, create: bool = False) -> Iterator[DuckdbSession]:
         """One transaction; a file is opened for it alone, read-only when ``write`` is False."""
         path = Path(self._database) if isinstance(self._database, str) else None
-        with file_for(path, create), self._session(write) as session:
+        with file_for(path, DUCKDB, write=write, create=create), self._session(write) as session:
             yield session
 
     @contextmanager

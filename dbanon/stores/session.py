@@ -201,6 +201,13 @@ class Session(SessionInterface):
         )
         self._staged = partition
 
+    def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
+        """What FROM has for the rows of a source that are released, with the alias s."""
+        if not partition.n_suppressed:
+            return f"{source.relation.quoted} AS s"
+        self.stage_labels(microdata, partition, source.located.types)
+        return statements.released_rows(source.from_clause, source.located.expressions)
+
     def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
         """The number in staging of each class, int32 (n_classes,): random, the same all through."""
         if self._class_numbers is None:

@@ -40,10 +40,10 @@ from dbanon.stores.base import (
     Output,
     Source,
     choose_key,
-    file_for,
     is_integer_key,
     key_required,
 )
+from dbanon.stores.files import SQLITE, file_for
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
 from dbanon.stores.sqlite_errors import translated
@@ -147,6 +147,11 @@ class SqliteSession(Session):
 
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
+
+    def sample(self, relation: RelationName, share: float) -> str:
+        of = 2**32
+        chosen = f"(random() & {of - 1}) < {round(share * of)}"
+        return f"(SELECT * FROM {relation.quoted} WHERE {chosen}) AS s"
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         looked_at = [a for a in attributes if a.kind in types.STORED_AS]
@@ -396,7 +401,7 @@ class SqliteStore:
         """One transaction; other writers wait from its start when ``write`` is True."""
         name = self._url.database
         path = Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
-        with file_for(path, create), self._session(write) as session:
+        with file_for(path, SQLITE, write=write, create=create), self._session(write) as session:
             yield session
 
     @contextmanager
