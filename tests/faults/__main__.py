@@ -14,8 +14,8 @@ import time
 from tests.faults.campaign import Campaign, Task
 from tests.faults.cases import random_case
 
-QUICK = {"table": 310}
-FULL = {"table": 2100}
+QUICK = {"table": 310, "kill": 42}
+FULL = {"table": 2100, "kill": 210}
 
 
 def chosen_tasks(environment: dict[str, str]) -> list[Task]:

@@ -210,7 +210,8 @@ class _Maker:
         arguments["local_range"] = rng.random() < 0.3
         hierarchies: dict[str, Any] = {}
         for column in self.chosen:
-            if rng.random() < 0.5 and column.name not in arguments.get("orders", {}):
+            own = column.name in arguments.get("orders", {})
+            if rng.random() < 0.5 and not own and method in GENERALIZING:
                 if (tree := self._hierarchy(column)) is not None:
                     hierarchies[column.name] = tree
             elif column.family in ("integer", "decimal", "date") and rng.random() < 0.2:
@@ -223,7 +224,10 @@ class _Maker:
         if column.extreme or column.sql_type.startswith("char("):
             return None
         if column.family == "integer":
-            return rng.choice(({"intervals": [5, 10, 50]}, {"ordered": True, "fanout": 3}))
+            # Labels of neighbours name values of the column.
+            if self.arguments["local_range"] and rng.random() < 0.5:
+                return {"ordered": True, "fanout": 3}
+            return {"intervals": [5, 10, 50]}
         if column.family == "date":
             return {"dates": rng.choice((["month", "year"], ["year", "decade"], ["quarter", "5y"]))}
         if column.family not in ("text", "enum") or not column.levels or "*" in column.levels:

@@ -77,7 +77,9 @@ def _rounding(column: Column, text: str, mean: Fraction) -> Fraction:
     if column.family == "integer" or column.family == "date":
         return Fraction(1, 2)
     if column.family == "timestamp":
-        return Fraction(1, 2) if column.sql_type.endswith(("(0)", "_S")) else Fraction(1, 1000)
+        # SQLite has no precision of its own: as many digits of a second as the values have.
+        whole = column.sql_type.endswith(("(0)", "_S", "DATETIME", "TIMESTAMP")) and "." not in text
+        return Fraction(1, 2) if whole else Fraction(1, 1000)
     relative = Fraction(1, 10**5) if column.sql_type in ("real", "FLOAT") else Fraction(1, 10**11)
     room = abs(mean) * relative + Fraction(1, 10**12)
     if column.family == "decimal":
@@ -147,8 +149,10 @@ def _holds(label: str, value: str, order: list[str]) -> bool:
     if label[:1] in "[(" and label[-1:] in ")]":
         inner = label[1:-1]
         splits = [i for i in range(len(inner)) if inner[i] == ","]
+        # Range types put instants in quotes.
+        marks = " " if order else '" '
         return any(
-            _between(value, inner[:i].strip('" '), inner[i + 1 :].strip('" '), order,
+            _between(value, inner[:i].strip(marks), inner[i + 1 :].strip(marks), order,
                      closed=label.endswith("]"))
             for i in splits
         )  # fmt: skip
@@ -172,4 +176,8 @@ def _between(
         # Borders of instants are written in more than one way: not judged here.
         return True
     here, first, last = (found for found in numbers if found is not None)
-    return first <= here <= last if closed else first <= here < last
+    # A short float is shown with fewer digits than it has, where it stands as one of more.
+    room = abs(here) / 10**6 if "." in value else Fraction(0)
+    if closed:
+        return first - room <= here <= last + room
+    return first - room <= here < last + room
