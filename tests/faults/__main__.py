@@ -14,8 +14,8 @@ import time
 from tests.faults.campaign import Campaign, Task
 from tests.faults.cases import random_case
 
-QUICK = {"table": 310, "kill": 42}
-FULL = {"table": 2100, "kill": 210}
+QUICK = {"table": 310, "kill": 42, "cut": 4, "disk": 3, "memory": 3, "ddl": 4, "race": 2}
+FULL = {"table": 2100, "kill": 210, "cut": 40, "disk": 40, "memory": 40, "ddl": 60, "race": 20}
 
 
 def chosen_tasks(environment: dict[str, str]) -> list[Task]:

@@ -42,12 +42,16 @@ class Tally:
 
 def perform(task: Task, seed: int, yard: Any) -> tuple[str, list[str]]:
     """Run one case: its outcome and its findings."""
+    from tests.faults.adversity import KINDS, run_adversity
     from tests.faults.cases import random_case
     from tests.faults.kills import run_kill
     from tests.faults.scenario import run_case
 
     if task.kind == "table":
         result = run_case(random_case(seed, task.number), yard)
+        return result.outcome, result.findings
+    if task.kind in KINDS:
+        result = run_adversity(task.kind, seed, task.number, yard)
         return result.outcome, result.findings
     if task.kind == "kill":
         result = run_kill(seed, task.number, yard)
