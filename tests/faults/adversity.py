@@ -139,7 +139,9 @@ def _small_tablespace(place: Place, rng: Random) -> Iterator[Callable[[], None]]
             "SELECT schemaname, tablename FROM pg_tables WHERE tablespace IS NOT NULL"
             " AND schemaname NOT LIKE 'pg\\_%'"
         ):
-            place.execute(f"ALTER TABLE {place.relation(schema, relation)} SET TABLESPACE pg_default")
+            place.execute(
+                f"ALTER TABLE {place.relation(schema, relation)} SET TABLESPACE pg_default"
+            )
         for schema, index in place.rows(
             "SELECT schemaname, indexname FROM pg_indexes WHERE tablespace IS NOT NULL"
             " AND schemaname NOT LIKE 'pg\\_%'"

@@ -165,9 +165,9 @@ class _Maker:
             if ordinal:
                 family = "enum" if rng.random() < 0.5 and self.database != "sqlite" else "text"
             column = self._column(family, f"q{position}")
-            if column.family == "text" and (ordinal or rng.random() < 0.2) and column.levels:
-                if "" not in column.levels:
-                    orders[column.name] = rng.sample(column.levels, len(column.levels))
+            stated = column.family == "text" and (ordinal or rng.random() < 0.2)
+            if stated and "" not in column.levels:
+                orders[column.name] = rng.sample(column.levels, len(column.levels))
             if rng.random() < 0.2:
                 column = column.holes(rng, rng.choice((0.02, 0.2)))
                 self._replace(column)

@@ -119,9 +119,8 @@ def _left(name: str) -> str:
 
 def run_command(words: list[str], timeout: float = 120) -> Outcome:
     """``dbanon`` with these words, in a process of its own."""
-    code = "from dbanon.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, *words],
+        [str(Path(sys.executable).parent / "dbanon"), *words],
         capture_output=True,
         text=True,
         cwd=ROOT,

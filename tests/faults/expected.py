@@ -127,8 +127,9 @@ def _wide(column: Any) -> bool:
     if column.family not in ("integer", "decimal", "float"):
         return False
     return any(
-        value is not None and len(value.lstrip("-").replace(".", "")) > 15 or "e" in (value or "")
+        len(value.lstrip("-").replace(".", "")) > 15 or "e" in value
         for value in column.values
+        if value is not None
     )
 
 

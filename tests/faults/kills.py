@@ -271,9 +271,10 @@ class Struck(ExitStack):
         if code == 0 and self.state != "new":
             found.append("exit code 0, and the new release does not stand")
         unknown = "unknown" in (outcome.code or "") or "unknown" in outcome.said.lower()
-        if self.state == "new" and code != 0 and not killed and not unknown:
-            if self.case.door != "sql" or way == "pg_cancel_backend":
-                found.append(f"exit code {code} ({told}), and the new release stands")
+        # A session that is ended may have committed before; a cancelled one was told otherwise.
+        told_so = self.case.door != "sql" or way == "pg_cancel_backend"
+        if self.state == "new" and code != 0 and not killed and not unknown and told_so:
+            found.append(f"exit code {code} ({told}), and the new release stands")
         return found
 
     def next_run(self, way: str) -> None:

@@ -160,9 +160,7 @@ def _holds(label: str, value: str, order: list[str]) -> bool:
     return one is not None and one == same
 
 
-def _between(
-    value: str, low: str | None, high: str | None, order: list[str], closed: bool
-) -> bool:
+def _between(value: str, low: str | None, high: str | None, order: list[str], closed: bool) -> bool:
     if low is None or high is None:
         return False
     if order:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isclose
 from typing import Any
 
@@ -173,7 +174,7 @@ def order_findings(p: Published) -> Iterator[str]:
         return
     place = {row[unique]: i for i, row in enumerate(p.original)}
     order = [place[row[unique]] for row in p.rows if row[unique] in place]
-    near = sum(abs(a - b) == 1 for a, b in zip(order, order[1:], strict=False))
+    near = sum(abs(a - b) == 1 for a, b in pairwise(order))
     if near > len(order) / 2:
         yield f"order: {near} of {len(order)} rows stand beside their neighbours of the source"
     n = len(order)

@@ -122,10 +122,7 @@ class Place(ABC):
                 f"CREATE VIEW {self.relation(table.schema, table.name)} AS SELECT * FROM {relation}"
             )
 
-    def close(self) -> None:
-        """Remove it."""
-
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027
         """Wait until what ended is over here, too."""
 
 
@@ -233,7 +230,9 @@ class SqlitePlace(Place):
         return f"CAST({column} AS TEXT)"
 
     def columns(self, schema: str, name: str) -> list[tuple[str, str]]:
-        found = self.rows(f"SELECT name, type FROM pragma_table_info({literal(f'{schema}_{name}')})")
+        found = self.rows(
+            f"SELECT name, type FROM pragma_table_info({literal(f'{schema}_{name}')})"
+        )
         return [(column, sql_type.upper()) for column, sql_type in found]
 
     def snapshot(self) -> Snapshot:

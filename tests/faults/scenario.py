@@ -162,23 +162,16 @@ class _Run:
         self.result.add("replace", self.findings(outcome, case))
         self.result.add(
             "replace",
-            oracle.left_over(
-                case, case.door, self.there, before[-1], self.there.snapshot(), True
-            ),
+            oracle.left_over(case, case.door, self.there, before[-1], self.there.snapshot(), True),
         )
         self.case = case
         doors.collect_garbage(self.there)
         self.verified("replace, gc")
-        relations = self.there.snapshot().relations
-        ours = [
-            name
-            for _, name in relations
-            if name.startswith(split(case.arguments["output"])[1][:20])
-        ]
         wanted = 1 + (case.arguments["output_kind"] == "view") + (case.door == "sql")
-        if self.there.kind != "sqlite" and case.arguments["output"].startswith("dist"):
-            if len([name for schema, name in relations if schema == "dist"]) != wanted:
-                self.result.add("gc", [f"{len(ours)} relations are left, not {wanted}"])
+        home = split(case.arguments["output"])[0]
+        there = [name for schema, name in self.there.snapshot().relations if schema == home]
+        if self.there.kind != "sqlite" and len(there) != wanted:
+            self.result.add("gc", [f"{len(there)} relations are left, not {wanted}"])
 
     def withheld(self) -> None:
         """What a withheld record holds changes nothing that is released."""

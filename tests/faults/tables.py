@@ -277,7 +277,9 @@ def _float(rng: Random, database: str, sql_type: str) -> Callable[[], str]:
 
 
 def _date(rng: Random, database: str, sql_type: str) -> Callable[[], str]:
-    start, days = rng.choice(((date(1737, 7, 1), 28), (date(1930, 1, 1), 30000), (date(2024, 2, 1), 60)))
+    start, days = rng.choice(
+        ((date(1737, 7, 1), 28), (date(1930, 1, 1), 30000), (date(2024, 2, 1), 60))
+    )
     return lambda: (start + timedelta(days=rng.randint(0, days))).isoformat()
 
 
@@ -326,7 +328,9 @@ def _extremes(database: str, family: str, sql_type: str) -> tuple[str, ...]:
     if family == "timestamp" and database == "postgresql":
         return ("294276-12-31 00:00:00", "0044-03-15 00:00:00 BC", "2000-01-01 00:00:00")
     if family == "date" and database != "sqlite":
-        return ("infinity", "2000-01-01") if database == "postgresql" else ("2000-01-01", "9999-12-31")
+        return (
+            ("infinity", "2000-01-01") if database == "postgresql" else ("2000-01-01", "9999-12-31")
+        )
     if family == "float" and database != "sqlite":
         return ("NaN", "1.0", "-0.0", "Infinity")
     if family == "integer" and database == "sqlite":

@@ -38,7 +38,6 @@ class Yard:
     def place(self, kind: str, functions: bool = True) -> Iterator[Place]:
         """An empty database; with ``functions`` dbanon is installed in one of PostgreSQL."""
         self._made += 1
-        place: Place
         if kind == "postgresql":
             place = PostgresqlPlace(self.server, self.installed if functions else "template1")
             try:
