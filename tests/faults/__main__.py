@@ -13,6 +13,7 @@ import time
 
 from tests.faults.campaign import Campaign, Task
 from tests.faults.cases import random_case
+from tests.faults.kills import kill_case
 
 QUICK = {"table": 310, "kill": 42, "cut": 4, "disk": 3, "memory": 3, "ddl": 4, "race": 2}
 FULL = {"table": 2100, "kill": 210, "cut": 40, "disk": 40, "memory": 40, "ddl": 60, "race": 20}
@@ -35,12 +36,22 @@ def chosen_tasks(environment: dict[str, str]) -> list[Task]:
     return [task for _, task in sorted(tasks, key=lambda pair: pair[0])]
 
 
+def described(seed: int, task: Task) -> str:
+    """A case in words, where it is made before anything happens to it."""
+    if task.kind == "table":
+        return random_case(seed, task.number).describe()
+    if task.kind == "kill":
+        case, way = kill_case(seed, task.number)
+        return f"{case.describe()}\nended by: {way}"
+    return str(task)
+
+
 def main() -> int:
     seed = int(os.environ.get("FAULTS_SEED") or secrets.randbelow(10**9))
     tasks = chosen_tasks(dict(os.environ))
     print(f"faults: FAULTS_SEED={seed}, {len(tasks)} cases", flush=True)
-    if len(tasks) == 1 and tasks[0].kind == "table":
-        print(random_case(seed, tasks[0].number).describe())
+    if os.environ.get("FAULTS_CASE"):
+        print(described(seed, tasks[0]))
     started = time.monotonic()
     campaign = Campaign(seed, tasks, int(os.environ.get("FAULTS_WORKERS", "2")))
     tally = campaign.run()

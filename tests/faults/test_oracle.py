@@ -69,16 +69,20 @@ BREAKS = {
 }
 
 
-@pytest.mark.parametrize("what", BREAKS)
-def test_a_broken_release_is_found_out(place: Place, what: str) -> None:
+def test_a_broken_release_is_found_out(place: Place) -> None:
     findings = publish(place)
     assert findings() == []
     names = {
         "r": place.relation("release", "people"),
         "ledger": place.relation("dbanon", "release"),
     }
-    place.execute(BREAKS[what].format(**names))
-    assert what in {text.partition(":")[0] for text in findings()}
+    assert isinstance(place, (DuckdbPlace, SqlitePlace))
+    whole = place.path.read_bytes()
+    for what, statement in BREAKS.items():
+        place.execute(statement.format(**names))
+        assert what in {text.partition(":")[0] for text in findings()}
+        place.path.write_bytes(whole)
+    assert findings() == []
 
 
 def test_rows_in_the_order_of_the_source_are_found_out(place: Place) -> None:
