@@ -370,7 +370,9 @@ class _Run:
             recount = self.target_session.recount(output.written, names)
         null_rows = 0
         if microdata.valid is not None and self.job.policy.nulls == "category":
-            null_rows = int((~microdata.valid.all(axis=1)).sum())
+            # Records may be withheld for other reasons, those with a NULL among them.
+            holes = ~microdata.valid.all(axis=1)
+            null_rows = int((holes & (release.partition.labels >= 0)).sum())
         expected = microdata.n_records - release.partition.n_suppressed
         # Strata keep their NULLs.
         require_counts(
