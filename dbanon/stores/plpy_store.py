@@ -73,6 +73,7 @@ class PlpySession(PostgresqlSession):
         self._search_path = []
         self._places: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
         self._in_table = False
+        self._where = self._and_where = ""
 
     # -- statements -------------------------------------------------------------------------------
 
@@ -168,6 +169,7 @@ class PlpySession(PostgresqlSession):
             f" (SELECT count(*) FROM {COPY.quoted})"
         )[0]
         self._pages, self._copied = int(pages), int(rows)
+        self._where, self._and_where = source.where, source.and_where
         return replace(source, estimated_rows=rows, locator=Locator(("s.ctid",), ("tid",)))
 
     def check_keys(self, source: Source) -> None:
@@ -198,7 +200,11 @@ class PlpySession(PostgresqlSession):
         locator = source.located
         record = packed.packed_record(locator.expressions, locator.types, attributes)
         query = packed.by_address(
-            source.relation, record, ("$1", "$2"), self.value_joins(attributes)
+            source.relation,
+            record,
+            ("$1", "$2"),
+            self.value_joins(attributes),
+            source.and_where,
         )
         step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
         with translated():
@@ -217,9 +223,9 @@ class PlpySession(PostgresqlSession):
     ) -> None:
         """Give every record its class and its random position, once.
 
-        The addresses do not travel: the copy is scanned in order, and its i-th row takes the i-th
-        class of an array, -1 for a record that is withheld. Only exact means, and more records
-        than one array should hold, need a table of them.
+        The addresses do not travel: the copy is scanned in order, and its i-th row that was read
+        takes the i-th class of an array, -1 for a record that is withheld. Only exact means, and
+        more records than one array should hold, need a table of them.
         """
         if self._staged is partition:
             return
@@ -243,8 +249,9 @@ class PlpySession(PostgresqlSession):
             f"INSERT INTO {table} SELECT l.key0, l.class, l.position FROM (SELECT s.ctid AS key0,"
             f" {given_sql(2, 'integer[]')}[s.n] AS class,"
             f" {given_sql(3, 'integer[]')}[s.n] AS position FROM"
-            f" (SELECT ctid, row_number() OVER () AS n FROM ONLY {COPY.quoted}"
-            f" WHERE ctid >= {given_sql(0, 'tid')} AND ctid <= {given_sql(1, 'tid')}) AS s) AS l"
+            f" (SELECT s.ctid, row_number() OVER () AS n FROM ONLY {COPY.quoted} AS s"
+            f" WHERE s.ctid >= {given_sql(0, 'tid')} AND s.ctid <= {given_sql(1, 'tid')}"
+            f"{self._and_where}) AS s) AS l"
             " WHERE l.class >= 0"
         )
         keys = microdata.keys[:, 0]
@@ -260,6 +267,12 @@ class PlpySession(PostgresqlSession):
                 ),
             )
         self.run(f"ANALYZE {table}")
+
+    def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
+        if partition.n_suppressed and not self._in_table:
+            # The arrays were for one INSERT, which is done.
+            self._staged, self._in_table = None, True
+        return super().released_rows(source, microdata, partition)
 
     def exact_totals(self, *given: Any) -> dict[str, NDArray[np.object_]]:
         self._in_table = True
@@ -283,7 +296,8 @@ class PlpySession(PostgresqlSession):
             f" SELECT {', '.join(values.values())} FROM (SELECT n.*,"
             f" {given_sql(0, 'integer[]')}[n.{place}] AS {label},"
             f" {given_sql(1, 'integer[]')}[n.{place}] AS {order} FROM"
-            f" (SELECT *, row_number() OVER () AS {place} FROM ONLY {COPY.quoted}) AS n) AS s"
+            f" (SELECT *, row_number() OVER () AS {place} FROM ONLY {COPY.quoted} AS s"
+            f"{self._where}) AS n) AS s"
             f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{label}{joins}"
             f" ORDER BY s.{label}, s.{order}"
         )

@@ -276,12 +276,22 @@ class PostgresqlSession(Session):
     def text_of(self, attribute: Attribute) -> str:
         return f'{types.text(attribute)} COLLATE "C"'
 
+    def compared(self, attribute: Attribute) -> str:
+        if attribute.kind is not Kind.OTHER:
+            return super().compared(attribute)
+        # By the type's own output: a cast to text may be anybody's.
+        column = f"s.{quote(attribute.name)}"
+        return f"CASE WHEN {column} IS NOT NULL THEN format('%s', {column}) END"
+
+    def sample(self, relation: RelationName, share: float) -> str:
+        return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
         if not open_scale:
             return tuple(attributes)
         scales = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in open_scale)
-        found = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s")[0]
+        found = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s{source.where}")[0]
         known = {a.name: scale or 0 for a, scale in zip(open_scale, found, strict=True)}
         return tuple(replace(a, scale=known.get(a.name, a.scale)) for a in attributes)
 

@@ -103,7 +103,9 @@ class PsycopgSession(PostgresqlSession):
         no_address = bool(self.rows(catalog.UNREADABLE, (["ctid"], oid, oid)))
         joined = relation.has_children or bool(source.located.mapped)
         if relation.kind not in ADDRESSED or joined or no_address:
-            query = packed.in_one_pass(f"{source.from_clause}{joins}", record, chunk_rows)
+            query = packed.in_one_pass(
+                f"{source.from_clause}{joins}{source.where}", record, chunk_rows
+            )
             with self._cursor(query, name="dbanon_read", binary=True) as cursor:
                 cursor.itersize = 1
                 yield from (buffer for (buffer,) in cursor)
@@ -118,7 +120,7 @@ class PsycopgSession(PostgresqlSession):
         for first in range(0, int(pages), step):
             # Not as parameters: a name may hold what the driver takes for one.
             ends = (f"'({first},0)'", f"'({first + step},0)'")
-            query = packed.by_address(source.name, record, ends, joins)
+            query = packed.by_address(source.name, record, ends, joins, source.and_where)
             if first == 0:
                 self.note(query)
             with translated(), self._driver.cursor(binary=True) as cursor:
@@ -139,7 +141,7 @@ class PsycopgSession(PostgresqlSession):
             }.get(kind, f"({e})::bigint")
             for e, kind in zip(locator.expressions, locator.types, strict=True)
         )
-        query = f"SELECT {keys}, {kept} FROM {source.from_clause}"
+        query = f"SELECT {keys}, {kept} FROM {source.from_clause}{source.where}"
         width = len(locator.types)
         with self._cursor(query, name="dbanon_rows") as cursor:
             cursor.itersize = chunk_rows
