@@ -68,6 +68,7 @@ def anonymize(
     memory_limit: int | None = None,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
+    door: str = "python",
 ) -> Report:
     """Anonymize a table of a database into a table or view that was recounted before it is visible.
 
@@ -93,6 +94,7 @@ def anonymize(
     memory_limit : bytes that reading and clustering may use; None for no limit.
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
+    door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
 
     The other parameters are those of ``Policy`` and ``Job``. With ``guarantee="per_attribute"``
     rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says. Of columns copied as they
@@ -102,7 +104,8 @@ def anonymize(
     ------
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
-    from dbanon.jobs import Job, run
+    from dbanon.jobs import Job
+    from dbanon.runs import run_noted
     from dbanon.stores import open_store
     from dbanon.stores.base import DEFAULT_CHUNK_ROWS
     from dbanon.stores.names import parse_relation
@@ -156,8 +159,9 @@ def anonymize(
         target=None if target is None else open_store(target, on_sql),
         chunk_rows=DEFAULT_CHUNK_ROWS if chunk_rows is None else chunk_rows,
         memory_limit=memory_limit,
+        door=door,
     )
-    return run(job, progress)
+    return run_noted(job, progress)
 
 
 def partition(

@@ -13,7 +13,6 @@ from dbanon.errors import (
     InvalidParameter,
     RecountFailed,
     ReleaseChanged,
-    TableNotFound,
 )
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import parse
@@ -115,7 +114,6 @@ def verify(
             entry = ledger.find_release(session, relation)
             relation, names = entry["name"], tuple(entry["quasi_identifiers"])
             k = int(entry["k_requested"]) if k is None else k
-            _require_relation(session, relation)
         if entry is not None and entry["guarantees"] == PER_ATTRIBUTE:
             by = entry["by"]
             alone = [name for name in names if name not in by]
@@ -234,14 +232,6 @@ def collect_garbage(store: Store, keep_last: int = 1) -> list[str]:
         for table in tables:
             session.drop_table(table)
     return [str(table) for table in tables]
-
-
-def _require_relation(session: Session, name: RelationName) -> None:
-    if session.find_existing(name) is None:
-        raise TableNotFound(
-            f"The ledger has release {name}, but there is no such relation now.",
-            hint="It was dropped or renamed.",
-        )
 
 
 def _histogram(recount: Recount) -> dict[str, int]:

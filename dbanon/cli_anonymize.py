@@ -299,6 +299,7 @@ def anonymize(url: str, **given: Any) -> None:
                 memory_limit=half_of_memory() if limit is None else limit,
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
+                door="cli",
             )
         if report.k_rows is not None:
             click.echo(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.", err=True)

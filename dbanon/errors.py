@@ -55,6 +55,13 @@ def nearest_names(wanted: str, known: Iterable[str], limit: int = 3) -> str | No
     return "Did you mean " + " or ".join(f'"{folded[name]}"' for name in near) + "?"
 
 
+def error_code(error: BaseException) -> str:
+    """The code of an error, for machines; of one that is not ours, what it was."""
+    if isinstance(error, DbanonError):
+        return error.code
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "unexpected"
+
+
 class PrivacyWarning(UserWarning):
     """A result tells more than its readers may think."""
 
@@ -398,6 +405,18 @@ class InsufficientRights(DbanonError):
     code = "insufficient_rights"
     exit_code = 5
     sqlstate = "42501"
+
+
+class LedgerNotTrusted(InsufficientRights):
+    """The ledger belongs to another role, or code of one hangs on it."""
+
+    code = "ledger_not_trusted"
+
+
+class ForeignCode(InsufficientRights):
+    """Code of another role would run with the rights of this one."""
+
+    code = "foreign_code"
 
 
 class ReleaseChanged(DbanonError):

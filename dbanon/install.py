@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,11 @@ from dbanon.errors import (
     MissingDependency,
     PythonNotUsable,
 )
-from dbanon.sql_script import script
-from dbanon.stores.ledger import TABLES
+from dbanon.extension import extension_directory, write_extension
+from dbanon.sql_script import LEDGER_EXTENSION, script, tie_script
+from dbanon.stores import open_store
+from dbanon.stores.ledger_tables import HEAD, TABLES
 from dbanon.version import version
-
-CONTROL = """comment = 'k-anonymous releases of tables, recounted before they are visible'
-default_version = '{version}'
-schema = dbanon
-relocatable = false
-superuser = true
-requires = 'plpython3u'
-"""
-
-# This line and the first one of CONTROL tell our files: another version must still find them.
-_FIRST_LINE = '\\echo Use "CREATE EXTENSION dbanon CASCADE" to load this file. \\quit'
 
 # Runs as the server's account: what that one can import is what counts.
 _PROBE = """
@@ -74,7 +64,7 @@ def install(
     python_paths : where the server's Python shall import dbanon and numpy from; this Python's
         own directories when empty.
     sql_only : leave out what needs PL/Python.
-    extension : copy the extension's files to this machine's server, and CREATE EXTENSION.
+    extension : copy the extensions' files to this machine's server, and CREATE EXTENSION.
 
     Raises
     ------
@@ -84,41 +74,73 @@ def install(
     with _connected(url) as connection:
         if paths is not None:
             _require_python(connection, paths)
-        if _is_extension(connection):
+        if _is_extension(connection, "dbanon"):
             raise InstallRefused(
                 "dbanon is installed as an extension in this database.",
                 hint="Run: dbanon upgrade",
             )
         if extension:
             write_extension(extension_directory(), list(paths or ()))
+            _bring_ledger(connection)
             connection.execute("CREATE EXTENSION dbanon CASCADE")
         else:
-            if not _rows(connection, "SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'"):
+            if not _has_schema(connection):
                 connection.execute("CREATE SCHEMA dbanon")
             connection.execute(script(paths))
         return _checked(connection)
 
 
 def upgrade(url: str, *, python_paths: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """Bring the SQL side to this version, in the way it was installed; ledger and grants stay.
+    """Bring ledger and SQL side to this version, in the way they were installed; grants stay.
+
+    A ledger that a client made is brought to this version alone, on every database. On PostgreSQL
+    releases are tied to their relations again, as is needed after a dump was restored.
 
     Raises
     ------
-    InstallRefused : it is not installed.
+    InstallRefused : there is nothing of dbanon.
     """
+    if not _is_postgresql(url):
+        return _upgraded_ledger(url)
     with _connected(url) as connection:
-        if not _rows(connection, "SELECT to_regprocedure('dbanon.version()')")[0][0]:
+        functions = _has_functions(connection)
+        if functions:
+            _upgrade_functions(connection, python_paths)
+            connection.execute(tie_script())
+            return _checked(connection)
+    return _upgraded_ledger(url)
+
+
+def _upgrade_functions(connection: Any, python_paths: Sequence[str]) -> None:
+    with_python = _rows(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
+    paths = (list(python_paths) or own_paths()) if with_python else None
+    if paths is not None:
+        _require_python(connection, paths)
+    if _is_extension(connection, "dbanon"):
+        write_extension(extension_directory(), list(paths or ()))
+        if not _is_extension(connection, LEDGER_EXTENSION):
+            connection.execute(f"CREATE EXTENSION {LEDGER_EXTENSION}")
+        _bring_ledger(connection)
+        connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
+    else:
+        connection.execute(script(paths))
+
+
+def _bring_ledger(connection: Any) -> None:
+    """Update the ledger's extension, if it is there."""
+    if _is_extension(connection, LEDGER_EXTENSION):
+        connection.execute(f"ALTER EXTENSION {LEDGER_EXTENSION} UPDATE TO '{version()}'")
+
+
+def _upgraded_ledger(url: str) -> list[tuple[str, str]]:
+    """Bring the ledger of a database without functions to this version."""
+    with open_store(url).session(write=True) as session:
+        if not session.has_ledger():
             raise InstallRefused(hint="Run: dbanon install")
-        with_python = _rows(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
-        paths = (list(python_paths) or own_paths()) if with_python else None
-        if paths is not None:
-            _require_python(connection, paths)
-        if _is_extension(connection):
-            write_extension(extension_directory(), list(paths or ()))
-            connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
-        else:
-            connection.execute(script(paths))
-        return _checked(connection)
+        session.require_trusted_ledger()
+        session.ensure_ledger()
+        session.tie_releases()
+    return [("ledger", HEAD), ("sql functions", "not installed")]
 
 
 def uninstall(url: str, *, ledger: bool = False) -> None:
@@ -126,16 +148,18 @@ def uninstall(url: str, *, ledger: bool = False) -> None:
 
     Raises
     ------
-    InstallRefused : it is not installed.
+    InstallRefused : there is nothing to remove.
     """
     with _connected(url) as connection:
-        if not _rows(connection, "SELECT to_regprocedure('dbanon.version()')")[0][0]:
+        functions = _has_functions(connection)
+        if not functions and not (ledger and _has_schema(connection)):
             raise InstallRefused(hint="There is nothing to remove.")
-        if _is_extension(connection):
-            for table in (*TABLES, "alembic_version"):
-                connection.execute(f"ALTER EXTENSION dbanon DROP TABLE dbanon.{table}")
+        if _is_extension(connection, "dbanon"):
+            # Version 0.1.0 had the ledger in it.
+            for table in _members(connection, "dbanon"):
+                connection.execute(f"ALTER EXTENSION dbanon DROP TABLE {table}")
             connection.execute("DROP EXTENSION dbanon")
-        else:
+        elif functions:
             for name in _rows(
                 connection,
                 "SELECT p.oid::regprocedure::text FROM pg_proc p"
@@ -144,71 +168,10 @@ def uninstall(url: str, *, ledger: bool = False) -> None:
                 connection.execute(f"DROP FUNCTION {name[0]} CASCADE")
             connection.execute("DROP TYPE dbanon.release_info, dbanon.verification")
         if ledger:
+            connection.execute(f"DROP EXTENSION IF EXISTS {LEDGER_EXTENSION}")
             for table in (*TABLES, "alembic_version"):
-                connection.execute(f"DROP TABLE dbanon.{table}")
+                connection.execute(f"DROP TABLE IF EXISTS dbanon.{table}")
             connection.execute("DROP SCHEMA dbanon")
-
-
-def extension_directory() -> Path:
-    """Where the server on this machine looks for extensions.
-
-    Raises
-    ------
-    InstallRefused : pg_config is not there.
-    """
-    try:
-        told = subprocess.run(
-            ["pg_config", "--sharedir"], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        raise InstallRefused(
-            "pg_config is not on PATH, so the server's directory of extensions is not known.",
-            hint="Install the server's development package, or run dbanon install without"
-            " --extension.",
-        ) from None
-    return Path(told.stdout.strip()) / "extension"
-
-
-def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
-    """Write the control file, this version's script, and a step from each older version there."""
-    text = f"{_FIRST_LINE}\n{script(paths, extension=True)}"
-    older = {
-        name
-        for file in directory.glob("dbanon--*.sql")
-        if "--" not in (name := file.stem.removeprefix("dbanon--")) and name != version()
-    }
-    files = {
-        "dbanon.control": CONTROL.format(version=version()),
-        f"dbanon--{version()}.sql": text,
-        # A script that can be run over an older version is the step from there, too.
-        **{f"dbanon--{name}--{version()}.sql": text for name in older},
-    }
-    _require_own(directory, files)
-    written = []
-    try:
-        for name, content in files.items():
-            path = directory / name
-            path.write_text(content)
-            path.chmod(0o644)
-            written.append(path)
-    except OSError as error:
-        raise InsufficientRights(
-            f"The extension's files cannot be written to {directory} ({type(error).__name__}).",
-            hint="Run it as root on the server, or run dbanon install without --extension.",
-        ) from None
-    return written
-
-
-def _require_own(directory: Path, names: Iterable[str]) -> None:
-    """Refuse to write over files of another extension that has dbanon's name."""
-    for name in names:
-        path = directory / name
-        own = CONTROL.partition("\n")[0] if path.suffix == ".control" else _FIRST_LINE
-        if path.exists() and not path.read_text(errors="replace").startswith(own):
-            raise InstallRefused(
-                f"{path} exists and was not written by dbanon, so it is not replaced.",
-                hint="Remove the other extension, or run dbanon install without --extension.",
-            )
 
 
 def _require_python(connection: Any, paths: Sequence[str]) -> None:
@@ -244,12 +207,37 @@ def _checked(connection: Any) -> list[tuple[str, str]]:
     return _rows(connection, "SELECT item, found FROM dbanon.check()")
 
 
-def _is_extension(connection: Any) -> bool:
-    return bool(_rows(connection, "SELECT 1 FROM pg_extension WHERE extname = 'dbanon'"))
+def _is_extension(connection: Any, name: str) -> bool:
+    return bool(_rows(connection, "SELECT 1 FROM pg_extension WHERE extname = %s", name))
 
 
-def _rows(connection: Any, query: str) -> list[Any]:
-    found: list[Any] = connection.execute(query).fetchall()
+def _members(connection: Any, extension: str) -> list[str]:
+    """The tables that belong to an extension."""
+    found = _rows(
+        connection,
+        "SELECT d.objid::regclass::text FROM pg_depend AS d"
+        " JOIN pg_extension AS e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass"
+        " JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'r'"
+        " WHERE d.classid = 'pg_class'::regclass AND e.extname = %s",
+        extension,
+    )
+    return [name for (name,) in found]
+
+
+def _has_schema(connection: Any) -> bool:
+    return bool(_rows(connection, "SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'"))
+
+
+def _has_functions(connection: Any) -> bool:
+    return bool(_rows(connection, "SELECT to_regprocedure('dbanon.version()')")[0][0])
+
+
+def _is_postgresql(url: str) -> bool:
+    return url.partition(":")[0].partition("+")[0] in ("postgresql", "postgres")
+
+
+def _rows(connection: Any, query: str, *parameters: str) -> list[Any]:
+    found: list[Any] = connection.execute(query, parameters or None).fetchall()
     return found
 
 

@@ -37,6 +37,7 @@ from dbanon.writing import copied_rows, require_counts, require_ranges, typed, w
 
 PHASES = ("read", "cluster", "write", "verify")
 IF_EXISTS = ("error", "replace")
+DOORS = ("python", "cli", "job", "sql")
 
 # Called with the phase and the share of it that is done; what it raises ends the run.
 PhaseProgress = Callable[[str, float], None]
@@ -61,6 +62,7 @@ class Job:
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
     chunk_rows : rows that are read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
+    door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
     """
 
     source: Store
@@ -79,11 +81,13 @@ class Job:
     chunk_rows: int = DEFAULT_CHUNK_ROWS
     memory_limit: int | None = None
     entity: str | None = None
+    door: str = "python"
 
     def __post_init__(self) -> None:
         for name, value, known in (
             ("output_kind", self.output_kind, OUTPUT_KINDS),
             ("if_exists", self.if_exists, IF_EXISTS),
+            ("door", self.door, DOORS),
         ):
             if value not in known:
                 raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
@@ -105,6 +109,12 @@ class Job:
                     f'Column "{column}" is named more than once.',
                     hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
                 )
+
+    def described(self, elapsed: float, error_code: str | None = None) -> ledger.Run:
+        """The run of this job as the ledger keeps it; ``elapsed`` in seconds."""
+        return ledger.Run(
+            self.door, self.policy.method, str(self.table), self.output, elapsed, None, error_code
+        )
 
 
 def run(job: Job, progress: PhaseProgress | None = None) -> Report:
@@ -140,6 +150,7 @@ class _Run:
         self.progress = progress
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
+        self._started = time.perf_counter()
         self.written: list[tuple[str, str, str]] = []
         self.levels: Levels | None = None
         self.persons = Persons(job.entity)
@@ -163,7 +174,10 @@ class _Run:
         types |= {name: sql_type for name, sql_type, _ in self.written}
         made = [(column.attribute.name, column.source) for column in release.columns]
         made += [(name, name) for name in job.by]
-        ledger.record(session, report, output, recount, types, made)
+        created_at = ledger.record(
+            session, report, output, recount, types, made, self.job.described(self._elapsed())
+        )
+        report = replace(report, created_at=created_at)
         self.progress("verify", 1.0)
         self.seconds["write"] += time.perf_counter() - started
         return replace(report, seconds=dict(self.seconds))
@@ -403,6 +417,9 @@ class _Run:
             levels=None if self.levels is None else dict(self.levels.levels),
             telling=self.kept.found,
         )
+
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self._started
 
     def _timed(self, phase: str, work: Callable[[], Any]) -> Any:
         started = time.perf_counter()

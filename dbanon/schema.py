@@ -65,6 +65,9 @@ class Attribute:
     zoned : True for a TIMESTAMP that is an instant, with time zone.
     nullable : False when the database guarantees that no value is NULL.
     order : the values from the lowest to the highest, where the type or the caller states them.
+    enum_type : the enumerated type that released values get, where a text must not be cast to it.
+    by_output : True where the type's output function makes text, because a cast may be anybody's.
+    of_another : the type of another role that the column's is made of; empty where there is none.
     """
 
     name: str
@@ -77,6 +80,9 @@ class Attribute:
     zoned: bool = False
     nullable: bool = True
     order: tuple[str, ...] = ()
+    enum_type: str = ""
+    by_output: bool = False
+    of_another: str = ""
 
 
 @dataclass(frozen=True)

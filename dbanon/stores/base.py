@@ -42,12 +42,14 @@ class Locator:
     types : SQL types of the key columns in staging.
     mapped : key columns that a key map numbers, empty when the key is used as it is.
     unchecked : key columns that are used as they are on the caller's word: NULLs are looked for.
+    compared : SQL of the mapped columns as the key map holds them, where that is not as they are.
     """
 
     expressions: tuple[str, ...]
     types: tuple[str, ...]
     mapped: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ class Source:
     @property
     def from_clause(self) -> str:
         """The source and its key map, as FROM has them."""
-        join = statements.join_key_map(self.located.mapped) if self.located.mapped else ""
+        located = self.located
+        join = statements.join_key_map(located.mapped, located.compared) if located.mapped else ""
         return f"{self.relation.quoted} AS s{join}"
 
 
@@ -144,10 +147,19 @@ def released_name(name: RelationName, release_id: str, limit: int | None) -> Rel
 
 @dataclass(frozen=True)
 class Existing:
-    """A relation that stands where an output shall go: its kind and dbanon's mark, if any."""
+    """A relation that has a name now.
+
+    Parameters
+    ----------
+    kind : ``table``, ``view`` or ``relation``.
+    mark : its comment, where dbanon writes its mark, or None.
+    oid, owner : the database's own number of it, and the role it belongs to, where there are such.
+    """
 
     kind: str
     mark: str | None
+    oid: int | None = None
+    owner: str | None = None
 
 
 class Store(Protocol):

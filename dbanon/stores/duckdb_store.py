@@ -22,7 +22,7 @@ from dbanon.microdata import Chunk
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
 from dbanon.stores import duckdb_types as types
-from dbanon.stores import ledger, statements
+from dbanon.stores import statements
 from dbanon.stores.base import (
     MARK,
     Existing,
@@ -37,6 +37,7 @@ from dbanon.stores.base import (
 )
 from dbanon.stores.duckdb_errors import translated
 from dbanon.stores.files import DUCKDB, file_for
+from dbanon.stores.ledger_tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
 
@@ -319,12 +320,28 @@ class DuckdbSession(Session):
         return self.find_existing(self.ledger_name("release")) is not None
 
     def ensure_ledger(self) -> None:
-        self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(ledger.LEDGER_SCHEMA)}")
-        for statement in ledger.ledger_ddl(self.ledger_types, self.ledger_name):
+        self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(LEDGER_SCHEMA)}")
+        existing: dict[str, list[str]] = {}
+        for table, column in self.rows(
+            "SELECT table_name, column_name FROM duckdb_columns()"
+            " WHERE database_name = current_database() AND schema_name = ?",
+            (LEDGER_SCHEMA,),
+        ):
+            existing.setdefault(table, []).append(column)
+        for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing):
             self.run(statement)
 
+    def require_trusted_ledger(self) -> None:
+        """DuckDB has no roles."""
+
+    def tie_releases(self) -> None:
+        """DuckDB keeps no numbers of relations."""
+
+    def same_name(self, one: RelationName, other: RelationName) -> bool:
+        return str(one).lower() == str(other).lower()
+
     def ledger_name(self, table: str) -> RelationName:
-        return RelationName(ledger.LEDGER_SCHEMA, table)
+        return RelationName(LEDGER_SCHEMA, table)
 
     def current_user(self) -> str | None:
         return None

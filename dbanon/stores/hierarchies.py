@@ -134,12 +134,14 @@ def store(
     Raises
     ------
     HierarchyExists : there is one of this name, and it shall not be replaced.
+    LedgerNotTrusted : the ledger is somebody else's.
     InvalidName : the name is empty or holds a NUL character.
     """
     if not name or "\0" in name:
         raise InvalidName("The name of a hierarchy is empty or holds a NUL character.")
     if any("\0" in label for label in tree.labels):
         raise InvalidParameter("A label of the hierarchy holds a NUL character.")
+    session.require_trusted_ledger()
     session.ensure_ledger()
     exists = HierarchyExists(
         f'There is a hierarchy "{name}" already.', hint="Choose another name, or replace it."
@@ -269,6 +271,7 @@ def _by_position(position: str | None, row: Sequence[str | None]) -> Any:
 
 
 def _has_table(session: Session) -> bool:
+    session.require_trusted_ledger()
     return session.find_existing(session.ledger_name("hierarchy")) is not None
 
 

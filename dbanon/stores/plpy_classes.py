@@ -113,7 +113,10 @@ class PlpyReader:
     def _keys(self, source: Source, order: str) -> list[str]:
         locator = source.located
         if locator.mapped or locator.types == ("bigint",):
-            columns = [(n, f"s.{quote(n)}") for n in locator.mapped or self._key_columns(source)]
+            columns = [
+                (name, self._session.value_of_key(source.attribute(name)))
+                for name in locator.mapped or self._key_columns(source)
+            ]
         else:
             columns = [(e.removeprefix("s."), f"{e}::text") for e in locator.expressions]
         pairs = ", ".join(f"{literal(name)}, {column}" for name, column in columns)

@@ -29,9 +29,10 @@ from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount
 from dbanon.schema import Attribute
-from dbanon.stores import ledger, packed, statements
+from dbanon.stores import packed, statements
 from dbanon.stores import postgresql_catalog as catalog
 from dbanon.stores.base import Locator, Output, Source, random_order
+from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.plpy_text import array_text, bound, literal
 from dbanon.stores.postgresql_errors import translation
@@ -356,7 +357,7 @@ class PlpySession(PostgresqlSession):
 
     def ensure_ledger(self) -> None:
         found = self.rows("SELECT version_num FROM dbanon.alembic_version")
-        if found != [(ledger.HEAD,)]:
+        if found != [(HEAD,)]:
             raise LedgerMissing(
                 "The ledger of this database is of another version than dbanon's functions.",
                 hint="Ask a superuser to run: dbanon upgrade",

@@ -6,16 +6,26 @@ catalog, which rights are needed and how a release is written and shown is here,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from dbanon.errors import InsufficientRights, SchemaNotFound, TableNotFound, nearest_names
+from dbanon.errors import (
+    InsufficientRights,
+    LedgerNotTrusted,
+    SchemaNotFound,
+    TableNotFound,
+    nearest_names,
+)
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind
+from dbanon.share import share_path
+from dbanon.stores import ledger, postgresql_ledger
 from dbanon.stores import postgresql_catalog as catalog
+from dbanon.stores import postgresql_foreign as foreign
 from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import (
     MARK,
@@ -45,7 +55,12 @@ SET LOCAL extra_float_digits = 1;
 SET LOCAL lock_timeout = '60s';
 SET LOCAL work_mem = '192MB';
 SET LOCAL jit = off;
+SET LOCAL constraint_exclusion = off;
 SET LOCAL client_min_messages = warning"""
+
+
+# Every name is qualified: until the path is pinned, it may name anybody's functions first.
+CALLER_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
 
 
 class _Relation(NamedTuple):
@@ -69,9 +84,14 @@ class PostgresqlSession(Session):
 
     def enter(self) -> None:
         """Note the search path of the caller, then make the transaction independent of it."""
-        self._search_path = self.rows("SELECT current_schemas(false)::text[]")[0][0]
+        self._search_path = self.caller_path()
         for statement in SETTINGS.split(";"):
             self.run(statement.strip())
+
+    def caller_path(self) -> list[str]:
+        """The schemas that names without one are looked for in."""
+        schemas: list[str] = self.rows(CALLER_PATH)[0][0]
+        return schemas
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -92,11 +112,22 @@ class PostgresqlSession(Session):
         kind = catalog.RELATION_KINDS[relkind]
         if children and relkind == "r":
             kind = "inherited table"
-        source = Source(
-            resolved, catalog.schema_of(self.rows(catalog.COLUMNS, (oid,))), kind, max(tuples, 0)
-        )
+        self.require_own_code(oid)
+        columns = catalog.schema_of(self.rows(catalog.COLUMNS, (oid, oid)))
+        source = Source(resolved, columns, kind, max(tuples, 0))
         self._relations[resolved] = _Relation(oid, relkind, children)
         return source
+
+    def require_own_code(self, oid: int) -> None:
+        """Check that reading a relation runs no code of another role.
+
+        Raises
+        ------
+        ForeignCode : it would.
+        """
+        refused = foreign.first(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
+        if refused is not None:
+            raise refused
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
         schemas = [name.schema] if name.schema is not None else self._search_path
@@ -143,7 +174,11 @@ class PostgresqlSession(Session):
                 locator=Locator((column,), ("bigint",), unchecked=tuple(key) if stated else ()),
             )
         if attributes:
-            return replace(source, locator=Locator(("m.ordinal",), ("bigint",), tuple(key)))
+            compared: tuple[str, ...] = ()
+            if any(attribute.by_output for attribute in attributes):
+                compared = tuple(map(self.value_of_key, attributes))
+            locator = Locator(("m.ordinal",), ("bigint",), tuple(key), compared=compared)
+            return replace(source, locator=locator)
         if relation.kind == "p" or relation.has_children:
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
         if relation.kind in ADDRESSED:
@@ -152,16 +187,34 @@ class PostgresqlSession(Session):
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
-        if attribute.kind is Kind.CATEGORY and "uuid" not in attribute.sql_type:
-            return f'{column}::text COLLATE "C"'
+        # An own type may have any name.
+        is_uuid = "uuid" in attribute.sql_type and not attribute.by_output
+        if attribute.by_output or (attribute.kind is Kind.CATEGORY and not is_uuid):
+            return self.text_of(attribute)
         return column
+
+    def value_of(self, attribute: Attribute) -> str:
+        # Where = is looked for, the casts of an own type are looked at.
+        return self.text_of(attribute) if attribute.by_output else super().value_of(attribute)
+
+    def value_of_key(self, attribute: Attribute) -> str:
+        """SQL of a key column as it is compared."""
+        return self.text_of(attribute) if attribute.by_output else f"s.{quote(attribute.name)}"
+
+    def kept_value(self, attribute: Attribute) -> str:
+        return types.kept(attribute)
 
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
         locator = source.locator or Locator((), ())
         system = [
             e.removeprefix("s.") for e in locator.expressions if e in ("s.ctid", "s.tableoid")
         ]
-        wanted = [*dict.fromkeys([*columns, *locator.mapped, *locator.unchecked]), *system]
+        named = dict.fromkeys([*columns, *locator.mapped, *locator.unchecked])
+        for name in named:
+            attribute = source.attribute(name)
+            if attribute.of_another:
+                raise foreign.type_refusal(source.name, name, attribute.of_another)
+        wanted = [*named, *system]
         oid = self._relations[source.name].oid
         refused = self.rows(catalog.UNREADABLE, (wanted, oid, oid))
         if refused:
@@ -192,14 +245,11 @@ class PostgresqlSession(Session):
         return dictionaries
 
     def text_of(self, attribute: Attribute) -> str:
-        return f's.{quote(attribute.name)}::text COLLATE "C"'
+        return f'{types.text(attribute)} COLLATE "C"'
 
     def compared(self, attribute: Attribute) -> str:
-        if attribute.kind is not Kind.OTHER:
-            return super().compared(attribute)
-        # By the type's own output: a cast to text may be anybody's.
-        column = f"s.{quote(attribute.name)}"
-        return f"CASE WHEN {column} IS NOT NULL THEN format('%s', {column}) END"
+        # Where = is looked for, the casts of an own type are looked at.
+        return self.text_of(attribute) if attribute.by_output else super().compared(attribute)
 
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
@@ -256,13 +306,14 @@ class PostgresqlSession(Session):
             )
 
     def require_ledger_rights(self) -> None:
-        missing = [name for (name,) in self.rows(catalog.LEDGER_RIGHTS_MISSING)]
+        self.require_trusted_ledger()
+        missing = [name for (name,) in self.rows(postgresql_ledger.RIGHTS_MISSING)]
         if missing:
             raise InsufficientRights(
                 "This role may not write into the ledger, schema dbanon.",
                 detail="Missing: " + ", ".join(missing) + ".",
-                hint="Let a role that may create schemas make the first release, then GRANT USAGE"
-                " ON SCHEMA dbanon, and SELECT, INSERT, UPDATE on its tables.",
+                hint="Ask an administrator to run dbanon install, or dbanon install --sql-only, and"
+                " to GRANT dbanon_runner to it.",
             )
 
     def find_existing(self, name: RelationName) -> Existing | None:
@@ -312,6 +363,46 @@ class PostgresqlSession(Session):
 
     def has_ledger(self) -> bool:
         return self.find_existing(self.ledger_name("release")) is not None
+
+    def require_trusted_ledger(self) -> None:
+        wrong = self.rows(postgresql_ledger.UNTRUSTED)
+        if wrong:
+            what, owner, _ = wrong[0]
+            raise LedgerNotTrusted(
+                f"The ledger of this database is not trusted: {what}, of role {owner}.",
+                detail="; ".join(f"{what}, of role {owner}" for what, owner, _ in wrong[:20]),
+                hint=postgresql_ledger.NOT_TRUSTED_HINT,
+            )
+
+    def record_release(
+        self, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: ledger.Run
+    ) -> str:
+        if not self.rows(postgresql_ledger.WRITER):
+            return super().record_release(row, columns, run)
+        of_run = {"door": run.door, "elapsed": run.elapsed}
+        own = [{key: c[key] for key in c if key != "release_id"} for c in columns]
+        told = postgresql_ledger.told(row), own, of_run
+        recorded = self.rows(
+            "SELECT dbanon._record_release(CAST(? AS jsonb), CAST(? AS jsonb), CAST(? AS jsonb))"
+            " ->> 'created_at'",
+            [json.dumps(part) for part in told],
+        )
+        return str(recorded[0][0])
+
+    def record_run(self, run: ledger.Run) -> None:
+        if not self.rows(postgresql_ledger.WRITER):
+            super().record_run(run)
+            return
+        of_run = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
+        for key in ("output", "release_id"):
+            del of_run[key]
+        self.rows("SELECT dbanon._record_run(CAST(? AS jsonb))::text", (json.dumps(of_run),))
+
+    def tie_releases(self) -> None:
+        self.run((share_path("sql") / "tie.sql").read_text())
+
+    def may_drop(self, existing: Existing) -> bool:
+        return bool(self.rows(catalog.MAY_DROP, (existing.oid,))[0][0])
 
     def ledger_name(self, table: str) -> RelationName:
         return RelationName("dbanon", table)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import URL, Engine, NullPool, create_engine
+from sqlalchemy import URL, Engine, NullPool, create_engine, event
 
 from dbanon.errors import ConnectionLost, DatabaseUnreachable, MissingDependency
 from dbanon.microdata import Chunk
@@ -23,10 +23,14 @@ from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import OnSql, Source
 from dbanon.stores.names import quote
 from dbanon.stores.postgresql_errors import translated
-from dbanon.stores.postgresql_session import ADDRESSED, PostgresqlSession
+from dbanon.stores.postgresql_session import ADDRESSED, CALLER_PATH, PostgresqlSession
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+
+# Where a connection of ours keeps the search path that it was opened with.
+_CALLER_PATH = "dbanon_caller_path"
 
 
 class PsycopgSession(PostgresqlSession):
@@ -37,6 +41,10 @@ class PsycopgSession(PostgresqlSession):
         self._connection = connection
         self._driver: Any = connection.connection.driver_connection
         self.enter()
+
+    def caller_path(self) -> list[str]:
+        found: list[str] | None = self._connection.info.get(_CALLER_PATH)
+        return super().caller_path() if found is None else found
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         with self._cursor(sql, parameters):
@@ -215,6 +223,8 @@ class PostgresqlStore:
         if not isinstance(engine, Engine) or engine.driver != "psycopg":
             try:
                 engine = create_engine(url.set(drivername="postgresql+psycopg"), poolclass=NullPool)
+                # Before SQLAlchemy, which asks a new connection things by unqualified names.
+                event.listen(engine, "connect", _pin_search_path, insert=True)
             except ModuleNotFoundError:
                 raise MissingDependency(
                     "PostgreSQL needs the package psycopg.",
@@ -259,3 +269,11 @@ class PostgresqlStore:
             getattr(mine, part) == getattr(theirs, part)
             for part in ("host", "port", "database", "username", "query")
         )
+
+
+def _pin_search_path(connection: Any, record: Any) -> None:
+    """Make a new connection independent of its search path, which may name anybody's functions."""
+    with connection.cursor() as cursor:
+        record.info[_CALLER_PATH] = cursor.execute(CALLER_PATH).fetchone()[0]
+        cursor.execute("SET search_path = pg_catalog, pg_temp")
+    connection.commit()

@@ -77,7 +77,9 @@ class Session(SessionInterface):
         if locator.mapped:
             ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
             self.run(
-                statements.create_key_map(source.name, locator.mapped, ordered, self.staging_suffix)
+                statements.create_key_map(
+                    source.name, locator.mapped, ordered, self.staging_suffix, locator.compared
+                )
             )
         categories = self.stage_values(source, attributes)
         chunks = self.read_chunks(source, attributes, chunk_rows)
@@ -143,6 +145,10 @@ class Session(SessionInterface):
         if attribute.role is Role.IDENTIFIER:
             return f"s.{quote(attribute.name)}"
         return self.text_of(attribute)
+
+    def kept_value(self, attribute: Attribute) -> str:
+        """SQL of a column that is released as it is, in the type that it has in the release."""
+        return f"s.{quote(attribute.name)}"
 
     @property
     def staging_tables(self) -> tuple[str, ...]:
@@ -254,17 +260,40 @@ class Session(SessionInterface):
                 f"The output {name} exists already.",
                 hint="Choose another name, or replace it with if_exists=replace.",
             )
-        if existing.mark is None or not ledger.knows(self, existing.mark):
+        if ledger.entry_of(self, name, existing) is None:
             raise OutputNotOurs(
                 f"The output {name} exists and was not made by dbanon, so it is not replaced.",
-                hint="Choose another name, or drop it yourself.",
+                detail="The ledger has no release that is this relation, by name and mark"
+                + ("." if existing.oid is None else ", and by its oid."),
+                hint="Choose another name, or drop it yourself. After a dump was restored: dbanon"
+                " upgrade.",
             )
         if existing.kind != kind:
             raise OutputExists(
                 f"The output {name} is a {existing.kind}, and a {kind} was asked for.",
                 hint=f"Drop the {existing.kind} yourself, or choose another name.",
             )
+        if kind == "view" and existing.owner not in (None, self.current_user()):
+            raise OutputNotOurs(
+                f"The view {name} belongs to role {existing.owner}, who could point it elsewhere.",
+                hint="Publish as that role, or take the view over: ALTER VIEW … OWNER TO.",
+            )
         return output
+
+    def record_release(
+        self, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: ledger.Run
+    ) -> str:
+        """Write a release, its columns and its run into the ledger; the time it was recorded with.
+
+        Parameters
+        ----------
+        row : by column of the ledger; JSON as text, times in ISO format.
+        """
+        return ledger.insert_release(self, row, columns, run)
+
+    def record_run(self, run: ledger.Run) -> None:
+        """Write a run that made no release into the ledger."""
+        ledger.insert_run(self, run)
 
     def timestamp(self, text: str) -> Any:
         """A time as the ledger's column takes it."""

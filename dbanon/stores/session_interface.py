@@ -175,8 +175,29 @@ class SessionInterface(ABC):
         """Create the ledger, or bring it to this version."""
 
     @abstractmethod
+    def tie_releases(self) -> None:
+        """Tie entries of the ledger to their relations again, where the database numbers them."""
+
+    @abstractmethod
     def has_ledger(self) -> bool:
         """True when this database has a ledger."""
+
+    @abstractmethod
+    def require_trusted_ledger(self) -> None:
+        """Check that nobody else's code runs when the ledger is read or written.
+
+        Raises
+        ------
+        LedgerNotTrusted : somebody's could.
+        """
+
+    def same_name(self, one: RelationName, other: RelationName) -> bool:
+        """True when two names are those of one relation here."""
+        return one == other
+
+    def may_drop(self, existing: Existing) -> bool:
+        """True when this role may drop a relation, and nothing depends on it."""
+        return True
 
     @abstractmethod
     def ledger_name(self, table: str) -> RelationName:

@@ -341,6 +341,15 @@ class SqliteSession(Session):
         with translated():
             migrate(self._connection)
 
+    def require_trusted_ledger(self) -> None:
+        """SQLite has no roles."""
+
+    def tie_releases(self) -> None:
+        """SQLite keeps no numbers of relations."""
+
+    def same_name(self, one: RelationName, other: RelationName) -> bool:
+        return str(one).lower() == str(other).lower()
+
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(None, f"dbanon_{table}")
 

@@ -35,17 +35,26 @@ def create_staging(name: str, columns: Sequence[tuple[str, str]], suffix: str = 
 
 
 def create_key_map(
-    source: RelationName, keys: Sequence[str], ordered: Sequence[str], suffix: str = ""
+    source: RelationName,
+    keys: Sequence[str],
+    ordered: Sequence[str],
+    suffix: str = "",
+    compared: Sequence[str] = (),
 ) -> str:
     """A numbering of the rows of a source by a key that is no integer.
 
     ``ordered`` holds the key columns as they are sorted (bytewise), so that the number is the
-    place in the record order on every database.
+    place in the record order on every database. ``compared`` is SQL of the key columns as the
+    map holds them, where that is not as they are.
     """
+    values = ", ".join(
+        f"{value} AS {quote(key)}"
+        for key, value in zip(keys, _compared(keys, compared), strict=True)
+    )
     return (
         f"CREATE TEMPORARY TABLE {quote(KEY_MAP)}{suffix} AS"
         f" SELECT row_number() OVER (ORDER BY {', '.join(ordered)}) AS ordinal,"
-        f" {quote_list(keys, 's.')} FROM {source.quoted} AS s"
+        f" {values} FROM {source.quoted} AS s"
     )
 
 
@@ -97,10 +106,17 @@ def code_column(position: int) -> str:
     return f"coalesce(d{position}.code, -1)"
 
 
-def join_key_map(keys: Sequence[str]) -> str:
-    """The JOIN that gives each row of the source its number."""
-    on = " AND ".join(f"s.{quote(key)} = m.{quote(key)}" for key in keys)
+def join_key_map(keys: Sequence[str], compared: Sequence[str] = ()) -> str:
+    """The JOIN that gives each row of the source its number; ``compared`` as in the map."""
+    on = " AND ".join(
+        f"{value} = m.{quote(key)}"
+        for key, value in zip(keys, _compared(keys, compared), strict=True)
+    )
     return f" JOIN {quote(KEY_MAP)} AS m ON {on}"
+
+
+def _compared(keys: Sequence[str], compared: Sequence[str]) -> Sequence[str]:
+    return compared or [f"s.{quote(key)}" for key in keys]
 
 
 def key_problems(source: RelationName, keys: Sequence[str]) -> str:

@@ -69,7 +69,7 @@ def plan(session: Session, output: RelationName, if_exists: str) -> RelationName
             f"The summary {name} exists already.",
             hint="Choose another output, or replace it with if_exists => 'replace'.",
         )
-    if existing.kind != "table" or not ledger.knows(session, existing.mark or ""):
+    if not ledger.is_summary_of(session, output, existing, session.find_existing(output)):
         raise OutputNotOurs(
             f"The summary's name {name} is taken by a relation that dbanon did not make.",
             hint="Choose another output, or drop it yourself.",

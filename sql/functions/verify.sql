@@ -23,21 +23,16 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'relation must not be NULL.';
     END IF;
     IF names IS NULL THEN
+        PERFORM dbanon._require_ledger();
         SELECT r.release_id, r.k_requested, r.histogram, r.arguments->>'entity' AS entity,
                r.arguments->>'guarantee' = 'per_attribute' AS alone,
                jsonb_array_length(r.arguments->'models') AS models,
                ARRAY(SELECT jsonb_array_elements_text(r.arguments->'by')) AS strata
         INTO entry
-        FROM pg_class c
-        JOIN pg_namespace n ON n.oid = c.relnamespace
-        JOIN dbanon.release r ON r.output_schema = n.nspname AND r.output_name = c.relname
-        WHERE c.oid = verify.relation AND r.superseded_at IS NULL
-        ORDER BY r.created_at DESC
-        LIMIT 1;
+        FROM dbanon._release_of(verify.relation) AS r;
         IF NOT FOUND THEN
-            RAISE EXCEPTION USING ERRCODE = '42P01',
-                MESSAGE = format('The ledger of this database has no release %s.', relation),
-                HINT = 'Name quasi_identifiers and k to recount a relation that is not in it.';
+            PERFORM dbanon._not_in_ledger(verify.relation,
+                'Name quasi_identifiers and k to recount a relation that is not in it.');
         END IF;
         SELECT array_agg(c.name ORDER BY c.position) INTO names
         FROM dbanon.release_column c

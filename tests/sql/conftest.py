@@ -16,6 +16,7 @@ from dbanon import install
 from tests.backend_package import copy_package
 from tests.conftest import IN_CI
 from tests.postgres_server import Server, conninfo
+from tests.sql.mallory import TRAP
 
 
 @pytest.fixture(scope="session")
@@ -98,3 +99,19 @@ def sql_role(sql_server: Server, sql_url: str) -> Callable[..., str]:
         return url
 
     return make
+
+
+@pytest.fixture
+def mallory(
+    run_sql: Callable[..., list[tuple[Any, ...]]],
+    sql_role: Callable[..., str],
+    connect: Callable[..., psycopg.Connection[Any]],
+) -> psycopg.Connection[Any]:
+    """A connection of the role whose code must not run, with the trap set."""
+    connection = connect(sql_role("mallory", runner=False))
+    run_sql("CREATE SCHEMA evil AUTHORIZATION mallory")
+    connection.execute(TRAP.encode())
+    # Made by a superuser who trusted him.
+    run_sql("CREATE DOMAIN app.d AS integer CHECK (evil.spring())")
+    run_sql("GRANT USAGE ON TYPE app.d TO mallory")
+    return connection

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from sqlalchemy import NullPool, create_engine
 
 import dbanon
+from dbanon import extension as extension_module
 from dbanon import install, sql_script
 from dbanon.cli import main
 from dbanon.errors import InstallRefused, InsufficientRights, PythonNotUsable
@@ -51,7 +52,7 @@ FROM (SELECT relname, aclexplode(relacl) AS a FROM pg_class
 def extension_files(sql_server: Server, backend_path: Path) -> Iterator[Path]:
     """The server's directory of extensions; what a test writes there is removed."""
     try:
-        folder = install.extension_directory()
+        folder = extension_module.extension_directory()
         probe = folder / "dbanon-probe"
         probe.touch()
         probe.unlink()
@@ -122,7 +123,9 @@ def test_every_function_has_a_comment_and_no_public_right(sql_server: Server, sq
     assert (
         sql_server.execute(
             "SELECT p.proname FROM pg_proc p WHERE p.pronamespace = 'dbanon'::regnamespace AND"
-            " (obj_description(p.oid, 'pg_proc') IS NULL OR p.prosecdef OR p.proacl IS NULL"
+            " (obj_description(p.oid, 'pg_proc') IS NULL OR p.proacl IS NULL"
+            "  OR p.prosecdef <> (p.proname IN ('_record_release', '_record_run'))"
+            "  OR p.prosecdef AND p.proowner <> 'dbanon_ledger'::regrole"
             "  OR p.provolatile = 'i' OR EXISTS (SELECT 1 FROM aclexplode(p.proacl) a"
             "  WHERE a.grantee = 0)"
             "  OR NOT 'search_path=pg_catalog, pg_temp' = ANY (p.proconfig))",
@@ -142,7 +145,7 @@ def test_the_extension_adopts_a_ledger_of_the_client(
         url=url,
     )
     _migrated(url, "0001")
-    install.write_extension(extension_files, [str(backend_path)])
+    extension_module.write_extension(extension_files, [str(backend_path)])
     engine = create_engine(url, poolclass=NullPool)
     dbanon.anonymize(engine, table="app.t", output="release.t", quasi_identifiers=["a"], k=3)
     before = sql_server.execute("SELECT * FROM dbanon.release", url=url)
@@ -172,11 +175,18 @@ def test_a_dump_keeps_the_ledger_of_the_extension(
         env={**os.environ, **libpq_environment(url)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     sql_server.psql(dump.stdout, url=restored)
+    # Another database has other oids: nothing is taken for a release by its mark alone.
+    with pytest.raises(Exception, match="dbanon upgrade") as failure:
+        sql_server.execute("SELECT k_achieved FROM dbanon.verify('public.u')", url=restored)
+    assert failure.value.sqlstate == "42P01"  # type: ignore[attr-defined]
+    assert sql_server.execute("SELECT state FROM dbanon.releases()", url=restored) == [("untied",)]
+    install.upgrade(restored, python_paths=[str(backend_path)])
+    assert sql_server.execute("SELECT state FROM dbanon.releases()", url=restored) == [("current",)]
     assert sql_server.execute("SELECT k_achieved FROM dbanon.verify('public.u')", url=restored) == [
         (3,)
     ]
     assert sql_server.execute("SELECT count(*) FROM dbanon.run", url=restored) == [(1,)]
-    assert sql_server.execute("SELECT * FROM dbanon.alembic_version", url=restored) == [("0002",)]
+    assert sql_server.execute("SELECT * FROM dbanon.alembic_version", url=restored) == [("0003",)]
 
 
 def test_a_client_with_a_runners_rights_uses_the_same_ledger(
@@ -208,6 +218,7 @@ def test_upgrade_keeps_ledger_hierarchies_and_grants(
     with monkeypatch.context() as older:
         older.setattr(sql_script, "version", lambda: "0.0.9")
         older.setattr(install, "version", lambda: "0.0.9")
+        older.setattr(extension_module, "version", lambda: "0.0.9")
         older.setattr(install, "_require_python", lambda connection, paths: None)
         older.setattr(install, "_checked", lambda connection: [])
         sql_server.execute("CREATE EXTENSION plpython3u", url=url)
