@@ -15,11 +15,13 @@ from dbanon.cli_support import (
     common,
     errors,
     half_of_memory,
+    lasting,
     method_options,
     model,
     numbers,
     orders,
     pair,
+    say,
     show,
     signals,
     sql_printer,
@@ -142,7 +144,13 @@ from dbanon.space import STANDARDIZATIONS
     show_default=True,
     help="suppress: withhold records with a NULL. category: classes within each pattern of NULLs.",
 )
-@click.option("--max-suppression", type=float, help="Largest share of records withheld, 0 to 1.")
+@click.option(
+    "--max-suppression",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Largest share of records that may be withheld, 0 to 1.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="For what draws.")
 @click.option(
     "--refine",
@@ -241,7 +249,7 @@ def anonymize(url: str, **given: Any) -> None:
     A column named nowhere is not copied.
     """
     form = given["form"]
-    with errors(form), signals():
+    with errors(form), signals(), lasting() as committed:
         from dbanon import api
         from dbanon.progress import ProgressDisplay
         from dbanon.render import report_table, save_report
@@ -301,10 +309,11 @@ def anonymize(url: str, **given: Any) -> None:
                 on_sql=sql_printer(given["print_sql"]),
                 door="cli",
             )
+            committed()
         if report.k_rows is not None:
-            click.echo(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.", err=True)
+            say(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.")
         for found in report.telling:
-            click.echo(f"Warning: column {found.describe(report.k_requested)}.", err=True)
+            say(f"Warning: column {found.describe(report.k_requested)}.")
         if path is not None:
             save_report(report, path)
         show(form, report.to_dict(), lambda: report_table(report))

@@ -74,6 +74,10 @@ class RowsNotAnonymous(PrivacyWarning):
     """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
 
 
+class CommitConfirmed(UserWarning):
+    """The connection was lost at COMMIT, and the database confirmed that it was committed."""
+
+
 # --- usage: exit code 2 -------------------------------------------------------------------------
 
 
@@ -394,6 +398,17 @@ class Cancelled(DatabaseFailure):
 
     code = "cancelled"
     sqlstate = "57014"
+
+
+# --- neither done nor failed: exit code 10, look before a retry --------------------------------
+
+
+class OutcomeUnknown(DbanonError):
+    """The connection was lost at COMMIT: it is not known whether it was committed."""
+
+    code = "outcome_unknown"
+    exit_code = 10
+    sqlstate = "08007"
 
 
 # --- rights: exit code 5; drift and strict: exit code 6 -------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dbanon.errors import InstallRefused, InsufficientRights
@@ -21,9 +21,6 @@ COMMENTS = {
     "dbanon": "k-anonymous releases of tables, recounted before they are visible",
     LEDGER_EXTENSION: "the ledger of dbanon: releases, runs, hierarchies",
 }
-
-# This line, and a control file's first, tell our files: another version must still find them.
-FIRST_LINE = '\\echo Use "CREATE EXTENSION {name} CASCADE" to load this file. \\quit'
 
 
 def extension_directory() -> Path:
@@ -51,8 +48,8 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
 
     Raises
     ------
-    InstallRefused : files of another extension of the name stand there.
     InsufficientRights : the directory cannot be written.
+    InstallRefused : another extension's files have these names.
     """
     control = {name: CONTROL.format(comment=COMMENTS[name], version=version()) for name in COMMENTS}
     control["dbanon"] += f"requires = 'plpython3u, {LEDGER_EXTENSION}'\n"
@@ -62,7 +59,7 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
     }
     files: dict[str, str] = {}
     for name, script in scripts.items():
-        text = f"{FIRST_LINE.format(name=name)}\n{script}"
+        text = f"{_first_line(name)}\n{script}"
         older = {
             found
             for file in directory.glob(f"{name}--*.sql")
@@ -74,8 +71,7 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
             # A script that can be run over an older version is the step from there, too.
             **{f"{name}--{found}--{version()}.sql": text for found in older},
         }
-    for name in files:
-        _require_own(directory / name)
+    _require_own(directory, files)
     written = []
     try:
         for name, content in files.items():
@@ -91,14 +87,19 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
     return written
 
 
-def _require_own(path: Path) -> None:
-    """Refuse to write over a file of another extension that has this name."""
-    name = path.stem.partition("--")[0]
-    own = FIRST_LINE.format(name=name)
-    if path.suffix == ".control":
-        own = CONTROL.format(comment=COMMENTS[name], version="").partition("\n")[0]
-    if path.exists() and not path.read_text(errors="replace").startswith(own):
-        raise InstallRefused(
-            f"{path} exists and was not written by dbanon, so it is not replaced.",
-            hint="Remove the other extension, or run dbanon install without --extension.",
-        )
+def _first_line(name: str) -> str:
+    """What an extension's scripts begin with, in every version."""
+    return f'\\echo Use "CREATE EXTENSION {name} CASCADE" to load this file. \\quit'
+
+
+def _require_own(directory: Path, files: Mapping[str, str]) -> None:
+    """Refuse to write over files of another extension that has dbanon's name."""
+    for name, content in files.items():
+        path = directory / name
+        # The same in every version, of control files as of scripts.
+        own = content.partition("\n")[0]
+        if path.exists() and not path.read_text(errors="replace").startswith(own):
+            raise InstallRefused(
+                f"{path} exists and was not written by dbanon, so it is not replaced.",
+                hint="Remove the other extension, or run dbanon install without --extension.",
+            )

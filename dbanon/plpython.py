@@ -33,7 +33,8 @@ from dbanon.release import rarest_row
 from dbanon.stores import hierarchies, summary
 from dbanon.stores.names import parse_relation
 from dbanon.stores.plpy_classes import PlpyReader
-from dbanon.stores.plpy_store import PlpySession, PlpyStore, spi_error
+from dbanon.stores.plpy_errors import spi_error
+from dbanon.stores.plpy_store import PlpySession, PlpyStore
 from dbanon.version import version
 
 SECONDS_BETWEEN_NOTICES = 2.0
@@ -227,7 +228,10 @@ def _call(given: str) -> dict[str, Any]:
 def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> Policy:
     if call["k"] is None:
         raise InvalidParameter("k must not be NULL.", hint="Common choices are 3, 5 and 10.")
-    budget = call.get("max_suppression")
+    # The writing functions have an argument for it, the reading one an option.
+    budget = wanted.get("max_suppression", call.get("max_suppression"))
+    if budget is None:
+        raise InvalidParameter("max_suppression must not be NULL.", hint="1 is no limit.")
     if isinstance(budget, str):
         # JSON has no word for NaN and infinity: they come as text.
         raise InvalidParameter("max_suppression must be a share from 0 to 1.")

@@ -56,6 +56,7 @@ WRITING: dict[str, tuple[Any, str]] = {
 }
 READING: dict[str, tuple[Any, str]] = {
     "nulls": ("error", "error, suppress or category"),
+    "max_suppression": (0.0, "a number from 0 to 1: the largest share of rows withheld"),
     "hierarchies": ({}, "an object: a hierarchy by column, as for the method's function"),
     "entity": (None, "the column that says whose a row is: k counts its values"),
 }
@@ -169,6 +170,8 @@ def _hint(keys: Mapping[str, str], name: str = "") -> str:
 
 def _fits(name: str, value: Any) -> bool:
     whole = isinstance(value, int) and not isinstance(value, bool)
+    if name == "max_suppression":
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
     if name == "seed":
         return whole and value >= 0
     if name in ("memory_limit", "refine_iterations", "block_size"):

@@ -40,7 +40,8 @@ class Policy:
         ``mahalanobis``, where they could change nothing.
     nulls : ``error``; ``suppress`` withholds records with a NULL; ``category`` makes each pattern
         of NULLs a stratum of its own, within which k holds.
-    max_suppression : largest share of records that may be withheld, 0 to 1; None for no limit.
+    max_suppression : largest share of records that may be withheld, 0 to 1: none unless asked for.
+        None for no limit.
     recoding : a name in the registry of recodings; None for the method's own.
     hierarchies : by quasi-identifier, for methods of generalization.
     orders : by quasi-identifier that is text, its values from the lowest to the highest: they are
@@ -67,7 +68,7 @@ class Policy:
     standardize: str = "zscore"
     weights: Mapping[str, float] = field(default_factory=dict)
     nulls: str = "error"
-    max_suppression: float | None = None
+    max_suppression: float | None = 0.0
     recoding: str | None = None
     seed: int = 0
     refine: str | None = None

@@ -170,7 +170,8 @@ class Report:
     ``entity`` names their column; class sizes are rows. ``k_rows`` is not None where classes are
     those of each attribute by itself: the rows that share the rarest combination of values.
     ``levels`` are those of a full domain, by quasi-identifier. ``telling`` are findings on columns
-    that are released as they are; they were looked for in every release.
+    that are released as they are; they were looked for in every release. ``digest`` is that of the
+    rows that were written, as the ledger has it; None for data frames.
     """
 
     release_id: str
@@ -211,6 +212,7 @@ class Report:
     k_rows: int | None = None
     levels: Mapping[str, int] | None = None
     telling: tuple[TellingColumn, ...] = ()
+    digest: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""

@@ -16,6 +16,7 @@ from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 from dbanon.plpython_options import known
 from dbanon.share import share_path
+from dbanon.stores import postgresql_digest as digest
 from dbanon.stores.ledger_tables import HEAD, TABLES
 from dbanon.stores.postgresql_foreign import HINT, foreign_code
 from dbanon.stores.postgresql_ledger import OWNER, UNTRUSTED
@@ -101,6 +102,23 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
     return _filled(text)
 
 
+def _digest() -> dict[str, str]:
+    """What the digest is computed with, by mark; parameters are variables of plpgsql here."""
+
+    def filled(statement: str, *variables: str) -> str:
+        pieces = statement.split("?")
+        ends = [*variables, ""]
+        return "".join(piece + end for piece, end in zip(pieces, ends, strict=True)).strip()
+
+    name = ("relation_schema", "relation_name")
+    return {
+        "@DIGEST_WAY@": digest.WAY,
+        "@DIGEST_PROBE@": filled(digest.PROBE),
+        "@DIGEST_COLUMNS@": filled(digest.COLUMNS, *name),
+        "@DIGEST_STATEMENT@": filled(digest.STATEMENT, "relation_salt", *name),
+    }
+
+
 def method_script(template: str, method: Method) -> str:
     """The SQL function of one method."""
     return (
@@ -157,6 +175,8 @@ def tie_script() -> str:
 
 def _filled(text: str) -> str:
     tables = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
+    for mark, statement in _digest().items():
+        text = text.replace(mark, statement)
     text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", tables)
     return text.replace("@VERSION@", version())
 
@@ -186,13 +206,22 @@ def _adopted(found: re.Match[str]) -> str:
 
 
 def _types(file: Path) -> str:
-    """The types, made only where they are not there yet: a script can be run again."""
-    return re.sub(
-        r"CREATE TYPE dbanon\.(\w+) AS \(.*?\n\);",
-        lambda found: (
-            f"DO $type$ BEGIN IF to_regtype('dbanon.{found[1]}') IS NULL THEN\n{found[0]}\n"
-            "END IF; END $type$;"
-        ),
-        file.read_text(),
-        flags=re.S,
-    )
+    """The types, made only where they are not there yet: a script can be run again.
+
+    An older type gets the attributes that came after its own.
+    """
+
+    def made(found: re.Match[str]) -> str:
+        name, create = found[1], found[0]
+        added = "".join(
+            f"IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attname = '{attribute}'"
+            f" AND attrelid = 'dbanon.{name}'::regclass) THEN\n"
+            f"ALTER TYPE dbanon.{name} ADD ATTRIBUTE {attribute} {sql_type};\nEND IF;\n"
+            for attribute, sql_type in re.findall(r"^ +(\w+) +(.+?),?$", create, flags=re.M)
+        )
+        return (
+            f"DO $type$ BEGIN IF to_regtype('dbanon.{name}') IS NULL THEN\n{create}\n"
+            f"END IF;\n{added}END $type$;"
+        )
+
+    return re.sub(r"CREATE TYPE dbanon\.(\w+) AS \(.*?\n\);", made, file.read_text(), flags=re.S)

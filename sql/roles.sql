@@ -29,9 +29,10 @@ BEGIN
             MESSAGE = 'The role dbanon_ledger has a member that is no superuser.',
             HINT = 'Find out who made it a member, then: REVOKE dbanon_ledger FROM that role.';
     END IF;
-    -- On servers whose administrator is no superuser: for this script, grants.sql takes it back.
+    -- On servers whose administrator is no superuser: the one for this script, which grants.sql takes
+    -- back; the other to stay, as what is installed belongs to another role then.
     IF NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
-        EXECUTE pg_catalog.format('GRANT dbanon_ledger TO %I', current_user);
+        EXECUTE pg_catalog.format('GRANT dbanon_ledger, dbanon_admin TO %I', current_user);
     END IF;
 END
 $roles$;

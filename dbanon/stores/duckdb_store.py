@@ -21,6 +21,7 @@ from dbanon.errors import (
 from dbanon.microdata import Chunk
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
+from dbanon.stores import duckdb_digest as digest
 from dbanon.stores import duckdb_types as types
 from dbanon.stores import statements
 from dbanon.stores.base import (
@@ -47,6 +48,7 @@ _INCOMING = "dbanon_incoming"
 class DuckdbSession(Session):
     """One transaction on DuckDB."""
 
+    digest_way = digest.WAY
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID", "timestamp": "TIMESTAMP WITH TIME ZONE", "text": "VARCHAR",
         "json": "VARCHAR", "integer": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
@@ -155,9 +157,9 @@ class DuckdbSession(Session):
             )
         if attributes:
             return replace(source, locator=Locator(("m.ordinal",), ("BIGINT",), tuple(key)))
-        if self._is_table:
+        if self._is_table and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
-        raise key_required(source)
+        raise key_required(source, hidden="rowid" if self._is_table else None)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -185,7 +187,7 @@ class DuckdbSession(Session):
             for i, a in enumerate(attributes)
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
         for batch in self._batches(query, chunk_rows):
             yield types.chunk(batch, attributes)
 
@@ -196,7 +198,7 @@ class DuckdbSession(Session):
         for name in columns:
             attribute = source.attribute(name)
             parts.append(types.portable(attribute))
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         for batch in self._batches(query, chunk_rows):
             try:
                 lists = [column.to_pylist() for column in batch.columns[1:]]
@@ -297,8 +299,9 @@ class DuckdbSession(Session):
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         mark = f"'{MARK}{output.release_id}'"
         if output.kind == "view":
+            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
             self.run(
-                f"CREATE OR REPLACE VIEW {output.name.quoted} AS"
+                f"{create} VIEW {output.name.quoted} AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")
@@ -307,6 +310,14 @@ class DuckdbSession(Session):
                 self.drop_table(output.name)
             self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
         self.run(f"COMMENT ON TABLE {output.relation.quoted} IS {mark}")
+
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        columns = self.find_source(relation).schema.attributes
+        [(rows, total)] = self.rows(digest.statement(relation, columns, salt))
+        return int(rows), int(total)
+
+    def digest_probe(self) -> str:
+        return str(self.rows(digest.PROBE)[0][0])
 
     def analyze(self, relation: RelationName) -> None:
         """DuckDB keeps statistics by itself."""
@@ -404,7 +415,7 @@ class DuckdbStore:
 def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
     with translated(f"The database {database} cannot be opened."):
         connection = duckdb.connect(database, read_only=not write)
-        # DuckDB draws one on stdout, into the result, when a statement takes seconds.
+        # It would go to stdout, where the report is, as soon as a statement takes two seconds.
         connection.execute("SET enable_progress_bar = false")
         return connection
 

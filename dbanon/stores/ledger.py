@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dbanon.errors import ReleaseNotFound, TableNotFound
 from dbanon.release import Recount, Report
 from dbanon.schema import Role
-from dbanon.stores import statements
 from dbanon.stores.base import MARK, Existing, Output, Store
 from dbanon.stores.ledger_tables import RELEASE_COLUMNS
-from dbanon.stores.names import RelationName
+from dbanon.stores.names import RelationName, quote
 
 if TYPE_CHECKING:
     from dbanon.stores.session import Session
@@ -67,7 +66,8 @@ def column_rows(
 ) -> list[dict[str, Any]]:
     """The ledger rows of a report's columns, with those that were not copied.
 
-    ``made`` are pairs of a released quasi-identifier and the column that it stands for.
+    ``sql_types`` begins with the released columns, in their order; ``made`` are pairs of a released
+    quasi-identifier and the column that it stands for.
     """
     stands_for = dict(made)
     losses = {loss.name: loss for loss in report.column_losses}
@@ -77,8 +77,10 @@ def column_rows(
         *((name, Role.INSENSITIVE.value) for name in report.kept),
         *((name, NOT_COPIED) for name in report.not_copied),
     )
+    places = {name: place for place, name in enumerate(sql_types)}
+    ordered = sorted(named, key=lambda column: (column[1] == NOT_COPIED, places[column[0]]))
     rows = []
-    for position, (name, role) in enumerate(named):
+    for position, (name, role) in enumerate(ordered):
         loss = losses.get(stands_for.get(name, name))
         rows.append(
             {
@@ -86,7 +88,7 @@ def column_rows(
                 "position": position,
                 "name": name,
                 "role": role,
-                "sql_type": sql_types.get(name, ""),
+                "sql_type": sql_types[name],
                 "information_loss": loss.released if loss else None,
                 "information_loss_before_rounding": loss.before_rounding if loss else None,
             }
@@ -129,9 +131,8 @@ def insert_release(
         "published_by": session.current_user(),
         "created_at": session.timestamp(created_at),
     }
-    session.run(statements.insert_row(release, list(row)), tuple(row.values()))
-    for entry in columns:
-        session.run(statements.insert_row(column, list(entry)), tuple(entry.values()))
+    session.insert_rows(release, list(row), [tuple(row.values())])
+    session.insert_rows(column, list(columns[0]), [tuple(entry.values()) for entry in columns])
     insert_run(session, replace(run, release_id=row["release_id"]))
     return str(created_at)
 
@@ -153,8 +154,7 @@ def insert_run(session: Session, run: Run) -> None:
         "error_code": run.error_code,
         "run_by": session.current_user(),
     }
-    insert = statements.insert_row(session.ledger_name("run"), list(row))
-    session.run(insert, tuple(row.values()))
+    session.insert_rows(session.ledger_name("run"), list(row), [tuple(row.values())])
 
 
 def note_failure(store: Store, run: Run) -> None:
@@ -220,7 +220,8 @@ def _entry(session: Session, mark: str | None) -> _Entry | None:
         return None
     found = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, output_kind,"
-        f" output_oid, published_by FROM {session.ledger_name('release').quoted}"
+        f" {_newer(session, 'output_oid')}, published_by"
+        f" FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (mark.removeprefix(MARK),),
     )
@@ -313,6 +314,38 @@ def _names_output(session: Session, name: RelationName) -> bool:
     )
 
 
+def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]:
+    """Names and types of a release's columns as recorded, in order where there is a digest."""
+    return [
+        (name, sql_type)
+        for name, sql_type in session.rows(
+            f"SELECT name, sql_type FROM {session.ledger_name('release_column').quoted}"
+            " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role <> ? ORDER BY position",
+            (release_id, NOT_COPIED),
+        )
+    ]
+
+
+def recorded_digest(session: Session, release_id: str) -> str | None:
+    """The digest of a release's rows; None for releases of version 0.1.0."""
+    found = session.rows(
+        f"SELECT {_newer(session, 'digest')} FROM {session.ledger_name('release').quoted}"
+        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (release_id,),
+    )
+    return None if found[0][0] is None else str(found[0][0])
+
+
+def _newer(session: Session, column: str) -> str:
+    """SQL of a column of releases that version 0.1.0 did not have.
+
+    A ledger is brought up to date when a release is written into it; until then it is read as it
+    is.
+    """
+    known = dict(session.columns_of(session.ledger_name("release")))
+    return quote(column) if column in known else "NULL"
+
+
 def superseded_tables(session: Session, keep_last: int) -> list[RelationName]:
     """Released tables that a view no longer shows, but for the newest ``keep_last``.
 
@@ -323,7 +356,8 @@ def superseded_tables(session: Session, keep_last: int) -> list[RelationName]:
     session.require_trusted_ledger()
     found = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
-        f" relation_oid, published_by FROM {session.ledger_name('release').quoted}"
+        f" {_newer(session, 'relation_oid')}, published_by"
+        f" FROM {session.ledger_name('release').quoted}"
         " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
         " ORDER BY superseded_at DESC, created_at DESC"
     )

@@ -26,6 +26,7 @@ class SessionInterface(ABC):
     name_limit: ClassVar[int | None] = None
     ledger_types: ClassVar[Mapping[str, str]]
     staging_suffix: ClassVar[str] = ""
+    digest_way: ClassVar[str]
 
     @abstractmethod
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -165,6 +166,14 @@ class SessionInterface(ABC):
     @abstractmethod
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         """Give the written table its place: rename it, or point the view to it."""
+
+    @abstractmethod
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        """The number of rows, and the sum of their hashes under a salt, 1 to 2**62."""
+
+    @abstractmethod
+    def digest_probe(self) -> str:
+        """The hash of fixed values: another one where this database hashes in another way."""
 
     @abstractmethod
     def analyze(self, relation: RelationName) -> None:

@@ -28,6 +28,7 @@ from dbanon.microdata import Chunk, Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
+from dbanon.stores import sqlite_digest as digest
 from dbanon.stores import sqlite_types as types
 from dbanon.stores import statements
 from dbanon.stores.base import (
@@ -56,6 +57,8 @@ _ROWIDS = ("rowid", "_rowid_", "oid")
 
 class SqliteSession(Session):
     """One transaction on SQLite."""
+
+    digest_way = digest.WAY
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
@@ -116,7 +119,7 @@ class SqliteSession(Session):
             # pk is the place in the key, from 1.
             key = [row[1] for row in sorted(columns, key=lambda row: row[5]) if row[5]]
         attributes = choose_key(source, key)
-        if is_integer_key(attributes):
+        if is_integer_key(attributes) and self._holds_integers(source, attributes[0]):
             column = f"s.{quote(attributes[0].name)}"
             return replace(
                 source,
@@ -129,6 +132,12 @@ class SqliteSession(Session):
         if source.kind == "table" and free:
             return replace(source, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
         raise key_required(source)
+
+    def _holds_integers(self, source: Source, attribute: Attribute) -> bool:
+        """False where a column that declares integers holds something else."""
+        column = f"s.{quote(attribute.name)}"
+        query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
+        return not self.rows(f"{query} LIMIT 1")
 
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
@@ -153,7 +162,9 @@ class SqliteSession(Session):
             f" {types.extent(a)}"
             for a in looked_at
         ]
-        found = self.rows(f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s")[0]
+        found = self.rows(
+            f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s{source.where}"
+        )[0]
         inspected = {}
         for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
             if wrong:
@@ -177,7 +188,7 @@ class SqliteSession(Session):
             ),
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
         for rows in self._pieces(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
             yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
@@ -186,7 +197,7 @@ class SqliteSession(Session):
         self, source: Source, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         parts = [*source.located.expressions, *(f"s.{quote(name)}" for name in columns)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         for rows in self._pieces(query, chunk_rows):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
@@ -323,6 +334,17 @@ class SqliteSession(Session):
             self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
         finally:
             self.run("PRAGMA legacy_alter_table = OFF")
+
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        columns = self.find_source(relation).schema.attributes
+        names = quote_list((column.name for column in columns), "s.")
+        query = f"SELECT {names} FROM {relation.quoted} AS s"
+        self.note(query)
+        with translated():
+            return digest.of_query(self._driver, query, salt)
+
+    def digest_probe(self) -> str:
+        return digest.probe()
 
     def analyze(self, relation: RelationName) -> None:
         """Statistics of the whole file are the owner's to collect."""

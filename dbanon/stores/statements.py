@@ -14,8 +14,9 @@ CLASSES = "dbanon_classes"
 KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
 ENTITIES = "dbanon_entities"
+HANDED = "dbanon_handed"
 VALUES = "dbanon_values_"
-STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES)
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, HANDED)
 
 
 def value_column(position: int) -> str:
@@ -58,29 +59,38 @@ def create_key_map(
     )
 
 
-def create_values(source: str, position: int, text: str, column: str, suffix: str = "") -> str:
-    """The dictionary of a column as a temporary table."""
+def create_values(
+    source: str, position: int, text: str, column: str, suffix: str = "", more: str = ""
+) -> str:
+    """The dictionary of a column as a temporary table; ``more`` as in ``numbered_values``."""
     made = f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
-    return f"{made} {numbered_values(source, text, column)}"
+    return f"{made} {numbered_values(source, text, column, more)}"
 
 
-def numbered_values(source: str, text: str, column: str) -> str:
+def numbered_values(source: str, text: str, column: str, more: str = "") -> str:
     """The dictionary of a column: its values as text, numbered by code point.
 
-    ``text`` is SQL of the column as text in an order by code point.
+    ``text`` is SQL of the column as text in an order by code point; ``more`` further conditions of
+    the rows that count.
     """
     return (
         "SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM"
-        f" (SELECT DISTINCT {text} AS value FROM {source} WHERE {column} IS NOT NULL) AS known"
+        f" (SELECT DISTINCT {text} AS value FROM {source} WHERE {column} IS NOT NULL{more})"
+        " AS known"
     )
 
 
-def distinct_values(relation: RelationName, column: str, text: str) -> str:
-    """The values of a column as text, each once, without NULL."""
+def distinct_values(relation: RelationName, column: str, text: str, more: str = "") -> str:
+    """The values of a column as text, each once, without NULL; ``more``: further conditions."""
     return (
         f"SELECT DISTINCT {text} AS value FROM {relation.quoted} AS s"
-        f" WHERE s.{quote(column)} IS NOT NULL"
+        f" WHERE s.{quote(column)} IS NOT NULL{more}"
     )
+
+
+def count_incomplete(relation: RelationName, complete: str) -> str:
+    """How many rows are not complete, as the condition says."""
+    return f"SELECT count(*) FROM {relation.quoted} AS s WHERE NOT ({complete})"
 
 
 def read_tree(relation: RelationName, texts: Sequence[str], limit: int) -> str:
@@ -303,11 +313,6 @@ def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str])
         f"FROM (SELECT count(*) AS size FROM {relation.quoted}\n"
         f"      GROUP BY {names}) AS classes;"
     )
-
-
-def insert_row(relation: RelationName, columns: Sequence[str]) -> str:
-    """INSERT of one row of bind parameters, written ``?``."""
-    return insert_rows(relation, columns, 1)
 
 
 def insert_rows(relation: RelationName, columns: Sequence[str], rows: int) -> str:

@@ -167,11 +167,12 @@ def test_verify(database: DuckdbDatabase) -> None:
     assert done.exit_code == 0
     found = json.loads(done.stdout)
     assert found["unchanged"] is True
+    assert found["digest"] == "unchanged"
     assert found["k_requested"] == 3
     [(smallest, classes, rows)] = database.rows(found["recount_sql"])
     assert (smallest, classes, rows) == (found["k_achieved"], found["classes"], 40)
     verified = run("verify", database.url, "release.people").stdout
-    assert "class sizes and models as released" in verified
+    assert "yes: columns, types, rows, class sizes" in verified
 
     assert run("verify", database.url, "release.people", "--k", "30").exit_code == 3
     assert run("verify", database.url, "release.people", "--k", "1").exit_code == 2
