@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 SOURCES := $(shell find dbanon sql migrations -name __pycache__ -prune -o -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup develop demo test sanitize bench lint clean
+.PHONY: help setup develop demo test faults sanitize bench lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -23,6 +23,11 @@ demo: $(VENV)/.package ## the demonstration; needs no database server
 test: setup ## all tests; as root on Debian a missing PostgreSQL server is installed
 	.ci/prepare.sh postgres
 	$(VENV)/bin/pytest $(PYTEST_ARGS)
+
+# FAULTS=full for the long campaign; FAULTS_SEED and FAULTS_CASE repeat what a finding names.
+faults: setup ## random tables and killed runs against an oracle of its own, in some ten minutes
+	.ci/prepare.sh postgres
+	$(VENV)/bin/python -m tests.faults
 
 sanitize: setup ## kernel tests under AddressSanitizer and UBSan, in a build of their own
 	.ci/sanitize.sh $(VENV) build/sanitize

@@ -18,6 +18,7 @@ from dbanon.hierarchy_spec import parse
 from dbanon.measures import HIERARCHICAL, Model
 from dbanon.policy import PER_ATTRIBUTE, Policy
 from dbanon.release import Recount
+from dbanon.schema import require_lists
 from dbanon.stores import digest, ledger
 from dbanon.stores.base import Store
 from dbanon.stores.hierarchies import resolve
@@ -85,6 +86,7 @@ def verify(
     ReleaseChanged : it is not as it was released; the message says in what.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
     """
+    require_lists(quasi_identifiers=quasi_identifiers)
     if k is not None and k < 2:
         raise InvalidParameter("k must be a whole number, 2 or more.")
     with store.session(write=False) as session:
@@ -97,6 +99,8 @@ def verify(
             entry, relation, names = None, source.name, tuple(quasi_identifiers)
         else:
             entry = ledger.find_release(session, relation)
+            # Looked at as a source is: its owner may have made a view of it.
+            session.find_source(entry["name"])
             relation, names = entry["name"], tuple(entry["quasi_identifiers"])
             k = int(entry["k_requested"]) if k is None else k
             # Looked at as a source is: its owner may have made a view of it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dbanon.errors import InstallRefused, InsufficientRights
@@ -49,6 +49,7 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
     Raises
     ------
     InsufficientRights : the directory cannot be written.
+    InstallRefused : another extension's files have these names.
     """
     control = {name: CONTROL.format(comment=COMMENTS[name], version=version()) for name in COMMENTS}
     control["dbanon"] += f"requires = 'plpython3u, {LEDGER_EXTENSION}'\n"
@@ -58,7 +59,7 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
     }
     files: dict[str, str] = {}
     for name, script in scripts.items():
-        text = f'\\echo Use "CREATE EXTENSION {name} CASCADE" to load this file. \\quit\n{script}'
+        text = f"{_first_line(name)}\n{script}"
         older = {
             found
             for file in directory.glob(f"{name}--*.sql")
@@ -70,6 +71,7 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
             # A script that can be run over an older version is the step from there, too.
             **{f"{name}--{found}--{version()}.sql": text for found in older},
         }
+    _require_own(directory, files)
     written = []
     try:
         for name, content in files.items():
@@ -83,3 +85,21 @@ def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
             hint="Run it as root on the server, or run dbanon install without --extension.",
         ) from None
     return written
+
+
+def _first_line(name: str) -> str:
+    """What an extension's scripts begin with, in every version."""
+    return f'\\echo Use "CREATE EXTENSION {name} CASCADE" to load this file. \\quit'
+
+
+def _require_own(directory: Path, files: Mapping[str, str]) -> None:
+    """Refuse to write over files of another extension that has dbanon's name."""
+    for name, content in files.items():
+        path = directory / name
+        # The same in every version, of control files as of scripts.
+        own = content.partition("\n")[0]
+        if path.exists() and not path.read_text(errors="replace").startswith(own):
+            raise InstallRefused(
+                f"{path} exists and was not written by dbanon, so it is not replaced.",
+                hint="Remove the other extension, or run dbanon install without --extension.",
+            )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dbanon import python_path
 from dbanon.errors import (
     DatabaseUnreachable,
     InstallRefused,
@@ -22,19 +24,26 @@ from dbanon.stores.ledger_tables import HEAD, TABLES
 from dbanon.stores.postgresql_ledger import OWNER
 from dbanon.version import version
 
-# Runs as the server's account: what that one can import is what counts.
+# Runs as the server's account: what that one can import, and who else could change it, is what
+# counts. Nothing is imported from a directory that is not safe.
 _PROBE = """
-import json, os, stat, sys
+import json, os, sys
 said = {{"python": sys.version.split()[0], "executable": sys.executable, "uid": os.geteuid()}}
+scope = {{"__name__": "dbanon_probe"}}
+exec({check!r}, scope)
 try:
+    scope["require_safe"]({paths!r}, {owners!r})
     for path in {paths!r}:
-        for part in (path, os.path.join(path, "dbanon")):
-            if os.path.exists(part) and os.stat(part).st_mode & stat.S_IWOTH:
-                said["writable"] = part
         if path not in sys.path:
             sys.path.insert(0, path)
     from dbanon import plpython
+    # Where the directories have none of it, it came from elsewhere.
+    homes = {{os.path.dirname(module.__file__) for name, module in list(sys.modules.items())
+             if name in ("dbanon", "numpy") and getattr(module, "__file__", None)}}
+    scope["require_safe"](sorted(homes), {owners!r})
     said["found"] = json.loads(plpython.check(plpy, {version!r}))
+except scope["UnsafeError"] as error:
+    said["unsafe"] = list(error.args)
 except Exception as error:
     said["error"] = type(error).__name__ + ": " + str(error)
 return json.dumps(said)
@@ -57,6 +66,7 @@ def install(
     python_paths: Sequence[str] = (),
     sql_only: bool = False,
     extension: bool = False,
+    trusted_owners: Sequence[str] = (),
 ) -> list[tuple[str, str]]:
     """Install the SQL side; what ``dbanon.check()`` then says.
 
@@ -66,6 +76,8 @@ def install(
         own directories when empty.
     sql_only : leave out what needs PL/Python.
     extension : copy the extensions' files to this machine's server, and CREATE EXTENSION.
+    trusted_owners : accounts of the server's machine, beside root and the server's own, that may
+        own the package: each could run code as the server's account.
 
     Raises
     ------
@@ -74,7 +86,7 @@ def install(
     paths = None if sql_only else list(python_paths) or own_paths()
     with _connected(url) as connection:
         if paths is not None:
-            _require_python(connection, paths)
+            _require_python(connection, paths, trusted_owners)
         if _is_extension(connection, "dbanon"):
             raise InstallRefused(
                 "dbanon is installed as an extension in this database.",
@@ -91,7 +103,9 @@ def install(
         return _checked(connection)
 
 
-def upgrade(url: str, *, python_paths: Sequence[str] = ()) -> list[tuple[str, str]]:
+def upgrade(
+    url: str, *, python_paths: Sequence[str] = (), trusted_owners: Sequence[str] = ()
+) -> list[tuple[str, str]]:
     """Bring ledger and SQL side to this version, in the way they were installed; grants stay.
 
     A ledger that a client made is brought to this version alone, on every database. On PostgreSQL
@@ -106,16 +120,16 @@ def upgrade(url: str, *, python_paths: Sequence[str] = ()) -> list[tuple[str, st
     with _connected(url) as connection:
         functions = _has_functions(connection)
         if functions:
-            _upgrade_functions(connection, python_paths)
+            _upgrade_functions(connection, python_paths, trusted_owners)
             return _checked(connection)
     return _upgraded_ledger(url)
 
 
-def _upgrade_functions(connection: Any, python_paths: Sequence[str]) -> None:
+def _upgrade_functions(connection: Any, python_paths: Sequence[str], owners: Sequence[str]) -> None:
     with_python = _rows(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
     paths = (list(python_paths) or own_paths()) if with_python else None
     if paths is not None:
-        _require_python(connection, paths)
+        _require_python(connection, paths, owners)
     if _is_extension(connection, "dbanon"):
         write_extension(extension_directory(), list(paths or ()))
         if not _is_extension(connection, LEDGER_EXTENSION):
@@ -181,22 +195,20 @@ def uninstall(url: str, *, ledger: bool = False) -> None:
             connection.execute(f"REVOKE {OWNER} FROM CURRENT_USER")
 
 
-def _require_python(connection: Any, paths: Sequence[str]) -> None:
+def _require_python(connection: Any, paths: Sequence[str], owners: Sequence[str]) -> None:
     """Check, as the server's account, that its Python can use the package from these paths."""
+    check = inspect.getsource(python_path)
     connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
-    body = _PROBE.format(paths=list(paths), version=version())
+    body = _PROBE.format(check=check, paths=list(paths), owners=list(owners), version=version())
     connection.execute(
         "CREATE FUNCTION pg_temp.dbanon_probe() RETURNS text LANGUAGE plpython3u"
         f" AS $dbanon_probe${body}$dbanon_probe$"
     )
     said = json.loads(_rows(connection, "SELECT pg_temp.dbanon_probe()")[0][0])
     connection.execute("DROP FUNCTION pg_temp.dbanon_probe()")
-    if "writable" in said:
-        raise PythonNotUsable(
-            f"Everybody may write to {said['writable']}: whoever does would run code as the"
-            " server's account.",
-            hint="Take that right away: chmod o-w",
-        )
+    if "unsafe" in said:
+        message, hint = said["unsafe"]
+        raise PythonNotUsable(message, hint=hint)
     found = said.get("found", {})
     if "error" in said or "error" in found:
         reason = said.get("error") or found["error"]["message"]
@@ -278,7 +290,7 @@ def _connected(url: str) -> Iterator[Any]:
         raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")
     conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
-        connection = psycopg.connect(conninfo)
+        connection = psycopg.connect(conninfo, client_encoding="UTF8")
     except psycopg.OperationalError as error:
         raise DatabaseUnreachable(
             f"The database {parsed.render_as_string(hide_password=True)} cannot be reached.",

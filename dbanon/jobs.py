@@ -15,17 +15,19 @@ from numpy.typing import NDArray
 
 from dbanon.enforcement import Enforcement
 from dbanon.entities import check_entity
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import HierarchySpec, built, require_own_ranges
+from dbanon.kept import KeptColumns
 from dbanon.microdata import Microdata, with_strata
 from dbanon.partitions import AttributePartition, Levels, Partition
 from dbanon.persons import Persons
-from dbanon.pipeline import find_attribute_classes, find_classes, recode
+from dbanon.pipeline import find_attribute_classes, find_classes
 from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
+from dbanon.recode import recode
 from dbanon.release import Recount, Release, Report
-from dbanon.schema import Attribute, Kind, with_orders
+from dbanon.schema import Attribute, Kind, require_lists, with_orders
 from dbanon.stores import digest, ledger
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store
 from dbanon.stores.hierarchy_sources import Sources
@@ -35,6 +37,7 @@ from dbanon.version import version
 from dbanon.writing import copied_rows, require_counts, require_ranges, typed, written_columns
 
 PHASES = ("read", "cluster", "write", "verify", "digest")
+COLUMN_LISTS = ("quasi_identifiers", "sensitive", "keep", "by", "key")
 IF_EXISTS = ("error", "replace")
 DOORS = ("python", "cli", "job", "sql")
 
@@ -92,6 +95,11 @@ class Job:
                 raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
         if self.chunk_rows < 1:
             raise InvalidParameter("chunk_rows must be 1 or more.")
+        columns = {name: getattr(self, name) for name in COLUMN_LISTS}
+        require_lists(**columns)
+        for name, given in columns.items():
+            if not all(isinstance(column, str) for column in given):
+                raise InvalidParameter(f"{name} must be a list of names, each a text.")
         check_models(self.policy.models, self.sensitive)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
@@ -153,6 +161,7 @@ class _Run:
         self.written: list[tuple[str, str, str]] = []
         self.levels: Levels | None = None
         self.persons = Persons(job.entity)
+        self.kept = KeptColumns((*job.by, *job.sensitive, *job.keep), job.policy, job.entity)
 
     def report(self) -> Report:
         job = self.job
@@ -169,7 +178,15 @@ class _Run:
         released = session.columns_of(output.written)
 
         started = time.perf_counter()
-        session.publish(output, [name for name, _, _ in self.written])
+        try:
+            session.publish(output, [name for name, _, _ in self.written])
+        except OutputExists:
+            if job.if_exists == "error":
+                raise
+            raise SourceChanged(
+                f"Another session made {output.name} meanwhile; nothing was published.",
+                hint="Try again: it is replaced then.",
+            ) from None
         session.ensure_ledger()
         types = dict(released)
         types |= {a.name: a.sql_type for a in source.schema.attributes if a.name not in types}
@@ -197,7 +214,10 @@ class _Run:
         require_kinds(job.policy, attributes)
         require_ranges(self.target_session, job.policy, attributes, job.hierarchies)
         source = self.source_session.locate(source, job.key)
+        if job.policy.nulls == "suppress":
+            source = replace(source, required=job.quasi_identifiers)
         self.source_session.require_rights(source, read)
+        self.source_session.require_equality(source, [*job.by, *job.key])
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )
@@ -244,11 +264,15 @@ class _Run:
         )
         microdata = with_strata(self.models.split(self.persons.split(microdata)), len(by))
         policy = self.job.policy
-        made = built(self.job.hierarchies, microdata, lambda: self.progress("read", 1.0))
-        trees = {**policy.hierarchies, **made}
+        trees = self._trees(microdata)
         self.job = replace(self.job, policy=replace(policy, hierarchies=trees))
         self.models.measure_by(trees)
         return microdata
+
+    def _trees(self, microdata: Microdata) -> dict[str, Hierarchy]:
+        """The hierarchies by column, those of builders made from these records' values."""
+        made = built(self.job.hierarchies, microdata, lambda: self.progress("read", 1.0))
+        return {**self.job.policy.hierarchies, **made}
 
     def _cluster(self, source: Source, microdata: Microdata) -> Partition | AttributePartition:
         share = 0.5 if self.models.names else 1.0
@@ -261,7 +285,7 @@ class _Run:
 
         if self.job.policy.per_attribute:
             return find_attribute_classes(microdata, self.job.policy, found)
-        partition = find_classes(microdata, self.job.policy, found)
+        partition = find_classes(microdata, self.job.policy, found, self._trees)
         self.levels = partition if isinstance(partition, Levels) else None
         return self.models.protect(self.source_session, source, microdata, partition, merged)
 
@@ -281,7 +305,14 @@ class _Run:
 
         job = self.job
         release = recode(
-            microdata, found, job.policy, exact_totals, job.by, job.entity, self.levels
+            microdata,
+            found,
+            job.policy,
+            exact_totals,
+            job.by,
+            job.entity,
+            self.levels,
+            self._trees,
         )
         partition = release.partition
         session = self.target_session
@@ -327,7 +358,8 @@ class _Run:
     ) -> Recount:
         """Count what was written, before anyone can see it; raises as ``require_counts``.
 
-        RecountFailed also where a class breaks a model or holds too few persons.
+        RecountFailed also where a class breaks a model or holds too few persons;
+        TellingColumnRefused as ``KeptColumns.count``.
         """
         self.progress("verify", 0.0)
         columns = [column.attribute.name for column in release.columns]
@@ -338,7 +370,9 @@ class _Run:
             recount = self.target_session.recount(output.written, names)
         null_rows = 0
         if microdata.valid is not None and self.job.policy.nulls == "category":
-            null_rows = int((~microdata.valid.all(axis=1)).sum())
+            # Records may be withheld for other reasons, those with a NULL among them.
+            holes = ~microdata.valid.all(axis=1)
+            null_rows = int((holes & (release.partition.labels >= 0)).sum())
         expected = microdata.n_records - release.partition.n_suppressed
         # Strata keep their NULLs.
         require_counts(
@@ -354,6 +388,9 @@ class _Run:
             len(self._kept(source)),
             recount,
             int(self.job.policy.k),
+        )
+        self.kept.count(
+            self.source_session, source, self.target_session, output.written, microdata, release
         )
         return recount
 
@@ -383,14 +420,17 @@ class _Run:
             output_kind=output.kind,
             relation=str(output.relation),
             method=job.policy.method,
-            arguments=arguments | self.models.arguments() | self.persons.arguments(),
+            arguments=arguments
+            | self.models.arguments()
+            | self.persons.arguments()
+            | self.kept.arguments(),
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,
             not_copied=tuple(a.name for a in source.schema.attributes if a.name not in released),
-            rows_in=microdata.n_records,
+            rows_in=microdata.n_read,
             rows_out=recount.rows,
-            suppressed=release.partition.n_suppressed,
+            suppressed=microdata.withheld + release.partition.n_suppressed,
             null_rows=recount.null_rows,
             classes=recount.classes,
             smallest_class=recount.smallest,
@@ -409,6 +449,7 @@ class _Run:
             persons=None if counted is None else counted.persons,
             k_rows=recount.k_rows,
             levels=None if self.levels is None else dict(self.levels.levels),
+            telling=self.kept.found,
         )
 
     def _elapsed(self) -> float:

@@ -23,7 +23,7 @@ from dbanon.errors import (
     HierarchyBroken,
     InvalidParameter,
     MemoryLimit,
-    RowsNotAnonymous,
+    PrivacyWarning,
     VersionMismatch,
 )
 from dbanon.hierarchy_spec import parse, parse_all
@@ -33,7 +33,8 @@ from dbanon.release import rarest_row
 from dbanon.stores import hierarchies, summary
 from dbanon.stores.names import parse_relation
 from dbanon.stores.plpy_classes import PlpyReader
-from dbanon.stores.plpy_store import PlpySession, PlpyStore, spi_error
+from dbanon.stores.plpy_errors import spi_error
+from dbanon.stores.plpy_store import PlpySession, PlpyStore
 from dbanon.version import version
 
 SECONDS_BETWEEN_NOTICES = 2.0
@@ -176,12 +177,14 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     with store.session(write=True) as session:
         planned = summary.plan(session, job.output, job.if_exists)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RowsNotAnonymous)
+            warnings.simplefilter("ignore", PrivacyWarning)
             report = run(job, progress)
         summary.write(session, planned, report, session.recounted.histogram)
     progress.restore()
     if report.k_rows is not None:
         plpy.warning(f"dbanon: rows are NOT k-anonymous; {rarest_row(report.k_rows)}")
+    for found in report.telling:
+        plpy.notice(f"dbanon: column {found.describe(report.k_requested)}")
     if report.not_copied:
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
@@ -225,7 +228,10 @@ def _call(given: str) -> dict[str, Any]:
 def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> Policy:
     if call["k"] is None:
         raise InvalidParameter("k must not be NULL.", hint="Common choices are 3, 5 and 10.")
-    budget = call.get("max_suppression")
+    # The writing functions have an argument for it, the reading one an option.
+    budget = wanted.get("max_suppression", call.get("max_suppression"))
+    if budget is None:
+        raise InvalidParameter("max_suppression must not be NULL.", hint="1 is no limit.")
     if isinstance(budget, str):
         # JSON has no word for NaN and infinity: they come as text.
         raise InvalidParameter("max_suppression must be a share from 0 to 1.")

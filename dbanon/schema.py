@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -99,6 +99,21 @@ class Schema:
     def quasi_identifiers(self) -> tuple[Attribute, ...]:
         """The attributes that could re-identify a person together."""
         return self.with_role(Role.QUASI_IDENTIFIER)
+
+
+def require_lists(**lists: object) -> None:
+    """Check that each is a list and not one text, whose letters would be taken for names.
+
+    Raises
+    ------
+    InvalidParameter : one is.
+    """
+    for name, value in lists.items():
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise InvalidParameter(
+                f"{name} must be a list of {'models' if name == 'models' else 'names'}.",
+                hint='Write ["…"], also where it is one.' if name != "models" else None,
+            )
 
 
 def with_orders(

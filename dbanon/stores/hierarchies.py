@@ -159,9 +159,8 @@ def store(
         ),
         "created_by": session.current_user(),
     }
-    insert = statements.insert_row(session.ledger_name("hierarchy"), list(row))
     try:
-        session.run(insert, [*row.values()])
+        session.insert_rows(session.ledger_name("hierarchy"), list(row), [[*row.values()]])
     except OutputExists:
         # Another session stored it meanwhile.
         raise exists from None
@@ -171,9 +170,8 @@ def store(
     parents[0] = None
     numbered = list(zip(range(len(parents)), parents, tree.labels, strict=True))
     for start in range(0, len(numbered), _PIECE):
-        piece = numbered[start : start + _PIECE]
-        values: list[Any] = [value for node in piece for value in (name, *node)]
-        session.run(statements.insert_rows(nodes, columns, len(piece)), values)
+        piece = [(name, *node) for node in numbered[start : start + _PIECE]]
+        session.insert_rows(nodes, columns, piece)
 
 
 def load(session: Session, name: str) -> Hierarchy:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dbanon.errors import ReleaseNotFound, TableNotFound
 from dbanon.release import Recount, Report
 from dbanon.schema import Role
-from dbanon.stores import statements
 from dbanon.stores.base import MARK, Existing, Output, Store
 from dbanon.stores.ledger_tables import RELEASE_COLUMNS
 from dbanon.stores.names import RelationName, quote
@@ -132,9 +131,8 @@ def insert_release(
         "published_by": session.current_user(),
         "created_at": session.timestamp(created_at),
     }
-    session.run(statements.insert_row(release, list(row)), tuple(row.values()))
-    for entry in columns:
-        session.run(statements.insert_row(column, list(entry)), tuple(entry.values()))
+    session.insert_rows(release, list(row), [tuple(row.values())])
+    session.insert_rows(column, list(columns[0]), [tuple(entry.values()) for entry in columns])
     insert_run(session, replace(run, release_id=row["release_id"]))
     return str(created_at)
 
@@ -156,8 +154,7 @@ def insert_run(session: Session, run: Run) -> None:
         "error_code": run.error_code,
         "run_by": session.current_user(),
     }
-    insert = statements.insert_row(session.ledger_name("run"), list(row))
-    session.run(insert, tuple(row.values()))
+    session.insert_rows(session.ledger_name("run"), list(row), [tuple(row.values())])
 
 
 def note_failure(store: Store, run: Run) -> None:

@@ -80,6 +80,10 @@ CROSS JOIN LATERAL (
 WHERE a.attrelid = ?::oid
 ORDER BY a.attnum"""
 
+COLUMN_TYPES = """
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+WHERE attrelid = ?::regclass AND attnum > 0 AND NOT attisdropped"""
+
 PRIMARY_KEY = """
 SELECT a.attname
 FROM pg_index i

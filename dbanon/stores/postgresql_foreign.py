@@ -60,19 +60,31 @@ rules AS (
     WHERE t.kind = 'v'
 ),
 -- What views name, and what that is made of: operators and aggregates of functions, domains of
--- checks, functions written in the SQL standard's way of others.
+-- checks, types of types, functions written in the SQL standard's way of others.
 named(relation, class, object) AS (
     SELECT r.relation, d.refclassid, d.refobjid
     FROM rules AS r
     JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
-    WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)
     UNION
-    SELECT m.relation, d.refclassid, d.refobjid
+    SELECT r.relation, 'pg_type'::regclass, f[1]::oid
+    FROM rules AS r,
+         regexp_matches(r.body, ':(?:resulttype|typid|row_typeid|consttype) (\\d{{5,}})', 'g') AS f
+    UNION
+    SELECT m.relation, n.class, n.object
     FROM named AS m
-    LEFT JOIN pg_constraint AS k ON m.class = 'pg_type'::regclass AND k.contypid = m.object
-    JOIN pg_depend AS d ON d.classid = m.class AND d.objid = m.object
-        OR d.classid = 'pg_constraint'::regclass AND d.objid = k.oid
-    WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)
+    CROSS JOIN LATERAL (
+        SELECT d.refclassid AS class, d.refobjid AS object FROM pg_depend AS d
+        WHERE d.classid = m.class AND d.objid = m.object
+        UNION ALL
+        SELECT d.refclassid, d.refobjid FROM pg_constraint AS k
+        JOIN pg_depend AS d ON d.classid = 'pg_constraint'::regclass AND d.objid = k.oid
+        WHERE m.class = 'pg_type'::regclass AND k.contypid = m.object
+        UNION ALL
+        SELECT 'pg_type'::regclass, a.atttypid FROM pg_type AS t
+        JOIN pg_attribute AS a ON a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE m.class = 'pg_type'::regclass AND t.oid = m.object
+    ) AS n
+    WHERE m.class IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)
 ),
 called AS (
     SELECT r.relation, r.foreign_text, f[1]::oid AS function
@@ -151,6 +163,13 @@ found AS (
     SELECT m.relation, 'domain ' || format_type(t.oid, NULL), t.typowner
     FROM named AS m JOIN pg_type AS t ON m.class = 'pg_type'::regclass AND t.oid = m.object
     WHERE t.typtype = 'd'
+    UNION ALL
+    -- What it reads there, and as whom, is for the owners of table and server to say.
+    SELECT t.oid, 'what ' || t.oid::regclass || ', a foreign table, names', w.owner
+    FROM tree AS t
+    JOIN pg_foreign_table AS f ON f.ftrelid = t.oid
+    JOIN pg_foreign_server AS s ON s.oid = f.ftserver
+    CROSS JOIN LATERAL (VALUES (t.owner), (s.srvowner)) AS w(owner)
     UNION ALL
     SELECT e.relation, 'function ' || p.oid::regprocedure, p.proowner
     FROM evaluated AS e JOIN pg_proc AS p ON p.oid = e.function

@@ -7,7 +7,9 @@ catalog, which rights are needed and how a release is written and shown is here,
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -16,8 +18,11 @@ from numpy.typing import NDArray
 from dbanon.errors import (
     InsufficientRights,
     LedgerNotTrusted,
+    OutputExists,
     SchemaNotFound,
+    SourceChanged,
     TableNotFound,
+    UnsupportedType,
     nearest_names,
 )
 from dbanon.recoding import ReleasedColumn
@@ -40,6 +45,7 @@ from dbanon.stores.base import (
     key_required,
 )
 from dbanon.stores.names import RelationName, check_length, quote, quote_list
+from dbanon.stores.postgresql_locks import run_patiently
 from dbanon.stores.session import Session
 
 ADDRESSED = ("r", "m")
@@ -85,6 +91,8 @@ class PostgresqlSession(Session):
     def __init__(self, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self._relations: dict[RelationName, _Relation] = {}
+        self.release_id: str | None = None
+        self._beside: list[RelationName] = []
         self._ledger_trusted = False
 
     def enter(self) -> None:
@@ -240,6 +248,22 @@ class PostgresqlSession(Session):
                 hint="GRANT TEMPORARY ON DATABASE … to it.",
             )
 
+    def require_equality(self, source: Source, columns: Sequence[str]) -> None:
+        for column in dict.fromkeys(columns):
+            # PostgreSQL knows best: of a json in an array in a row type, too. Nothing is read.
+            query = f"SELECT DISTINCT {quote(column)} FROM {source.name.quoted} LIMIT 0"
+            try:
+                self.rows(query)
+            except UnsupportedType as error:
+                attribute = source.attribute(column)
+                raise UnsupportedType(
+                    f'Column "{column}" of {source.name} is of type {attribute.sql_type}, whose'
+                    " values PostgreSQL cannot tell apart.",
+                    detail=error.detail,
+                    hint="Strata, entities and keys need a type with an equality: cast it in a"
+                    " view, as json to jsonb.",
+                ) from None
+
     def stage_values(
         self, source: Source, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
@@ -252,12 +276,22 @@ class PostgresqlSession(Session):
     def text_of(self, attribute: Attribute) -> str:
         return f'{types.text(attribute)} COLLATE "C"'
 
+    def compared(self, attribute: Attribute) -> str:
+        if attribute.kind is not Kind.OTHER:
+            return super().compared(attribute)
+        # By the type's own output: a cast to text may be anybody's.
+        column = f"s.{quote(attribute.name)}"
+        return f"CASE WHEN {column} IS NOT NULL THEN format('%s', {column}) END"
+
+    def sample(self, relation: RelationName, share: float) -> str:
+        return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
+
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
         if not open_scale:
             return tuple(attributes)
         scales = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in open_scale)
-        found = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s")[0]
+        found = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s{source.where}")[0]
         known = {a.name: scale or 0 for a, scale in zip(open_scale, found, strict=True)}
         return tuple(replace(a, scale=known.get(a.name, a.scale)) for a in attributes)
 
@@ -296,7 +330,12 @@ class PostgresqlSession(Session):
                     f'There is no schema "{schema}", and this role may not create it.',
                     hint=f"CREATE SCHEMA {quote(schema)} AUTHORIZATION this role.",
                 )
-            self.run(f"CREATE SCHEMA {quote(schema)}")
+            try:
+                self.run(f"CREATE SCHEMA {quote(schema)}")
+            except OutputExists:
+                raise SourceChanged(
+                    f'Another session made the schema "{schema}" meanwhile.', hint="Try again."
+                ) from None
         elif not all(found[0]):
             raise InsufficientRights(
                 f'This role may not create tables in schema "{schema}".',
@@ -321,6 +360,7 @@ class PostgresqlSession(Session):
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
+        self.release_id = release_id
         body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
         written = output.written.quoted
         self.run(f"CREATE TABLE {written} ({body})")
@@ -343,19 +383,34 @@ class PostgresqlSession(Session):
         self.run(f"ANALYZE {relation.quoted}")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
+        drops = [f"DROP TABLE {relation.quoted}" for relation in self._beside]
+        self._beside = []
         if output.kind == "view":
-            self.run(
-                f"CREATE OR REPLACE VIEW {output.name.quoted} AS"
+            # One that another session made meanwhile is not replaced: the ledger would show both.
+            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
+            view = (
+                f"{create} VIEW {output.name.quoted} AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
+            run_patiently(self, [*drops, view], output.name)
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
             return
         if output.replaces:
-            self.drop_table(output.name)
+            drops.append(f"DROP TABLE {output.name.quoted}")
+        if drops:
+            run_patiently(self, drops, output.name)
         self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
 
+    def drop_with_output(self, relation: RelationName) -> None:
+        """Drop a relation when the output is published, so that neither waits for the other."""
+        self._beside.append(relation)
+
     def drop_table(self, relation: RelationName) -> None:
-        self.run(f"DROP TABLE {relation.quoted}")
+        run_patiently(self, [f"DROP TABLE {relation.quoted}"], relation)
+
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """What is done in the block is undone, alone, when it raises."""
 
     def insert(
         self,
@@ -397,12 +452,8 @@ class PostgresqlSession(Session):
         of_run = {"door": run.door, "elapsed": run.elapsed}
         own = [{key: c[key] for key in c if key != "release_id"} for c in columns]
         told = postgresql_ledger.told(row), own, of_run
-        recorded = self.rows(
-            "SELECT dbanon._record_release(CAST(? AS jsonb), CAST(? AS jsonb), CAST(? AS jsonb))"
-            " ->> 'created_at'",
-            [json.dumps(part) for part in told],
-        )
-        return str(recorded[0][0])
+        recorded = self.call("dbanon._record_release", [json.dumps(part) for part in told])
+        return str(json.loads(recorded)["created_at"])
 
     def record_run(self, run: ledger.Run) -> None:
         if not self.rows(postgresql_ledger.WRITER):
@@ -411,7 +462,12 @@ class PostgresqlSession(Session):
         of_run = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
         for key in ("output", "release_id"):
             del of_run[key]
-        self.rows("SELECT dbanon._record_run(CAST(? AS jsonb))::text", (json.dumps(of_run),))
+        self.call("dbanon._record_run", [json.dumps(of_run)])
+
+    def call(self, function: str, parts: Sequence[str]) -> str:
+        """Call a function of ours with JSON that no log shall have; the text of its result."""
+        marks = ", ".join("?::jsonb" for _ in parts)
+        return str(self.rows(f"SELECT {function}({marks})::text", parts)[0][0])
 
     def tie_releases(self) -> None:
         self.run((share_path("sql") / "tie.sql").read_text())

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from dbanon.microdata import Chunk
 from dbanon.recoding import ReleasedColumn
-from dbanon.schema import Attribute
+from dbanon.schema import Attribute, Kind
 from dbanon.stores.base import (
     Existing,
     Output,
     Source,
 )
-from dbanon.stores.names import RelationName
+from dbanon.stores.names import RelationName, quote
 
 
 class SessionInterface(ABC):
@@ -70,6 +70,16 @@ class SessionInterface(ABC):
     @abstractmethod
     def text_of(self, attribute: Attribute) -> str:
         """SQL of a column's values as text that sorts by code point."""
+
+    def compared(self, attribute: Attribute) -> str:
+        """SQL of a column's values, of the alias s, that GROUP BY takes and tells apart."""
+        if attribute.kind is Kind.OTHER:
+            return self.text_of(attribute)
+        return f"s.{quote(attribute.name)}"
+
+    @abstractmethod
+    def sample(self, relation: RelationName, share: float) -> str:
+        """What FROM has for a random share of a relation's rows, with the alias s."""
 
     @abstractmethod
     def read_chunks(

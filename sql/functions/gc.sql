@@ -2,11 +2,13 @@
 --
 -- Drops released tables that their view no longer shows, but for the newest keep_last of each
 -- view: only tables of the calling role that the ledger knows by oid and mark. A table that something
--- else still shows is left, with a warning.
+-- else still shows, or that a transaction has read, is left, with a warning.
 CREATE OR REPLACE FUNCTION dbanon.gc(keep_last integer DEFAULT 1)
 RETURNS TABLE (dropped text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
+-- Whoever waits for a table holds up its new readers.
+SET lock_timeout = '500ms'
 AS $function$
 DECLARE
     found record;
@@ -42,6 +44,10 @@ BEGIN
             EXECUTE format('DROP TABLE %I.%I', found.output_schema, found.relation_name);
         EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN
             RAISE WARNING 'dbanon: %.% is not dropped: something depends on it.',
+                          quote_ident(found.output_schema), quote_ident(found.relation_name);
+            CONTINUE;
+        WHEN lock_not_available THEN
+            RAISE WARNING 'dbanon: %.% is not dropped: readers hold it in open transactions.',
                           quote_ident(found.output_schema), quote_ident(found.relation_name);
             CONTINUE;
         END;

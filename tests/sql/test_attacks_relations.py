@@ -69,6 +69,17 @@ RELATIONS: dict[str, str] = {
     "CREATE TABLE evil.w (a evil.d); CREATE VIEW evil.v AS SELECT id, n,"
     " (jsonb_populate_record(w, '{\"a\": 1}')).a::integer AS b FROM evil.p"
     " LEFT JOIN evil.w ON true;",
+    "row read from text": "CREATE DOMAIN evil.d AS integer CHECK (evil.spring());"
+    "CREATE TYPE evil.w AS (a evil.d); CREATE VIEW evil.v AS SELECT id, n,"
+    " ('(' || id || ')')::evil.w::text AS b FROM evil.p;",
+    "array read from text": "CREATE DOMAIN evil.d AS integer CHECK (evil.spring());"
+    "CREATE VIEW evil.v AS SELECT id, n, ('{' || id || '}')::evil.d[]::text AS b FROM evil.p;",
+    "columns of a record": "CREATE DOMAIN evil.d AS integer CHECK (evil.spring());"
+    "CREATE VIEW evil.v AS SELECT id, n + t.a AS n FROM evil.p,"
+    " jsonb_to_record('{\"a\": 1}') AS t(a evil.d);",
+    "null of a row type": "CREATE DOMAIN evil.d AS integer CHECK (evil.spring());"
+    "CREATE TYPE evil.w AS (a evil.d); CREATE VIEW evil.v AS SELECT id, n + t.a AS n FROM evil.p,"
+    " jsonb_populate_record(NULL::evil.w, '{\"a\": 1}') AS t;",
     "constant call in an index": "CREATE TABLE evil.v AS TABLE evil.p;"
     "CREATE INDEX ON evil.v ((evil.one(1)));",
     "constant call within an index": "CREATE TABLE evil.v AS TABLE evil.p;"
@@ -154,3 +165,142 @@ def test_a_relation_that_would_run_foreign_code_is_refused(
     # Now and then the trap is of no matter: what counts is what the function may read or set.
     run_sql("SELECT setval('evil.sprung', 1, false)")
     refused(run_sql, connect(), sql_url, "evil.v")
+
+
+def test_a_foreign_table_of_mallorys_is_refused(
+    run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect, sql_url: str
+) -> None:
+    """A superuser needs no password: he would connect as whom, and read what, Mallory names."""
+    if not run_sql("SELECT 1 FROM pg_available_extensions WHERE name = 'postgres_fdw'"):
+        pytest.skip("postgres_fdw is not installed on this server")
+    mallory.execute(PEOPLE.encode())
+    run_sql("CREATE EXTENSION postgres_fdw")
+    run_sql("GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO mallory")
+    mallory.execute(
+        b"CREATE SERVER loop FOREIGN DATA WRAPPER postgres_fdw;"
+        b"CREATE USER MAPPING FOR PUBLIC SERVER loop OPTIONS (user 'postgres');"
+        b"CREATE FOREIGN TABLE evil.v (id integer, n double precision) SERVER loop"
+        b" OPTIONS (table_name 'p')"
+    )
+    refused(run_sql, connect(), sql_url, "evil.v")
+
+
+def test_checks_of_children_are_not_evaluated(
+    run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect, sql_url: str
+) -> None:
+    """The planner would, to leave children out; that is switched off."""
+    mallory.execute(PEOPLE.encode())
+    mallory.execute(
+        b"ALTER TABLE evil.p ADD CHECK (evil.one(1) = 1); CREATE TABLE evil.c () INHERITS (evil.p);"
+    )
+    run_sql("SELECT setval('evil.sprung', 1, false)")
+    run_sql("SELECT * FROM evil.p WHERE n > 0")
+    assert sprung(run_sql)
+    admin = connect()
+    for read in READS:
+        if "suggest" in read or "check_hierarchy" in read or "verify" in read:
+            continue
+        statement = read.format(v="evil.p")
+        admin.execute(statement.encode())
+        assert not sprung(run_sql), statement
+    dbanon.anonymize(
+        sql_url, table="evil.p", output="release.o", quasi_identifiers=["n"], key=["id"], k=5
+    )
+    assert not sprung(run_sql)
+
+
+def test_a_child_of_mallorys_under_a_table_of_ones_own(
+    run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect, sql_url: str
+) -> None:
+    run_sql("CREATE TABLE app.t (id integer, n double precision)")
+    run_sql("CREATE TABLE evil.c () INHERITS (app.t)")
+    run_sql("ALTER TABLE evil.c OWNER TO mallory")
+    mallory.execute(PEOPLE.encode())
+    mallory.execute(b"INSERT INTO evil.c TABLE evil.p; CREATE INDEX ON evil.c ((evil.one(1)))")
+    run_sql("SELECT setval('evil.sprung', 1, false)")
+    refused(run_sql, connect(), sql_url, "app.t")
+
+
+@pytest.mark.parametrize("kind", ["function in a view", "constant call in an index"])
+def test_a_hierarchy_is_not_read_from_it(
+    run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect, sql_url: str, kind: str
+) -> None:
+    mallory.execute(PEOPLE.encode())
+    if kind == "function in a view":
+        made = "CREATE VIEW evil.tree AS SELECT 'a' AS child, evil.one(1)::text AS parent"
+    else:
+        made = (
+            "CREATE TABLE evil.tree AS SELECT 'a' AS child, 'b' AS parent;"
+            "CREATE INDEX ON evil.tree ((evil.one(1)))"
+        )
+    mallory.execute(made.encode())
+    run_sql("SELECT setval('evil.sprung', 1, false)")
+    admin = connect()
+    for statement in (
+        "SELECT dbanon.gaa_cp('evil.p', 'release.o', '{n}', 5,"
+        ' hierarchies => \'{"n": {"table": "evil.tree"}}\')',
+        "SELECT dbanon.store_hierarchy('h', '{\"table\": \"evil.tree\"}')",
+        'SELECT * FROM dbanon.check_hierarchy(\'{"table": "evil.tree"}\')',
+        "SELECT * FROM dbanon.classes('evil.p', 'gaa_cp', '{n}', 5,"
+        ' \'{"hierarchies": {"n": {"table": "evil.tree"}}}\')',
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="role mallory"):
+            admin.execute(statement.encode())
+        assert not sprung(run_sql)
+    with pytest.raises(ForeignCode):
+        dbanon.anonymize(
+            sql_url, table="evil.p", output="release.o", quasi_identifiers=["n"], k=5,
+            method="gaa_cp", hierarchies={"n": {"table": "evil.tree"}},
+        )  # fmt: skip
+    assert not sprung(run_sql)
+
+
+def test_a_release_whose_owner_made_a_view_of_it_is_not_verified(
+    run_sql: Run,
+    mallory: psycopg.Connection[Any],
+    connect: Connect,
+    sql_url: str,
+) -> None:
+    """The ledger knows the name; what stands there now is Mallory's."""
+    mallory.execute(PEOPLE.encode())
+    run_sql("CREATE TABLE app.p AS TABLE evil.p")
+    run_sql("SELECT dbanon.mdav('app.p', 'release.p', '{n}', 5)")
+    run_sql("DROP TABLE release.p")
+    run_sql("GRANT CREATE, USAGE ON SCHEMA release TO mallory")
+    mallory.execute(b"CREATE VIEW release.p AS SELECT n FROM evil.p WHERE evil.spring()")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="role mallory"):
+        connect().execute(b"SELECT dbanon.verify('release.p')")
+    with pytest.raises(ForeignCode):
+        audit.verify(open_store(sql_url), parse_relation("release.p"))
+    assert not sprung(run_sql)
+
+
+def test_a_collation_of_mallorys_is_not_released(
+    run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect
+) -> None:
+    """To drop it, and with it the column, would be his."""
+    mallory.execute(
+        b'CREATE COLLATION evil.own FROM "C"; CREATE TABLE evil.p AS SELECT sin(g) AS n,'
+        b" ('v' || g % 3) COLLATE evil.own AS x FROM generate_series(1, 60) AS g"
+    )
+    connect().execute(b"SELECT dbanon.mdav('evil.p', 'release.p', '{n}', 5, keep => '{x}')")
+    mallory.execute(b"DROP SCHEMA evil CASCADE")
+    assert run_sql("SELECT count(x) FROM release.p") == [(60,)]
+
+
+def test_a_check_that_is_added_later_does_not_see_the_release(
+    run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect
+) -> None:
+    """PostgreSQL shows a new check of a domain every value in every table that has the domain."""
+    mallory.execute(
+        b"CREATE DOMAIN evil.d AS integer; CREATE TABLE evil.seen (a integer);"
+        b"CREATE TABLE evil.p AS SELECT sin(g) AS n, g::evil.d AS x"
+        b" FROM generate_series(1, 60) AS g"
+    )
+    connect().execute(b"SELECT dbanon.mdav('evil.p', 'release.p', '{x}', 5, keep => '{n}')")
+    mallory.execute(
+        b"CREATE FUNCTION evil.see(a integer) RETURNS boolean LANGUAGE plpgsql AS"
+        b" $$ BEGIN INSERT INTO evil.seen VALUES (a); RETURN true; END $$;"
+        b"TRUNCATE evil.p; ALTER DOMAIN evil.d ADD CHECK (evil.see(VALUE))"
+    )
+    assert run_sql("SELECT count(*) FROM evil.seen") == [(0,)]

@@ -160,7 +160,7 @@ def test_upgrade_keeps_ledger_hierarchies_and_grants(
         older.setattr(sql_script, "version", lambda: "0.0.9")
         older.setattr(install, "version", lambda: "0.0.9")
         older.setattr(extension_module, "version", lambda: "0.0.9")
-        older.setattr(install, "_require_python", lambda connection, paths: None)
+        older.setattr(install, "_require_python", lambda connection, paths, owners: None)
         older.setattr(install, "_checked", lambda connection: [])
         sql_server.execute("CREATE EXTENSION plpython3u", url=url)
         install.install(url, python_paths=paths, extension=extension)

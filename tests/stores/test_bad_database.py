@@ -93,7 +93,7 @@ def test_a_file_that_may_not_be_written(database: Database) -> None:
         # Root may write anything: only a directory in the way of the file stops it.
         path = path.parent / "directory"
         path.mkdir()
-        with pytest.raises(errors.DatabaseUnreachable):
+        with pytest.raises(errors.NotADatabase):
             database.anonymize(database=f"{database.name}:///{path}", quasi_identifiers=["age"])
         return
     with pytest.raises(errors.DbanonError) as caught:
@@ -141,7 +141,7 @@ def test_a_target_file_is_made_only_by_success(
 def test_a_file_of_something_else(tmp_path: Any, kind: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("secret " * 1000)
-    with pytest.raises(errors.DatabaseUnreachable) as caught:
+    with pytest.raises(errors.NotADatabase) as caught:
         anonymize(f"{kind}:///{path}")
     assert "secret" not in str(caught.value)
 

@@ -1,0 +1,65 @@
+"""``python -m tests.faults``: random tables and kills against an oracle that is not dbanon's.
+
+FAULTS_SEED repeats a campaign, FAULTS_CASE=kind:number one case of it, FAULTS=full is the long one;
+FAULTS_ONLY=table,kill takes some kinds only, FAULTS_COUNT=20 as many cases of each at most.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+
+from tests.faults.campaign import Campaign, Task
+from tests.faults.cases import random_case
+from tests.faults.kills import kill_case
+
+QUICK = {"table": 310, "kill": 42, "cut": 4, "disk": 3, "memory": 3, "ddl": 4, "race": 2}
+FULL = {"table": 2100, "kill": 210, "cut": 40, "disk": 40, "memory": 40, "ddl": 60, "race": 20}
+
+
+def chosen_tasks(environment: dict[str, str]) -> list[Task]:
+    """The cases that the environment asks for."""
+    if case := environment.get("FAULTS_CASE"):
+        kind, _, number = case.partition(":")
+        return [Task(kind, int(number))]
+    counts = FULL if environment.get("FAULTS") == "full" else QUICK
+    only = environment.get("FAULTS_ONLY", ",".join(counts)).split(",")
+    most = int(environment.get("FAULTS_COUNT", "1000000"))
+    tasks = [
+        (number / counts[kind], Task(kind, number))
+        for kind in only
+        for number in range(min(counts[kind], most))
+    ]
+    # All kinds through the whole campaign: what ends early ends with some of each.
+    return [task for _, task in sorted(tasks, key=lambda pair: pair[0])]
+
+
+def described(seed: int, task: Task) -> str:
+    """A case in words, where it is made before anything happens to it."""
+    if task.kind == "table":
+        return random_case(seed, task.number).describe()
+    if task.kind == "kill":
+        case, way = kill_case(seed, task.number)
+        return f"{case.describe()}\nended by: {way}"
+    return str(task)
+
+
+def main() -> int:
+    seed = int(os.environ.get("FAULTS_SEED") or secrets.randbelow(10**9))
+    tasks = chosen_tasks(dict(os.environ))
+    print(f"faults: FAULTS_SEED={seed}, {len(tasks)} cases", flush=True)
+    if os.environ.get("FAULTS_CASE"):
+        print(described(seed, tasks[0]))
+    started = time.monotonic()
+    campaign = Campaign(seed, tasks, int(os.environ.get("FAULTS_WORKERS", "2")))
+    tally = campaign.run()
+    for outcome, count in sorted(tally.outcomes.items()):
+        print(f"  {count:5} {outcome}")
+    print(f"{tally.line()} in {time.monotonic() - started:.0f} s (FAULTS_SEED={seed})", flush=True)
+    return 1 if tally.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

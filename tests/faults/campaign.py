@@ -1,0 +1,153 @@
+"""The campaign: cases shared out to workers, findings as lines that can be repeated."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import sys
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SECONDS_A_CASE = 240
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Task:
+    """A case by its kind and number."""
+
+    kind: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.number}"
+
+
+@dataclass
+class Tally:
+    """What the campaign came to."""
+
+    done: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        parts = ", ".join(f"{count} {kind}s" for kind, count in sorted(self.done.items()))
+        return f"faults: {parts} … {len(self.findings)} findings"
+
+
+def perform(task: Task, seed: int, yard: Any) -> tuple[str, list[str]]:
+    """Run one case: its outcome and its findings."""
+    from tests.faults.adversity import KINDS, run_adversity
+    from tests.faults.cases import random_case
+    from tests.faults.kills import run_kill
+    from tests.faults.scenario import run_case
+
+    if task.kind == "table":
+        result = run_case(random_case(seed, task.number), yard)
+        return result.outcome, result.findings
+    if task.kind in KINDS:
+        result = run_adversity(task.kind, seed, task.number, yard)
+        return result.outcome, result.findings
+    if task.kind == "kill":
+        result = run_kill(seed, task.number, yard)
+        return result.outcome, result.findings
+    raise ValueError(f"there is no kind of case {task.kind}")
+
+
+def _work(seed: int, package: Path, tasks: Any, results: Any) -> None:
+    from tests.faults.yard import yard
+
+    # DuckDB takes a process without a main file for a person at a prompt, and shows progress.
+    sys.modules["__main__"].__file__ = __file__
+    with yard(package) as here:
+        results.put((os.getpid(), "ready", None, "", []))
+        while (task := tasks.get()) is not None:
+            results.put((os.getpid(), "begins", task, "", []))
+            try:
+                outcome, findings = perform(task, seed, here)
+            except Exception as error:
+                where = "".join(traceback.format_exception(error)[-3:])
+                outcome, findings = "broke", [f"the campaign itself broke: {where}"]
+            results.put((os.getpid(), "ended", task, outcome, findings))
+
+
+class Campaign:
+    """Workers with a server each; one that dies or hangs is a finding, and is replaced."""
+
+    def __init__(self, seed: int, tasks: list[Task], workers: int = WORKERS) -> None:
+        self.seed, self.tasks, self.tally = seed, tasks, Tally()
+        self.workers = min(workers, len(tasks))
+        self._context = multiprocessing.get_context("spawn")
+        self._running: dict[int, tuple[Any, Task | None, float]] = {}
+
+    def run(self) -> Tally:
+        from tests.faults.yard import package_copy
+
+        with package_copy() as package:
+            waiting, results = self._context.Queue(), self._context.Queue()
+            for task in self.tasks:
+                waiting.put(task)
+            try:
+                for _ in range(self.workers):
+                    self._start(package, waiting, results)
+                left = len(self.tasks)
+                while left:
+                    left -= self._step(package, waiting, results)
+            finally:
+                for _ in self._running:
+                    waiting.put(None)
+                for process, _, _ in self._running.values():
+                    process.join(60)
+                    process.kill()
+        return self.tally
+
+    def _start(self, package: Path, waiting: Any, results: Any) -> None:
+        process = self._context.Process(target=_work, args=(self.seed, package, waiting, results))
+        process.start()
+        assert process.pid is not None
+        self._running[process.pid] = (process, None, time.monotonic())
+
+    def _step(self, package: Path, waiting: Any, results: Any) -> int:
+        """Take one message, or look after the workers; how many cases ended."""
+        try:
+            pid, what, task, outcome, findings = results.get(timeout=1)
+        except queue.Empty:
+            return self._look_after(package, waiting, results)
+        process, _, _ = self._running[pid]
+        self._running[pid] = (process, task if what == "begins" else None, time.monotonic())
+        if what != "ended":
+            return 0
+        self._count(task, outcome, findings)
+        return 1
+
+    def _count(self, task: Task, outcome: str, findings: list[str]) -> None:
+        self.tally.done[task.kind] += 1
+        self.tally.outcomes[f"{task.kind} {outcome}"] += 1
+        for text in findings:
+            line = f"FAULTS_SEED={self.seed} FAULTS_CASE={task} {text}"
+            self.tally.findings.append(line)
+            print("finding:", line, flush=True)
+
+    def _look_after(self, package: Path, waiting: Any, results: Any) -> int:
+        ended = 0
+        for pid, (process, task, since) in list(self._running.items()):
+            late = time.monotonic() - since > SECONDS_A_CASE
+            if process.is_alive() and not (late and task is not None):
+                continue
+            text = f"no end after {SECONDS_A_CASE} s" if process.is_alive() else "the process died"
+            process.kill()
+            process.join()
+            del self._running[pid]
+            if task is not None:
+                self._count(task, "died", [text])
+                ended += 1
+            elif not self._running:
+                raise RuntimeError("no worker could start")
+            self._start(package, waiting, results)
+        return ended

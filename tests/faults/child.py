@@ -1,0 +1,73 @@
+"""A client of its own, to be killed: ready when everything is imported, off when told so.
+
+Reads a line of JSON from stdin: ``{"words": […]}`` for the command line, or ``{"url", "text",
+"parameters"}`` for a SQL call; prints a line ``ready``, and waits for another line. ``memory`` and
+``file_size`` are limits of the process from then on, in bytes above what it has, and in bytes;
+``statement_timeout`` is that of its sessions, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from typing import Any
+
+
+def main() -> None:
+    given = json.loads(sys.stdin.readline())
+    if "words" in given:
+        import alembic.command  # noqa: F401
+        import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401
+
+        import dbanon.jobs
+        import dbanon.progress
+        import dbanon.render
+        import dbanon.stores.duckdb_store
+        import dbanon.stores.history
+        import dbanon.stores.postgresql_store
+        import dbanon.stores.sqlite_store  # noqa: F401
+        from dbanon.cli import main as command
+
+        _wait(given)
+        command(given["words"])
+    _call(given)
+
+
+def _wait(given: dict[str, Any]) -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    if limit := given.get("statement_timeout"):
+        os.environ["PGOPTIONS"] = f"-c statement_timeout={limit}"
+    if room := given.get("memory"):
+        pages = int(open("/proc/self/statm").read().split()[0])  # noqa: SIM115
+        most = pages * resource.getpagesize() + room
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    if size := given.get("file_size"):
+        import signal
+
+        # As on a full disk, the write fails; the signal's default would end the process.
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def _call(given: dict[str, Any]) -> None:
+    import psycopg
+    from psycopg.types.json import Jsonb
+
+    with psycopg.connect(given["url"], autocommit=True) as connection:
+        _wait(given)
+        if limit := given.get("statement_timeout"):
+            connection.execute(f"SET statement_timeout = {int(limit)}".encode())
+        wrapped = [Jsonb(p) if isinstance(p, dict) else p for p in given["parameters"]]
+        try:
+            connection.execute(given["text"], wrapped)
+        except psycopg.Error as error:
+            print(json.dumps({"error": {"code": None, "sqlstate": error.sqlstate}}))
+            print(error, error.diag.message_detail, error.diag.context, file=sys.stderr)
+            sys.exit(4)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""The doors of dbanon: Python, the command line, SQL calls. What a call came to, in one form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+import dbanon
+from tests.faults.places import Place, PostgresqlPlace
+
+ROOT = Path(__file__).resolve().parents[2]
+SQL_ARGUMENTS = ("entity", "keep", "sensitive", "hierarchies", "max_suppression", "nulls")
+UNEXPECTED = "unexpected"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call came to; ``said`` is everything that it printed, raised or noticed."""
+
+    ok: bool
+    code: str | None = None
+    exit_code: int | None = None
+    sqlstate: str | None = None
+    said: str = ""
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+class NotExpressibleError(Exception):
+    """A name cannot be written on the command line."""
+
+
+def models_of(arguments: Mapping[str, Any]) -> list[Any]:
+    return [dbanon.Model(**model) for model in arguments.get("models", ())]
+
+
+def by_python(place: Place, table: str, arguments: Mapping[str, Any], **more: Any) -> Outcome:
+    """``dbanon.anonymize``; whatever else than a DbanonError it raises is unexpected."""
+    given = {**arguments, "models": models_of(arguments), **more}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            report = dbanon.anonymize(place.url, table=table, **given)
+        except dbanon.DbanonError as error:
+            return Outcome(False, error.code, error.exit_code, error.sqlstate, str(error))
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            said = f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}"
+            return Outcome(False, UNEXPECTED, 1, None, said)
+    plain = json.loads(json.dumps(report.to_dict(), default=str))
+    return Outcome(True, exit_code=0, said=json.dumps(plain), report=plain)
+
+
+def command_line(url: str, table: str, arguments: Mapping[str, Any]) -> list[str]:
+    """The words of ``dbanon anonymize``.
+
+    Raises
+    ------
+    NotExpressibleError : a name has no form there.
+    """
+    words = ["anonymize", url, "--table", table, "--no-progress", "--format", "json"]
+    for key, value in arguments.items():
+        option = "--" + key.replace("_", "-")
+        if key == "quasi_identifiers":
+            words += [word for name in value for word in ("-q", name)]
+        elif key == "sensitive":
+            words += [word for name in value for word in ("-s", name)]
+        elif key in ("keep", "by", "key"):
+            words += [option, _listed(value)] if value else []
+        elif key in ("options", "weights", "steps"):
+            single = {"options": "--option", "weights": "--weight", "steps": "--step"}[key]
+            for name, number in value.items():
+                shown = str(number).lower() if isinstance(number, bool) else str(number)
+                words += [single, f"{_left(name)}={shown}"]
+        elif key == "orders":
+            for name, order in value.items():
+                words += ["--order", f"{_left(name)}={_listed(order)}"]
+        elif key == "hierarchies":
+            for name, tree in value.items():
+                words += ["--hierarchy", f"{_left(name)}={json.dumps(tree)}"]
+        elif key == "models":
+            for model in value:
+                text = f"{_left(model['attribute'])}={model['kind']}:{model['level']}"
+                more = [f"{name}={model[name]}" for name in ("l", "distance") if name in model]
+                words += ["--model", ":".join([text, *more])]
+        elif isinstance(value, bool):
+            words += [option] if value else []
+        elif value is not None:
+            words += [option, str(value)]
+    return words
+
+
+def _listed(names: list[str]) -> str:
+    if any(name != name.strip() or "\n" in name or not name for name in names):
+        raise NotExpressibleError
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(names)
+    return text.getvalue()
+
+
+def _left(name: str) -> str:
+    if "=" in name:
+        raise NotExpressibleError
+    return name
+
+
+def run_command(words: list[str], timeout: float = 120) -> Outcome:
+    """``dbanon`` with these words, in a process of its own."""
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "dbanon"), *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+        timeout=timeout,
+        check=False,
+    )
+    return outcome_of_command(done.returncode, done.stdout, done.stderr)
+
+
+def outcome_of_command(exit_code: int, stdout: str, stderr: str) -> Outcome:
+    said = f"{stdout}\n{stderr}"
+    plain: Any = {}
+    if stdout.strip():
+        try:
+            plain = json.loads(stdout)
+        except ValueError:
+            plain = {}
+    error = plain.get("error", {}) if isinstance(plain, dict) else {}
+    code = error.get("code")
+    if code is None and (found := re.search(r"^Error \[(\w+)\]", stderr, re.M)):
+        code = found[1]
+    if code is None and exit_code == 2 and "Usage:" in stderr:
+        code = "usage"
+    report = plain if isinstance(plain, dict) and not error else {}
+    return Outcome(exit_code == 0, code, exit_code, error.get("sqlstate"), said, report)
+
+
+def sql_call(table: tuple[str, str], arguments: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """The statement of a SQL call and its parameters."""
+    given = dict(arguments)
+    method, output = given.pop("method"), given.pop("output")
+    names = {name: given.pop(name) for name in SQL_ARGUMENTS if name in given}
+    source = ".".join('"' + part.replace('"', '""') + '"' for part in table)
+    parameters: list[Any] = [source, output, given.pop("quasi_identifiers"), given.pop("k")]
+    text = f"SELECT * FROM dbanon.{method}(%s::regclass, %s, %s::text[], %s"
+    for name, value in {**names, "if_exists": given.pop("if_exists", "error")}.items():
+        array = "::text[]" if name in ("keep", "sensitive") else ""
+        text += f", {name} => %s{array}"
+        parameters.append(Jsonb(value) if name == "hierarchies" else value)
+    options = {**given.pop("options", {}), **given}
+    text += ", options => %s)"
+    return text, [*parameters, Jsonb(options)]
+
+
+def by_sql(place: PostgresqlPlace, table: tuple[str, str], arguments: Mapping[str, Any]) -> Outcome:
+    """A call inside the database, in a transaction of its own."""
+    text, parameters = sql_call(table, arguments)
+    noticed: list[str] = []
+    try:
+        with place.connect() as connection:
+            connection.add_notice_handler(
+                lambda notice: noticed.append(f"{notice.message_primary} {notice.message_hint}")
+            )
+            cursor = connection.execute(text, parameters)  # type: ignore[call-overload]
+            assert cursor.description is not None
+            names = [column.name for column in cursor.description]
+            report = dict(zip(names, cursor.fetchone() or (), strict=True))
+    except psycopg.Error as error:
+        return outcome_of_sql(error, noticed)
+    said = "\n".join(noticed) + json.dumps(report, default=str)
+    return Outcome(True, sqlstate="00000", said=said, report=report)
+
+
+def outcome_of_sql(error: psycopg.Error, noticed: list[str]) -> Outcome:
+    told = error.diag
+    said = "\n".join(
+        text for text in (str(error), told.message_detail, told.message_hint, told.context) if text
+    )
+    return Outcome(False, None, None, error.sqlstate, "\n".join([said, *noticed]))
+
+
+def verify(place: Place, door: str, output: str) -> Outcome:
+    """``verify`` of a release at this door."""
+    if door == "sql":
+        assert isinstance(place, PostgresqlPlace)
+        try:
+            with place.connect() as connection:
+                connection.execute("SELECT * FROM dbanon.verify(%s::regclass)", [quoted(output)])
+        except psycopg.Error as error:
+            return outcome_of_sql(error, [])
+        return Outcome(True)
+    from dbanon import audit
+    from dbanon.stores import open_store
+    from dbanon.stores.names import parse_relation
+
+    try:
+        found = audit.verify(open_store(place.url), parse_relation(output))
+    except dbanon.DbanonError as error:
+        return Outcome(False, error.code, error.exit_code, error.sqlstate, str(error))
+    except Exception as error:
+        return Outcome(False, UNEXPECTED, 1, None, type(error).__name__)
+    return Outcome(True, report=found.to_dict())
+
+
+def collect_garbage(place: Place, keep_last: int = 0) -> list[str]:
+    from dbanon import audit
+    from dbanon.stores import open_store
+
+    return [str(name) for name in audit.collect_garbage(open_store(place.url), keep_last=keep_last)]
+
+
+def split(output: str) -> tuple[str, str]:
+    """Schema and name of an output as cases write it: parts with dots or quotes stand in quotes."""
+    parts = re.fullmatch(r'("(?:[^"]|"")*"|[^.]*)\.("(?:[^"]|"")*"|.*)', output, re.DOTALL)
+    assert parts is not None
+    schema, name = (
+        part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts.groups()
+    )
+    return schema, name
+
+
+def quoted(output: str) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in split(output))

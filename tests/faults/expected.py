@@ -1,0 +1,146 @@
+"""Which refusals a case calls for, worked out on its rows alone, without dbanon."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from tests.faults.cases import GENERALIZING, Case
+from tests.faults.levels import counts_of, keeps, level
+from tests.faults.tables import NUMBERS
+
+Row = dict[str, str | None]
+
+TOO_FEW = {"too_few_records", "privacy_refusal"}
+# What is not built for a type, a recoding or an option: before anything is read.
+UNFIT = {"unsupported_type", "invalid_parameter"}
+# Groups of codes that share a SQLSTATE, which is all that a SQL call tells.
+SQLSTATES = {
+    "null_in_quasi_identifier": "22004",
+    "null_in_entity": "22004",
+    "non_finite_value": "22003",
+    "too_few_records": "ZK002",
+    "privacy_refusal": "ZK002",
+    "model_infeasible": "ZK002",
+    "suppression_over_budget": "ZK003",
+    "unsupported_type": "0A000",
+    "invalid_parameter": "22023",
+    "mixed_types": "22P02",
+    "value_not_in_order": "22023",
+    "hierarchy_broken": "ZK004",
+}
+
+
+def groups(rows: Sequence[Row], case: Case) -> list[list[Row]]:
+    """The sets of rows that classes may not cross: strata, and patterns of NULLs."""
+    arguments = case.arguments
+    names = arguments["quasi_identifiers"]
+    if arguments["nulls"] == "suppress":
+        rows = [row for row in rows if None not in [row[name] for name in names]]
+    found: dict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        pattern = tuple(row[name] is None for name in names)
+        found[(tuple(row[name] for name in arguments.get("by", ())), pattern)].append(row)
+    return list(found.values())
+
+
+def counted(rows: Sequence[Row], case: Case) -> int:
+    """Rows, or persons."""
+    entity = case.arguments.get("entity")
+    return len(rows) if entity is None else len({row[entity] for row in rows})
+
+
+def due(case: Case, rows: Sequence[Row]) -> tuple[set[str], set[str]]:
+    """Codes of refusals: of the first set there must be one, if it is not empty; others may be."""
+    arguments = case.arguments
+    names = arguments["quasi_identifiers"]
+    must: set[str] = set()
+    may: set[str] = set()
+    columns = [case.table.column(name) for name in names]
+    if any(row[name] is None for row in rows for name in names) and arguments["nulls"] == "error":
+        must.add("null_in_quasi_identifier")
+    entity = arguments.get("entity")
+    if entity is not None and any(row[entity] is None for row in rows):
+        must.add("null_in_entity")
+    strata = groups(rows, case)
+    small = [stratum for stratum in strata if counted(stratum, case) < case.arguments["k"]]
+    if not strata or small:
+        must |= TOO_FEW
+    withheld = len(rows) - sum(map(len, strata))
+    budget = arguments.get("max_suppression", 0)
+    if withheld and withheld / max(len(rows), 1) > budget:
+        must |= {"suppression_over_budget"}
+    if not may_be_small(case):
+        must |= _infeasible(case, strata)
+    else:
+        may |= {"model_infeasible", "suppression_over_budget", *TOO_FEW}
+        must -= TOO_FEW
+    may |= _unfit(case, columns)
+    if case.arguments["method"] == "full_domain":
+        may |= {"suppression_over_budget", *TOO_FEW}
+    if "max_suppression" not in arguments:
+        # One default at all doors is on its way: either may stand.
+        must.discard("suppression_over_budget")
+        may.add("suppression_over_budget")
+    if any(column.extreme for column in case.table.columns):
+        may |= {"non_finite_value", "mixed_types", *UNFIT}
+        must = set()
+        may |= TOO_FEW | {"null_in_quasi_identifier", "suppression_over_budget", "null_in_entity"}
+    return must, may
+
+
+def may_be_small(case: Case) -> bool:
+    """Whether whole strata may be withheld because they fail a model."""
+    return bool(case.arguments.get("withhold_failing"))
+
+
+def _unfit(case: Case, columns: Sequence[Any]) -> set[str]:
+    arguments, found = case.arguments, set()
+    method = arguments["method"]
+    recoding = arguments.get("recoding")
+    coded = [c for c in columns if c.family not in NUMBERS]
+    ordered = [c for c in coded if c.family == "enum" or c.name in arguments.get("orders", {})]
+    if method not in GENERALIZING and len(coded) > len(ordered):
+        found |= UNFIT
+    if ordered and (method == "secure_kward" or recoding in ("secure", "mean")):
+        found |= UNFIT
+    if recoding == "mean" and coded:
+        found |= UNFIT
+    if "hierarchies" in arguments and recoding in ("mean", "median", "medoid"):
+        found |= UNFIT
+    # Means of wide numbers are exact; the other recodings, and grids, refuse them.
+    if any(_wide(column) for column in columns):
+        found |= UNFIT | {"hierarchy_broken"}
+    if case.target is not None:
+        others = [c.sql_type for c in case.table.columns if c.family == "other"]
+        found |= UNFIT if others or arguments.get("intervals") == "range" else set()
+    if any(c.family == "other" for c in case.table.columns):
+        # Strata and copies of json, arrays, geometry: some cannot be told apart.
+        found |= {"unsupported_type"}
+    if any(set(c.values) - set(c.levels) - {None} for c in ordered):
+        found |= {"value_not_in_order"}
+    return found
+
+
+def _wide(column: Any) -> bool:
+    if column.family not in ("integer", "decimal", "float"):
+        return False
+    return any(
+        len(value.lstrip("-").replace(".", "")) > 15 or "e" in value
+        for value in column.values
+        if value is not None
+    )
+
+
+def _infeasible(case: Case, strata: Sequence[Sequence[Row]]) -> set[str]:
+    """A stratum that as one class breaks a model: no release of it can keep to it."""
+    for model in case.arguments.get("models", ()):
+        name = model["attribute"]
+        numbers = case.table.column(name).family in ("integer", "decimal", "float")
+        whole = counts_of([row[name] for stratum in strata for row in stratum])
+        for stratum in strata:
+            counts = counts_of([row[name] for row in stratum])
+            if not keeps(model, level(model, counts, whole, numbers), 1e-6):
+                return {"model_infeasible", *TOO_FEW}
+    return set()

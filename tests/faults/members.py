@@ -1,0 +1,181 @@
+"""Released values against the values of the rows they stand for."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any
+
+from tests.faults.cases import Case
+from tests.faults.tables import Column
+
+Row = dict[str, str | None]
+Pairs = Sequence[tuple[Row, Row]]
+
+_MOMENT = re.compile(r"^(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d(?:\.\d+)?))?(?:[+]00(?::00)?)?$")
+
+
+def member_findings(case: Case, pairs: Pairs, generalized: bool) -> Iterator[str]:
+    """``pairs`` are a released row and the row of the source that it is."""
+    for name in case.arguments["quasi_identifiers"]:
+        column = case.table.column(name)
+        if column.extreme:
+            continue
+        if generalized:
+            yield from _label_findings(case, column, pairs)
+        elif case.arguments.get("guarantee") == "per_attribute":
+            yield from _class_findings(case, column, pairs, [name])
+        else:
+            yield from _class_findings(case, column, pairs, case.arguments["quasi_identifiers"])
+
+
+def _class_findings(
+    case: Case, column: Column, pairs: Pairs, names: Sequence[str]
+) -> Iterator[str]:
+    """A mean is that of its members; a median or medoid is one of them."""
+    classes: dict[Any, list[str | None]] = defaultdict(list)
+    strata = [*names, *case.arguments.get("by", ())]
+    place = list(names).index(column.name)
+    for released, original in pairs:
+        classes[tuple(released[name] for name in strata)].append(original[column.name])
+    recoding = case.arguments.get("recoding", "mean")
+    numbers = column.family in ("integer", "decimal", "float", "date", "timestamp")
+    wrong = 0
+    for key, members in classes.items():
+        value = key[place]
+        if (value is None) != (None in members) or (value is None and set(members) != {None}):
+            yield f"truth: NULLs of a column of type {column.sql_type} are not where they were"
+            return
+        if value is None:
+            continue
+        if recoding != "mean" or not numbers or case.arguments["method"] == "secure_kward":
+            if case.arguments["method"] != "secure_kward" and value not in members:
+                known = {number(text) for text in members} if numbers else set()
+                wrong += not (numbers and _near_any(number(value), known, column))
+            continue
+        mean, told = _mean([text for text in members if text is not None]), number(value)
+        if mean is None or told is None:
+            continue
+        wrong += abs(told - mean) > _rounding(column, value, mean)
+    if wrong:
+        what = "the mean of its class" if recoding == "mean" and numbers else "a member's"
+        yield f"truth: {wrong} values of a column of type {column.sql_type} are not {what}"
+
+
+def _near_any(value: Fraction | None, known: set[Fraction | None], column: Column) -> bool:
+    return value is not None and any(
+        other is not None and abs(other - value) <= _rounding(column, "", other) for other in known
+    )
+
+
+def _rounding(column: Column, text: str, mean: Fraction) -> Fraction:
+    """Half a unit of the column's type, and what a float cannot hold."""
+    if column.family == "integer" or column.family == "date":
+        return Fraction(1, 2)
+    if column.family == "timestamp":
+        # SQLite has no precision of its own: as many digits of a second as the values have.
+        whole = column.sql_type.endswith(("(0)", "_S", "DATETIME", "TIMESTAMP")) and "." not in text
+        return Fraction(1, 2) if whole else Fraction(1, 1000)
+    relative = Fraction(1, 10**5) if column.sql_type in ("real", "FLOAT") else Fraction(1, 10**11)
+    room = abs(mean) * relative + Fraction(1, 10**12)
+    if column.family == "decimal":
+        digits = len(text.partition(".")[2])
+        if "," in column.sql_type:
+            digits = int(column.sql_type.rstrip(")").rpartition(",")[2])
+        return Fraction(1, 2 * 10**digits) + room
+    return room
+
+
+def _mean(values: Sequence[str]) -> Fraction | None:
+    known = [number(value) for value in values]
+    if not known or any(value is None for value in known):
+        return None
+    return sum((value for value in known if value is not None), Fraction(0)) / len(known)
+
+
+def number(text: str | None) -> Fraction | None:
+    """A number, a date in days, or an instant in seconds; None where it is none of them."""
+    if text is None:
+        return None
+    if found := _MOMENT.match(text):
+        days = date.fromisoformat(found[1]).toordinal()
+        if found[2] is None:
+            return Fraction(days)
+        clock = datetime.strptime(found[2][:8], "%H:%M:%S")
+        seconds = clock.hour * 3600 + clock.minute * 60 + clock.second
+        return Fraction(days * 86400 + seconds) + Fraction("0" + found[2][8:] or "0")
+    try:
+        return Fraction(Decimal(text))
+    except (InvalidOperation, ValueError, OverflowError):
+        return None
+
+
+def _label_findings(case: Case, column: Column, pairs: Pairs) -> Iterator[str]:
+    """A label, a range or a value in the middle holds what it was made of."""
+    name, arguments = column.name, case.arguments
+    tree = arguments.get("hierarchies", {}).get(name)
+    order = list(arguments.get("orders", {}).get(name, ())) or (
+        list(column.levels) if column.family == "enum" else []
+    )
+    wrong = 0
+    for released, original in pairs:
+        value = original[name]
+        if f"{name}_low" in released and name not in released:
+            ends = released[f"{name}_low"], released[f"{name}_high"]
+            if value is None:
+                wrong += ends != (None, None)
+            else:
+                wrong += not _between(value, ends[0], ends[1], order, closed=True)
+            continue
+        label = released.get(name)
+        if value is None or label is None:
+            wrong += value is not label
+        elif tree is not None and "levels" in tree:
+            [path] = [path for path in tree["levels"] if path[0] == value.rstrip()] or [[value]]
+            wrong += label not in path
+        elif tree is None and arguments.get("intervals", "text") != "midpoint":
+            wrong += not _holds(label, value, order)
+    if wrong:
+        yield f"truth: {wrong} labels of a column of type {column.sql_type} do not hold their value"
+
+
+def _holds(label: str, value: str, order: list[str]) -> bool:
+    if label in (value, "*") or label.rstrip() == value.rstrip():
+        return True
+    if label[:1] in "[(" and label[-1:] in ")]":
+        inner = label[1:-1]
+        splits = [i for i in range(len(inner)) if inner[i] == ","]
+        # Range types put instants in quotes.
+        marks = " " if order else '" '
+        return any(
+            _between(value, inner[:i].strip(marks), inner[i + 1 :].strip(marks), order,
+                     closed=label.endswith("]"))
+            for i in splits
+        )  # fmt: skip
+    one, same = number(label), number(value)
+    return one is not None and one == same
+
+
+def _between(value: str, low: str | None, high: str | None, order: list[str], closed: bool) -> bool:
+    if low is None or high is None:
+        return False
+    if order:
+        return (
+            low in order
+            and high in order
+            and order.index(low) <= order.index(value) <= order.index(high)
+        )
+    numbers = [number(text) for text in (value, low, high)]
+    if any(found is None for found in numbers):
+        # Borders of instants are written in more than one way: not judged here.
+        return True
+    here, first, last = (found for found in numbers if found is not None)
+    # A short float is shown with fewer digits than it has, where it stands as one of more.
+    room = abs(here) / 10**6 if "." in value else Fraction(0)
+    if closed:
+        return first - room <= here <= last + room
+    return first - room <= here < last + room

@@ -1,0 +1,86 @@
+"""Where cases happen: a folder, a PostgreSQL server with and without dbanon's functions."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+
+from sqlalchemy import make_url
+
+from dbanon import install
+from tests.backend_package import copy_package
+from tests.faults.places import DuckdbPlace, Place, PostgresqlPlace, SqlitePlace
+from tests.postgres_server import Server, throwaway_server
+
+ERRORS = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
+
+
+@cache
+def documented_errors() -> Mapping[str, tuple[int, str]]:
+    """Exit code and SQLSTATE by code, as docs/errors.md has them."""
+    lines = re.findall(r"^\| `(\w+)` \| (\d+) \| (\w{5}) \|", ERRORS.read_text("utf-8"), re.M)
+    return {code: (int(exit_code), sqlstate) for code, exit_code, sqlstate in lines}
+
+
+class Yard:
+    """Makes places, and removes them."""
+
+    def __init__(self, folder: Path, server: Server, installed: str) -> None:
+        self.folder, self.server, self.installed = folder, server, installed
+        self._made = 0
+
+    @contextmanager
+    def place(self, kind: str, functions: bool = True) -> Iterator[Place]:
+        """An empty database; with ``functions`` dbanon is installed in one of PostgreSQL."""
+        self._made += 1
+        if kind == "postgresql":
+            place = PostgresqlPlace(self.server, self.installed if functions else "template1")
+            try:
+                yield place
+            finally:
+                place.close()
+            return
+        folder = self.folder / f"place {self._made}"
+        folder.mkdir()
+        try:
+            yield DuckdbPlace(folder) if kind == "duckdb" else SqlitePlace(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def yard(package: Path | None = None) -> Iterator[Yard]:
+    """A yard with a server of its own; ``package`` is a copy of dbanon that the server may read."""
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="dbanon-faults-", dir=_memory()))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        if package is None:
+            package = stack.enter_context(package_copy())
+        server = stack.enter_context(throwaway_server(fsync=False, kind="local"))
+        url = server.create_database("faults_installed")
+        install.install(url, python_paths=[str(package)])
+        yield Yard(folder, server, str(make_url(url).database))
+
+
+def _memory() -> Path | None:
+    """Where files need no disk: a database is opened and closed hundreds of times a minute."""
+    shared = Path("/dev/shm")
+    return shared if os.access(shared, os.W_OK) else None
+
+
+@contextmanager
+def package_copy() -> Iterator[Path]:
+    """A directory from which the server's Python imports dbanon and numpy."""
+    base = Path(tempfile.mkdtemp(prefix="dbanon-package-"))
+    base.chmod(0o755)
+    try:
+        (base / "site").mkdir()
+        yield copy_package(base / "site")
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
