@@ -103,8 +103,6 @@ def verify(
             session.find_source(entry["name"])
             relation, names = entry["name"], tuple(entry["quasi_identifiers"])
             k = int(entry["k_requested"]) if k is None else k
-            # Looked at as a source is: its owner may have made a view of it.
-            session.find_source(relation)
         comparison = Comparison(session, relation, entry)
         comparison.require_columns(names)
         recount, query = _recount(session, relation, names, entry)
