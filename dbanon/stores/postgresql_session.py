@@ -352,6 +352,12 @@ class PostgresqlSession(Session):
 
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(catalog.EXISTING, (name.schema, name.name))
+        if len(found) > 1:
+            # Ours, and one that this snapshot still shows and another session has replaced.
+            raise SourceChanged(
+                f"Another session replaced {name} meanwhile; nothing was published.",
+                hint="Try again.",
+            )
         return Existing(*found[0]) if found else None
 
     def create_released(
@@ -391,6 +397,12 @@ class PostgresqlSession(Session):
             )
             run_patiently(self, [*drops, view], output.name)
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
+            if self.rows(catalog.MARKS, (output.name.schema, output.name.name))[0][0] > 1:
+                # Ours, and one that this snapshot still shows and another session has replaced.
+                raise SourceChanged(
+                    f"Another session replaced {output.name} meanwhile; nothing was published.",
+                    hint="Try again.",
+                )
             return
         if output.replaces:
             drops.append(f"DROP TABLE {output.name.quoted}")
