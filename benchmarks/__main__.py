@@ -1,4 +1,7 @@
-"""``python -m benchmarks [NAME …] [--quick]``: run benchmarks, print and keep their tables."""
+"""``python -m benchmarks [NAME …] [--quick]``: run benchmarks, print and keep their tables.
+
+``--beside PYTHON`` lets another version take turns with this one, by an interpreter that has it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ NAMES = (
     "thorough",
 )
 ON_REQUEST = ("thorough",)  # minutes each, only when named
+WITH_ANOTHER = ("main_job", "plpython")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
 IN_DOCS = {
@@ -33,12 +37,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--quick", action="store_true", help="small sizes; nothing is written")
+    parser.add_argument(
+        "--beside",
+        metavar="PYTHON",
+        help=f"interpreter with another version, measured in turn by {', '.join(WITH_ANOTHER)}",
+    )
     arguments = parser.parse_args()
     for name in arguments.names or [name for name in NAMES if name not in ON_REQUEST]:
         if name not in NAMES:
             parser.error(f"no benchmark {name}")
+        given = {"beside": arguments.beside} if name in WITH_ANOTHER else {}
         try:
-            text = importlib.import_module(f"benchmarks.{name}").run(arguments.quick)
+            text = importlib.import_module(f"benchmarks.{name}").run(arguments.quick, **given)
         except NotMeasuredError as error:
             print(f"{name}: not measured: {error}", flush=True)
             continue

@@ -34,7 +34,7 @@ CASES: dict[str, dict[str, Any]] = {
     "mondrian, tree": {"cut": "tree"},
     "mondrian, relaxed": {"cut": "relaxed"},
     "full_domain": {},
-    "full_domain, 5 % withheld": {"suppression": 0.05},
+    "full_domain, 5 % withheld": {"suppression": 0.05, "max_suppression": 0.05},
 }
 THOROUGH = "gaa_cp, thorough"
 COMPARED_SIZES = (5, 10)

@@ -7,16 +7,18 @@ are logged. The client's memory is that of a process of its own.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
+from benchmarks.beside import Version, medians, versions
 from benchmarks.markdown import table
-from tests.postgres_server import NoServerError, throwaway_server
+from tests.postgres_server import NoServerError, Server, throwaway_server
 
 COLUMNS = "a double precision, b double precision, c double precision, d double precision,"
 COLUMNS += " e double precision, t1 text, t2 text"
@@ -36,58 +38,106 @@ print(json.dumps({"seconds": seconds, "memory": memory, "loss": report.informati
 """
 
 
-def run(quick: bool = False) -> str:
-    """Markdown of the main job on PostgreSQL and DuckDB."""
+PHASES = ("read", "cluster", "write", "verify", "digest")
+RUNS = 3
+
+Found = dict[str, Any]
+
+
+def run(quick: bool = False, beside: str | None = None) -> str:
+    """Markdown of the main job on PostgreSQL and DuckDB; another version's by ``beside``."""
     n = 100_000 if quick else 1_000_000
-    rows = []
+    rows: list[list[object]] = []
+    measured: dict[tuple[str, str], list[dict[str, float]]] = {}
+    known = versions(beside)
     try:
-        with throwaway_server() as server, server.database() as url:
-            server.execute("CREATE SCHEMA app", url=url)
-            server.execute(f"CREATE TABLE app.people ({COLUMNS})", url=url)
-            server.execute(
-                "INSERT INTO app.people SELECT random(), random(), random(), random(), random(),"
-                f" 'first ' || g, 'second ' || g FROM generate_series(1, {n}) AS g",
-                url=url,
-            )
-            server.execute("VACUUM ANALYZE app.people", url=url)
-            floor = []
-            for attempt in range(3):
-                floor.append(
-                    _seconds(
-                        lambda attempt=attempt: server.execute(
-                            f"CREATE TABLE app.copy{attempt} AS SELECT * FROM app.people", url=url
-                        )
-                    )
-                )
-            rows += [
-                _row(f"PostgreSQL {server.version}", n, min(floor), _job(url, f"release.people{i}"))
-                for i in range(3)
-            ]
+        with throwaway_server() as server, ExitStack() as stack:
+            urls = [stack.enter_context(server.database()) for _ in known]
+            floor = min(_make_postgresql(server, url, n) for url in urls)
+            name = f"PostgreSQL {server.version}"
+            rows += _rows(name, n, floor, dict(zip(known, urls, strict=True)), measured)
     except NoServerError as error:
-        rows.append([f"PostgreSQL: {error}", *[""] * 10])
+        rows.append([f"PostgreSQL: {error}", *[""] * 13])
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "people.duckdb"
-        with duckdb.connect(str(path)) as connection:
-            connection.execute("CREATE SCHEMA app")
-            connection.execute(
-                "CREATE TABLE app.people AS SELECT random() AS a, random() AS b, random() AS c,"
-                " random() AS d, random() AS e, 'first ' || range AS t1, 'second ' || range AS t2"
-                f" FROM range({n})"
-            )
-            floor = [
-                _seconds(
-                    lambda attempt=attempt: connection.execute(
-                        f"CREATE TABLE app.copy{attempt} AS SELECT * FROM app.people"
-                    )
-                )
-                for attempt in range(3)
-            ]
-        url = f"duckdb:///{path}"
-        rows += [_row("DuckDB", n, min(floor), _job(url, f"release.people{i}")) for i in range(3)]
-    header = ["database", "rows", "CTAS s", "read s", "cluster s", "write s", "verify s"]
-    header += ["read+write+verify s", "x CTAS", "total s", "client MiB"]
+        paths = [Path(directory) / f"people{i}.duckdb" for i in range(len(known))]
+        floor = min(_make_duckdb(path, n) for path in paths)
+        urls = [f"duckdb:///{path}" for path in paths]
+        rows += _rows("DuckDB", n, floor, dict(zip(known, urls, strict=True)), measured)
+    header = ["database", "version", "rows", "CTAS s", *(f"{phase} s" for phase in PHASES[:4])]
+    header += ["read+write+verify s", "x CTAS", "digest s", "digest x CTAS", "total s"]
+    header += ["client MiB"]
     title = "# The main job: 5 float8 quasi-identifiers, 2 kept text columns, MDAV, k = 5\n\n"
-    return title + table(header, rows)
+    phases = (*PHASES, "read+write+verify", "total")
+    return title + table(header, rows) + medians(measured, phases)
+
+
+def _make_postgresql(server: Server, url: str, n: int) -> float:
+    """Make the table; the least seconds of CREATE TABLE AS of it."""
+    server.execute("CREATE SCHEMA app", url=url)
+    server.execute(f"CREATE TABLE app.people ({COLUMNS})", url=url)
+    server.execute(
+        "INSERT INTO app.people SELECT random(), random(), random(), random(), random(),"
+        f" 'first ' || g, 'second ' || g FROM generate_series(1, {n}) AS g",
+        url=url,
+    )
+    server.execute("VACUUM ANALYZE app.people", url=url)
+    return min(
+        _seconds(
+            lambda attempt=attempt: server.execute(
+                f"CREATE TABLE app.copy{attempt} AS SELECT * FROM app.people", url=url
+            )
+        )
+        for attempt in range(RUNS)
+    )
+
+
+def _make_duckdb(path: Path, n: int) -> float:
+    """Make the table; the least seconds of CREATE TABLE AS of it."""
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE SCHEMA app")
+        connection.execute(
+            "CREATE TABLE app.people AS SELECT random() AS a, random() AS b, random() AS c,"
+            " random() AS d, random() AS e, 'first ' || range AS t1, 'second ' || range AS t2"
+            f" FROM range({n})"
+        )
+        return min(
+            _seconds(
+                lambda attempt=attempt: connection.execute(
+                    f"CREATE TABLE app.copy{attempt} AS SELECT * FROM app.people"
+                )
+            )
+            for attempt in range(RUNS)
+        )
+
+
+def _rows(
+    name: str,
+    n: int,
+    floor: float,
+    urls: Mapping[Version, str],
+    measured: dict[tuple[str, str], list[dict[str, float]]],
+) -> list[list[object]]:
+    """A row a run; versions take turns."""
+    rows = []
+    for attempt in range(RUNS):
+        for version, url in urls.items():
+            found = job(version, url, f"release.people{attempt}")
+            seconds = found["seconds"]
+            path = seconds["read+write+verify"] = (
+                seconds["read"] + seconds["write"] + seconds["verify"]
+            )
+            measured.setdefault((name, version.name), []).append(seconds)
+            digest: list[object] = ["", ""]
+            if "digest" in seconds:
+                digest = [seconds["digest"], seconds["digest"] / floor]
+            rows.append(
+                [
+                    *(name, version.name, n, floor),
+                    *(seconds[phase] for phase in PHASES[:4]),
+                    *(path, path / floor, *digest, seconds["total"], float(found["memory"])),
+                ]
+            )
+    return rows
 
 
 def _seconds(work: object) -> float:
@@ -96,25 +146,7 @@ def _seconds(work: object) -> float:
     return time.perf_counter() - started
 
 
-def _job(url: str, output: str) -> dict[str, object]:
-    # -I: the installed package, as in `make bench`.
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", JOB, url, output], check=True, capture_output=True, text=True
-    )
-    result: dict[str, object] = json.loads(done.stdout)
+def job(version: Version, url: str, output: str) -> Found:
+    """The main job by a client of a version: seconds by phase, and MiB of the process."""
+    result: Found = json.loads(version.run(JOB, url, output))
     return result
-
-
-def _row(name: str, n: int, floor: float, found: dict[str, object]) -> list[object]:
-    seconds: dict[str, float] = found["seconds"]  # type: ignore[assignment]
-    path = seconds["read"] + seconds["write"] + seconds["verify"]
-    return [
-        name,
-        n,
-        floor,
-        *(seconds[phase] for phase in ("read", "cluster", "write", "verify")),
-        path,
-        path / floor,
-        seconds["total"],
-        float(found["memory"]),  # type: ignore[arg-type]
-    ]

@@ -12,14 +12,15 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
 
-from benchmarks.main_job import COLUMNS, _job
+from benchmarks.beside import Version, medians, versions
+from benchmarks.main_job import COLUMNS, job
 from benchmarks.markdown import table
-from dbanon import install
-from tests.backend_package import copy_package
 from tests.postgres_server import NoServerError, Server, conninfo, throwaway_server
 
 CALL = (
@@ -28,21 +29,26 @@ CALL = (
 )
 
 
-def run(quick: bool = False) -> str:
-    """Markdown of the main job by both ways, and of small calls."""
+PHASES = ("read", "cluster", "write", "verify", "digest", "total")
+
+
+def run(quick: bool = False, beside: str | None = None) -> str:
+    """Markdown of the main job by both ways, and of small calls; ``beside`` as in main_job."""
     n = 100_000 if quick else 1_000_000
     folder = Path(tempfile.mkdtemp(prefix="dbanon-package-"))
     folder.chmod(0o755)
+    known = versions(beside)
     try:
-        (folder / "site").mkdir()
-        package = copy_package(folder / "site")
-        with throwaway_server(kind="local") as server, server.database() as url:
-            install.install(url, python_paths=[str(package)])
-            for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release"):
-                server.execute(statement, url=url)
-            _make(server, url, "people", n)
-            _make(server, url, "few", 1000)
-            return _large(server, url, n) + "\n" + _small(server, url)
+        with throwaway_server(kind="local") as server, ExitStack() as stack:
+            urls: dict[Version, str] = {}
+            for version in known:
+                url = urls[version] = stack.enter_context(server.database())
+                version.install(url, version.package(folder / version.name))
+                for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release"):
+                    server.execute(statement, url=url)
+                _make(server, url, "people", n)
+                _make(server, url, "few", 1000)
+            return _large(urls, n) + "\n" + _small(urls)
     except NoServerError as error:
         return f"# Inside PostgreSQL\n\n{error}\n"
     finally:
@@ -59,29 +65,35 @@ def _make(server: Server, url: str, name: str, n: int) -> None:
     server.execute(f"VACUUM ANALYZE app.{name}", url=url)
 
 
-def _large(server: Server, url: str, n: int) -> str:
+def _large(urls: Mapping[Version, str], n: int) -> str:
     rows: list[list[object]] = []
-    ratios = []
+    ratios: dict[str, list[float]] = {}
+    measured: dict[tuple[str, str], list[dict[str, float]]] = {}
     for attempt in range(3):
-        client = _job(url, f"release.client{attempt}")
-        seconds: dict[str, float] = client["seconds"]  # type: ignore[assignment]
-        rows.append(_row("client", n, seconds, float(client["memory"])))  # type: ignore[arg-type]
-        seconds, memory = _in_backend(url, f"sql{attempt}")
-        rows.append(_row("SQL", n, seconds, memory))
-        ratios.append(seconds["total"] / rows[-2][-2])  # type: ignore[operator]
-    header = ["way", "rows", "read s", "cluster s", "write s", "verify s", "total s", "MiB"]
+        for version, url in urls.items():
+            client = job(version, url, f"release.client{attempt}")
+            inside, memory = _in_backend(url, f"sql{attempt}")
+            for way, seconds, used in (
+                ("client", client["seconds"], client["memory"]),
+                ("SQL", inside, memory),
+            ):
+                phases = [seconds.get(phase, "") for phase in PHASES]
+                rows.append([way, version.name, n, *phases, float(used)])
+                measured.setdefault((way, version.name), []).append(seconds)
+            ratio = inside["total"] / client["seconds"]["total"]
+            ratios.setdefault(version.name, []).append(ratio)
+    header = ["way", "version", "rows", *(f"{phase} s" for phase in PHASES), "MiB"]
     return (
         "# Inside PostgreSQL: 5 float8 quasi-identifiers, 2 kept text columns, MDAV, k = 5\n\n"
         + table(header, rows)
-        + f"\nSQL total / client total: {', '.join(f'{ratio:.2f}' for ratio in ratios)}"
-        f" (median {statistics.median(ratios):.2f}).\n"
-        "MiB: the client's whole process; the backend's growth.\n"
+        + "".join(
+            f"\nSQL total / client total, {name}: {', '.join(f'{ratio:.2f}' for ratio in found)}"
+            f" (median {statistics.median(found):.2f}).\n"
+            for name, found in ratios.items()
+        )
+        + "MiB: the client's whole process; the backend's growth.\n"
+        + medians(measured, PHASES)
     )
-
-
-def _row(way: str, n: int, seconds: dict[str, float], memory: float) -> list[object]:
-    phases = [seconds[phase] for phase in ("read", "cluster", "write", "verify", "total")]
-    return [way, n, *phases, memory]
 
 
 def _in_backend(url: str, output: str) -> tuple[dict[str, float], float]:
@@ -117,20 +129,21 @@ def _anonymous(pid: int) -> int:
     return 0
 
 
-def _small(server: Server, url: str) -> str:
-    cold, warm = [], []
+def _small(urls: Mapping[Version, str]) -> str:
+    times: dict[tuple[str, str], list[float]] = {}
     for attempt in range(10):
-        started = time.perf_counter()
-        with psycopg.connect(conninfo(url), autocommit=True) as connection:
-            connection.execute(CALL.format("few", f"cold{attempt}").encode())
-            cold.append(time.perf_counter() - started)
+        for version, url in urls.items():
             started = time.perf_counter()
-            connection.execute(CALL.format("few", f"warm{attempt}").encode())
-            warm.append(time.perf_counter() - started)
+            with psycopg.connect(conninfo(url), autocommit=True) as connection:
+                for name in ("in a new connection, connecting included", "again"):
+                    connection.execute(CALL.format("few", f"{name[:2]}{attempt}").encode())
+                    spent = time.perf_counter() - started
+                    times.setdefault((name, version.name), []).append(spent)
+                    started = time.perf_counter()
     return table(
-        ["1,000 rows", "median s", "slowest s"],
+        ["1,000 rows", "version", "median s", "slowest s"],
         [
-            ["in a new connection, connecting included", statistics.median(cold), max(cold)],
-            ["in the same connection again", statistics.median(warm), max(warm)],
+            [name, version, statistics.median(found), max(found)]
+            for (name, version), found in sorted(times.items(), reverse=True)
         ],
     )

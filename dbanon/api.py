@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, TooFewRecords
+from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import Given, built, parse_all
 from dbanon.measures import Model, centroid_loss
 from dbanon.methods import find_method
 from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
-from dbanon.partitions import AttributePartition, Partition
-from dbanon.pipeline import class_losses, find_attribute_classes, find_classes
+from dbanon.partitions import AttributePartition, Partition, places_of
+from dbanon.pipeline import find_attribute_classes, find_classes
 from dbanon.policy import Policy, checked_orders
-from dbanon.schema import Attribute, Kind, Role
+from dbanon.recode import class_losses
+from dbanon.schema import Attribute, Kind, Role, require_lists
 from dbanon.space import standardization
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def anonymize(
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
     nulls: str = "error",
-    max_suppression: float | None = None,
+    max_suppression: float | None = 0.0,
     recoding: str | None = None,
     seed: int = 0,
     refine: str | None = None,
@@ -60,6 +62,7 @@ def anonymize(
     withhold_failing: bool = False,
     orders: Mapping[str, Sequence[str]] | None = None,
     guarantee: str = "rows",
+    strict: bool = False,
     output_kind: str = "table",
     if_exists: str = "error",
     target: Any = None,
@@ -67,6 +70,7 @@ def anonymize(
     memory_limit: int | None = None,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
+    door: str = "python",
 ) -> Report:
     """Anonymize a table of a database into a table or view that was recounted before it is visible.
 
@@ -92,19 +96,30 @@ def anonymize(
     memory_limit : bytes that reading and clustering may use; None for no limit.
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
+    door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
 
     The other parameters are those of ``Policy`` and ``Job``. With ``guarantee="per_attribute"``
-    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says.
+    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says. Of columns copied as they
+    are that tell too much ``KeptColumnTells`` warns; ``strict`` refuses them.
 
     Raises
     ------
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
-    from dbanon.jobs import Job, run
+    from dbanon.jobs import Job
+    from dbanon.runs import run_noted
     from dbanon.stores import open_store
     from dbanon.stores.base import DEFAULT_CHUNK_ROWS
     from dbanon.stores.names import parse_relation
 
+    require_lists(
+        quasi_identifiers=quasi_identifiers,
+        sensitive=sensitive,
+        keep=keep,
+        by=by,
+        key=key,
+        models=models,
+    )
     policy = Policy(
         k=k,
         method=method,
@@ -126,16 +141,8 @@ def anonymize(
         withhold_failing=withhold_failing,
         orders=orders or {},
         guarantee=guarantee,
+        strict=strict,
     )
-    for name, value in (
-        ("quasi_identifiers", quasi_identifiers),
-        ("sensitive", sensitive),
-        ("keep", keep),
-        ("by", by),
-        ("key", key),
-    ):
-        if isinstance(value, str) or not all(isinstance(part, str) for part in value):
-            raise InvalidParameter(f"{name} must be a list of names.", hint='Write ["…"].')
     job = Job(
         source=open_store(database, on_sql),
         table=parse_relation(table),
@@ -153,8 +160,9 @@ def anonymize(
         target=None if target is None else open_store(target, on_sql),
         chunk_rows=DEFAULT_CHUNK_ROWS if chunk_rows is None else chunk_rows,
         memory_limit=memory_limit,
+        door=door,
     )
-    return run(job, progress)
+    return run_noted(job, progress)
 
 
 def partition(
@@ -165,6 +173,7 @@ def partition(
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
     nulls: str = "error",
+    max_suppression: float | None = 0.0,
     seed: int = 0,
     refine: str | None = None,
     hierarchies: Mapping[str, Given] | None = None,
@@ -202,7 +211,6 @@ def partition(
     NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
     UnsupportedType : a column that the method does not take.
     """
-    microdata = _microdata(data, orders)
     policy = Policy(
         k=k,
         method=method,
@@ -210,6 +218,7 @@ def partition(
         standardize=standardize,
         weights=weights or {},
         nulls=nulls,
+        max_suppression=max_suppression,
         seed=seed,
         refine=refine,
         orders=orders or {},
@@ -217,12 +226,22 @@ def partition(
         refine_seconds=refine_seconds,
         block_size=block_size,
     )
-    microdata = _microdata(data, policy.orders)
-    trees = built(parse_all(hierarchies, files=True), microdata)
-    policy = replace(policy, hierarchies=trees)
+    rest, places = _candidates(data, policy.nulls)
+    microdata = _microdata(rest, policy.orders)
+    if places is not None:
+        microdata = replace(microdata, withheld=len(places) - microdata.n_records)
+    given = parse_all(hierarchies, files=True)
+
+    def trees(microdata: Microdata) -> dict[str, Hierarchy]:
+        return built(given, microdata)
+
+    policy = replace(policy, hierarchies=trees(microdata))
+    found: Partition | AttributePartition
     if find_method(method).gives is AttributePartition:
-        return find_attribute_classes(microdata, policy)
-    return find_classes(microdata, policy)
+        found = find_attribute_classes(microdata, policy)
+    else:
+        found = find_classes(microdata, policy, None, trees)
+    return found if places is None else found.of(places)
 
 
 def information_loss(
@@ -281,8 +300,25 @@ def _require_same(classes: Partition, microdata: Microdata) -> None:
         )
 
 
+def _candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
+    """The records that may get a class, and where each of all records is among them."""
+    if not _is_frame(data):
+        return data, None
+    from dbanon.frame_microdata import candidates
+
+    rest = candidates(data, list(data.columns), nulls)
+    if rest is data:
+        return data, None
+    held = np.flatnonzero(data.notna().all(axis=1).to_numpy())
+    return rest, places_of(held, len(data))
+
+
+def _is_frame(data: Any) -> bool:
+    return hasattr(data, "columns") and hasattr(data, "iloc")
+
+
 def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microdata:
-    if hasattr(data, "columns") and hasattr(data, "iloc"):
+    if _is_frame(data):
         from dbanon.frame_microdata import microdata_from_frame
 
         return microdata_from_frame(data, list(data.columns), orders=checked_orders(orders or {}))

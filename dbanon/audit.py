@@ -4,46 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import isclose
 from typing import Any
 
+from dbanon.comparison import Comparison, ModelCount
 from dbanon.enforcement import Enforcement
 from dbanon.errors import (
     DbanonError,
     InvalidParameter,
     RecountFailed,
-    ReleaseChanged,
-    TableNotFound,
 )
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import parse
 from dbanon.measures import HIERARCHICAL, Model
 from dbanon.policy import PER_ATTRIBUTE, Policy
 from dbanon.release import Recount
-from dbanon.stores import ledger
+from dbanon.schema import require_lists
+from dbanon.stores import digest, ledger
 from dbanon.stores.base import Store
 from dbanon.stores.hierarchies import resolve
 from dbanon.stores.names import RelationName
 from dbanon.stores.session import Session
 from dbanon.stores.statements import recount_for_people
-
-
-@dataclass(frozen=True)
-class ModelCount:
-    """A privacy model of a release, recounted.
-
-    Parameters
-    ----------
-    model : in words.
-    recorded : the level counted when it was released.
-    counted : the level counted now; None where it could not be.
-    why_not : why it could not.
-    """
-
-    model: str
-    recorded: float
-    counted: float | None
-    why_not: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,9 +35,12 @@ class Verification:
     ``entity`` is the column whose values the release counted instead; it was not released, so that
     only rows can be counted now. ``k_rows`` is not None for a release whose attributes were grouped
     by themselves, and classes are counted so: the rows that share the rarest combination of values,
-    of which nothing was guaranteed. ``release_id`` and ``unchanged`` are None for a relation that
-    is not in the ledger; ``unchanged`` compares the histogram of class sizes, and the levels of
-    privacy models, with those recorded, not the values. ``models`` are those of the ledger's entry.
+    of which nothing was guaranteed. ``release_id``, ``unchanged`` and ``digest`` are None for a
+    relation that is not in the ledger. ``unchanged`` is True when names, order and types of
+    columns, the digest of the rows, class sizes and levels of models are as recorded, and
+    None when the rows could not be compared. ``digest`` says that: "unchanged", "not recorded"
+    (releases of version 0.1.0, of which the columns' names, class sizes and models are compared) or
+    "recorded by another version of the database". ``models`` are those of the ledger's entry.
     """
 
     relation: str
@@ -76,6 +60,7 @@ class Verification:
     entity: str | None = None
     k_rows: int | None = None
     models: tuple[ModelCount, ...] = ()
+    digest: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The verification as plain values, for JSON."""
@@ -98,9 +83,10 @@ def verify(
     Raises
     ------
     RecountFailed : a class holds fewer than k rows, or does not keep to a privacy model.
-    ReleaseChanged : class sizes or levels of models are not those that were recorded.
+    ReleaseChanged : it is not as it was released; the message says in what.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
     """
+    require_lists(quasi_identifiers=quasi_identifiers)
     if k is not None and k < 2:
         raise InvalidParameter("k must be a whole number, 2 or more.")
     with store.session(write=False) as session:
@@ -113,27 +99,27 @@ def verify(
             entry, relation, names = None, source.name, tuple(quasi_identifiers)
         else:
             entry = ledger.find_release(session, relation)
+            # Looked at as a source is: its owner may have made a view of it.
+            session.find_source(entry["name"])
             relation, names = entry["name"], tuple(entry["quasi_identifiers"])
             k = int(entry["k_requested"]) if k is None else k
-            _require_relation(session, relation)
-        if entry is not None and entry["guarantees"] == PER_ATTRIBUTE:
-            by = entry["by"]
-            alone = [name for name in names if name not in by]
-            recount = session.recount_attributes(relation, alone, by)
-            query = "\n".join(recount_for_people(relation, [name, *by]) for name in alone)
-        else:
-            recount = session.recount(relation, names)
-            query = recount_for_people(relation, names)
+        comparison = Comparison(session, relation, entry)
+        comparison.require_columns(names)
+        recount, query = _recount(session, relation, names, entry)
+        if recount.smallest < k:
+            raise RecountFailed(
+                f"The smallest class of {relation} holds {recount.smallest} rows, fewer than"
+                f" k = {k}.",
+                hint="Withdraw the relation, and release it again.",
+            )
         models: tuple[ModelCount, ...] = ()
-        if entry is not None and recount.smallest >= k:
-            models = _recount_models(session, relation, entry, recount.rows)
-    unchanged = None
-    if entry is not None:
-        unchanged = _histogram(recount) == entry["histogram"] and all(
-            found.counted is None or isclose(found.counted, found.recorded, rel_tol=1e-9)
-            for found in models
-        )
-    found = Verification(
+        if entry is not None:
+            comparison.compare_class_sizes(recount)
+            if not comparison.columns_differ:
+                models = _recount_models(session, relation, entry, recount.rows)
+                comparison.compare_models(models)
+        comparison.compare_rows()
+    return Verification(
         relation=str(relation),
         quasi_identifiers=names,
         rows=recount.rows,
@@ -145,25 +131,29 @@ def verify(
         k_requested=k,
         k_achieved=recount.smallest,
         release_id=entry["release_id"] if entry else None,
-        unchanged=unchanged,
+        unchanged=True if comparison.digest == digest.UNCHANGED else None,
         guarantee=entry["guarantee"] if entry else None,
         recount_sql=query,
         entity=entry["entity"] if entry else None,
         k_rows=recount.k_rows,
         models=models,
+        digest=comparison.digest,
     )
-    if recount.smallest < k:
-        raise RecountFailed(
-            f"The smallest class of {relation} holds {recount.smallest} rows, fewer than k = {k}.",
-            hint="Withdraw the relation, and release it again.",
-        )
-    if unchanged is False:
-        raise ReleaseChanged(
-            f"The class sizes of {relation}, or the levels of its privacy models, are not those"
-            " recorded when it was released.",
-            hint="Find out who changed it, and release it again.",
-        )
-    return found
+
+
+def _recount(
+    session: Session,
+    relation: RelationName,
+    names: Sequence[str],
+    entry: Mapping[str, Any] | None,
+) -> tuple[Recount, str]:
+    """The classes of a relation as its release counts them, and the query that anyone can run."""
+    if entry is not None and entry["guarantees"] == PER_ATTRIBUTE:
+        by = entry["by"]
+        alone = [name for name in names if name not in by]
+        query = "\n".join(recount_for_people(relation, [name, *by]) for name in alone)
+        return session.recount_attributes(relation, alone, by), query
+    return session.recount(relation, names), recount_for_people(relation, names)
 
 
 def _recount_models(
@@ -234,15 +224,3 @@ def collect_garbage(store: Store, keep_last: int = 1) -> list[str]:
         for table in tables:
             session.drop_table(table)
     return [str(table) for table in tables]
-
-
-def _require_relation(session: Session, name: RelationName) -> None:
-    if session.find_existing(name) is None:
-        raise TableNotFound(
-            f"The ledger has release {name}, but there is no such relation now.",
-            hint="It was dropped or renamed.",
-        )
-
-
-def _histogram(recount: Recount) -> dict[str, int]:
-    return {str(size): count for size, count in sorted(recount.histogram.items())}

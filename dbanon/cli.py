@@ -13,6 +13,8 @@ from dbanon.cli_support import (
     Names,
     common,
     errors,
+    lasting,
+    say,
     show,
     show_checks,
     signals,
@@ -28,7 +30,8 @@ def main() -> None:
     """Anonymize SQL tables: k-anonymous releases, recounted before they are visible.
 
     Exit codes: 0 done and verified, 1 unexpected, 2 usage, 3 privacy refusal (nothing published),
-    4 database unreachable or busy (retry), 5 rights, 6 a release changed, 130/143 interrupted.
+    4 database unreachable or busy (retry), 5 rights, 6 a release changed, 10 unknown whether it was
+    published (look before a retry), 130/143 interrupted.
     """
 
 
@@ -88,12 +91,13 @@ def verify(
 @common
 def gc(url: str, keep_last: int, form: str, print_sql: bool) -> None:
     """Drop released tables that their view no longer shows."""
-    with errors(form), signals():
+    with errors(form), signals(), lasting() as committed:
         from dbanon import audit
         from dbanon.render import rows_table
         from dbanon.stores import open_store
 
         dropped = audit.collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
+        committed()
         show(
             form,
             {"dropped": dropped},
@@ -109,6 +113,22 @@ _PYTHON_PATH = click.option(
     help="Where the server's Python imports dbanon and numpy from; repeatable. Default: where this"
     " Python does.",
 )
+_TRUST_OWNER = click.option(
+    "--trust-owner",
+    "trusted_owners",
+    multiple=True,
+    metavar="ACCOUNT",
+    help="An account beside root and the server's own that may own what is imported; repeatable."
+    " DANGEROUS: it can then run code as the server's account.",
+)
+
+
+def _warn_of(owners: tuple[str, ...]) -> None:
+    for owner in owners:
+        say(
+            f"WARNING: {owner} can run code as the database server's account, and so read and"
+            " change every database of it."
+        )
 
 
 @main.command(epilog=URL_HELP)
@@ -116,29 +136,45 @@ _PYTHON_PATH = click.option(
 @click.option("--extension", is_flag=True, help="As an extension: writes to the server's files.")
 @click.option("--sql-only", is_flag=True, help="Only what needs no PL/Python.")
 @_PYTHON_PATH
-def install(url: str, extension: bool, sql_only: bool, python_paths: tuple[str, ...]) -> None:
+@_TRUST_OWNER
+def install(
+    url: str,
+    extension: bool,
+    sql_only: bool,
+    python_paths: tuple[str, ...],
+    trusted_owners: tuple[str, ...],
+) -> None:
     """Install the SQL functions in a PostgreSQL database."""
-    with errors("table"), signals():
+    with errors("table"), signals(), lasting() as committed:
         from dbanon import install as installation
 
         if extension and sql_only:
             raise InvalidParameter("--extension and --sql-only exclude each other.")
-        show_checks(
-            installation.install(
-                url, python_paths=python_paths, sql_only=sql_only, extension=extension
-            )
+        found = installation.install(
+            url,
+            python_paths=python_paths,
+            sql_only=sql_only,
+            extension=extension,
+            trusted_owners=trusted_owners,
         )
+        _warn_of(trusted_owners)
+        committed()
+        show_checks(found)
 
 
 @main.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @_PYTHON_PATH
-def upgrade(url: str, python_paths: tuple[str, ...]) -> None:
+@_TRUST_OWNER
+def upgrade(url: str, python_paths: tuple[str, ...], trusted_owners: tuple[str, ...]) -> None:
     """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
-    with errors("table"), signals():
+    with errors("table"), signals(), lasting() as committed:
         from dbanon import install as installation
 
-        show_checks(installation.upgrade(url, python_paths=python_paths))
+        found = installation.upgrade(url, python_paths=python_paths, trusted_owners=trusted_owners)
+        _warn_of(trusted_owners)
+        committed()
+        show_checks(found)
 
 
 @main.command(epilog=URL_HELP)
@@ -146,10 +182,11 @@ def upgrade(url: str, python_paths: tuple[str, ...]) -> None:
 @click.option("--ledger", is_flag=True, help="Also drop the ledger of releases.")
 def uninstall(url: str, ledger: bool) -> None:
     """Remove the SQL functions; the ledger stays."""
-    with errors("table"), signals():
+    with errors("table"), signals(), lasting() as committed:
         from dbanon import install as installation
 
         installation.uninstall(url, ledger=ledger)
+        committed()
         click.echo("dbanon's functions were removed.")
 
 

@@ -15,16 +15,18 @@ from dbanon.cli_support import (
     common,
     errors,
     half_of_memory,
+    lasting,
     method_options,
     model,
     numbers,
     orders,
     pair,
+    say,
     show,
     signals,
     sql_printer,
 )
-from dbanon.errors import InvalidParameter, RowsNotAnonymous
+from dbanon.errors import InvalidParameter, PrivacyWarning
 from dbanon.methods import METHODS
 from dbanon.methods.refine import REFINEMENTS
 from dbanon.policy import GUARANTEES, NULL_POLICIES
@@ -142,7 +144,13 @@ from dbanon.space import STANDARDIZATIONS
     show_default=True,
     help="suppress: withhold records with a NULL. category: classes within each pattern of NULLs.",
 )
-@click.option("--max-suppression", type=float, help="Largest share of records withheld, 0 to 1.")
+@click.option(
+    "--max-suppression",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Largest share of records that may be withheld, 0 to 1.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="For what draws.")
 @click.option(
     "--refine",
@@ -195,6 +203,12 @@ from dbanon.space import STANDARDIZATIONS
     help="per_attribute: release what individual_ranking gives, whose rows are not k-anonymous.",
 )
 @click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse columns copied as they are that are nearly unique or determine a"
+    " quasi-identifier, which are warned of otherwise.",
+)
+@click.option(
     "--model",
     "models",
     multiple=True,
@@ -235,7 +249,7 @@ def anonymize(url: str, **given: Any) -> None:
     A column named nowhere is not copied.
     """
     form = given["form"]
-    with errors(form), signals():
+    with errors(form), signals(), lasting() as committed:
         from dbanon import api
         from dbanon.progress import ProgressDisplay
         from dbanon.render import report_table, save_report
@@ -253,7 +267,7 @@ def anonymize(url: str, **given: Any) -> None:
             warnings.catch_warnings(),
             ProgressDisplay(not given["no_progress"], given["log_format"]) as progress,
         ):
-            warnings.simplefilter("ignore", RowsNotAnonymous)
+            warnings.simplefilter("ignore", PrivacyWarning)
             report = api.anonymize(
                 url,
                 table=given["table"],
@@ -283,6 +297,7 @@ def anonymize(url: str, **given: Any) -> None:
                 local_range=given["local_range"],
                 steps=numbers("--step", given["steps"]),
                 guarantee=given["guarantee"],
+                strict=given["strict"],
                 models=[model(text) for text in given["models"]],
                 withhold_failing=given["withhold_failing"],
                 output_kind=given["output_kind"],
@@ -292,9 +307,13 @@ def anonymize(url: str, **given: Any) -> None:
                 memory_limit=half_of_memory() if limit is None else limit,
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
+                door="cli",
             )
+            committed()
         if report.k_rows is not None:
-            click.echo(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.", err=True)
+            say(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.")
+        for found in report.telling:
+            say(f"Warning: column {found.describe(report.k_requested)}.")
         if path is not None:
             save_report(report, path)
         show(form, report.to_dict(), lambda: report_table(report))

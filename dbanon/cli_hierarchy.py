@@ -12,6 +12,7 @@ from dbanon.cli_support import (
     URL_HELP,
     common,
     errors,
+    lasting,
     show,
     signals,
     sql_printer,
@@ -94,7 +95,7 @@ def store(
     print_sql: bool,
 ) -> None:
     """Store a tree in a database, where every door finds it by name."""
-    with errors(form), signals():
+    with errors(form), signals(), lasting() as committed:
         from dbanon.stored_hierarchies import store_hierarchy
 
         given = file or source
@@ -108,6 +109,7 @@ def store(
             description=description,
             on_sql=sql_printer(print_sql),
         )
+        committed()
         plain = {
             "name": name,
             "leaves": tree.n_leaves,
@@ -161,10 +163,11 @@ def show_stored(url: str, name: str, form: str, print_sql: bool) -> None:
 @click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
 def drop(url: str, name: str, print_sql: bool) -> None:
     """Remove a stored tree; releases that used it stay as they are."""
-    with errors("table"), signals():
+    with errors("table"), signals(), lasting() as committed:
         from dbanon.stored_hierarchies import drop_hierarchy
 
         drop_hierarchy(url, name, on_sql=sql_printer(print_sql))
+        committed()
         click.echo(f"{name}: dropped")
 
 

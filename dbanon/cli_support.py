@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
-from dbanon.errors import DbanonError, InvalidParameter
+from dbanon.errors import CommitConfirmed, DbanonError, InvalidParameter, OutcomeUnknown
 from dbanon.measures import Model
 from dbanon.methods import METHODS
 
@@ -96,6 +98,7 @@ def show(form: str, plain: Any, table: Callable[[], Any]) -> None:
         return
     from dbanon.render import make_console
 
+    _take_all_characters()
     make_console().print(table())
 
 
@@ -103,7 +106,14 @@ def show_checks(found: Sequence[tuple[str, str]]) -> None:
     """Print what ``dbanon.check()`` says."""
     from dbanon.render import make_console, rows_table
 
+    _take_all_characters()
     make_console().print(rows_table("Installed", ["item", "found"], [list(row) for row in found]))
+
+
+def _take_all_characters() -> None:
+    """Names in a table for people may hold what a terminal's encoding has no character for."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def sql_printer(wanted: bool) -> Callable[[str], None] | None:
@@ -191,6 +201,52 @@ def half_of_memory() -> int:
 
 
 @contextmanager
+def lasting() -> Iterator[Callable[[], None]]:
+    """What follows a change that is committed cannot make the command a failure.
+
+    The block is given a function to call when that is so. A scheduler that sees a failure runs the
+    command again: a result that cannot be printed is a warning, and no more.
+    """
+    committed: list[bool] = []
+    try:
+        yield lambda: committed.append(True)
+        sys.stdout.flush()
+    except BaseException as error:
+        if not committed:
+            raise
+        _give_up(sys.stdout)
+        say(f"Warning: it is done, but the result could not be shown ({type(error).__name__}).")
+
+
+def say(line: str) -> None:
+    """Write a line on stderr, if that can be written to."""
+    try:
+        click.echo(line, err=True)
+    except (OSError, UnicodeError):
+        _give_up(sys.stderr)
+
+
+def _give_up(stream: Any) -> None:
+    """Let what is left in a broken stream go nowhere: the interpreter would fail on it at exit."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def _say_warning(shown: Any) -> Callable[..., None]:
+    """What shows warnings: ours as a line for people, others as Python does."""
+
+    def show_warning(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, CommitConfirmed):
+            say(f"Warning: {message}")
+        else:
+            shown(message, category, *place, **more)
+
+    return show_warning
+
+
+@contextmanager
 def signals() -> Iterator[None]:
     """SIGTERM ends a run as Ctrl-C does: rolled back, staging gone.
 
@@ -206,6 +262,9 @@ def signals() -> Iterator[None]:
     before = {number: signal.signal(number, arrive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except OutcomeUnknown:
+        # Neither done nor rolled back: that says more than how it came about.
+        raise
     except BaseException:
         if signal.SIGTERM in received:
             raise TerminatedError from None
@@ -221,21 +280,18 @@ def signals() -> Iterator[None]:
 def errors(form: str) -> Iterator[None]:
     """Print errors in the wanted form and leave with their exit code."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", CommitConfirmed)
+            warnings.showwarning = _say_warning(warnings.showwarning)
+            yield
     except DbanonError as error:
-        if form == "json":
-            click.echo(json.dumps({"error": error.to_dict()}, indent=2))
-        else:
-            click.echo(f"Error [{error.code}]: {error.message}", err=True)
-            for label, text in (("Detail", error.detail), ("Hint", error.hint)):
-                if text:
-                    click.echo(f"{label}: {text}", err=True)
+        _say_error(form, error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        click.echo("Interrupted: a run that was not finished is rolled back.", err=True)
+        say("Interrupted: a run that was not finished is rolled back.")
         sys.exit(INTERRUPTED)
     except TerminatedError:
-        click.echo("Terminated: a run that was not finished is rolled back.", err=True)
+        say("Terminated: a run that was not finished is rolled back.")
         sys.exit(TERMINATED)
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
@@ -243,9 +299,22 @@ def errors(form: str) -> Iterator[None]:
         # The text of a foreign exception may quote a value: only where it happened is told.
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
-        click.echo(
+        say(
             f"Error [unexpected]: {type(error).__name__} at {place}.\n"
-            "Hint: please report this, with the command and this line.",
-            err=True,
+            "Hint: please report this, with the command and this line."
         )
         sys.exit(UNEXPECTED)
+
+
+def _say_error(form: str, error: DbanonError) -> None:
+    if form == "json":
+        try:
+            click.echo(json.dumps({"error": error.to_dict()}, indent=2))
+            return
+        except OSError:
+            # The exit code is to be right, and stderr may be read.
+            _give_up(sys.stdout)
+    say(f"Error [{error.code}]: {error.message}")
+    for label, text in (("Detail", error.detail), ("Hint", error.hint)):
+        if text:
+            say(f"{label}: {text}")

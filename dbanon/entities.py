@@ -46,6 +46,8 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
     ------
     InvalidParameter : it is.
     """
+    if entity is not None and not isinstance(entity, str):
+        raise InvalidParameter("entity must be the name of one column.")
     if entity is not None and entity in named:
         raise InvalidParameter(
             f'The entity column "{entity}" says whose a row is, so it cannot be released.',

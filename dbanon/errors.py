@@ -55,8 +55,27 @@ def nearest_names(wanted: str, known: Iterable[str], limit: int = 3) -> str | No
     return "Did you mean " + " or ".join(f'"{folded[name]}"' for name in near) + "?"
 
 
-class RowsNotAnonymous(UserWarning):
+def error_code(error: BaseException) -> str:
+    """The code of an error, for machines; of one that is not ours, what it was."""
+    if isinstance(error, DbanonError):
+        return error.code
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "unexpected"
+
+
+class PrivacyWarning(UserWarning):
+    """A result tells more than its readers may think."""
+
+
+class KeptColumnTells(PrivacyWarning):
+    """A column that is released as it is tells rows apart, or what a quasi-identifier was."""
+
+
+class RowsNotAnonymous(PrivacyWarning):
     """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
+
+
+class CommitConfirmed(UserWarning):
+    """The connection was lost at COMMIT, and the database confirmed that it was committed."""
 
 
 # --- usage: exit code 2 -------------------------------------------------------------------------
@@ -247,6 +266,12 @@ class VersionMismatch(UsageError):
     sqlstate = "55000"
 
 
+class NotADatabase(UsageError):
+    """This is no database file."""
+
+    code = "not_a_database"
+
+
 class NotBuilt(UsageError):
     """This is not built yet."""
 
@@ -375,7 +400,18 @@ class Cancelled(DatabaseFailure):
     sqlstate = "57014"
 
 
-# --- rights: exit code 5; drift: exit code 6 ----------------------------------------------------
+# --- neither done nor failed: exit code 10, look before a retry --------------------------------
+
+
+class OutcomeUnknown(DbanonError):
+    """The connection was lost at COMMIT: it is not known whether it was committed."""
+
+    code = "outcome_unknown"
+    exit_code = 10
+    sqlstate = "08007"
+
+
+# --- rights: exit code 5; drift and strict: exit code 6 -------------------------------------------
 
 
 class InsufficientRights(DbanonError):
@@ -386,9 +422,29 @@ class InsufficientRights(DbanonError):
     sqlstate = "42501"
 
 
+class LedgerNotTrusted(InsufficientRights):
+    """The ledger belongs to another role, or code of one hangs on it."""
+
+    code = "ledger_not_trusted"
+
+
+class ForeignCode(InsufficientRights):
+    """Code of another role would run with the rights of this one."""
+
+    code = "foreign_code"
+
+
 class ReleaseChanged(DbanonError):
     """The published relation changed since it was verified."""
 
     code = "release_changed"
     exit_code = 6
     sqlstate = "ZK007"
+
+
+class TellingColumnRefused(DbanonError):
+    """A column that is released as it is tells too much, and strict was asked for."""
+
+    code = "telling_column"
+    exit_code = 6
+    sqlstate = "ZK005"

@@ -18,16 +18,21 @@ from dbanon.errors import (
     InvalidParameter,
     RecountFailed,
 )
-from dbanon.frame_microdata import attribute_of, microdata_from_frame
+from dbanon.frame_categories import with_own_categories
+from dbanon.frame_kept import telling_columns
+from dbanon.frame_microdata import (
+    attribute_of,
+    candidates,
+    microdata_from_frame,
+    require_columns,
+)
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import Given, HierarchySpec, build, built, parse_all, require_own_ranges
 from dbanon.leaves import column_texts, leaf_text
 from dbanon.measures import Model, sensitive_counts
-from dbanon.microdata import (
-    require_entities,
-)
+from dbanon.microdata import Microdata, require_entities
 from dbanon.partitions import AttributePartition, Levels, Partition
-from dbanon.pipeline import find_attribute_classes, find_classes, recode
+from dbanon.pipeline import find_attribute_classes, find_classes
 from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import (
     check_models,
@@ -36,9 +41,10 @@ from dbanon.protection import (
     width_of,
     with_null_leaves,
 )
+from dbanon.recode import recode
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release import ModelLevel, Recount, Release, Report
-from dbanon.schema import Attribute, Kind
+from dbanon.schema import Attribute, Kind, require_lists
 from dbanon.stores.base import random_order
 from dbanon.version import version
 
@@ -57,7 +63,7 @@ def anonymize_frame(
     standardize: str = "zscore",
     weights: Mapping[str, float] | None = None,
     nulls: str = "error",
-    max_suppression: float | None = None,
+    max_suppression: float | None = 0.0,
     recoding: str | None = None,
     seed: int = 0,
     refine: str | None = None,
@@ -72,6 +78,7 @@ def anonymize_frame(
     withhold_failing: bool = False,
     orders: Mapping[str, Sequence[str]] | None = None,
     guarantee: str = "rows",
+    strict: bool = False,
 ) -> tuple[pd.DataFrame, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
@@ -92,13 +99,17 @@ def anonymize_frame(
     orders : the values of text columns from the lowest to the highest; ordered categoricals have
         that of their categories.
 
-    The other parameters are those of ``Policy``.
+    The other parameters are those of ``Policy``. Of columns released as they are that tell too much
+    ``KeptColumnTells`` warns; ``strict`` refuses them.
 
     Raises
     ------
     DbanonError : of the class that says what went wrong.
     """
     started = time.perf_counter()
+    require_lists(
+        quasi_identifiers=quasi_identifiers, by=by, sensitive=sensitive, keep=keep, models=models
+    )
     policy = Policy(
         k=k,
         method=method,
@@ -120,6 +131,7 @@ def anonymize_frame(
         withhold_failing=withhold_failing,
         orders=orders or {},
         guarantee=guarantee,
+        strict=strict,
     )
     named = [*quasi_identifiers, *by, *sensitive, *keep]
     check_entity(entity, named)
@@ -133,7 +145,11 @@ def anonymize_frame(
             )
     check_models(policy.models, sensitive)
     read = named if entity is None else [*named, entity]
+    require_columns(frame, read)
+    whole = frame
+    frame = candidates(frame, quasi_identifiers, policy.nulls)
     microdata = microdata_from_frame(frame, list(quasi_identifiers), read, by, orders=policy.orders)
+    microdata = replace(microdata, withheld=len(whole) - len(frame))
     if entity is not None:
         microdata = replace(microdata, entities=_entities(frame[entity], entity))
     require_guarantee(policy, entity)
@@ -142,11 +158,15 @@ def anonymize_frame(
         raise InvalidParameter(
             "A data frame has no range type.", hint="Use intervals text, bounds or midpoint."
         )
-    trees = parse_all(hierarchies, files=True)
-    require_own_ranges(trees, local_range)
+    given_trees = parse_all(hierarchies, files=True)
+    require_own_ranges(given_trees, local_range)
+
+    def trees(microdata: Microdata) -> dict[str, Hierarchy]:
+        return built(given_trees, microdata)
+
     policy = replace(
         policy,
-        hierarchies=built(trees, microdata),
+        hierarchies=trees(microdata),
         models=with_null_leaves([_with_tree(model, frame) for model in models]),
     )
     seconds = {"read": time.perf_counter() - started}
@@ -157,7 +177,7 @@ def anonymize_frame(
     if policy.per_attribute:
         found = find_attribute_classes(microdata, policy)
     else:
-        found = find_classes(microdata, policy)
+        found = find_classes(microdata, policy, None, trees)
         levels_found = found if isinstance(found, Levels) else None
         codes = _sensitive_codes(frame, policy.models)
         found = protect(microdata, found, policy, codes)
@@ -170,7 +190,7 @@ def anonymize_frame(
     ) -> dict[str, NDArray[np.object_]]:
         return {a.name: _exact_totals(a, frame[a.name], partition) for a in attributes}
 
-    release = recode(microdata, found, policy, exact_totals, by, entity, levels_found)
+    release = recode(microdata, found, policy, exact_totals, by, entity, levels_found, trees)
     partition = release.partition
     records = np.flatnonzero(partition.labels >= 0)
     records = records[random_order(len(records))]
@@ -205,6 +225,7 @@ def anonymize_frame(
                 for name, values in written.items()
             },
         )
+    tells = telling_columns(frame, [*by, *sensitive, *keep], microdata, release, policy)
     chosen = None if levels_found is None else dict(levels_found.levels)
     seconds["verify"] = time.perf_counter() - started
     report = Report(
@@ -217,7 +238,7 @@ def anonymize_frame(
         relation="data frame",
         method=policy.method,
         arguments=policy.arguments()
-        | {"by": list(by)}
+        | {"by": list(by), "telling": [vars(column) for column in tells]}
         | ({} if chosen is None else {"levels": chosen})
         | ({} if recount.k_rows is None else {"k_rows": recount.k_rows})
         | ({} if entity is None else {"entity": entity, "persons": persons}),
@@ -225,9 +246,9 @@ def anonymize_frame(
         sensitive=tuple(sensitive),
         kept=tuple(keep),
         not_copied=tuple(str(name) for name in frame.columns if name not in named),
-        rows_in=microdata.n_records,
+        rows_in=microdata.n_read,
         rows_out=recount.rows,
-        suppressed=partition.n_suppressed,
+        suppressed=microdata.withheld + partition.n_suppressed,
         null_rows=recount.null_rows,
         classes=recount.classes,
         smallest_class=recount.smallest,
@@ -246,6 +267,7 @@ def anonymize_frame(
         persons=persons,
         k_rows=recount.k_rows,
         levels=chosen,
+        telling=tells,
     )
     return released, report
 
@@ -295,8 +317,12 @@ def _sensitive_codes(frame: pd.DataFrame, models: Sequence[Model]) -> dict[str, 
             found[name] = np.full(len(frame), model.distance.n_leaves - 1, np.int32)
             found[name][valid] = model.distance.encode(texts, name)
             continue
-        categories = pd.Index(frame[name].dropna().unique()).sort_values()
-        codes = categories.get_indexer(frame[name]).astype(np.int32)
+        series = frame[name]
+        if isinstance(series.dtype, pd.CategoricalDtype) and not series.dtype.ordered:
+            # The order of categories that have none says nothing, and a release has another.
+            series = series.astype(series.dtype.categories.dtype)
+        categories = pd.Index(series.dropna().unique()).sort_values()
+        codes = categories.get_indexer(series).astype(np.int32)
         codes[codes < 0] = len(categories)
         found[name] = codes
     return found
@@ -311,12 +337,12 @@ def _released(
     for name in (name for name in frame.columns if name in named):
         made = [column for column in release.columns if column.source == str(name)]
         if not made:
-            columns[name] = frame[name].iloc[records].reset_index(drop=True)
+            columns[name] = with_own_categories(frame[name].iloc[records].reset_index(drop=True))
         for column in made:
             key = name if column.of is None else column.attribute.name
             if key in columns or (column.of is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame has a column named "{key}" already.')
-            columns[key] = _series(column, frame[name].dtype, labels)
+            columns[key] = with_own_categories(_series(column, frame[name].dtype, labels))
     released: pd.DataFrame = pd.DataFrame(columns)
     return released
 

@@ -25,19 +25,9 @@ def microdata_from_frame(
 ) -> Microdata:
     """The named columns of a frame as microdata, in the frame's order; ``by`` makes its strata.
 
-    Raises
-    ------
-    ColumnNotFound : a name in ``names`` or ``named`` is no column of the frame.
+    Raises as ``require_columns``, for what stands in ``names`` or ``named``.
     """
-    columns = list(frame.columns)
-    for name in dict.fromkeys([*names, *named]):
-        if name not in columns:
-            raise ColumnNotFound(
-                f'The data frame has no column "{name}".',
-                hint=nearest_names(str(name), [str(column) for column in columns]),
-            )
-        if columns.count(name) > 1:
-            raise InvalidParameter(f'The data frame has two columns named "{name}".')
+    require_columns(frame, [*names, *named])
     attributes = with_orders([attribute_of(str(name), frame[name]) for name in names], orders or {})
     n = len(frame)
     numbers = np.zeros((n, sum(not attribute.kind.is_coded for attribute in attributes)))
@@ -73,6 +63,40 @@ def microdata_from_frame(
         return microdata
     strata = frame.groupby(list(by), dropna=False, observed=True).ngroup().to_numpy(np.int32)
     return replace(microdata, strata=strata)
+
+
+def require_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Check that each name is that of one column.
+
+    Raises
+    ------
+    ColumnNotFound : a name is no column of the frame.
+    InvalidParameter : it is two.
+    """
+    columns = list(frame.columns)
+    for name in dict.fromkeys(names):
+        if name not in columns:
+            raise ColumnNotFound(
+                f'The data frame has no column "{name}".',
+                hint=nearest_names(str(name), [str(column) for column in columns]),
+            )
+        if columns.count(name) > 1:
+            raise InvalidParameter(f'The data frame has two columns named "{name}".')
+
+
+def candidates(frame: pd.DataFrame, quasi_identifiers: Sequence[str], nulls: str) -> pd.DataFrame:
+    """The rows that may be released, as if there were no others.
+
+    Where NULLs are withheld, these are the rows without a NULL in a quasi-identifier. Categories
+    that none of them has go with the others: a rank must not count them.
+    """
+    if nulls != "suppress" or not frame[list(quasi_identifiers)].isna().any(axis=None):
+        return frame
+    rest: pd.DataFrame = frame[frame[list(quasi_identifiers)].notna().all(axis=1)].copy()
+    for name in quasi_identifiers:
+        if isinstance(rest[name].dtype, pd.CategoricalDtype):
+            rest[name] = rest[name].cat.remove_unused_categories()
+    return rest
 
 
 def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:

@@ -90,7 +90,9 @@ def dates(
             "5y": f"{day.year // 5 * 5:04d} to {day.year // 5 * 5 + 4:04d}",
             "decade": f"{day.year // 10 * 10:04d}s",
         }
-        rows.append([value, *(labels[step] for step in steps), ROOT])
+        # The calendar of an instant is that of its zone, which its text ends with.
+        zone = " UTC" if value.endswith("+00:00") else ""
+        rows.append([value, *(labels[step] + zone for step in steps), ROOT])
     return _tree(rows, pulse)
 
 

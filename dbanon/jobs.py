@@ -15,18 +15,20 @@ from numpy.typing import NDArray
 
 from dbanon.enforcement import Enforcement
 from dbanon.entities import check_entity
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import HierarchySpec, built, require_own_ranges
+from dbanon.kept import KeptColumns
 from dbanon.microdata import Microdata, with_strata
 from dbanon.partitions import AttributePartition, Levels, Partition
 from dbanon.persons import Persons
-from dbanon.pipeline import find_attribute_classes, find_classes, recode
+from dbanon.pipeline import find_attribute_classes, find_classes
 from dbanon.policy import Policy, require_guarantee, require_kinds
 from dbanon.protection import check_models
+from dbanon.recode import recode
 from dbanon.release import Recount, Release, Report
-from dbanon.schema import Attribute, Kind, with_orders
-from dbanon.stores import ledger
+from dbanon.schema import Attribute, Kind, require_lists, with_orders
+from dbanon.stores import digest, ledger
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store
 from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import RelationName
@@ -34,8 +36,10 @@ from dbanon.stores.session import Session
 from dbanon.version import version
 from dbanon.writing import copied_rows, require_counts, require_ranges, typed, written_columns
 
-PHASES = ("read", "cluster", "write", "verify")
+PHASES = ("read", "cluster", "write", "verify", "digest")
+COLUMN_LISTS = ("quasi_identifiers", "sensitive", "keep", "by", "key")
 IF_EXISTS = ("error", "replace")
+DOORS = ("python", "cli", "job", "sql")
 
 # Called with the phase and the share of it that is done; what it raises ends the run.
 PhaseProgress = Callable[[str, float], None]
@@ -60,6 +64,7 @@ class Job:
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
     chunk_rows : rows that are read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
+    door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
     """
 
     source: Store
@@ -78,16 +83,23 @@ class Job:
     chunk_rows: int = DEFAULT_CHUNK_ROWS
     memory_limit: int | None = None
     entity: str | None = None
+    door: str = "python"
 
     def __post_init__(self) -> None:
         for name, value, known in (
             ("output_kind", self.output_kind, OUTPUT_KINDS),
             ("if_exists", self.if_exists, IF_EXISTS),
+            ("door", self.door, DOORS),
         ):
             if value not in known:
                 raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
         if self.chunk_rows < 1:
             raise InvalidParameter("chunk_rows must be 1 or more.")
+        columns = {name: getattr(self, name) for name in COLUMN_LISTS}
+        require_lists(**columns)
+        for name, given in columns.items():
+            if not all(isinstance(column, str) for column in given):
+                raise InvalidParameter(f"{name} must be a list of names, each a text.")
         check_models(self.policy.models, self.sensitive)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
@@ -104,6 +116,12 @@ class Job:
                     f'Column "{column}" is named more than once.',
                     hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
                 )
+
+    def described(self, elapsed: float, error_code: str | None = None) -> ledger.Run:
+        """The run of this job as the ledger keeps it; ``elapsed`` in seconds."""
+        return ledger.Run(
+            self.door, self.policy.method, str(self.table), self.output, elapsed, None, error_code
+        )
 
 
 def run(job: Job, progress: PhaseProgress | None = None) -> Report:
@@ -139,9 +157,11 @@ class _Run:
         self.progress = progress
         self.release_id = str(uuid.uuid4())
         self.seconds = dict.fromkeys(PHASES, 0.0)
+        self._started = time.perf_counter()
         self.written: list[tuple[str, str, str]] = []
         self.levels: Levels | None = None
         self.persons = Persons(job.entity)
+        self.kept = KeptColumns((*job.by, *job.sensitive, *job.keep), job.policy, job.entity)
 
     def report(self) -> Report:
         job = self.job
@@ -151,17 +171,31 @@ class _Run:
         partition = self._timed("cluster", lambda: self._cluster(source, microdata))
         release = self._timed("write", lambda: self._write(source, output, microdata, partition))
         recount = self._timed("verify", lambda: self._verify(source, output, release, microdata))
+        session = self.target_session
+        taken = self._timed("digest", lambda: digest.take(session, output.written))
         report = self._say(source, output, release, recount, microdata)
+        report = replace(report, digest=taken)
+        released = session.columns_of(output.written)
 
         started = time.perf_counter()
-        session = self.target_session
-        session.publish(output, [name for name, _, _ in self.written])
+        try:
+            session.publish(output, [name for name, _, _ in self.written])
+        except OutputExists:
+            if job.if_exists == "error":
+                raise
+            raise SourceChanged(
+                f"Another session made {output.name} meanwhile; nothing was published.",
+                hint="Try again: it is replaced then.",
+            ) from None
         session.ensure_ledger()
-        types = {a.name: a.sql_type for a in source.schema.attributes}
-        types |= {name: sql_type for name, sql_type, _ in self.written}
+        types = dict(released)
+        types |= {a.name: a.sql_type for a in source.schema.attributes if a.name not in types}
         made = [(column.attribute.name, column.source) for column in release.columns]
         made += [(name, name) for name in job.by]
-        ledger.record(session, report, output, recount, types, made)
+        created_at = ledger.record(
+            session, report, output, recount, types, made, self.job.described(self._elapsed())
+        )
+        report = replace(report, created_at=created_at)
         self.progress("verify", 1.0)
         self.seconds["write"] += time.perf_counter() - started
         return replace(report, seconds=dict(self.seconds))
@@ -180,7 +214,10 @@ class _Run:
         require_kinds(job.policy, attributes)
         require_ranges(self.target_session, job.policy, attributes, job.hierarchies)
         source = self.source_session.locate(source, job.key)
+        if job.policy.nulls == "suppress":
+            source = replace(source, required=job.quasi_identifiers)
         self.source_session.require_rights(source, read)
+        self.source_session.require_equality(source, [*job.by, *job.key])
         output = self.target_session.plan_output(
             job.output, job.output_kind, job.if_exists, self.release_id
         )
@@ -227,11 +264,15 @@ class _Run:
         )
         microdata = with_strata(self.models.split(self.persons.split(microdata)), len(by))
         policy = self.job.policy
-        made = built(self.job.hierarchies, microdata, lambda: self.progress("read", 1.0))
-        trees = {**policy.hierarchies, **made}
+        trees = self._trees(microdata)
         self.job = replace(self.job, policy=replace(policy, hierarchies=trees))
         self.models.measure_by(trees)
         return microdata
+
+    def _trees(self, microdata: Microdata) -> dict[str, Hierarchy]:
+        """The hierarchies by column, those of builders made from these records' values."""
+        made = built(self.job.hierarchies, microdata, lambda: self.progress("read", 1.0))
+        return {**self.job.policy.hierarchies, **made}
 
     def _cluster(self, source: Source, microdata: Microdata) -> Partition | AttributePartition:
         share = 0.5 if self.models.names else 1.0
@@ -244,7 +285,7 @@ class _Run:
 
         if self.job.policy.per_attribute:
             return find_attribute_classes(microdata, self.job.policy, found)
-        partition = find_classes(microdata, self.job.policy, found)
+        partition = find_classes(microdata, self.job.policy, found, self._trees)
         self.levels = partition if isinstance(partition, Levels) else None
         return self.models.protect(self.source_session, source, microdata, partition, merged)
 
@@ -264,7 +305,14 @@ class _Run:
 
         job = self.job
         release = recode(
-            microdata, found, job.policy, exact_totals, job.by, job.entity, self.levels
+            microdata,
+            found,
+            job.policy,
+            exact_totals,
+            job.by,
+            job.entity,
+            self.levels,
+            self._trees,
         )
         partition = release.partition
         session = self.target_session
@@ -310,7 +358,8 @@ class _Run:
     ) -> Recount:
         """Count what was written, before anyone can see it; raises as ``require_counts``.
 
-        RecountFailed also where a class breaks a model or holds too few persons.
+        RecountFailed also where a class breaks a model or holds too few persons;
+        TellingColumnRefused as ``KeptColumns.count``.
         """
         self.progress("verify", 0.0)
         columns = [column.attribute.name for column in release.columns]
@@ -340,6 +389,9 @@ class _Run:
             recount,
             int(self.job.policy.k),
         )
+        self.kept.count(
+            self.source_session, source, self.target_session, output.written, microdata, release
+        )
         return recount
 
     def _say(
@@ -368,14 +420,17 @@ class _Run:
             output_kind=output.kind,
             relation=str(output.relation),
             method=job.policy.method,
-            arguments=arguments | self.models.arguments() | self.persons.arguments(),
+            arguments=arguments
+            | self.models.arguments()
+            | self.persons.arguments()
+            | self.kept.arguments(),
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             kept=job.keep,
             not_copied=tuple(a.name for a in source.schema.attributes if a.name not in released),
-            rows_in=microdata.n_records,
+            rows_in=microdata.n_read,
             rows_out=recount.rows,
-            suppressed=release.partition.n_suppressed,
+            suppressed=microdata.withheld + release.partition.n_suppressed,
             null_rows=recount.null_rows,
             classes=recount.classes,
             smallest_class=recount.smallest,
@@ -394,7 +449,11 @@ class _Run:
             persons=None if counted is None else counted.persons,
             k_rows=recount.k_rows,
             levels=None if self.levels is None else dict(self.levels.levels),
+            telling=self.kept.found,
         )
+
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self._started
 
     def _timed(self, phase: str, work: Callable[[], Any]) -> Any:
         started = time.perf_counter()

@@ -14,6 +14,9 @@ from dbanon.hierarchy import Hierarchy, flat
 from dbanon.microdata import Microdata
 from dbanon.schema import Attribute, Kind
 
+# Behind the text of an instant.
+UTC = "+00:00"
+
 Hierarchies: TypeAlias = Mapping[str, Hierarchy]
 
 
@@ -60,7 +63,12 @@ def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> N
     codes = np.zeros(len(numbers), np.int32)
     present = slice(None) if valid is None else valid
     values, inverse = np.unique(numbers[present], return_inverse=True)
-    leaves = tree.encode([number_text(value, attribute) for value in values], attribute.name)
+    texts = [number_text(value, attribute) for value in values]
+    if attribute.zoned:
+        # A tree that somebody wrote may leave out the zone of its leaves, which is UTC.
+        known = set(tree.labels)
+        texts = [text if text in known else text.removesuffix(UTC) for text in texts]
+    leaves = tree.encode(texts, attribute.name)
     codes[present] = leaves[inverse.reshape(-1)]
     return codes
 
@@ -82,7 +90,9 @@ def number_text(value: float, attribute: Attribute) -> str:
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(int(value), "D"))
     if attribute.kind is Kind.TIMESTAMP:
-        return str(np.datetime64(int(value), "us")).replace("T", " ")
+        # An instant is told in UTC and says so: readers cannot know whose clock it is.
+        zone = UTC if attribute.zoned else ""
+        return str(np.datetime64(int(value), "us")).replace("T", " ") + zone
     if attribute.kind is Kind.DECIMAL:
         return f"{value:.{attribute.scale}f}"
     return str(int(value)) if float(value).is_integer() else repr(float(value))

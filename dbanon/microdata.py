@@ -71,6 +71,8 @@ class Microdata:
         to come from exact arithmetic.
     strata : int32 (n,), read-only: sets of records that no class crosses; None for one set.
     entities : int32 (n,), read-only: the person of each record; None when every record is one.
+    withheld : how many more records there are, of which nothing is known here: they have a NULL
+        where none may be.
     """
 
     attributes: tuple[Attribute, ...]
@@ -82,6 +84,7 @@ class Microdata:
     wide: frozenset[str] = field(default_factory=frozenset)
     strata: NDArray[np.int32] | None = None
     entities: NDArray[np.int32] | None = None
+    withheld: int = 0
 
     def __post_init__(self) -> None:
         for name in ("keys", "numbers", "codes", "valid", "strata", "entities"):
@@ -93,6 +96,11 @@ class Microdata:
     def n_records(self) -> int:
         """The number of records, n."""
         return len(self.keys)
+
+    @property
+    def n_read(self) -> int:
+        """The number of records with those that are withheld for a NULL."""
+        return self.n_records + self.withheld
 
     @property
     def numeric(self) -> tuple[Attribute, ...]:

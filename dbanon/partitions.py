@@ -69,6 +69,13 @@ class Partition:
         """int64 (n_classes,), where each class begins in ``members``."""
         return self._grouped[1]
 
+    def of(self, records: NDArray[np.int64]) -> Partition:
+        """The partition of other records, each standing for one of these: int64 (m,), -1 for none.
+
+        Records that stand for none are suppressed.
+        """
+        return Partition(np.where(records < 0, SUPPRESSED, self.labels[records]))
+
     def require(self, k: int, max_size: int | None = None) -> Partition:
         """This partition, after a check that its classes hold k to ``max_size`` records.
 
@@ -112,6 +119,10 @@ class AttributePartition:
         together[released] = number.reshape(-1)
         return Partition(together), classes
 
+    def of(self, records: NDArray[np.int64]) -> AttributePartition:
+        """As ``Partition.of``, for each attribute."""
+        return AttributePartition(tuple(part.of(records) for part in self.partitions))
+
 
 @dataclass(frozen=True, eq=False)
 class Levels(Partition):
@@ -143,6 +154,13 @@ class Levels(Partition):
         nobody = records < 0
         parts = {name: np.where(nobody, -1, part[records]) for name, part in self.parts.items()}
         return Levels(np.where(nobody, SUPPRESSED, self.labels[records]), self.levels, parts)
+
+
+def places_of(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Where each of n records stands among these, int64 (n,); -1 where it does not."""
+    places = np.full(n, -1, np.int64)
+    places[records] = np.arange(len(records))
+    return places
 
 
 MethodResult: TypeAlias = "Partition | AttributePartition"

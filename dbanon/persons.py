@@ -15,7 +15,6 @@ from dbanon.release import EntityCount, Recount
 from dbanon.schema import Attribute, Kind
 from dbanon.stores import statements
 from dbanon.stores.base import Source, random_order
-from dbanon.stores.names import quote
 from dbanon.stores.session import Session
 
 
@@ -35,7 +34,7 @@ class Persons:
     def __init__(self, name: str | None) -> None:
         self.name = name
         self.names = () if name is None else (name,)
-        self._joins = self._code = ""
+        self._code = ""
         self._numbers: NDArray[np.int32] = np.empty(0, np.int32)
 
     def columns(self, source: Source, before: int) -> list[Attribute]:
@@ -48,7 +47,7 @@ class Persons:
         found = []
         for name in self.names:
             attribute = as_identifier(source.attribute(name))
-            self._joins = statements.join_values(before, f"s.{quote(name)}")
+            self._entity, self._place = attribute, before
             self._code = statements.code_column(before)
             found.append(attribute)
         return found
@@ -108,9 +107,11 @@ class Persons:
         if self.name is None:
             return
         columns = [(sql_type, value) for name, sql_type, value in written if name in shared]
-        joins, person = self._joins, self._code
         if source is None:
             joins, person = "", f"r.{statements.kept_column(n_kept)}"
+        else:
+            joins = statements.join_values(self._place, session.value_of(self._entity))
+            person = self._code
         self.count = session.recount_entities(columns, source, person, joins)
         if self.count.histogram != recount.histogram:
             raise RecountFailed(

@@ -1,9 +1,9 @@
-"""From microdata to a release: null handling, strata, method, recoding, loss."""
+"""From microdata to classes: null handling, strata, method, refinement."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,20 +13,22 @@ from numpy.typing import NDArray
 from dbanon.blocks import cut, cut_classes, partition_blocks
 from dbanon.entities import units_of
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
-from dbanon.hierarchy import Hierarchy
-from dbanon.leaves import leaf_codes, trees_of
-from dbanon.measures import Loss, iloss, released_loss
 from dbanon.methods import find_method, generalization
 from dbanon.methods import refine as centroid
 from dbanon.methods.enforce import Guard
 from dbanon.methods.registry import Method, Refine, Tick
 from dbanon.microdata import Microdata
-from dbanon.partitions import AttributePartition, Levels, MethodResult, Partition, combine
-from dbanon.policy import Policy, guarantee, refinement, require_kinds, require_rows
-from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_attributes
-from dbanon.release import ColumnLoss, Release
-from dbanon.space import standardization
+from dbanon.partitions import (
+    AttributePartition,
+    Levels,
+    MethodResult,
+    Partition,
+    combine,
+    places_of,
+)
+from dbanon.policy import Policy, refinement, require_kinds, require_rows
 from dbanon.strata import count_of, strata_of, too_few
+from dbanon.subset import Trees, only
 
 # Of the progress told, when a refinement follows the method.
 _METHOD_SHARE = 0.5
@@ -35,10 +37,15 @@ _METHOD_SHARE = 0.5
 _TURNS = 2
 
 
-def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None) -> Partition:
+def find_classes(
+    microdata: Microdata, policy: Policy, tick: Tick | None = None, trees: Trees | None = None
+) -> Partition:
     """Put the records into equivalence classes as the policy says.
 
     Where records have entities, classes hold k of them, and all records of one (in a stratum).
+    Where the levels of a full domain withhold records, the levels are found again without these:
+    they are those of a table that never had them. ``trees`` makes its hierarchies; None for those
+    of the policy.
 
     Raises
     ------
@@ -60,7 +67,9 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
         partition = _in_order(found, clustered.n_records)
         if units is not None:
             partition = partition.of(units.of_record)
-        _check_budget(policy, partition.n_suppressed, microdata.n_records)
+        _check_budget(policy, partition.n_suppressed, microdata)
+        if partition.n_suppressed:
+            return _found_again(microdata, partition, policy, tick, trees)
         return partition
     partition = combine(
         [(records, result) for records, result in found if isinstance(result, Partition)],
@@ -68,8 +77,25 @@ def find_classes(microdata: Microdata, policy: Policy, tick: Tick | None = None)
     )
     if units is not None:
         partition = units.partition(partition)
-    _check_budget(policy, partition.n_suppressed, microdata.n_records)
+    _check_budget(policy, partition.n_suppressed, microdata)
     return partition
+
+
+def _found_again(
+    microdata: Microdata,
+    partition: Partition,
+    policy: Policy,
+    tick: Tick | None,
+    trees: Trees | None,
+) -> Partition:
+    """The levels of the records that were not withheld, with nobody withheld any more."""
+    records = np.flatnonzero(partition.labels >= 0)
+    rest = replace(only(microdata, records), withheld=0)
+    options = {**policy.options, "suppression": 0.0}
+    hierarchies = policy.hierarchies if trees is None else trees(rest)
+    policy = replace(policy, options=options, hierarchies=hierarchies)
+    found = find_classes(rest, policy, None if tick is None else lambda share: tick(1.0))
+    return found.of(places_of(records, microdata.n_records))
 
 
 def find_attribute_classes(
@@ -100,13 +126,11 @@ def find_attribute_classes(
 def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
     """The strata, after a check that the method takes the attributes and each stratum has k."""
     require_kinds(policy, microdata.attributes)
-    n = microdata.n_records
     strata = strata_of(microdata, policy)
-    withheld = n - sum(len(records) for records in strata)
-    _check_budget(policy, withheld, n)
+    _check_budget(policy, 0, microdata)
     for records in strata:
         if count_of(microdata, records) < policy.k:
-            raise too_few(microdata, policy, records, withheld, len(strata))
+            raise too_few(microdata, policy, records, len(strata))
     return strata
 
 
@@ -142,117 +166,11 @@ def _found(
     return parts
 
 
-def recode(
-    microdata: Microdata,
-    partition: Partition | AttributePartition,
-    policy: Policy,
-    exact_totals: ExactTotals,
-    by: Sequence[str] = (),
-    entity: str | None = None,
-    levels: Levels | None = None,
-) -> Release:
-    """Give every class its released values, and measure what they lose.
-
-    The classes of a release are rows that are released alike: where attributes are grouped by
-    themselves, those that share their class in each.
-    ``by`` names the columns of the strata, which the guarantee holds for, too; ``entity`` the
-    column whose values it counts. ``levels`` are what the method found before classes were merged.
-    """
-    recoding = find_recoding(str(policy.recoding))
-    parameters = {name: policy.options[name] for name in recoding.parameters}
-    settings = policy.settings
-    if not policy.options.get("contract"):
-        settings = replace(settings, levels=levels)
-
-    def run(
-        microdata: Microdata, partition: Partition, exact_totals: ExactTotals
-    ) -> tuple[ReleasedColumn, ...]:
-        return recoding.run(microdata, partition, exact_totals, settings, **parameters)
-
-    if isinstance(partition, AttributePartition):
-        rows, columns = recode_attributes(microdata, partition, run, exact_totals)
-    else:
-        rows, columns = partition, run(microdata, partition, exact_totals)
-    before, after = _MEASURES[recoding.measure](microdata, rows, policy, columns)
-    measured = [
-        column for column in columns if recoding.measure == "sse" or column.lost is not None
-    ]
-    return Release(
-        partition=rows,
-        columns=tuple(column.spelled() for column in columns),
-        losses=tuple(
-            ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
-            for i, column in enumerate(measured)
-        ),
-        loss_before_rounding=before.total,
-        loss=after.total,
-        guarantee=guarantee(policy, [c.attribute.name for c in columns], by, entity),
-        measure=recoding.measure,
-    )
-
-
-def _sse(
-    microdata: Microdata,
-    partition: Partition,
-    policy: Policy,
-    columns: tuple[ReleasedColumn, ...],
-) -> tuple[Loss, Loss]:
-    """SSE/SST on z-scores before and after rounding."""
-    del policy
-    valid = microdata.numeric_valid()
-    transform = standardization(microdata.numbers, "zscore", valid)
-    points = transform.apply(microdata.numbers)
-
-    def loss(released: list[NDArray[np.float64]]) -> Loss:
-        standardized = transform.apply(np.column_stack(released))
-        return released_loss(
-            points, partition, standardized, None if microdata.valid is None else valid
-        )
-
-    before = loss([_filled(column.unrounded) for column in columns])
-    return before, loss([column.as_float() for column in columns])
-
-
-def _iloss(
-    microdata: Microdata,
-    partition: Partition,
-    policy: Policy,
-    columns: tuple[ReleasedColumn, ...],
-) -> tuple[Loss, Loss]:
-    """iloss per cell on the classes' own ranges, and as released."""
-    records = max(int(partition.sizes.sum()), 1)
-    own = class_losses(microdata, partition, policy.hierarchies) / records
-    released = np.array([column.lost.sum() for column in columns if column.lost is not None])
-    released /= records
-    return Loss(own, float(own.mean())), Loss(released, float(released.mean()))
-
-
-_MEASURES = {"sse": _sse, "iloss": _iloss}
-
-
-def class_losses(
-    microdata: Microdata, partition: Partition, hierarchies: Mapping[str, Hierarchy]
-) -> NDArray[np.float64]:
-    """iloss of each attribute on the classes' own ranges, float64 (d,), summed over records."""
-    losses = []
-    trees = trees_of(microdata, hierarchies)
-    for attribute, tree in zip(microdata.attributes, trees, strict=True):
-        values = (
-            microdata.numbers[:, microdata.numeric.index(attribute)]
-            if tree is None
-            else leaf_codes(microdata, attribute, tree)
-        )
-        losses.append(iloss(values, tree, partition, microdata.valid_column(attribute.name)))
-    return np.array(losses)
-
-
 def _in_order(found: Sequence[tuple[NDArray[np.int64], MethodResult]], n: int) -> Levels:
     """The levels of the n records, of which some stand in the result in another order."""
     [(records, result)] = found
     assert isinstance(result, Levels)
-    places = np.full(n, -1, np.int64)
-    places[records] = np.arange(len(records))
-    return result.of(places)
+    return result.of(places_of(records, n))
 
 
 def _run(
@@ -377,18 +295,15 @@ def _run_method(
     return partition_blocks(cut(space.coordinates, size), run, tick)
 
 
-def _check_budget(policy: Policy, withheld: int, n: int) -> None:
+def _check_budget(policy: Policy, withheld: int, microdata: Microdata) -> None:
+    """Check the share of all records that these many are, with those withheld for a NULL."""
+    withheld, n = withheld + microdata.withheld, microdata.n_read
     if policy.max_suppression is not None and withheld > policy.max_suppression * n:
         raise SuppressionOverBudget(
             f"{withheld} of {n} records would be withheld, more than the allowed share"
             f" {policy.max_suppression:g}.",
             hint=f"It would be feasible with max_suppression = {withheld / n:.6f} or more.",
         )
-
-
-def _filled(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    assert values is not None
-    return values
 
 
 def _silent(fraction: float) -> None:

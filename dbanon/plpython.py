@@ -11,10 +11,8 @@ import json
 import os
 import sys
 import time
-import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timezone
 from typing import Any
 
 from dbanon import hierarchy_builders
@@ -25,17 +23,18 @@ from dbanon.errors import (
     HierarchyBroken,
     InvalidParameter,
     MemoryLimit,
-    RowsNotAnonymous,
+    PrivacyWarning,
     VersionMismatch,
 )
 from dbanon.hierarchy_spec import parse, parse_all
 from dbanon.jobs import Job, run
 from dbanon.policy import Policy
-from dbanon.release import Report, rarest_row
-from dbanon.stores import hierarchies, statements, summary
+from dbanon.release import rarest_row
+from dbanon.stores import hierarchies, summary
 from dbanon.stores.names import parse_relation
 from dbanon.stores.plpy_classes import PlpyReader
-from dbanon.stores.plpy_store import PlpySession, PlpyStore, spi_error
+from dbanon.stores.plpy_errors import spi_error
+from dbanon.stores.plpy_store import PlpySession, PlpyStore
 from dbanon.version import version
 
 SECONDS_BETWEEN_NOTICES = 2.0
@@ -151,7 +150,6 @@ def suggest_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
 
 
 def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
-    started = datetime.now(timezone.utc)
     clock = time.perf_counter()
     method = call["method"]
     wanted = options.parse(method, call["options"], writes=True)
@@ -174,17 +172,19 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
         output_kind=wanted["output_kind"],
         if_exists=_text(call, "if_exists"),
         memory_limit=wanted["memory_limit"] or _half_of_memory(),
+        door="sql",
     )
     with store.session(write=True) as session:
         planned = summary.plan(session, job.output, job.if_exists)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RowsNotAnonymous)
+            warnings.simplefilter("ignore", PrivacyWarning)
             report = run(job, progress)
         summary.write(session, planned, report, session.recounted.histogram)
-        _record_run(session, report, started)
     progress.restore()
     if report.k_rows is not None:
         plpy.warning(f"dbanon: rows are NOT k-anonymous; {rarest_row(report.k_rows)}")
+    for found in report.telling:
+        plpy.notice(f"dbanon: column {found.describe(report.k_requested)}")
     if report.not_copied:
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
@@ -225,35 +225,13 @@ def _call(given: str) -> dict[str, Any]:
     return call
 
 
-def _record_run(session: PlpySession, report: Report, started: datetime) -> None:
-    described = session.rows(
-        "SELECT current_user::text, current_setting('application_name'),"
-        " current_setting('server_version'), clock_timestamp()"
-    )[0]
-    output = parse_relation(report.output)
-    row = {
-        "run_id": str(uuid.uuid4()),
-        "release_id": report.release_id,
-        "door": "sql",
-        "method": report.method,
-        "source": report.source,
-        "output_schema": output.schema,
-        "output_name": output.name,
-        "started_at": started,
-        "finished_at": described[3],
-        "state": "done",
-        "run_by": described[0],
-        "application": described[1],
-        "server_version": described[2],
-    }
-    insert = statements.insert_row(session.ledger_name("run"), list(row))
-    session.run(insert, tuple(row.values()))
-
-
 def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> Policy:
     if call["k"] is None:
         raise InvalidParameter("k must not be NULL.", hint="Common choices are 3, 5 and 10.")
-    budget = call.get("max_suppression")
+    # The writing functions have an argument for it, the reading one an option.
+    budget = wanted.get("max_suppression", call.get("max_suppression"))
+    if budget is None:
+        raise InvalidParameter("max_suppression must not be NULL.", hint="1 is no limit.")
     if isinstance(budget, str):
         # JSON has no word for NaN and infinity: they come as text.
         raise InvalidParameter("max_suppression must be a share from 0 to 1.")

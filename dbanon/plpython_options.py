@@ -31,6 +31,7 @@ WRITING: dict[str, tuple[Any, str]] = {
     "by": ((), "a list of columns that classes must not cross; released as they are"),
     "output_kind": ("table", "table, or view for a stable name over a released table"),
     "guarantee": ("rows", "rows, or per_attribute: rows are then not k-anonymous"),
+    "strict": (False, "true: a column released as it is that tells too much is refused"),
     "recoding": (None, "what a class is released with; the method's own by default"),
     "intervals": ("text", "text, bounds, midpoint or range: how a range of numbers is released"),
     "local_range": (False, "true: ranges end at values of members; false: at a fixed grid"),
@@ -55,6 +56,7 @@ WRITING: dict[str, tuple[Any, str]] = {
 }
 READING: dict[str, tuple[Any, str]] = {
     "nulls": ("error", "error, suppress or category"),
+    "max_suppression": (0.0, "a number from 0 to 1: the largest share of rows withheld"),
     "hierarchies": ({}, "an object: a hierarchy by column, as for the method's function"),
     "entity": (None, "the column that says whose a row is: k counts its values"),
 }
@@ -63,7 +65,7 @@ READING: dict[str, tuple[Any, str]] = {
 OF_THE_POLICY = (
     *("standardize", "weights", "orders", "seed", "recoding", "refine", "refine_iterations"),
     *("refine_seconds", "block_size", "intervals", "local_range", "steps", "guarantee"),
-    "withhold_failing",
+    *("withhold_failing", "strict"),
 )
 
 LATER = ("where", "on_column_change")
@@ -168,6 +170,8 @@ def _hint(keys: Mapping[str, str], name: str = "") -> str:
 
 def _fits(name: str, value: Any) -> bool:
     whole = isinstance(value, int) and not isinstance(value, bool)
+    if name == "max_suppression":
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
     if name == "seed":
         return whole and value >= 0
     if name in ("memory_limit", "refine_iterations", "block_size"):
@@ -175,7 +179,7 @@ def _fits(name: str, value: Any) -> bool:
     if name == "refine_seconds":
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return value is None or (number and value > 0)
-    if name in ("progress", "local_range", "withhold_failing"):
+    if name in ("progress", "local_range", "withhold_failing", "strict"):
         return isinstance(value, bool)
     if name in ("key", "by"):
         return isinstance(value, list) and all(isinstance(part, str) for part in value)

@@ -40,7 +40,8 @@ class Policy:
         ``mahalanobis``, where they could change nothing.
     nulls : ``error``; ``suppress`` withholds records with a NULL; ``category`` makes each pattern
         of NULLs a stratum of its own, within which k holds.
-    max_suppression : largest share of records that may be withheld, 0 to 1; None for no limit.
+    max_suppression : largest share of records that may be withheld, 0 to 1: none unless asked for.
+        None for no limit.
     recoding : a name in the registry of recodings; None for the method's own.
     hierarchies : by quasi-identifier, for methods of generalization.
     orders : by quasi-identifier that is text, its values from the lowest to the highest: they are
@@ -53,6 +54,7 @@ class Policy:
     refine_seconds : limit for each stratum; the result then depends on the machine's speed.
     guarantee : ``rows``; or ``per_attribute`` for a method that groups each attribute by itself:
         the word without which such a release, whose rows are not k-anonymous, is refused.
+    strict : refuse a release with a column that tells too much, which is warned of otherwise.
     models : privacy models of sensitive attributes, reached by ``protection.protect``.
     withhold_failing : classes that do not keep to a model may be withheld, within
         ``max_suppression``, where merging them would lose more than all that their records say.
@@ -66,7 +68,7 @@ class Policy:
     standardize: str = "zscore"
     weights: Mapping[str, float] = field(default_factory=dict)
     nulls: str = "error"
-    max_suppression: float | None = None
+    max_suppression: float | None = 0.0
     recoding: str | None = None
     seed: int = 0
     refine: str | None = None
@@ -81,6 +83,7 @@ class Policy:
     withhold_failing: bool = False
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
     guarantee: str = "rows"
+    strict: bool = False
 
     def __post_init__(self) -> None:
         whole: object = self.k
@@ -167,6 +170,7 @@ class Policy:
             "models": [model.describe() for model in self.models],
             "withhold_failing": self.withhold_failing,
             "guarantee": self.guarantee,
+            "strict": self.strict,
             "orders": {name: {"values": len(order)} for name, order in self.orders.items()},
         }
 

@@ -90,7 +90,7 @@ def _protected(
         values = np.column_stack([np.maximum(places[name], 0) for name in names]).astype(np.int32)
         guard = Guard(values, compiled(policy.models, names, wholes))
         strata = _strata(microdata, before)
-        budget = _budget(policy, before)
+        budget = _budget(policy, microdata, before)
         failing = [records for records in strata if not keeps(guard.take(records))]
         for records in failing:
             if len(records) > budget or len(failing) == len(strata):
@@ -98,7 +98,7 @@ def _protected(
                 best = {
                     name: sensitive_counts(together, places[name], widths[name]) for name in names
                 }
-                raise _infeasible(policy.models, best, wholes, len(records), n)
+                raise _infeasible(policy.models, best, wholes, len(records), microdata.n_read)
             budget -= len(records)
         parts = []
         for records in strata:
@@ -145,12 +145,12 @@ def _of_released(
     return found
 
 
-def _budget(policy: Policy, partition: Partition) -> int:
+def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
     """How many more records may be withheld so that classes keep to the models."""
     if not policy.withhold_failing or policy.max_suppression is None:
         return 0
-    allowed = int(policy.max_suppression * len(partition.labels))
-    return max(allowed - partition.n_suppressed, 0)
+    allowed = int(policy.max_suppression * microdata.n_read)
+    return max(allowed - microdata.withheld - partition.n_suppressed, 0)
 
 
 def _can_refine(microdata: Microdata, policy: Policy) -> bool:

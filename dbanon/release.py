@@ -37,6 +37,32 @@ class ModelLevel:
 
 
 @dataclass(frozen=True)
+class TellingColumn:
+    """A column that is released as it is, and tells rows apart or what a quasi-identifier was.
+
+    Parameters
+    ----------
+    name : the column.
+    determines : the quasi-identifier whose original values follow from it; None where its values
+        are each shared by too few rows.
+    share : the share of released rows, of those that have a value in it, that this is so of at
+        least.
+    """
+
+    name: str
+    determines: str | None
+    share: float
+
+    def describe(self, k: int) -> str:
+        """What was found, in words."""
+        share = "all" if self.share == 1 else f"at least {self.share:.0%} of the"
+        rows = f"{share} released rows that have a value"
+        if self.determines is None:
+            return f'"{self.name}" is nearly unique: fewer than {k} share it, in {rows}'
+        return f'"{self.name}" determines what "{self.determines}" was, in {rows}'
+
+
+@dataclass(frozen=True)
 class Release:
     """Classes and their released values, ready to be written.
 
@@ -143,7 +169,9 @@ class Report:
     z-scores, 0 to 1, over the released records. ``k_achieved`` and ``persons`` count persons where
     ``entity`` names their column; class sizes are rows. ``k_rows`` is not None where classes are
     those of each attribute by itself: the rows that share the rarest combination of values.
-    ``levels`` are those of a full domain, by quasi-identifier.
+    ``levels`` are those of a full domain, by quasi-identifier. ``telling`` are findings on columns
+    that are released as they are; they were looked for in every release. ``digest`` is that of the
+    rows that were written, as the ledger has it; None for data frames.
     """
 
     release_id: str
@@ -183,6 +211,8 @@ class Report:
     persons: int | None = None
     k_rows: int | None = None
     levels: Mapping[str, int] | None = None
+    telling: tuple[TellingColumn, ...] = ()
+    digest: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
@@ -222,6 +252,7 @@ class Report:
             ),
             ("sensitive", names(self.sensitive)),
             ("kept", names(self.kept)),
+            *(("COLUMN TELLS", found.describe(self.k_requested)) for found in self.telling),
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
             ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{counted}"),
@@ -248,7 +279,8 @@ class Report:
             ("earlier releases", self.earlier_releases),
         ]
         if self.k_rows is not None:
-            pairs.insert(9, ("ROWS ARE NOT k-ANONYMOUS", rarest_row(self.k_rows)))
+            place = [label for label, _ in pairs].index(f"information loss, {measure}")
+            pairs.insert(place, ("ROWS ARE NOT k-ANONYMOUS", rarest_row(self.k_rows)))
         if self.relation != self.output:
             pairs.insert(3, ("released table", self.relation))
         return pairs

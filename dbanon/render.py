@@ -62,7 +62,12 @@ def verification_table(found: Verification) -> Table:
         counted += (
             f" of each attribute by itself; ROWS ARE NOT k-ANONYMOUS: {rarest_row(found.k_rows)}"
         )
-    unchanged = {True: "yes", False: "no", None: "not in the ledger"}[found.unchanged]
+    if found.release_id is None:
+        unchanged = "not in the ledger"
+    elif found.unchanged:
+        unchanged = "yes: columns, types, rows, class sizes"
+    else:
+        unchanged = f"columns and class sizes, yes; rows not compared: digest {found.digest}"
     return pairs_table(
         "Verification",
         [
@@ -88,7 +93,7 @@ def verification_table(found: Verification) -> Table:
                 )
                 for model in found.models
             ),
-            ("class sizes and models as released", unchanged),
+            ("as released", unchanged),
         ],
     )
 

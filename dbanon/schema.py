@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -65,6 +65,9 @@ class Attribute:
     zoned : True for a TIMESTAMP that is an instant, with time zone.
     nullable : False when the database guarantees that no value is NULL.
     order : the values from the lowest to the highest, where the type or the caller states them.
+    enum_type : the enumerated type that released values get, where a text must not be cast to it.
+    by_output : True where the type's output function makes text, because a cast may be anybody's.
+    of_another : the type of another role that the column's is made of; empty where there is none.
     """
 
     name: str
@@ -77,6 +80,9 @@ class Attribute:
     zoned: bool = False
     nullable: bool = True
     order: tuple[str, ...] = ()
+    enum_type: str = ""
+    by_output: bool = False
+    of_another: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,21 @@ class Schema:
     def quasi_identifiers(self) -> tuple[Attribute, ...]:
         """The attributes that could re-identify a person together."""
         return self.with_role(Role.QUASI_IDENTIFIER)
+
+
+def require_lists(**lists: object) -> None:
+    """Check that each is a list and not one text, whose letters would be taken for names.
+
+    Raises
+    ------
+    InvalidParameter : one is.
+    """
+    for name, value in lists.items():
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise InvalidParameter(
+                f"{name} must be a list of {'models' if name == 'models' else 'names'}.",
+                hint='Write ["…"], also where it is one.' if name != "models" else None,
+            )
 
 
 def with_orders(

@@ -1,7 +1,8 @@
 """The SQL of everything that is installed, from the files in ``sql/`` and the registry of methods.
 
-``dbanon install`` runs it as a script; with ``--extension`` it is an extension's file. Both can be
-run over an older version: what is there is replaced, and grants stay.
+``dbanon install`` runs it as a script; with ``--extension`` it is the files of two extensions, one
+for the ledger and one for all else, so that dropping the functions leaves the ledger. All of it can
+be run over an older version: what is there is replaced, and grants stay.
 """
 
 from __future__ import annotations
@@ -15,8 +16,14 @@ from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 from dbanon.plpython_options import known
 from dbanon.share import share_path
-from dbanon.stores.ledger import HEAD
+from dbanon.stores import postgresql_digest as digest
+from dbanon.stores.ledger_tables import HEAD, TABLES
+from dbanon.stores.postgresql_foreign import HINT, foreign_code
+from dbanon.stores.postgresql_ledger import OWNER, UNTRUSTED
 from dbanon.version import version
+
+# The extension that holds the ledger, named as the role that owns it.
+LEDGER_EXTENSION = OWNER
 
 METHOD_TYPES = (
     "regclass, text, text[], integer, text, text[], text[], jsonb, double precision, text, text,"
@@ -37,6 +44,7 @@ SETTINGS = (
     "enable_hashjoin = on",
     "enable_mergejoin = on",
     "enable_sort = on",
+    "constraint_exclusion = off",
 )
 
 # Run before a Python function of ours; the paths are literals in a superuser's function.
@@ -60,11 +68,16 @@ def literal(text: str) -> str:
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def script(paths: Sequence[str] | None, *, extension: bool = False) -> str:
+def script(paths: Sequence[str] | None) -> str:
     """The SQL of everything that is installed; ``paths`` None leaves out what needs Python."""
+    return ledger_script() + functions_script(paths)
+
+
+def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str:
+    """Types and functions; ``alone`` where no ledger's script ran before in the transaction."""
     sql = share_path("sql")
-    parts = [(sql / name).read_text() for name in ("owner.sql", "roles.sql")]
-    parts += [ledger_script(extension), _types(sql / "types.sql")]
+    parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql") if alone]
+    parts.append(_types(sql / "types.sql"))
     # Functions that others call come first: underscore sorts before letters.
     for file in sorted((sql / "functions").glob("*.sql")):
         parts.append(file.read_text())
@@ -75,14 +88,35 @@ def script(paths: Sequence[str] | None, *, extension: bool = False) -> str:
         template = (sql / "python" / "method.sql").read_text()
         parts += [method_script(template, method) for method in METHODS.values()]
     parts.append((sql / "grants.sql").read_text())
+    parts.append("SELECT dbanon._require_ledger();\n")
     text = "\n".join(parts)
+    text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
+        "@FOREIGN_HINT@", HINT.replace("'", "''")
+    )
     text = text.replace("@SETTINGS@", "\n".join(f"SET {setting}" for setting in SETTINGS))
     for mark, fail in (
         ("@IMPORT@", "return outcome"),
         ("@IMPORT_ROWS@", "return [(None, None, outcome)]"),
     ):
         text = text.replace(mark, IMPORT.format(paths=list(paths or ()), fail=fail))
-    return text.replace("@VERSION@", version())
+    return _filled(text)
+
+
+def _digest() -> dict[str, str]:
+    """What the digest is computed with, by mark; parameters are variables of plpgsql here."""
+
+    def filled(statement: str, *variables: str) -> str:
+        pieces = statement.split("?")
+        ends = [*variables, ""]
+        return "".join(piece + end for piece, end in zip(pieces, ends, strict=True)).strip()
+
+    name = ("relation_schema", "relation_name")
+    return {
+        "@DIGEST_WAY@": digest.WAY,
+        "@DIGEST_PROBE@": filled(digest.PROBE),
+        "@DIGEST_COLUMNS@": filled(digest.COLUMNS, *name),
+        "@DIGEST_STATEMENT@": filled(digest.STATEMENT, "relation_salt", *name),
+    }
 
 
 def method_script(template: str, method: Method) -> str:
@@ -111,18 +145,40 @@ def manual(method: Method) -> str:
     return "\n".join(lines)
 
 
-def ledger_script(extension: bool) -> str:
-    """The ledger; an extension adopts the tables that are there already."""
-    text = (share_path("sql") / "ledger.sql").read_text()
+def ledger_script(*, extension: bool = False) -> str:
+    """The ledger, its owner and its rights; an extension adopts the tables that are there already.
+
+    It can be run over an older ledger, of whatever made it: what is there gets the newer columns.
+    """
+    sql = share_path("sql")
+    tables = (sql / "ledger.sql").read_text()
     if extension:
-        text = re.sub(
-            r"CREATE TABLE IF NOT EXISTS dbanon\.(\w+) \(.*?\n\);", _adopted, text, flags=re.S
+        tables = re.sub(
+            r"CREATE TABLE IF NOT EXISTS dbanon\.(\w+) \(.*?\n\);", _adopted, tables, flags=re.S
         )
-    return text + (
-        f"\nINSERT INTO dbanon.alembic_version SELECT '{HEAD}'"
-        " WHERE NOT EXISTS (SELECT 1 FROM dbanon.alembic_version);\n"
-        f"UPDATE dbanon.alembic_version SET version_num = '{HEAD}';\n"
-    )
+    parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql")]
+    parts += [
+        tables,
+        (sql / "tie.sql").read_text(),
+        f"INSERT INTO dbanon.alembic_version SELECT '{HEAD}'"
+        " WHERE NOT EXISTS (SELECT 1 FROM dbanon.alembic_version);",
+        f"UPDATE dbanon.alembic_version SET version_num = '{HEAD}';",
+        (sql / "ledger_grants.sql").read_text(),
+    ]
+    return _filled("\n".join(parts))
+
+
+def tie_script() -> str:
+    """What ties entries of the ledger to their relations, again after a dump was restored."""
+    return (share_path("sql") / "tie.sql").read_text()
+
+
+def _filled(text: str) -> str:
+    tables = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
+    for mark, statement in _digest().items():
+        text = text.replace(mark, statement)
+    text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", tables)
+    return text.replace("@VERSION@", version())
 
 
 def _adopted(found: re.Match[str]) -> str:
@@ -132,23 +188,40 @@ def _adopted(found: re.Match[str]) -> str:
     """
     table, create = found[1], found[0].replace("IF NOT EXISTS ", "")
     dumped = f"SELECT pg_catalog.pg_extension_config_dump('dbanon.{table}', '');"
+    member = (
+        "EXISTS (SELECT 1 FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_extension AS e"
+        " ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass"
+        " WHERE d.deptype = 'e' AND e.extname = '{}' AND d.classid = 'pg_class'::regclass"
+        f" AND d.objid = 'dbanon.{table}'::regclass)"
+    )
     return (
-        f"DO $adopt$ BEGIN IF to_regclass('dbanon.{table}') IS NULL THEN\n{create}\n"
-        "ELSIF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_depend WHERE deptype = 'e' AND"
-        f" classid = 'pg_class'::regclass AND objid = 'dbanon.{table}'::regclass) THEN\n"
-        f"ALTER EXTENSION dbanon ADD TABLE dbanon.{table};\nEND IF; END $adopt$;\n"
-        + ("" if table == "alembic_version" else dumped)
+        f"DO $adopt$ BEGIN IF to_regclass('dbanon.{table}') IS NULL THEN\n{create}\nELSE\n"
+        # The extension of version 0.1.0 took its ledger with it when it was dropped.
+        f"IF {member.format('dbanon')} THEN ALTER EXTENSION dbanon DROP TABLE dbanon.{table};"
+        " END IF;\n"
+        f"IF NOT {member.format(LEDGER_EXTENSION)} THEN"
+        f" ALTER EXTENSION {LEDGER_EXTENSION} ADD TABLE dbanon.{table}; END IF;\n"
+        "END IF; END $adopt$;\n" + ("" if table == "alembic_version" else dumped)
     )
 
 
 def _types(file: Path) -> str:
-    """The types, made only where they are not there yet: a script can be run again."""
-    return re.sub(
-        r"CREATE TYPE dbanon\.(\w+) AS \(.*?\n\);",
-        lambda found: (
-            f"DO $type$ BEGIN IF to_regtype('dbanon.{found[1]}') IS NULL THEN\n{found[0]}\n"
-            "END IF; END $type$;"
-        ),
-        file.read_text(),
-        flags=re.S,
-    )
+    """The types, made only where they are not there yet: a script can be run again.
+
+    An older type gets the attributes that came after its own.
+    """
+
+    def made(found: re.Match[str]) -> str:
+        name, create = found[1], found[0]
+        added = "".join(
+            f"IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attname = '{attribute}'"
+            f" AND attrelid = 'dbanon.{name}'::regclass) THEN\n"
+            f"ALTER TYPE dbanon.{name} ADD ATTRIBUTE {attribute} {sql_type};\nEND IF;\n"
+            for attribute, sql_type in re.findall(r"^ +(\w+) +(.+?),?$", create, flags=re.M)
+        )
+        return (
+            f"DO $type$ BEGIN IF to_regtype('dbanon.{name}') IS NULL THEN\n{create}\n"
+            f"END IF;\n{added}END $type$;"
+        )
+
+    return re.sub(r"CREATE TYPE dbanon\.(\w+) AS \(.*?\n\);", made, file.read_text(), flags=re.S)

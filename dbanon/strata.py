@@ -13,14 +13,17 @@ from dbanon.policy import Policy
 
 
 def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
-    """Sets of records that classes must not cross; records in none are withheld."""
+    """Sets of records that classes must not cross.
+
+    Raises
+    ------
+    NullInQuasiIdentifier : NULLs. Where they are to be withheld, they are before anything is
+        looked at, and none is here.
+    """
     n = microdata.n_records
     given = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
     if microdata.valid is None:
         return groups(given)
-    if policy.nulls == "suppress":
-        complete = np.flatnonzero(microdata.valid.all(axis=1))
-        return [complete[group] for group in groups(given[complete])]
     if policy.nulls == "category":
         return groups(np.column_stack([given, microdata.valid]))
     holding = [
@@ -56,9 +59,9 @@ def too_few(
     microdata: Microdata,
     policy: Policy,
     records: NDArray[np.int64],
-    withheld: int,
     n_strata: int,
 ) -> TooFewRecords:
+    withheld = microdata.withheld
     count = count_of(microdata, records)
     what = "records" if microdata.entities is None else "persons"
     if n_strata == 1:

@@ -20,7 +20,6 @@ from dbanon.release import Recount
 from dbanon.schema import Attribute
 from dbanon.stores import statements
 from dbanon.stores.base import Source, random_order
-from dbanon.stores.names import quote
 from dbanon.stores.session import Session
 
 
@@ -100,7 +99,7 @@ def written_columns(
             column = statements.kept_column(kept.index(name))
             written.append((name, session.type_of(attribute), f"r.{column}"))
         else:
-            written.append((name, attribute.sql_type, f"s.{quote(name)}"))
+            written.append((name, attribute.sql_type, session.kept_value(attribute)))
     names = [name for name, _, _ in written]
     for name in names:
         if names.count(name) > 1:

@@ -33,6 +33,9 @@ CREATE TABLE IF NOT EXISTS dbanon.release (
     superseded_at                    timestamp with time zone,
     class_signature                  bytea,
     entity_hash                      bytea,
+    relation_oid                     bigint,
+    output_oid                       bigint,
+    digest                           text,
     PRIMARY KEY (release_id)
 );
 
@@ -88,3 +91,9 @@ CREATE TABLE IF NOT EXISTS dbanon.alembic_version (
     version_num character varying(32) NOT NULL,
     CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
+
+-- What later versions added to a ledger that is there already.
+ALTER TABLE dbanon.release
+    ADD COLUMN IF NOT EXISTS relation_oid bigint,
+    ADD COLUMN IF NOT EXISTS output_oid bigint,
+    ADD COLUMN IF NOT EXISTS digest text;

@@ -27,7 +27,8 @@ CREATE TYPE dbanon.verification AS (
     k_requested    integer,
     k_achieved     bigint,
     release_id     uuid,
-    unchanged      boolean
+    unchanged      boolean,
+    digest         text
 );
 REVOKE ALL ON TYPE dbanon.verification FROM PUBLIC;
-COMMENT ON TYPE dbanon.verification IS 'What a recount of a relation found, in rows.';
+COMMENT ON TYPE dbanon.verification IS 'What a recount of a relation found, in rows; digest says of the rows beside those released.';

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.errors import UnsupportedType
 from dbanon.microdata import EXACT_INTEGER, Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
@@ -65,10 +66,32 @@ def _exact_means(totals: NDArray[np.object_], partition: Partition) -> NDArray[n
     return np.array([round_half_even(int(total), int(size)) for total, size in sums], object)
 
 
+def _instants(attribute: Attribute, micros: NDArray[np.object_]) -> NDArray[np.int64]:
+    """Microseconds since 1970 as int64 (n_classes,).
+
+    Raises
+    ------
+    UnsupportedType : a mean is more than 64 bits away.
+    """
+    limits = np.iinfo(np.int64)
+    if any(not limits.min <= value <= limits.max for value in micros):
+        raise UnsupportedType(
+            f'Column "{attribute.name}": the mean of a class is an instant after the year 294246,'
+            " which cannot be released.",
+            hint="Withhold such instants in a view, or set them to NULL.",
+        )
+    return micros.astype(np.int64)
+
+
 def mean(
     microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
 ) -> tuple[ReleasedColumn, ...]:
-    """The class means of every attribute, in the type of its column."""
+    """The class means of every attribute, in the type of its column.
+
+    Raises
+    ------
+    UnsupportedType : a mean of instants is beyond 64 bits.
+    """
     del settings
     wide = [attribute for attribute in microdata.numeric if attribute.name in microdata.wide]
     totals = exact_totals(partition, wide) if wide else {}
@@ -90,8 +113,10 @@ def mean(
         unrounded = class_means(values, partition)
         if attribute.name not in exact:
             released = rounded(attribute, values, unrounded, partition)
+        elif attribute.kind is Kind.TIMESTAMP:
+            released = _instants(attribute, exact[attribute.name] * step(attribute))
         elif attribute.kind is not Kind.DECIMAL and attribute.bits <= 64:
-            released = exact[attribute.name].astype(np.int64) * step(attribute)
+            released = exact[attribute.name].astype(np.int64)
         else:
             released = exact[attribute.name]
         columns.append(ReleasedColumn(attribute, released, missing, unrounded))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import InvalidParameter
 from dbanon.stores.base import OnSql, Store
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 
 def open_store(database: Any, on_sql: OnSql | None = None) -> Store:
@@ -46,18 +49,40 @@ def open_store(database: Any, on_sql: OnSql | None = None) -> Store:
     if backend == "sqlite":
         from dbanon.stores.sqlite_store import SqliteStore
 
+        if not isinstance(database, Engine) and _in_memory(url):
+            raise InvalidParameter(
+                "A SQLite URL must name a file.",
+                hint="Write sqlite:///file.db: a database in memory is gone with the run. In Python"
+                " an engine may be given.",
+            )
         return SqliteStore(database if isinstance(database, Engine) else url, on_sql)
     if backend == "duckdb":
         from dbanon.stores.duckdb_store import DuckdbStore
 
-        if not url.database or url.database == ":memory:":
+        if not url.database or url.database.startswith(":memory:"):
             raise InvalidParameter(
                 "A DuckDB URL must name a file.",
                 hint="Write duckdb:///file.duckdb; in Python a DuckDB connection may be given.",
             )
+        if url.query:
+            raise InvalidParameter(
+                "A DuckDB URL takes no arguments.",
+                hint="Write duckdb:///file.duckdb: a file is opened read-only wherever nothing is"
+                " written.",
+            )
         return DuckdbStore(url.database, on_sql)
     raise InvalidParameter(
         f"There is no store for {backend}.", hint="Use PostgreSQL, DuckDB or SQLite."
+    )
+
+
+def _in_memory(url: URL) -> bool:
+    """True for a SQLite database that no file holds."""
+    name = url.database or ""
+    return (
+        not name
+        or ":memory:" in name
+        or (name.startswith("file:") and url.query.get("mode") == "memory")
     )
 
 

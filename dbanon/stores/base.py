@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 
 from dbanon.errors import (
     ColumnNotFound,
-    DatabaseUnreachable,
     InvalidParameter,
     KeyRequired,
     UnsupportedType,
@@ -22,7 +20,7 @@ from dbanon.errors import (
 )
 from dbanon.schema import Attribute, Kind, Schema
 from dbanon.stores import statements
-from dbanon.stores.names import RelationName
+from dbanon.stores.names import RelationName, quote
 
 if TYPE_CHECKING:
     from dbanon.stores.session import Session
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 OUTPUT_KINDS = ("table", "view")
 MARK = "dbanon release "
 DEFAULT_CHUNK_ROWS = 65_536
-# What DuckDB and SQLite put beside a database file while it is written.
-_FILE_ENDINGS = (".wal", "-wal", "-journal", "-shm")
 
 OnSql = Callable[[str], None]
 
@@ -46,12 +42,14 @@ class Locator:
     types : SQL types of the key columns in staging.
     mapped : key columns that a key map numbers, empty when the key is used as it is.
     unchecked : key columns that are used as they are on the caller's word: NULLs are looked for.
+    compared : SQL of the mapped columns as the key map holds them, where that is not as they are.
     """
 
     expressions: tuple[str, ...]
     types: tuple[str, ...]
     mapped: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,7 @@ class Source:
     estimated_rows : about how many rows it has, for the progress bar; 0 when unknown.
     locator : how its rows are found again; None before ``locate``.
     copy : what is read in its place, where statements see different snapshots.
+    required : columns whose NULL withholds a row, so that nothing else of the row is looked at.
     """
 
     name: RelationName
@@ -74,6 +73,7 @@ class Source:
     estimated_rows: int = 0
     locator: Locator | None = None
     copy: RelationName | None = None
+    required: tuple[str, ...] = ()
 
     def attribute(self, name: str) -> Attribute:
         """The column of this name.
@@ -109,9 +109,25 @@ class Source:
         return self.copy or self.name
 
     @property
+    def where(self) -> str:
+        """The WHERE, over the alias s, of the rows that may be released; empty where all may."""
+        return f" WHERE {self.complete}" if self.required else ""
+
+    @property
+    def and_where(self) -> str:
+        """The same as one more condition."""
+        return f" AND {self.complete}" if self.required else ""
+
+    @property
+    def complete(self) -> str:
+        """SQL that is true of rows with a value in each required column."""
+        return "NOT (" + " OR ".join(f"s.{quote(name)} IS NULL" for name in self.required) + ")"
+
+    @property
     def from_clause(self) -> str:
         """The source and its key map, as FROM has them."""
-        join = statements.join_key_map(self.located.mapped) if self.located.mapped else ""
+        located = self.located
+        join = statements.join_key_map(located.mapped, located.compared) if located.mapped else ""
         return f"{self.relation.quoted} AS s{join}"
 
 
@@ -148,10 +164,19 @@ def released_name(name: RelationName, release_id: str, limit: int | None) -> Rel
 
 @dataclass(frozen=True)
 class Existing:
-    """A relation that stands where an output shall go: its kind and dbanon's mark, if any."""
+    """A relation that has a name now.
+
+    Parameters
+    ----------
+    kind : ``table``, ``view`` or ``relation``.
+    mark : its comment, where dbanon writes its mark, or None.
+    oid, owner : the database's own number of it, and the role it belongs to, where there are such.
+    """
 
     kind: str
     mark: str | None
+    oid: int | None = None
+    owner: str | None = None
 
 
 class Store(Protocol):
@@ -171,29 +196,6 @@ class Store(Protocol):
         """True when both are the same database, so that one transaction can do all."""
 
 
-@contextmanager
-def file_for(path: Path | None, create: bool) -> Iterator[None]:
-    """Refuse a missing database file, or let it be made: it goes again when the block raises.
-
-    Raises
-    ------
-    DatabaseUnreachable : there is no such file, or no directory for it.
-    """
-    if path is None or path.exists():
-        yield
-        return
-    if not create:
-        raise DatabaseUnreachable(f"There is no file {path}.")
-    if not path.resolve().parent.is_dir():
-        raise DatabaseUnreachable(f"There is no directory for {path}.")
-    try:
-        yield
-    except BaseException:
-        for name in (path, *(path.with_name(path.name + end) for end in _FILE_ENDINGS)):
-            name.unlink(missing_ok=True)
-        raise
-
-
 def random_order(n: int) -> NDArray[np.int64]:
     """A random permutation of n, int64 (n,), from the operating system's random source."""
     return np.argsort(np.frombuffer(secrets.token_bytes(8 * n), np.uint64), kind="stable")
@@ -211,10 +213,12 @@ def choose_key(source: Source, key: Sequence[str]) -> tuple[Attribute, ...]:
     return tuple(source.attribute(name) for name in key)
 
 
-def key_required(source: Source) -> KeyRequired:
-    """The error for relations whose rows have no address."""
+def key_required(source: Source, hidden: str | None = None) -> KeyRequired:
+    """The error for relations whose rows have no address, or a column of this name instead."""
     return KeyRequired(
-        f"{source.name} is a {source.kind}: its rows have no key of their own.",
+        f"{source.name} is a {source.kind}: its rows have no key of their own."
+        if hidden is None
+        else f'{source.name} has a column named "{hidden}", which hides the address of its rows.',
         hint="Name columns that tell every row from every other (--key, or key=[...]).",
     )
 

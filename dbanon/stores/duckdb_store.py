@@ -21,8 +21,9 @@ from dbanon.errors import (
 from dbanon.microdata import Chunk
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
+from dbanon.stores import duckdb_digest as digest
 from dbanon.stores import duckdb_types as types
-from dbanon.stores import ledger, statements
+from dbanon.stores import statements
 from dbanon.stores.base import (
     MARK,
     Existing,
@@ -32,11 +33,12 @@ from dbanon.stores.base import (
     Source,
     cannot_travel,
     choose_key,
-    file_for,
     is_integer_key,
     key_required,
 )
 from dbanon.stores.duckdb_errors import translated
+from dbanon.stores.files import DUCKDB, file_for
+from dbanon.stores.ledger_tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
 
@@ -46,6 +48,7 @@ _INCOMING = "dbanon_incoming"
 class DuckdbSession(Session):
     """One transaction on DuckDB."""
 
+    digest_way = digest.WAY
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID", "timestamp": "TIMESTAMP WITH TIME ZONE", "text": "VARCHAR",
         "json": "VARCHAR", "integer": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
@@ -154,9 +157,9 @@ class DuckdbSession(Session):
             )
         if attributes:
             return replace(source, locator=Locator(("m.ordinal",), ("BIGINT",), tuple(key)))
-        if self._is_table:
+        if self._is_table and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
-        raise key_required(source)
+        raise key_required(source, hidden="rowid" if self._is_table else None)
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
@@ -168,6 +171,9 @@ class DuckdbSession(Session):
 
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS VARCHAR) COLLATE C"
+
+    def sample(self, relation: RelationName, share: float) -> str:
+        return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         return tuple(attributes)
@@ -181,7 +187,7 @@ class DuckdbSession(Session):
             for i, a in enumerate(attributes)
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
         for batch in self._batches(query, chunk_rows):
             yield types.chunk(batch, attributes)
 
@@ -192,7 +198,7 @@ class DuckdbSession(Session):
         for name in columns:
             attribute = source.attribute(name)
             parts.append(types.portable(attribute))
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         for batch in self._batches(query, chunk_rows):
             try:
                 lists = [column.to_pylist() for column in batch.columns[1:]]
@@ -293,8 +299,9 @@ class DuckdbSession(Session):
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         mark = f"'{MARK}{output.release_id}'"
         if output.kind == "view":
+            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
             self.run(
-                f"CREATE OR REPLACE VIEW {output.name.quoted} AS"
+                f"{create} VIEW {output.name.quoted} AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")
@@ -303,6 +310,14 @@ class DuckdbSession(Session):
                 self.drop_table(output.name)
             self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
         self.run(f"COMMENT ON TABLE {output.relation.quoted} IS {mark}")
+
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        columns = self.find_source(relation).schema.attributes
+        [(rows, total)] = self.rows(digest.statement(relation, columns, salt))
+        return int(rows), int(total)
+
+    def digest_probe(self) -> str:
+        return str(self.rows(digest.PROBE)[0][0])
 
     def analyze(self, relation: RelationName) -> None:
         """DuckDB keeps statistics by itself."""
@@ -316,12 +331,28 @@ class DuckdbSession(Session):
         return self.find_existing(self.ledger_name("release")) is not None
 
     def ensure_ledger(self) -> None:
-        self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(ledger.LEDGER_SCHEMA)}")
-        for statement in ledger.ledger_ddl(self.ledger_types, self.ledger_name):
+        self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(LEDGER_SCHEMA)}")
+        existing: dict[str, list[str]] = {}
+        for table, column in self.rows(
+            "SELECT table_name, column_name FROM duckdb_columns()"
+            " WHERE database_name = current_database() AND schema_name = ?",
+            (LEDGER_SCHEMA,),
+        ):
+            existing.setdefault(table, []).append(column)
+        for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing):
             self.run(statement)
 
+    def require_trusted_ledger(self) -> None:
+        """DuckDB has no roles."""
+
+    def tie_releases(self) -> None:
+        """DuckDB keeps no numbers of relations."""
+
+    def same_name(self, one: RelationName, other: RelationName) -> bool:
+        return str(one).lower() == str(other).lower()
+
     def ledger_name(self, table: str) -> RelationName:
-        return RelationName(ledger.LEDGER_SCHEMA, table)
+        return RelationName(LEDGER_SCHEMA, table)
 
     def current_user(self) -> str | None:
         return None
@@ -346,7 +377,7 @@ class DuckdbStore:
     def session(self, *, write: bool, create: bool = False) -> Iterator[DuckdbSession]:
         """One transaction; a file is opened for it alone, read-only when ``write`` is False."""
         path = Path(self._database) if isinstance(self._database, str) else None
-        with file_for(path, create), self._session(write) as session:
+        with file_for(path, DUCKDB, write=write, create=create), self._session(write) as session:
             yield session
 
     @contextmanager
@@ -383,7 +414,10 @@ class DuckdbStore:
 
 def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
     with translated(f"The database {database} cannot be opened."):
-        return duckdb.connect(database, read_only=not write)
+        connection = duckdb.connect(database, read_only=not write)
+        # It would go to stdout, where the report is, as soon as a statement takes two seconds.
+        connection.execute("SET enable_progress_bar = false")
+        return connection
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:

@@ -134,12 +134,14 @@ def store(
     Raises
     ------
     HierarchyExists : there is one of this name, and it shall not be replaced.
+    LedgerNotTrusted : the ledger is somebody else's.
     InvalidName : the name is empty or holds a NUL character.
     """
     if not name or "\0" in name:
         raise InvalidName("The name of a hierarchy is empty or holds a NUL character.")
     if any("\0" in label for label in tree.labels):
         raise InvalidParameter("A label of the hierarchy holds a NUL character.")
+    session.require_trusted_ledger()
     session.ensure_ledger()
     exists = HierarchyExists(
         f'There is a hierarchy "{name}" already.', hint="Choose another name, or replace it."
@@ -157,9 +159,8 @@ def store(
         ),
         "created_by": session.current_user(),
     }
-    insert = statements.insert_row(session.ledger_name("hierarchy"), list(row))
     try:
-        session.run(insert, [*row.values()])
+        session.insert_rows(session.ledger_name("hierarchy"), list(row), [[*row.values()]])
     except OutputExists:
         # Another session stored it meanwhile.
         raise exists from None
@@ -169,9 +170,8 @@ def store(
     parents[0] = None
     numbered = list(zip(range(len(parents)), parents, tree.labels, strict=True))
     for start in range(0, len(numbered), _PIECE):
-        piece = numbered[start : start + _PIECE]
-        values: list[Any] = [value for node in piece for value in (name, *node)]
-        session.run(statements.insert_rows(nodes, columns, len(piece)), values)
+        piece = [(name, *node) for node in numbered[start : start + _PIECE]]
+        session.insert_rows(nodes, columns, piece)
 
 
 def load(session: Session, name: str) -> Hierarchy:
@@ -269,6 +269,7 @@ def _by_position(position: str | None, row: Sequence[str | None]) -> Any:
 
 
 def _has_table(session: Session) -> bool:
+    session.require_trusted_ledger()
     return session.find_existing(session.ledger_name("hierarchy")) is not None
 
 

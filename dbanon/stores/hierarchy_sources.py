@@ -92,7 +92,10 @@ class Sources:
         [looked_at] = self._session.inspect(self._source, [attribute])
         found = self._session.rows(
             statements.distinct_values(
-                self._source.relation, attribute.name, self._session.text_of(looked_at)
+                self._source.relation,
+                attribute.name,
+                self._session.text_of(looked_at),
+                self._source.and_where,
             )
         )
         texts = {leaf_text(text, looked_at) for (text,) in found}

@@ -1,139 +1,47 @@
-"""The ledger: one row a release, one row a column of it, kept beside the releases.
-
-The columns are the same on every database; only the names of their types differ. PostgreSQL and
-SQLite get them by the Alembic history in ``migrations/``, DuckDB by ``ledger_ddl``.
-"""
+"""The ledger: one row a release, one row a column of it, kept beside the releases."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dbanon.errors import ReleaseNotFound
+from dbanon.errors import ReleaseNotFound, TableNotFound
 from dbanon.release import Recount, Report
 from dbanon.schema import Role
-from dbanon.stores import statements
-from dbanon.stores.base import MARK, Output
+from dbanon.stores.base import MARK, Existing, Output, Store
+from dbanon.stores.ledger_tables import RELEASE_COLUMNS
 from dbanon.stores.names import RelationName, quote
 
 if TYPE_CHECKING:
     from dbanon.stores.session import Session
 
-LEDGER_SCHEMA = "dbanon"
-
-# Column, type, nullable. Types are words of our own; each dialect translates them.
-RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("release_id", "uuid", False),
-    ("created_at", "timestamp", False),
-    ("dbanon_version", "text", False),
-    ("source", "text", False),
-    ("output_schema", "text", True),
-    ("output_name", "text", False),
-    ("output_kind", "text", False),
-    ("relation_name", "text", False),
-    ("method", "text", False),
-    ("arguments", "json", False),
-    ("k_requested", "integer", False),
-    ("k_achieved", "bigint", False),
-    ("rows_in", "bigint", False),
-    ("rows_out", "bigint", False),
-    ("suppressed", "bigint", False),
-    ("null_rows", "bigint", False),
-    ("classes", "bigint", False),
-    ("smallest_class", "bigint", False),
-    ("median_class", "double", False),
-    ("largest_class", "bigint", False),
-    ("histogram", "json", False),
-    ("information_loss", "double", False),
-    ("information_loss_before_rounding", "double", False),
-    ("seconds", "json", False),
-    ("guarantee", "text", False),
-    ("seed_policy", "text", False),
-    ("earlier_releases", "text", False),
-    ("published_by", "text", True),
-    ("superseded_at", "timestamp", True),
-    # Room for the check between releases: what classes held, and who was in them, under a key
-    # that is kept outside this database.
-    ("class_signature", "bytes", True),
-    ("entity_hash", "bytes", True),
-)
-
-RELEASE_COLUMN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("release_id", "uuid", False),
-    ("position", "integer", False),
-    ("name", "text", False),
-    ("role", "text", False),
-    ("sql_type", "text", False),
-    ("information_loss", "double", True),
-    ("information_loss_before_rounding", "double", True),
-)
-
-# One row a call that was made inside the database, written with its release.
-RUN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("run_id", "uuid", False),
-    ("release_id", "uuid", True),
-    ("door", "text", False),
-    ("method", "text", False),
-    ("source", "text", False),
-    ("output_schema", "text", True),
-    ("output_name", "text", False),
-    ("started_at", "timestamp", False),
-    ("finished_at", "timestamp", True),
-    ("state", "text", False),
-    ("error_code", "text", True),
-    ("run_by", "text", True),
-    ("application", "text", True),
-    ("server_version", "text", True),
-)
-
-# Generalization trees: a name each, and the nodes, of which the root has no parent.
-HIERARCHY_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("name", "text", False),
-    ("kind", "text", False),
-    ("description", "text", True),
-    ("created_at", "timestamp", False),
-    ("created_by", "text", True),
-)
-
-HIERARCHY_NODE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("hierarchy", "text", False),
-    ("node", "integer", False),
-    ("parent", "integer", True),
-    ("label", "text", False),
-    ("low", "double", True),
-    ("high", "double", True),
-)
-
-# Columns and primary key of each table.
-TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
-    "release": (RELEASE_COLUMNS, ("release_id",)),
-    "release_column": (RELEASE_COLUMN_COLUMNS, ("release_id", "position")),
-    "run": (RUN_COLUMNS, ("run_id",)),
-    "hierarchy": (HIERARCHY_COLUMNS, ("name",)),
-    "hierarchy_node": (HIERARCHY_NODE_COLUMNS, ("hierarchy", "node")),
-}
-
-# The newest revision in migrations/.
-HEAD = "0002"
-
 NOT_COPIED = "not_copied"
 
 
-def ledger_ddl(types: Mapping[str, str], name_of: Callable[[str], RelationName]) -> list[str]:
-    """CREATE statements of the ledger's tables for a dialect without Alembic."""
-    statements = []
-    for table, (columns, key) in TABLES.items():
-        relation = name_of(table)
-        lines = [
-            f"{quote(name)} {types[kind]}{'' if nullable else ' NOT NULL'}"
-            for name, kind, nullable in columns
-        ]
-        lines.append("PRIMARY KEY (" + ", ".join(map(quote, key)) + ")")
-        statements.append(
-            f"CREATE TABLE IF NOT EXISTS {relation.quoted} (\n  " + ",\n  ".join(lines) + "\n)"
-        )
-    return statements
+@dataclass(frozen=True)
+class Run:
+    """A run of a job, as the ledger keeps it.
+
+    Parameters
+    ----------
+    door : ``python``, ``cli``, ``job`` or ``sql``.
+    elapsed : seconds from its beginning until now.
+    release_id : the release that it made; None for one that failed.
+    error_code : of the error that ended it; None for one that succeeded.
+    """
+
+    door: str
+    method: str
+    source: str
+    output: RelationName
+    elapsed: float
+    release_id: str | None = None
+    error_code: str | None = None
 
 
 def release_row(
@@ -158,7 +66,8 @@ def column_rows(
 ) -> list[dict[str, Any]]:
     """The ledger rows of a report's columns, with those that were not copied.
 
-    ``made`` are pairs of a released quasi-identifier and the column that it stands for.
+    ``sql_types`` begins with the released columns, in their order; ``made`` are pairs of a released
+    quasi-identifier and the column that it stands for.
     """
     stands_for = dict(made)
     losses = {loss.name: loss for loss in report.column_losses}
@@ -168,8 +77,10 @@ def column_rows(
         *((name, Role.INSENSITIVE.value) for name in report.kept),
         *((name, NOT_COPIED) for name in report.not_copied),
     )
+    places = {name: place for place, name in enumerate(sql_types)}
+    ordered = sorted(named, key=lambda column: (column[1] == NOT_COPIED, places[column[0]]))
     rows = []
-    for position, (name, role) in enumerate(named):
+    for position, (name, role) in enumerate(ordered):
         loss = losses.get(stands_for.get(name, name))
         rows.append(
             {
@@ -177,24 +88,12 @@ def column_rows(
                 "position": position,
                 "name": name,
                 "role": role,
-                "sql_type": sql_types.get(name, ""),
+                "sql_type": sql_types[name],
                 "information_loss": loss.released if loss else None,
                 "information_loss_before_rounding": loss.before_rounding if loss else None,
             }
         )
     return rows
-
-
-def knows(session: Session, mark: str) -> bool:
-    """True when the ledger has the release that a relation's mark names."""
-    if not mark.startswith(MARK) or not session.has_ledger():
-        return False
-    release = session.ledger_name("release").quoted
-    known = session.rows(
-        f"SELECT count(*) FROM {release} WHERE CAST(release_id AS VARCHAR(36)) = ?",
-        (mark.removeprefix(MARK),),
-    )
-    return bool(known[0][0])
 
 
 def record(
@@ -204,20 +103,132 @@ def record(
     recount: Recount,
     sql_types: Mapping[str, str],
     made: Sequence[tuple[str, str]],
-) -> None:
-    """Write a release into the ledger, and close the entry of the one it replaces."""
+    run: Run,
+) -> str:
+    """Write a release and its run into the ledger; the time that it was recorded with.
+
+    The entry of the release that had the output's name before is closed.
+    """
+    row = release_row(report, output.name, output.relation, recount.histogram)
+    for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
+        found = session.find_existing(name)
+        row[column] = found.oid if found else None
+    return session.record_release(row, column_rows(report, sql_types, made), run)
+
+
+def insert_release(
+    session: Session, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: Run
+) -> str:
+    """Write a release by this session's own rights; the time that it was recorded with."""
     release, column = session.ledger_name("release"), session.ledger_name("release_column")
-    where, values = _output_condition(output.name)
+    created_at = row["created_at"]
+    where, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
     session.run(
         f"UPDATE {release.quoted} SET superseded_at = ? WHERE superseded_at IS NULL AND {where}",
-        (session.timestamp(report.created_at), *values),
+        (session.timestamp(created_at), *values),
     )
-    row = release_row(report, output.name, output.relation, recount.histogram)
-    row["published_by"] = session.current_user()
-    row["created_at"] = session.timestamp(report.created_at)
-    session.run(statements.insert_row(release, list(row)), tuple(row.values()))
-    for entry in column_rows(report, sql_types, made):
-        session.run(statements.insert_row(column, list(entry)), tuple(entry.values()))
+    row |= {
+        "published_by": session.current_user(),
+        "created_at": session.timestamp(created_at),
+    }
+    session.insert_rows(release, list(row), [tuple(row.values())])
+    session.insert_rows(column, list(columns[0]), [tuple(entry.values()) for entry in columns])
+    insert_run(session, replace(run, release_id=row["release_id"]))
+    return str(created_at)
+
+
+def insert_run(session: Session, run: Run) -> None:
+    """Write a run by this session's own rights."""
+    ended = datetime.now(timezone.utc)
+    row = {
+        "run_id": str(uuid.uuid4()),
+        "release_id": run.release_id,
+        "door": run.door,
+        "method": run.method,
+        "source": run.source,
+        "output_schema": run.output.schema,
+        "output_name": run.output.name,
+        "started_at": session.timestamp(_text(ended - timedelta(seconds=run.elapsed))),
+        "finished_at": session.timestamp(_text(ended)),
+        "state": "failed" if run.error_code else "done",
+        "error_code": run.error_code,
+        "run_by": session.current_user(),
+    }
+    session.insert_rows(session.ledger_name("run"), list(row), [tuple(row.values())])
+
+
+def note_failure(store: Store, run: Run) -> None:
+    """Write a run that failed, in a transaction of its own, where there is a ledger to write to.
+
+    Best effort: whatever stops it is kept silent, so that it never hides why the run failed.
+    """
+    with suppress(Exception), store.session(write=True) as session:
+        if session.has_ledger():
+            session.require_trusted_ledger()
+            session.record_run(run)
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")
+
+
+def entry_of(session: Session, name: RelationName, existing: Existing | None) -> str | None:
+    """The id of the release that a relation is, or None.
+
+    Its mark names the entry, and the entry names it: a mark that was copied names another. On
+    PostgreSQL that is by oid, and where the entry has none yet, by the owner.
+    """
+    if existing is None or not session.has_ledger():
+        return None
+    session.require_trusted_ledger()
+    found = _entry(session, existing.mark)
+    if found is None or not session.same_name(found.output, name) or found.kind != existing.kind:
+        return None
+    if existing.oid is None:
+        return found.release_id
+    if found.output_oid is None:
+        return found.release_id if found.published_by == existing.owner else None
+    return found.release_id if found.output_oid == existing.oid else None
+
+
+def is_summary_of(
+    session: Session, output: RelationName, existing: Existing, of_output: Existing | None
+) -> bool:
+    """True when a relation is the summary of a release of this output, by mark and owner."""
+    if not session.has_ledger():
+        return False
+    session.require_trusted_ledger()
+    found = _entry(session, existing.mark)
+    if found is None or existing.kind != "table" or not session.same_name(found.output, output):
+        return False
+    owners = {found.published_by, of_output.owner if of_output else found.published_by}
+    return existing.owner in owners
+
+
+class _Entry(NamedTuple):
+    """What the ledger has of a release that tells which relation it is."""
+
+    release_id: str
+    output: RelationName
+    kind: str
+    output_oid: int | None
+    published_by: str | None
+
+
+def _entry(session: Session, mark: str | None) -> _Entry | None:
+    if mark is None or not mark.startswith(MARK):
+        return None
+    found = session.rows(
+        "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, output_kind,"
+        f" {_newer(session, 'output_oid')}, published_by"
+        f" FROM {session.ledger_name('release').quoted}"
+        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (mark.removeprefix(MARK),),
+    )
+    if not found:
+        return None
+    release_id, schema, output, *rest = found[0]
+    return _Entry(str(release_id), RelationName(schema, output), *rest)
 
 
 def _output_condition(name: RelationName) -> tuple[str, tuple[str, ...]]:
@@ -231,7 +242,9 @@ def find_release(session: Session, name: RelationName) -> dict[str, Any]:
 
     Raises
     ------
-    ReleaseNotFound : the ledger has none.
+    ReleaseNotFound : the ledger has none, or the relation is not the one of its entry.
+    TableNotFound : there is no relation of this name any more.
+    LedgerNotTrusted : the ledger is somebody else's.
     """
     name = session.resolve_output(name)
     missing = ReleaseNotFound(
@@ -240,18 +253,33 @@ def find_release(session: Session, name: RelationName) -> dict[str, Any]:
     )
     if not session.has_ledger():
         raise missing
-    where, values = _output_condition(name)
+    session.require_trusted_ledger()
+    existing = session.find_existing(name)
+    release_id = entry_of(session, name, existing)
+    if release_id is None and existing is None and _names_output(session, name):
+        raise TableNotFound(
+            f"The ledger has release {name}, but there is no such relation now.",
+            hint="It was dropped or renamed.",
+        )
+    if release_id is None and existing is not None and _entry(session, existing.mark):
+        missing.message = (
+            f"{name} bears the mark of a release, but is not the relation that the ledger recorded."
+        )
+        missing.hint = (
+            "The mark was copied, or the relation renamed. After a dump was restored an"
+            " administrator ties releases to their relations again: dbanon upgrade"
+        )
+    if release_id is None:
+        raise missing
     wanted = (
         *("release_id", "relation_name", "output_kind", "k_requested", "rows_out"),
         *("histogram", "guarantee", "null_rows", "arguments"),
     )
     found = session.rows(
         f"SELECT {', '.join(wanted)} FROM {session.ledger_name('release').quoted}"
-        f" WHERE superseded_at IS NULL AND {where}",
-        values,
+        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (release_id,),
     )
-    if not found:
-        raise missing
     entry = dict(zip(wanted, found[-1], strict=True))
     for text in ("histogram", "arguments"):
         if isinstance(entry[text], str):
@@ -276,23 +304,78 @@ def find_release(session: Session, name: RelationName) -> dict[str, Any]:
     return entry
 
 
+def _names_output(session: Session, name: RelationName) -> bool:
+    where, values = _output_condition(name)
+    release = session.ledger_name("release").quoted
+    return bool(
+        session.rows(
+            f"SELECT count(*) FROM {release} WHERE superseded_at IS NULL AND {where}", values
+        )[0][0]
+    )
+
+
+def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]:
+    """Names and types of a release's columns as recorded, in order where there is a digest."""
+    return [
+        (name, sql_type)
+        for name, sql_type in session.rows(
+            f"SELECT name, sql_type FROM {session.ledger_name('release_column').quoted}"
+            " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role <> ? ORDER BY position",
+            (release_id, NOT_COPIED),
+        )
+    ]
+
+
+def recorded_digest(session: Session, release_id: str) -> str | None:
+    """The digest of a release's rows; None for releases of version 0.1.0."""
+    found = session.rows(
+        f"SELECT {_newer(session, 'digest')} FROM {session.ledger_name('release').quoted}"
+        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (release_id,),
+    )
+    return None if found[0][0] is None else str(found[0][0])
+
+
+def _newer(session: Session, column: str) -> str:
+    """SQL of a column of releases that version 0.1.0 did not have.
+
+    A ledger is brought up to date when a release is written into it; until then it is read as it
+    is.
+    """
+    known = dict(session.columns_of(session.ledger_name("release")))
+    return quote(column) if column in known else "NULL"
+
+
 def superseded_tables(session: Session, keep_last: int) -> list[RelationName]:
-    """Released tables that a view no longer shows, but for the newest ``keep_last``."""
+    """Released tables that a view no longer shows, but for the newest ``keep_last``.
+
+    What is not ours to drop, by entry, mark and rights, is passed over.
+    """
     if not session.has_ledger():
         return []
+    session.require_trusted_ledger()
     found = session.rows(
-        "SELECT output_schema, output_name, relation_name, release_id"
+        "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
+        f" {_newer(session, 'relation_oid')}, published_by"
         f" FROM {session.ledger_name('release').quoted}"
         " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
         " ORDER BY superseded_at DESC, created_at DESC"
     )
     seen: dict[tuple[str | None, str], int] = {}
     tables = []
-    for schema, output, relation, release_id in found:
+    for schema, output, relation, release_id, oid, publisher in found:
         seen[schema, output] = seen.get((schema, output), 0) + 1
+        if seen[schema, output] <= keep_last:
+            continue
+        mark = MARK + release_id
         name = RelationName(schema, relation)
         existing = session.find_existing(name)
-        ours = existing is not None and existing.mark == MARK + str(release_id)
-        if seen[schema, output] > keep_last and ours:
+        if existing is None or existing.mark != mark or existing.kind != "table":
+            continue
+        tied = existing.owner == publisher if oid is None else existing.oid in (oid, None)
+        # The view shows it still, whatever the ledger says.
+        view = session.find_existing(RelationName(schema, output))
+        shown = view is not None and view.mark == mark
+        if tied and not shown and session.may_drop(existing):
             tables.append(name)
     return tables

@@ -62,12 +62,17 @@ def packed_record(
     return " || ".join(parts)
 
 
-def by_address(source: RelationName, record: str, pages: tuple[str, str], joins: str = "") -> str:
-    """A query for the records of a range of pages, given as SQL of two addresses."""
+def by_address(
+    source: RelationName, record: str, pages: tuple[str, str], joins: str = "", more: str = ""
+) -> str:
+    """A query for the records of a range of pages, given as SQL of two addresses.
+
+    ``more`` are further conditions of the rows that count.
+    """
     low, high = pages
     return (
         f"SELECT string_agg({record}, ''::bytea) FROM ONLY {source.quoted} AS s{joins}"
-        f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid"
+        f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid{more}"
     )
 
 
@@ -95,8 +100,11 @@ def unpack(buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribu
         elif attribute.kind is Kind.TIMESTAMP:
             limits64 = np.iinfo(np.int64)
             infinite = (values == limits64.max) | (values == limits64.min)
-            shifted = np.where(infinite, 0, values).astype(np.int64) + EPOCH_MICROSECONDS
+            # The last 30 years that PostgreSQL has are beyond 64 bits from 1970: as floats there.
+            late = ~infinite & (values > limits64.max - EPOCH_MICROSECONDS)
+            shifted = np.where(infinite | late, 0, values).astype(np.int64) + EPOCH_MICROSECONDS
             columns[:, position] = np.where(infinite, np.inf, shifted)
+            columns[late, position] = values[late].astype(np.float64) + EPOCH_MICROSECONDS
         else:
             columns[:, position] = values
     return chunk_from_columns(keys, columns, _valid(records, attributes), attributes)

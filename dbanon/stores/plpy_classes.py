@@ -9,7 +9,8 @@ from typing import Any
 from dbanon.entities import as_identifier, check_entity
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_spec import HierarchySpec, built
-from dbanon.microdata import Chunk, microdata_from_chunks, with_entities
+from dbanon.microdata import Chunk, Microdata, microdata_from_chunks, with_entities
+from dbanon.partitions import places_of
 from dbanon.pipeline import find_classes
 from dbanon.policy import Policy, require_kinds
 from dbanon.schema import Attribute, with_orders
@@ -17,7 +18,8 @@ from dbanon.stores import packed, statements
 from dbanon.stores.base import DEFAULT_CHUNK_ROWS, Source
 from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import quote, quote_list
-from dbanon.stores.plpy_store import PlpySession, translated
+from dbanon.stores.plpy_errors import translated
+from dbanon.stores.plpy_store import PlpySession
 from dbanon.stores.plpy_text import literal
 
 
@@ -49,11 +51,18 @@ class PlpyReader:
         source = session.locate(source, key)
         persons = [] if entity is None else [as_identifier(source.attribute(entity))]
         session.require_rights(source, [*quasi_identifiers, *(p.name for p in persons)])
+        session.require_equality(source, key)
         locator = source.located
         if locator.mapped or locator.unchecked:
             session.check_keys(source)
+        if policy.nulls == "suppress":
+            source = replace(source, required=tuple(quasi_identifiers))
         read = (*session.inspect(source, attributes), *persons)
-        trees = Sources(session, source, lambda: tick(0.0)).read(hierarchies)
+        given = Sources(session, source, lambda: tick(0.0)).read(hierarchies)
+
+        def trees(microdata: Microdata) -> dict[str, Hierarchy]:
+            return built(given, microdata, lambda: tick(0.0))
+
         order = ", ".join(
             [session.sort_key(source.attribute(name)) for name in locator.mapped]
             or locator.expressions
@@ -69,15 +78,16 @@ class PlpyReader:
         )
         if persons:
             microdata = with_entities(microdata)
-        policy = replace(policy, hierarchies=built(trees, microdata, lambda: tick(0.0)))
-        labels = find_classes(microdata, policy, tick).labels
-        return list(
-            zip(
-                self._keys(source, order),
-                (None if label < 0 else label for label in labels.tolist()),
-                strict=True,
-            )
-        )
+        microdata = replace(microdata, withheld=session.count_withheld(source))
+        policy = replace(policy, hierarchies=trees(microdata))
+        partition = find_classes(microdata, policy, tick, trees)
+        # The keys of microdata are places among all rows, from 1.
+        places = places_of(microdata.keys[:, 0] - 1, microdata.n_read)
+        labels = partition.of(places).labels.tolist()
+        return [
+            (row_key, None if label < 0 else label)
+            for row_key, label in zip(self._keys(source, order), labels, strict=True)
+        ]
 
     def _chunks(
         self, source: Source, attributes: Sequence[Attribute], order: str
@@ -92,8 +102,9 @@ class PlpyReader:
             alias = f"d{position}"
             numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
         record = packed.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
+        query = packed.in_one_pass(f"{numbered}{source.where}", record, DEFAULT_CHUNK_ROWS)
         with translated():
-            cursor = self._plpy.cursor(packed.in_one_pass(numbered, record, DEFAULT_CHUNK_ROWS))
+            cursor = self._plpy.cursor(query)
             while found := cursor.fetch(1):
                 yield packed.unpack(found[0]["string_agg"], ["bigint"], attributes)
 
@@ -106,14 +117,19 @@ class PlpyReader:
             if attribute.kind.is_coded:
                 text = self._session.value_of(attribute)
                 column = f"s.{quote(attribute.name)}"
-                query = statements.numbered_values(f"{source.name.quoted} AS s", text, column)
+                query = statements.numbered_values(
+                    f"{source.name.quoted} AS s", text, column, source.and_where
+                )
                 found.append((position, text, query))
         return found
 
     def _keys(self, source: Source, order: str) -> list[str]:
         locator = source.located
         if locator.mapped or locator.types == ("bigint",):
-            columns = [(n, f"s.{quote(n)}") for n in locator.mapped or self._key_columns(source)]
+            columns = [
+                (name, self._session.value_of_key(source.attribute(name)))
+                for name in locator.mapped or self._key_columns(source)
+            ]
         else:
             columns = [(e.removeprefix("s."), f"{e}::text") for e in locator.expressions]
         pairs = ", ".join(f"{literal(name)}, {column}" for name, column in columns)

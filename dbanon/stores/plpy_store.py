@@ -14,27 +14,28 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DbanonError, InvalidName, LedgerMissing, OutputExists, TableNotFound
+from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFound
 from dbanon.hierarchy_edges import paced
 from dbanon.microdata import Chunk, Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
 from dbanon.release import Recount
 from dbanon.schema import Attribute
-from dbanon.stores import ledger, packed, statements
+from dbanon.stores import packed, statements
 from dbanon.stores import postgresql_catalog as catalog
 from dbanon.stores.base import Locator, Output, Source, random_order
+from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.plpy_text import array_text, bound, literal
-from dbanon.stores.postgresql_errors import translation
+from dbanon.stores.plpy_errors import translated
+from dbanon.stores.plpy_given import given_sql, handed_over
+from dbanon.stores.plpy_text import array_text, bound, literal, plain_text
 from dbanon.stores.postgresql_session import PostgresqlSession
 
 COPY = RelationName("pg_temp", "dbanon_source")
@@ -72,16 +73,18 @@ class PlpySession(PostgresqlSession):
         self._search_path = []
         self._places: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
         self._in_table = False
+        self._where = self._and_where = ""
 
     # -- statements -------------------------------------------------------------------------------
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self._execute(bound(sql, parameters))
+        self._execute(*bound(sql, parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         # SPI gives rows as dictionaries, which lose columns of the same name; JSON text does not.
-        query = f"SELECT row_to_json(q)::text AS found FROM ({bound(sql, parameters)}) AS q"
-        found = paced(self._execute(query), self._look_for_cancel)
+        text, values = bound(sql, parameters)
+        query = f"SELECT row_to_json(q)::text AS found FROM ({text}) AS q"
+        found = paced(self._execute(query, values), self._look_for_cancel)
         return [json.loads(row["found"], object_pairs_hook=_values) for row in found]
 
     def _look_for_cancel(self) -> None:
@@ -89,13 +92,34 @@ class PlpySession(PostgresqlSession):
         with translated():
             self._plpy.execute("SELECT 1")
 
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        found = self.rows(catalog.COLUMN_TYPES, (relation.quoted,))
+        types = dict(found)
+        names = [f"c{i}" for i in range(len(columns))]
+        values = ", ".join(
+            f"v.{name}::{types[column]}" for name, column in zip(names, columns, strict=True)
+        )
+        texts = ", ".join(given_sql(i, "text[]") for i in range(len(columns)))
+        self._execute(
+            f"INSERT INTO {relation.quoted} ({quote_list(columns)})"
+            f" SELECT {values} FROM unnest({texts}) AS v({', '.join(names)})",
+            [
+                plain_text([None if row[i] is None else plain_text(row[i]) for row in rows])
+                for i in range(len(columns))
+            ],
+        )
+
     def _execute(self, sql: str, values: Sequence[str] = ()) -> Any:
-        """Execute one statement; ``values`` are the texts of its parameters, $1 and so on."""
+        """Execute one statement; ``values`` are what ``given_sql`` stands for in it, as text."""
         self.note(sql)
-        with translated():
-            if not values:
-                return self._plpy.execute(sql)
-            return self._plpy.execute(self._plpy.prepare(sql, ["text"] * len(values)), list(values))
+        with translated(), handed_over(values):
+            return self._plpy.execute(sql)
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        found: AbstractContextManager[Any] = self._plpy.subtransaction()
+        return found
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -145,6 +169,7 @@ class PlpySession(PostgresqlSession):
             f" (SELECT count(*) FROM {COPY.quoted})"
         )[0]
         self._pages, self._copied = int(pages), int(rows)
+        self._where, self._and_where = source.where, source.and_where
         return replace(source, estimated_rows=rows, locator=Locator(("s.ctid",), ("tid",)))
 
     def check_keys(self, source: Source) -> None:
@@ -163,10 +188,10 @@ class PlpySession(PostgresqlSession):
         before = []
         for setting in settings:
             name, _, value = setting.partition(" = ")
-            found = self._execute(
-                "SELECT current_setting($1) AS before, set_config($1, $2, true)", (name, value)
+            found = self.rows(
+                "SELECT current_setting(?), set_config(?, ?, true)", (name, name, value)
             )
-            before.append(f"{name} = {found[0]['before']}")
+            before.append(f"{name} = {found[0][0]}")
         return before
 
     def read_chunks(
@@ -175,7 +200,11 @@ class PlpySession(PostgresqlSession):
         locator = source.located
         record = packed.packed_record(locator.expressions, locator.types, attributes)
         query = packed.by_address(
-            source.relation, record, ("$1", "$2"), self.value_joins(attributes)
+            source.relation,
+            record,
+            ("$1", "$2"),
+            self.value_joins(attributes),
+            source.and_where,
         )
         step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
         with translated():
@@ -194,9 +223,9 @@ class PlpySession(PostgresqlSession):
     ) -> None:
         """Give every record its class and its random position, once.
 
-        The addresses do not travel: the copy is scanned in order, and its i-th row takes the i-th
-        class of an array, -1 for a record that is withheld. Only exact means, and more records
-        than one array should hold, need a table of them.
+        The addresses do not travel: the copy is scanned in order, and its i-th row that was read
+        takes the i-th class of an array, -1 for a record that is withheld. Only exact means, and
+        more records than one array should hold, need a table of them.
         """
         if self._staged is partition:
             return
@@ -218,9 +247,12 @@ class PlpySession(PostgresqlSession):
         # The arrays are decoded once, as scalar subqueries, not once a row.
         query = (
             f"INSERT INTO {table} SELECT l.key0, l.class, l.position FROM (SELECT s.ctid AS key0,"
-            " (SELECT $3::integer[])[s.n] AS class, (SELECT $4::integer[])[s.n] AS position FROM"
-            f" (SELECT ctid, row_number() OVER () AS n FROM ONLY {COPY.quoted}"
-            " WHERE ctid >= $1::tid AND ctid <= $2::tid) AS s) AS l WHERE l.class >= 0"
+            f" {given_sql(2, 'integer[]')}[s.n] AS class,"
+            f" {given_sql(3, 'integer[]')}[s.n] AS position FROM"
+            f" (SELECT s.ctid, row_number() OVER () AS n FROM ONLY {COPY.quoted} AS s"
+            f" WHERE s.ctid >= {given_sql(0, 'tid')} AND s.ctid <= {given_sql(1, 'tid')}"
+            f"{self._and_where}) AS s) AS l"
+            " WHERE l.class >= 0"
         )
         keys = microdata.keys[:, 0]
         for start in range(0, n, PIECE):
@@ -235,6 +267,12 @@ class PlpySession(PostgresqlSession):
                 ),
             )
         self.run(f"ANALYZE {table}")
+
+    def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
+        if partition.n_suppressed and not self._in_table:
+            # The arrays were for one INSERT, which is done.
+            self._staged, self._in_table = None, True
+        return super().released_rows(source, microdata, partition)
 
     def exact_totals(self, *given: Any) -> dict[str, NDArray[np.object_]]:
         self._in_table = True
@@ -256,9 +294,10 @@ class PlpySession(PostgresqlSession):
         query = (
             f"INSERT INTO {table.quoted} ({quote_list(values)})"
             f" SELECT {', '.join(values.values())} FROM (SELECT n.*,"
-            f" (SELECT $1::integer[])[n.{place}] AS {label},"
-            f" (SELECT $2::integer[])[n.{place}] AS {order} FROM"
-            f" (SELECT *, row_number() OVER () AS {place} FROM ONLY {COPY.quoted}) AS n) AS s"
+            f" {given_sql(0, 'integer[]')}[n.{place}] AS {label},"
+            f" {given_sql(1, 'integer[]')}[n.{place}] AS {order} FROM"
+            f" (SELECT *, row_number() OVER () AS {place} FROM ONLY {COPY.quoted} AS s"
+            f"{self._where}) AS n) AS s"
             f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{label}{joins}"
             f" ORDER BY s.{label}, s.{order}"
         )
@@ -286,16 +325,16 @@ class PlpySession(PostgresqlSession):
                 self.staging_suffix,
             )
         )
-        arrays = ", ".join(f"${i}::{kind}[]" for i, (_, kind, _) in enumerate(staged, start=2))
+        arrays = ", ".join(given_sql(i, f"{kind}[]") for i, (_, kind, _) in enumerate(staged))
         values = quote_list((name for name, _, _ in staged), "v.")
         names = quote_list([*(name for name, _, _ in staged), "place"])
-        query = (
-            f"INSERT INTO {table} SELECT $1::integer + v.place::integer - 1, {values}"
-            f" FROM unnest({arrays}) WITH ORDINALITY AS v({names})"
-        )
         for start in range(0, n_classes, PIECE):
             pieces = [array_text(column[start : start + PIECE]) for _, _, column in staged]
-            self._execute(query, (str(start), *pieces))
+            self._execute(
+                f"INSERT INTO {table} SELECT {start} + v.place::integer - 1, {values}"
+                f" FROM unnest({arrays}) WITH ORDINALITY AS v({names})",
+                pieces,
+            )
         self.run(f"ANALYZE {table}")
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
@@ -350,7 +389,7 @@ class PlpySession(PostgresqlSession):
 
     def ensure_ledger(self) -> None:
         found = self.rows("SELECT version_num FROM dbanon.alembic_version")
-        if found != [(ledger.HEAD,)]:
+        if found != [(HEAD,)]:
             raise LedgerMissing(
                 "The ledger of this database is of another version than dbanon's functions.",
                 hint="Ask a superuser to run: dbanon upgrade",
@@ -381,26 +420,6 @@ class PlpyStore:
     def same_database(self, other: object) -> bool:
         """True for this store only."""
         return other is self
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Raise SPI's errors as dbanon's own. A cancel becomes ``Cancelled``, which nothing stops."""
-    try:
-        yield
-    except Exception as error:
-        if not hasattr(error, "spidata"):
-            raise
-        raise spi_error(error) from None
-
-
-def spi_error(error: Any) -> DbanonError:
-    """The error of ours for one of SPI; the server's text is not passed on: it may quote values."""
-    code, _, _, _, _, _, table, column, _, constraint = error.spidata
-    # Five letters or digits, six bits each: there are SQLSTATEs that plpy has no class for.
-    state = "".join(chr((code >> 6 * place & 0x3F) + ord("0")) for place in range(5))
-    names = SimpleNamespace(table_name=table, column_name=column, constraint_name=constraint)
-    return translation(SimpleNamespace(sqlstate=state, diag=names))
 
 
 def _values(pairs: list[tuple[str, Any]]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dbanon.schema import Attribute, Kind, Schema
+from dbanon.stores.postgresql_foreign import FOREIGN
 
 RELATION = """
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.reltuples::bigint, c.relhassubclass,
@@ -16,23 +17,72 @@ RELATIONS_NEAR = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ? AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 
-COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), coalesce(b.typname, t.typname),
-       coalesce(b.typtype, t.typtype)::text,
-       CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE t.typtypmod END,
-       a.attnotnull AND c.relkind IN ('r', 'm', 'p'),
-       CASE WHEN a.attcollation <> t.typcollation
-            THEN quote_ident(ln.nspname) || '.' || quote_ident(l.collname) END,
-       (SELECT array_agg(e.enumlabel::text ORDER BY e.enumsortorder) FROM pg_enum e
-        WHERE e.enumtypid = coalesce(b.oid, t.oid))
-FROM pg_attribute a
-JOIN pg_class c ON c.oid = a.attrelid
-JOIN pg_type t ON t.oid = a.atttypid
-LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
-LEFT JOIN pg_collation l ON l.oid = a.attcollation
-LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
-WHERE a.attrelid = ?::oid AND a.attnum > 0 AND NOT a.attisdropped
+# A domain is looked through to the type under it, and everything that this is made of is looked at:
+# whose it is decides what a column is read and released as.
+COLUMNS = f"""
+WITH RECURSIVE chain(attnum, oid, typmod, depth) AS (
+    SELECT a.attnum, a.atttypid, a.atttypmod, 0 FROM pg_attribute AS a
+    WHERE a.attrelid = ?::oid AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL
+    SELECT c.attnum, t.typbasetype, CASE WHEN c.typmod < 0 THEN t.typtypmod ELSE c.typmod END,
+           c.depth + 1
+    FROM chain AS c JOIN pg_type AS t ON t.oid = c.oid WHERE t.typtype = 'd'
+),
+parts(attnum, oid) AS (
+    SELECT c.attnum, c.oid FROM chain AS c JOIN pg_type AS t ON t.oid = c.oid
+    WHERE t.typtype <> 'd'
+    UNION
+    SELECT s.attnum, n.oid FROM parts AS s
+    JOIN pg_type AS t ON t.oid = s.oid
+    CROSS JOIN LATERAL (
+        SELECT t.typbasetype AS oid WHERE t.typtype = 'd'
+        UNION ALL SELECT t.typelem WHERE t.typelem <> 0
+        UNION ALL SELECT r.rngsubtype FROM pg_range AS r WHERE r.rngtypid = t.oid
+        UNION ALL SELECT r.rngtypid FROM pg_range AS r WHERE r.rngmultitypid = t.oid
+        UNION ALL SELECT a.atttypid FROM pg_attribute AS a
+        WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+    ) AS n
+)
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(b.oid, base.typmod),
+       CASE WHEN b.typnamespace = 'pg_catalog'::regnamespace THEN b.typname END,
+       b.typtype::text, base.typmod, a.attnotnull AND c.relkind IN ('r', 'm', 'p'),
+       CASE WHEN a.attcollation <> CASE WHEN d.another THEN b.typcollation ELSE t.typcollation END
+            THEN (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname)
+                  FROM pg_collation AS l JOIN pg_namespace AS n ON n.oid = l.collnamespace
+                  JOIN pg_roles AS o ON o.oid = l.collowner
+                  WHERE l.oid = a.attcollation AND NOT {FOREIGN}) END,
+       (SELECT array_agg(e.enumlabel::text ORDER BY e.enumsortorder) FROM pg_enum AS e
+        WHERE e.enumtypid = b.oid),
+       d.another,
+       (SELECT min(format('type %s of role %s', format_type(s.oid, NULL), o.rolname))
+        FROM parts AS s JOIN pg_type AS y ON y.oid = s.oid JOIN pg_roles AS o ON o.oid = y.typowner
+        WHERE s.attnum = a.attnum AND {FOREIGN})
+FROM pg_attribute AS a
+JOIN pg_class AS c ON c.oid = a.attrelid
+JOIN pg_type AS t ON t.oid = a.atttypid
+JOIN chain AS base ON base.attnum = a.attnum
+JOIN pg_type AS b ON b.oid = base.oid AND b.typtype <> 'd'
+-- A domain is another's as soon as one in the chain, or a function of its checks, is.
+CROSS JOIN LATERAL (
+    SELECT EXISTS (
+        SELECT FROM chain AS h
+        JOIN pg_type AS y ON y.oid = h.oid AND y.typtype = 'd'
+        LEFT JOIN pg_constraint AS k ON k.contypid = y.oid
+        LEFT JOIN pg_depend AS g ON g.classid = 'pg_constraint'::regclass AND g.objid = k.oid
+        LEFT JOIN pg_operator AS x
+            ON g.refclassid = 'pg_operator'::regclass AND x.oid = g.refobjid
+        LEFT JOIN pg_proc AS p ON p.oid = x.oprcode
+            OR g.refclassid = 'pg_proc'::regclass AND p.oid = g.refobjid
+        JOIN pg_roles AS o ON o.oid IN (y.typowner, p.proowner)
+        WHERE h.attnum = a.attnum AND {FOREIGN}
+    ) AS another
+) AS d
+WHERE a.attrelid = ?::oid
 ORDER BY a.attnum"""
+
+COLUMN_TYPES = """
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+WHERE attrelid = ?::regclass AND attnum > 0 AND NOT attisdropped"""
 
 PRIMARY_KEY = """
 SELECT a.attname
@@ -55,32 +105,20 @@ DATABASE_RIGHTS = """
 SELECT has_database_privilege(current_database(), 'CREATE'),
        has_database_privilege(current_database(), 'TEMPORARY')"""
 
-# Of a ledger that is not there, the right to make it; of one that is, the rights to use it.
-LEDGER_RIGHTS_MISSING = """
-SELECT 'CREATE on the database'
-WHERE to_regnamespace('dbanon') IS NULL
-  AND NOT has_database_privilege(current_database(), 'CREATE')
-UNION ALL
-SELECT 'USAGE on schema dbanon' FROM pg_namespace
-WHERE nspname = 'dbanon' AND NOT has_schema_privilege(oid, 'USAGE')
-UNION ALL
-SELECT 'CREATE on schema dbanon' FROM pg_namespace AS n
-WHERE nspname = 'dbanon' AND NOT has_schema_privilege(oid, 'CREATE') AND NOT EXISTS
-  (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = 'release')
-UNION ALL
-SELECT wanted || ' on dbanon.' || relname
-FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-JOIN (VALUES ('release', 'SELECT'), ('release', 'INSERT'), ('release', 'UPDATE'),
-             ('release_column', 'SELECT'), ('release_column', 'INSERT'),
-             ('alembic_version', 'SELECT')) AS w(name, wanted) ON w.name = c.relname
-WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)
-  AND NOT (wanted = 'UPDATE' AND has_any_column_privilege(c.oid, wanted))"""
-
 EXISTING = """
 SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'relation' END,
-       obj_description(c.oid, 'pg_class')
+       obj_description(c.oid, 'pg_class'), c.oid::bigint, pg_get_userbyid(c.relowner)::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ? AND c.relname = ?"""
+
+# Whether this role owns a relation that no view and no foreign key depends on.
+MAY_DROP = """
+SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
+    SELECT FROM pg_depend AS d
+    LEFT JOIN pg_rewrite AS w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
+    WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.deptype = 'n'
+      AND w.ev_class IS DISTINCT FROM c.oid)
+FROM pg_class AS c WHERE c.oid = ?::oid"""
 
 RELATION_KINDS = {
     "r": "table",
@@ -106,18 +144,41 @@ def schema_of(rows: list[tuple[Any, ...]]) -> Schema:
 def _attribute(
     name: str,
     sql_type: str,
-    base: str,
+    base_type: str,
+    base: str | None,
     type_type: str,
     typmod: int,
     not_null: bool,
     collation: str | None,
     labels: list[str] | None,
+    domain_of_another: bool,
+    of_another: str | None,
 ) -> Attribute:
-    kind, extra = _kind(base, type_type, typmod)
+    """The attribute, under the type that it has in a release.
+
+    No released column has a type of another role: who owns a type could later run code over the
+    column by it, or drop it with the type. A domain gives way to the type under it, an enum to
+    text; what is made of such types cannot be released.
+    """
+    kind, extra = _kind(base or "", type_type, typmod)
+    enumerated = type_type == "e"
+    if enumerated and of_another is not None:
+        sql_type, of_another = "text", None
+    elif domain_of_another:
+        sql_type = base_type
     if collation is not None:
         sql_type += f" COLLATE {collation}"
-    order = tuple(labels or ())
-    return Attribute(name, kind, sql_type=sql_type, nullable=not not_null, order=order, **extra)
+    return Attribute(
+        name,
+        kind,
+        sql_type=sql_type,
+        nullable=not not_null,
+        order=tuple(labels or ()),
+        enum_type=base_type if enumerated and sql_type != "text" else "",
+        by_output=base is None,
+        of_another=of_another or "",
+        **extra,
+    )
 
 
 def _kind(base: str, type_type: str, typmod: int) -> tuple[Kind, dict[str, Any]]:

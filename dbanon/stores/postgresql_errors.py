@@ -20,6 +20,7 @@ from dbanon.errors import (
     OutputChanged,
     OutputExists,
     SourceChanged,
+    UnsupportedType,
 )
 from dbanon.stores.base import cannot_travel
 
@@ -58,7 +59,11 @@ def translation(error: Any) -> DbanonError:
             "A lock was not to be had in time.", detail=detail, hint="Try again later."
         )
     if state == "40001":
-        return SourceChanged(detail=detail, hint="Try again.")
+        return SourceChanged(
+            "Another session changed what this one reads or replaces.",
+            detail=detail,
+            hint="Try again.",
+        )
     if state == "42P01":
         return SourceChanged(
             "Another session dropped a relation that is needed.", hint="Try again."
@@ -77,6 +82,15 @@ def translation(error: Any) -> DbanonError:
             "Other objects depend on the output, so it cannot be replaced.",
             hint="Release a view: it stays when its release is replaced.",
         )
+    if state in ("22021", "22P05"):
+        # A database of encoding SQL_ASCII holds any bytes.
+        return UnsupportedType(
+            "A text holds bytes that are no UTF-8, and its database knows no encoding.",
+            detail=detail,
+            hint="Convert the column in a view, as in convert_from(name::bytea, 'LATIN1').",
+        )
+    if state == "42883":
+        return UnsupportedType("A column's type has no equality.", detail=detail)
     if state == "22003":
         return NonFiniteValue("A quasi-identifier holds a value too large for float64.")
     return DatabaseFailure(f"The database refused a statement{_names(error)}.", detail=detail)

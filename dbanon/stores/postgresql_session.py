@@ -6,16 +6,32 @@ catalog, which rights are needed and how a release is written and shown is here,
 
 from __future__ import annotations
 
+import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from dbanon.errors import InsufficientRights, SchemaNotFound, TableNotFound, nearest_names
+from dbanon.errors import (
+    InsufficientRights,
+    LedgerNotTrusted,
+    OutputExists,
+    SchemaNotFound,
+    SourceChanged,
+    TableNotFound,
+    UnsupportedType,
+    nearest_names,
+)
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind
+from dbanon.share import share_path
+from dbanon.stores import ledger, postgresql_ledger
 from dbanon.stores import postgresql_catalog as catalog
+from dbanon.stores import postgresql_digest as digest
+from dbanon.stores import postgresql_foreign as foreign
 from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import (
     MARK,
@@ -29,6 +45,7 @@ from dbanon.stores.base import (
     key_required,
 )
 from dbanon.stores.names import RelationName, check_length, quote, quote_list
+from dbanon.stores.postgresql_locks import run_patiently
 from dbanon.stores.session import Session
 
 ADDRESSED = ("r", "m")
@@ -41,11 +58,18 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL idle_in_transaction_session_timeout = 0;
 SET LOCAL timezone = 'UTC';
 SET LOCAL datestyle = 'ISO, YMD';
+SET LOCAL intervalstyle = 'postgres';
+SET LOCAL bytea_output = 'hex';
 SET LOCAL extra_float_digits = 1;
 SET LOCAL lock_timeout = '60s';
 SET LOCAL work_mem = '192MB';
 SET LOCAL jit = off;
+SET LOCAL constraint_exclusion = off;
 SET LOCAL client_min_messages = warning"""
+
+
+# Every name is qualified: until the path is pinned, it may name anybody's functions first.
+CALLER_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
 
 
 class _Relation(NamedTuple):
@@ -61,17 +85,26 @@ class PostgresqlSession(Session):
 
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
+    digest_way = digest.WAY
     _search_path: list[str]
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self._relations: dict[RelationName, _Relation] = {}
+        self.release_id: str | None = None
+        self._beside: list[RelationName] = []
+        self._ledger_trusted = False
 
     def enter(self) -> None:
         """Note the search path of the caller, then make the transaction independent of it."""
-        self._search_path = self.rows("SELECT current_schemas(false)::text[]")[0][0]
+        self._search_path = self.caller_path()
         for statement in SETTINGS.split(";"):
             self.run(statement.strip())
+
+    def caller_path(self) -> list[str]:
+        """The schemas that names without one are looked for in."""
+        schemas: list[str] = self.rows(CALLER_PATH)[0][0]
+        return schemas
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -92,11 +125,22 @@ class PostgresqlSession(Session):
         kind = catalog.RELATION_KINDS[relkind]
         if children and relkind == "r":
             kind = "inherited table"
-        source = Source(
-            resolved, catalog.schema_of(self.rows(catalog.COLUMNS, (oid,))), kind, max(tuples, 0)
-        )
+        self.require_own_code(oid)
+        columns = catalog.schema_of(self.rows(catalog.COLUMNS, (oid, oid)))
+        source = Source(resolved, columns, kind, max(tuples, 0))
         self._relations[resolved] = _Relation(oid, relkind, children)
         return source
+
+    def require_own_code(self, oid: int) -> None:
+        """Check that reading a relation runs no code of another role.
+
+        Raises
+        ------
+        ForeignCode : it would.
+        """
+        refused = foreign.first(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
+        if refused is not None:
+            raise refused
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
         schemas = [name.schema] if name.schema is not None else self._search_path
@@ -143,7 +187,11 @@ class PostgresqlSession(Session):
                 locator=Locator((column,), ("bigint",), unchecked=tuple(key) if stated else ()),
             )
         if attributes:
-            return replace(source, locator=Locator(("m.ordinal",), ("bigint",), tuple(key)))
+            compared: tuple[str, ...] = ()
+            if any(attribute.by_output for attribute in attributes):
+                compared = tuple(map(self.value_of_key, attributes))
+            locator = Locator(("m.ordinal",), ("bigint",), tuple(key), compared=compared)
+            return replace(source, locator=locator)
         if relation.kind == "p" or relation.has_children:
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
         if relation.kind in ADDRESSED:
@@ -152,16 +200,34 @@ class PostgresqlSession(Session):
 
     def sort_key(self, attribute: Attribute) -> str:
         column = super().sort_key(attribute)
-        if attribute.kind is Kind.CATEGORY and "uuid" not in attribute.sql_type:
-            return f'{column}::text COLLATE "C"'
+        # An own type may have any name.
+        is_uuid = "uuid" in attribute.sql_type and not attribute.by_output
+        if attribute.by_output or (attribute.kind is Kind.CATEGORY and not is_uuid):
+            return self.text_of(attribute)
         return column
+
+    def value_of(self, attribute: Attribute) -> str:
+        # Where = is looked for, the casts of an own type are looked at.
+        return self.text_of(attribute) if attribute.by_output else super().value_of(attribute)
+
+    def value_of_key(self, attribute: Attribute) -> str:
+        """SQL of a key column as it is compared."""
+        return self.text_of(attribute) if attribute.by_output else f"s.{quote(attribute.name)}"
+
+    def kept_value(self, attribute: Attribute) -> str:
+        return types.kept(attribute)
 
     def require_rights(self, source: Source, columns: Sequence[str]) -> None:
         locator = source.locator or Locator((), ())
         system = [
             e.removeprefix("s.") for e in locator.expressions if e in ("s.ctid", "s.tableoid")
         ]
-        wanted = [*dict.fromkeys([*columns, *locator.mapped, *locator.unchecked]), *system]
+        named = dict.fromkeys([*columns, *locator.mapped, *locator.unchecked])
+        for name in named:
+            attribute = source.attribute(name)
+            if attribute.of_another:
+                raise foreign.type_refusal(source.name, name, attribute.of_another)
+        wanted = [*named, *system]
         oid = self._relations[source.name].oid
         refused = self.rows(catalog.UNREADABLE, (wanted, oid, oid))
         if refused:
@@ -182,6 +248,22 @@ class PostgresqlSession(Session):
                 hint="GRANT TEMPORARY ON DATABASE … to it.",
             )
 
+    def require_equality(self, source: Source, columns: Sequence[str]) -> None:
+        for column in dict.fromkeys(columns):
+            # PostgreSQL knows best: of a json in an array in a row type, too. Nothing is read.
+            query = f"SELECT DISTINCT {quote(column)} FROM {source.name.quoted} LIMIT 0"
+            try:
+                self.rows(query)
+            except UnsupportedType as error:
+                attribute = source.attribute(column)
+                raise UnsupportedType(
+                    f'Column "{column}" of {source.name} is of type {attribute.sql_type}, whose'
+                    " values PostgreSQL cannot tell apart.",
+                    detail=error.detail,
+                    hint="Strata, entities and keys need a type with an equality: cast it in a"
+                    " view, as json to jsonb.",
+                ) from None
+
     def stage_values(
         self, source: Source, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
@@ -192,14 +274,24 @@ class PostgresqlSession(Session):
         return dictionaries
 
     def text_of(self, attribute: Attribute) -> str:
-        return f's.{quote(attribute.name)}::text COLLATE "C"'
+        return f'{types.text(attribute)} COLLATE "C"'
+
+    def compared(self, attribute: Attribute) -> str:
+        if attribute.kind is not Kind.OTHER:
+            return super().compared(attribute)
+        # By the type's own output: a cast to text may be anybody's.
+        column = f"s.{quote(attribute.name)}"
+        return f"CASE WHEN {column} IS NOT NULL THEN format('%s', {column}) END"
+
+    def sample(self, relation: RelationName, share: float) -> str:
+        return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
         if not open_scale:
             return tuple(attributes)
         scales = ", ".join(f"max(scale(s.{quote(a.name)}))" for a in open_scale)
-        found = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s")[0]
+        found = self.rows(f"SELECT {scales} FROM {source.relation.quoted} AS s{source.where}")[0]
         known = {a.name: scale or 0 for a, scale in zip(open_scale, found, strict=True)}
         return tuple(replace(a, scale=known.get(a.name, a.scale)) for a in attributes)
 
@@ -238,7 +330,12 @@ class PostgresqlSession(Session):
                     f'There is no schema "{schema}", and this role may not create it.',
                     hint=f"CREATE SCHEMA {quote(schema)} AUTHORIZATION this role.",
                 )
-            self.run(f"CREATE SCHEMA {quote(schema)}")
+            try:
+                self.run(f"CREATE SCHEMA {quote(schema)}")
+            except OutputExists:
+                raise SourceChanged(
+                    f'Another session made the schema "{schema}" meanwhile.', hint="Try again."
+                ) from None
         elif not all(found[0]):
             raise InsufficientRights(
                 f'This role may not create tables in schema "{schema}".',
@@ -246,13 +343,14 @@ class PostgresqlSession(Session):
             )
 
     def require_ledger_rights(self) -> None:
-        missing = [name for (name,) in self.rows(catalog.LEDGER_RIGHTS_MISSING)]
+        self.require_trusted_ledger()
+        missing = [name for (name,) in self.rows(postgresql_ledger.RIGHTS_MISSING)]
         if missing:
             raise InsufficientRights(
                 "This role may not write into the ledger, schema dbanon.",
                 detail="Missing: " + ", ".join(missing) + ".",
-                hint="Let a role that may create schemas make the first release, then GRANT USAGE"
-                " ON SCHEMA dbanon, and SELECT, INSERT, UPDATE on its tables.",
+                hint="Ask an administrator to run dbanon install, or dbanon install --sql-only, and"
+                " to GRANT dbanon_runner to it.",
             )
 
     def find_existing(self, name: RelationName) -> Existing | None:
@@ -262,28 +360,57 @@ class PostgresqlSession(Session):
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
+        self.release_id = release_id
         body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
         written = output.written.quoted
         self.run(f"CREATE TABLE {written} ({body})")
         self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
 
+    def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
+        found = self.rows(digest.COLUMNS, (relation.schema, relation.name))
+        return [(name, sql_type) for name, sql_type in found]
+
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        given = (str(salt), relation.schema, relation.name)
+        [(statement,)] = self.rows(digest.STATEMENT, given)
+        [(rows, total)] = self.rows(statement)
+        return int(rows), int(total)
+
+    def digest_probe(self) -> str:
+        return str(self.rows(digest.PROBE)[0][0])
+
     def analyze(self, relation: RelationName) -> None:
         self.run(f"ANALYZE {relation.quoted}")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
+        drops = [f"DROP TABLE {relation.quoted}" for relation in self._beside]
+        self._beside = []
         if output.kind == "view":
-            self.run(
-                f"CREATE OR REPLACE VIEW {output.name.quoted} AS"
+            # One that another session made meanwhile is not replaced: the ledger would show both.
+            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
+            view = (
+                f"{create} VIEW {output.name.quoted} AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
+            run_patiently(self, [*drops, view], output.name)
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
             return
         if output.replaces:
-            self.drop_table(output.name)
+            drops.append(f"DROP TABLE {output.name.quoted}")
+        if drops:
+            run_patiently(self, drops, output.name)
         self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
 
+    def drop_with_output(self, relation: RelationName) -> None:
+        """Drop a relation when the output is published, so that neither waits for the other."""
+        self._beside.append(relation)
+
     def drop_table(self, relation: RelationName) -> None:
-        self.run(f"DROP TABLE {relation.quoted}")
+        run_patiently(self, [f"DROP TABLE {relation.quoted}"], relation)
+
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """What is done in the block is undone, alone, when it raises."""
 
     def insert(
         self,
@@ -302,6 +429,51 @@ class PostgresqlSession(Session):
 
     def has_ledger(self) -> bool:
         return self.find_existing(self.ledger_name("release")) is not None
+
+    def require_trusted_ledger(self) -> None:
+        # Once: nobody who is not trusted can hang anything on a ledger that is.
+        if self._ledger_trusted:
+            return
+        wrong = self.rows(postgresql_ledger.UNTRUSTED)
+        if wrong:
+            what, owner, _ = wrong[0]
+            raise LedgerNotTrusted(
+                f"The ledger of this database is not trusted: {what}, of role {owner}.",
+                detail="; ".join(f"{what}, of role {owner}" for what, owner, _ in wrong[:20]),
+                hint=postgresql_ledger.NOT_TRUSTED_HINT,
+            )
+        self._ledger_trusted = True
+
+    def record_release(
+        self, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: ledger.Run
+    ) -> str:
+        if not self.rows(postgresql_ledger.WRITER):
+            return super().record_release(row, columns, run)
+        of_run = {"door": run.door, "elapsed": run.elapsed}
+        own = [{key: c[key] for key in c if key != "release_id"} for c in columns]
+        told = postgresql_ledger.told(row), own, of_run
+        recorded = self.call("dbanon._record_release", [json.dumps(part) for part in told])
+        return str(json.loads(recorded)["created_at"])
+
+    def record_run(self, run: ledger.Run) -> None:
+        if not self.rows(postgresql_ledger.WRITER):
+            super().record_run(run)
+            return
+        of_run = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
+        for key in ("output", "release_id"):
+            del of_run[key]
+        self.call("dbanon._record_run", [json.dumps(of_run)])
+
+    def call(self, function: str, parts: Sequence[str]) -> str:
+        """Call a function of ours with JSON that no log shall have; the text of its result."""
+        marks = ", ".join("?::jsonb" for _ in parts)
+        return str(self.rows(f"SELECT {function}({marks})::text", parts)[0][0])
+
+    def tie_releases(self) -> None:
+        self.run((share_path("sql") / "tie.sql").read_text())
+
+    def may_drop(self, existing: Existing) -> bool:
+        return bool(self.rows(catalog.MAY_DROP, (existing.oid,))[0][0])
 
     def ledger_name(self, table: str) -> RelationName:
         return RelationName("dbanon", table)

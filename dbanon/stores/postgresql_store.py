@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import URL, Engine, NullPool, create_engine
+from sqlalchemy import URL, Engine, NullPool, create_engine, event
 
-from dbanon.errors import ConnectionLost, DatabaseUnreachable, MissingDependency
+from dbanon.errors import (
+    ConnectionLost,
+    DatabaseUnreachable,
+    DbanonError,
+    MissingDependency,
+    OutputExists,
+    SourceChanged,
+)
 from dbanon.microdata import Chunk
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute
@@ -21,12 +28,18 @@ from dbanon.stores import packed, statements
 from dbanon.stores import postgresql_catalog as catalog
 from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import OnSql, Source
-from dbanon.stores.names import quote
+from dbanon.stores.ledger_tables import HEAD
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.postgresql_commit import commit
 from dbanon.stores.postgresql_errors import translated
-from dbanon.stores.postgresql_session import ADDRESSED, PostgresqlSession
+from dbanon.stores.postgresql_session import ADDRESSED, CALLER_PATH, PostgresqlSession
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+
+# Where a connection of ours keeps the search path that it was opened with.
+_CALLER_PATH = "dbanon_caller_path"
 
 
 class PsycopgSession(PostgresqlSession):
@@ -36,7 +49,13 @@ class PsycopgSession(PostgresqlSession):
         super().__init__(on_sql)
         self._connection = connection
         self._driver: Any = connection.connection.driver_connection
+        # An engine of the caller's may have another.
+        self.run("SET LOCAL client_encoding = 'UTF8'")
         self.enter()
+
+    def caller_path(self) -> list[str]:
+        found: list[str] | None = self._connection.info.get(_CALLER_PATH)
+        return super().caller_path() if found is None else found
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         with self._cursor(sql, parameters):
@@ -57,6 +76,17 @@ class PsycopgSession(PostgresqlSession):
                 cursor.execute(sql)
             yield cursor
 
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        self.run("SAVEPOINT dbanon")
+        try:
+            yield
+        except DbanonError:
+            self.run("ROLLBACK TO SAVEPOINT dbanon")
+            self.run("RELEASE SAVEPOINT dbanon")
+            raise
+        self.run("RELEASE SAVEPOINT dbanon")
+
     def read_chunks(
         self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
@@ -73,7 +103,9 @@ class PsycopgSession(PostgresqlSession):
         no_address = bool(self.rows(catalog.UNREADABLE, (["ctid"], oid, oid)))
         joined = relation.has_children or bool(source.located.mapped)
         if relation.kind not in ADDRESSED or joined or no_address:
-            query = packed.in_one_pass(f"{source.from_clause}{joins}", record, chunk_rows)
+            query = packed.in_one_pass(
+                f"{source.from_clause}{joins}{source.where}", record, chunk_rows
+            )
             with self._cursor(query, name="dbanon_read", binary=True) as cursor:
                 cursor.itersize = 1
                 yield from (buffer for (buffer,) in cursor)
@@ -88,7 +120,7 @@ class PsycopgSession(PostgresqlSession):
         for first in range(0, int(pages), step):
             # Not as parameters: a name may hold what the driver takes for one.
             ends = (f"'({first},0)'", f"'({first + step},0)'")
-            query = packed.by_address(source.name, record, ends, joins)
+            query = packed.by_address(source.name, record, ends, joins, source.and_where)
             if first == 0:
                 self.note(query)
             with translated(), self._driver.cursor(binary=True) as cursor:
@@ -109,7 +141,7 @@ class PsycopgSession(PostgresqlSession):
             }.get(kind, f"({e})::bigint")
             for e, kind in zip(locator.expressions, locator.types, strict=True)
         )
-        query = f"SELECT {keys}, {kept} FROM {source.from_clause}"
+        query = f"SELECT {keys}, {kept} FROM {source.from_clause}{source.where}"
         width = len(locator.types)
         with self._cursor(query, name="dbanon_rows") as cursor:
             cursor.itersize = chunk_rows
@@ -160,19 +192,47 @@ class PsycopgSession(PostgresqlSession):
         columns = [("class", "integer"), ("position", "integer")]
         columns += [(statements.kept_column(i), types.type_of(a)) for i, a in enumerate(attributes)]
         self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))
-        copy = f"COPY {quote(statements.ROWS)} FROM STDIN"
-        self.note(copy)
-        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
-            for classes, positions, rows in pieces:
+        self._copy_rows(
+            f"COPY {quote(statements.ROWS)} FROM STDIN",
+            (
+                (label, position, *row)
+                for classes, positions, rows in pieces
                 for label, position, row in zip(
                     classes.tolist(), positions.tolist(), rows, strict=True
-                ):
-                    stream.write_row((label, position, *row))
+                )
+            ),
+        )
         self.analyze_staging(statements.ROWS)
 
     def analyze_staging(self, table: str) -> None:
         """Tell the planner how large a staging table is; it is never analyzed by itself."""
         self.run(f"ANALYZE {quote(table)}")
+
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        # Bind parameters are logged where statements are; what is copied never is.
+        self._copy_rows(f"COPY {relation.quoted} ({quote_list(columns)}) FROM STDIN", rows)
+
+    def call(self, function: str, parts: Sequence[str]) -> str:
+        table = quote(statements.HANDED)
+        self.run("DROP TABLE IF EXISTS pg_temp." + table)
+        self.run(
+            statements.create_staging(
+                statements.HANDED, [("place", "integer"), ("part", "jsonb")], self.staging_suffix
+            )
+        )
+        self._copy_rows(f"COPY {table} FROM STDIN", enumerate(parts))
+        arguments = ", ".join(
+            f"(SELECT part FROM {table} WHERE place = {place})" for place in range(len(parts))
+        )
+        return str(self.rows(f"SELECT {function}({arguments})::text")[0][0])
+
+    def _copy_rows(self, copy: str, rows: Iterable[Sequence[Any]]) -> None:
+        self.note(copy)
+        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
+            for row in rows:
+                stream.write_row(row)
 
     def _load_binary(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
         self.run(
@@ -192,19 +252,30 @@ class PsycopgSession(PostgresqlSession):
                 table, [(name, kind) for name, kind, _ in columns], self.staging_suffix
             )
         )
-        copy = f"COPY {quote(table)} FROM STDIN"
-        self.note(copy)
-        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
-            for row in zip(*(values.tolist() for _, _, values in columns), strict=True):
-                stream.write_row(row)
+        self._copy_rows(
+            f"COPY {quote(table)} FROM STDIN",
+            zip(*(values.tolist() for _, _, values in columns), strict=True),
+        )
 
     def ensure_ledger(self) -> None:
+        # Nearly always: then nobody's lock on the making of ledgers keeps a release waiting.
+        if self.find_existing(self.ledger_name("alembic_version")) is not None and self.rows(
+            f"SELECT version_num FROM {self.ledger_name('alembic_version').quoted}"
+        ) == [(HEAD,)]:
+            return
         from dbanon.stores.history import migrate
 
+        self.require_trusted_ledger()
         # Two first releases at once: the second waits here and finds the ledger made.
         self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
-        with translated():
-            migrate(self._connection)
+        try:
+            with translated():
+                migrate(self._connection)
+        except OutputExists:
+            raise SourceChanged(
+                "Another session made the ledger meanwhile; nothing was published.",
+                hint="Try again.",
+            ) from None
 
 
 class PostgresqlStore:
@@ -214,7 +285,15 @@ class PostgresqlStore:
         url = engine.url if isinstance(engine, Engine) else engine
         if not isinstance(engine, Engine) or engine.driver != "psycopg":
             try:
-                engine = create_engine(url.set(drivername="postgresql+psycopg"), poolclass=NullPool)
+                # At the connect, over what environment, role and database say: the very first
+                # answers are read as text.
+                engine = create_engine(
+                    url.set(drivername="postgresql+psycopg"),
+                    poolclass=NullPool,
+                    connect_args={"client_encoding": "UTF8"},
+                )
+                # Before SQLAlchemy, which asks a new connection things by unqualified names.
+                event.listen(engine, "connect", _pin_search_path, insert=True)
             except ModuleNotFoundError:
                 raise MissingDependency(
                     "PostgreSQL needs the package psycopg.",
@@ -230,25 +309,32 @@ class PostgresqlStore:
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """One REPEATABLE READ transaction; one that only reads when ``write`` is False."""
-        try:
-            with translated():
-                connection = self._engine.connect()
-        except ConnectionLost as error:
-            raise DatabaseUnreachable(
-                f"The database {self.url} cannot be reached.", detail=error.detail
-            ) from None
+        connection = self._connect()
         connection = connection.execution_options(isolation_level="REPEATABLE READ")
         try:
             with translated():
                 connection.begin()
-                yield PsycopgSession(connection, self._on_sql)
-                connection.commit()
+                session = PsycopgSession(connection, self._on_sql)
+                yield session
+                if write:
+                    commit(connection, self._connect, session.release_id)
+                else:
+                    connection.commit()
         except BaseException:
             # Staging goes with the transaction; a connection in doubt is not used again.
             connection.invalidate()
             raise
         finally:
             connection.close()
+
+    def _connect(self) -> Connection:
+        try:
+            with translated():
+                return self._engine.connect()
+        except ConnectionLost as error:
+            raise DatabaseUnreachable(
+                f"The database {self.url} cannot be reached.", detail=error.detail
+            ) from None
 
     def same_database(self, other: object) -> bool:
         """True when both have the same host, port and database, and the same role."""
@@ -259,3 +345,11 @@ class PostgresqlStore:
             getattr(mine, part) == getattr(theirs, part)
             for part in ("host", "port", "database", "username", "query")
         )
+
+
+def _pin_search_path(connection: Any, record: Any) -> None:
+    """Make a new connection independent of its search path, which may name anybody's functions."""
+    with connection.cursor() as cursor:
+        record.info[_CALLER_PATH] = cursor.execute(CALLER_PATH).fetchone()[0]
+        cursor.execute("SET search_path = pg_catalog, pg_temp")
+    connection.commit()

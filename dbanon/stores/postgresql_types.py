@@ -44,12 +44,33 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
         days = f"({name} / 86400000000)::integer * interval '1 day'"
         micros = f"({name} % 86400000000)::double precision * interval '1 microsecond'"
         value = f"{start} 'epoch' + {days} + {micros}"
+    elif attribute.enum_type:
+        value = _enum_value(name, attribute.enum_type)
     else:
         value = name
     value = f"({value})::{attribute.sql_type}"
     if column.missing is None:
         return value
     return f"CASE WHEN {name}_null THEN NULL ELSE {value} END"
+
+
+def text(attribute: Attribute) -> str:
+    """SQL of a column's values as text.
+
+    A type that is not PostgreSQL's own is written by its output function, which only a superuser
+    can make, and not by a cast, which its owner can. NULL stays NULL, also that of a row type.
+    """
+    column = f"s.{quote(attribute.name)}"
+    if not attribute.by_output:
+        return f"{column}::text"
+    return f"CASE WHEN {column} IS DISTINCT FROM NULL THEN format('%s', {column}) END"
+
+
+def _enum_value(label: str, enum_type: str) -> str:
+    """SQL of the value of an enumerated type that has a label: by its place, never by a cast."""
+    values = f"enum_range(NULL::{enum_type})"
+    labels = f"SELECT array_agg(format('%s', e) ORDER BY e) FROM unnest({values}) AS e"
+    return f"(SELECT {values})[array_position(({labels}), {label})]"
 
 
 def _range_expression(position: int, column: ReleasedColumn) -> str:
@@ -117,5 +138,13 @@ def type_of(attribute: Attribute) -> str:
 
 def portable(attribute: Attribute) -> str:
     """SQL of a kept column as another database can take it."""
-    column = f"s.{quote(attribute.name)}"
-    return f"{column}::text" if attribute.kind in (Kind.CATEGORY, Kind.OTHER) else column
+    if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
+        return text(attribute)
+    return f"s.{quote(attribute.name)}"
+
+
+def kept(attribute: Attribute) -> str:
+    """SQL of a kept column, which its type in the release takes without a cast of anybody's."""
+    if attribute.by_output and attribute.sql_type == "text":
+        return text(attribute)
+    return f"s.{quote(attribute.name)}"

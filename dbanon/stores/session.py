@@ -7,6 +7,7 @@ all at once, and is gone when it is not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -54,6 +55,16 @@ class Session(SessionInterface):
         if self._on_sql is not None:
             self._on_sql(sql)
 
+    def require_equality(self, source: Source, columns: Sequence[str]) -> None:
+        """Check that the values of these columns can be told apart.
+
+        Nothing to do where every type has an equality.
+
+        Raises
+        ------
+        UnsupportedType : a column's type has none.
+        """
+
     def pin(self, source: Source, columns: Sequence[str]) -> Source:
         """The source as one snapshot has it, with these columns, until the transaction ends.
 
@@ -70,26 +81,39 @@ class Session(SessionInterface):
         memory_limit: int | None = None,
         progress: Progress | None = None,
     ) -> Microdata:
-        """Read the row keys and the given attributes, and nothing else, in record order."""
+        """Read the row keys and the given attributes, and nothing else, in record order.
+
+        Rows that have a NULL where the source may have none are counted, and not read.
+        """
         locator = source.located
         if locator.mapped or locator.unchecked:
             self._check_keys(source, locator.mapped or locator.unchecked)
         if locator.mapped:
             ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
             self.run(
-                statements.create_key_map(source.name, locator.mapped, ordered, self.staging_suffix)
+                statements.create_key_map(
+                    source.name, locator.mapped, ordered, self.staging_suffix, locator.compared
+                )
             )
         categories = self.stage_values(source, attributes)
         chunks = self.read_chunks(source, attributes, chunk_rows)
         if progress is not None:
             chunks = _watched(chunks, source.estimated_rows, progress)
-        return microdata_from_chunks(
+        microdata = microdata_from_chunks(
             attributes,
             chunks,
             categories=categories,
             key_width=len(locator.types),
             memory_limit=memory_limit,
         )
+        return replace(microdata, withheld=self.count_withheld(source))
+
+    def count_withheld(self, source: Source) -> int:
+        """The number of rows that are not read, for a NULL where none may be."""
+        if not source.required:
+            return 0
+        query = statements.count_incomplete(source.relation, source.complete)
+        return int(self.rows(query)[0][0])
 
     def _check_keys(self, source: Source, keys: Sequence[str]) -> None:
         nulls, repeated = self.rows(statements.key_problems(source.relation, keys))[0]
@@ -120,6 +144,7 @@ class Session(SessionInterface):
                     self.value_of(attribute),
                     f"s.{quote(attribute.name)}",
                     self.staging_suffix,
+                    source.and_where,
                 )
             )
             self._value_tables.append(table)
@@ -143,6 +168,10 @@ class Session(SessionInterface):
         if attribute.role is Role.IDENTIFIER:
             return f"s.{quote(attribute.name)}"
         return self.text_of(attribute)
+
+    def kept_value(self, attribute: Attribute) -> str:
+        """SQL of a column that is released as it is, in the type that it has in the release."""
+        return f"s.{quote(attribute.name)}"
 
     @property
     def staging_tables(self) -> tuple[str, ...]:
@@ -171,6 +200,13 @@ class Session(SessionInterface):
             types,
         )
         self._staged = partition
+
+    def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
+        """What FROM has for the rows of a source that are released, with the alias s."""
+        if not partition.n_suppressed:
+            return f"{source.relation.quoted} AS s"
+        self.stage_labels(microdata, partition, source.located.types)
+        return statements.released_rows(source.from_clause, source.located.expressions)
 
     def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
         """The number in staging of each class, int32 (n_classes,): random, the same all through."""
@@ -247,21 +283,56 @@ class Session(SessionInterface):
                 f"The output {name} exists already.",
                 hint="Choose another name, or replace it with if_exists=replace.",
             )
-        if existing.mark is None or not ledger.knows(self, existing.mark):
+        if ledger.entry_of(self, name, existing) is None:
             raise OutputNotOurs(
                 f"The output {name} exists and was not made by dbanon, so it is not replaced.",
-                hint="Choose another name, or drop it yourself.",
+                detail="The ledger has no release that is this relation, by name and mark"
+                + ("." if existing.oid is None else ", and by its oid."),
+                hint="Choose another name, or drop it yourself. After a dump was restored: dbanon"
+                " upgrade.",
             )
         if existing.kind != kind:
             raise OutputExists(
                 f"The output {name} is a {existing.kind}, and a {kind} was asked for.",
                 hint=f"Drop the {existing.kind} yourself, or choose another name.",
             )
+        if kind == "view" and existing.owner not in (None, self.current_user()):
+            raise OutputNotOurs(
+                f"The view {name} belongs to role {existing.owner}, who could point it elsewhere.",
+                hint="Publish as that role, or take the view over: ALTER VIEW … OWNER TO.",
+            )
         return output
+
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Add rows to a table of dbanon's own, with the values of these columns."""
+        values = [value for row in rows for value in row]
+        self.run(statements.insert_rows(relation, columns, len(rows)), values)
+
+    def record_release(
+        self, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: ledger.Run
+    ) -> str:
+        """Write a release, its columns and its run into the ledger; the time it was recorded with.
+
+        Parameters
+        ----------
+        row : by column of the ledger; JSON as text, times in ISO format.
+        """
+        return ledger.insert_release(self, row, columns, run)
+
+    def record_run(self, run: ledger.Run) -> None:
+        """Write a run that made no release into the ledger."""
+        ledger.insert_run(self, run)
 
     def timestamp(self, text: str) -> Any:
         """A time as the ledger's column takes it."""
         return datetime.fromisoformat(text)
+
+    def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
+        """Names and types of a relation's columns, in order, as the database's catalog has them."""
+        attributes = self.find_source(relation).schema.attributes
+        return [(attribute.name, attribute.sql_type) for attribute in attributes]
 
     def write(
         self,

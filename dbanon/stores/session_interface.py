@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from dbanon.microdata import Chunk
 from dbanon.recoding import ReleasedColumn
-from dbanon.schema import Attribute
+from dbanon.schema import Attribute, Kind
 from dbanon.stores.base import (
     Existing,
     Output,
     Source,
 )
-from dbanon.stores.names import RelationName
+from dbanon.stores.names import RelationName, quote
 
 
 class SessionInterface(ABC):
@@ -26,6 +26,7 @@ class SessionInterface(ABC):
     name_limit: ClassVar[int | None] = None
     ledger_types: ClassVar[Mapping[str, str]]
     staging_suffix: ClassVar[str] = ""
+    digest_way: ClassVar[str]
 
     @abstractmethod
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -69,6 +70,16 @@ class SessionInterface(ABC):
     @abstractmethod
     def text_of(self, attribute: Attribute) -> str:
         """SQL of a column's values as text that sorts by code point."""
+
+    def compared(self, attribute: Attribute) -> str:
+        """SQL of a column's values, of the alias s, that GROUP BY takes and tells apart."""
+        if attribute.kind is Kind.OTHER:
+            return self.text_of(attribute)
+        return f"s.{quote(attribute.name)}"
+
+    @abstractmethod
+    def sample(self, relation: RelationName, share: float) -> str:
+        """What FROM has for a random share of a relation's rows, with the alias s."""
 
     @abstractmethod
     def read_chunks(
@@ -157,6 +168,14 @@ class SessionInterface(ABC):
         """Give the written table its place: rename it, or point the view to it."""
 
     @abstractmethod
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        """The number of rows, and the sum of their hashes under a salt, 1 to 2**62."""
+
+    @abstractmethod
+    def digest_probe(self) -> str:
+        """The hash of fixed values: another one where this database hashes in another way."""
+
+    @abstractmethod
     def analyze(self, relation: RelationName) -> None:
         """Collect the statistics of released values."""
 
@@ -165,8 +184,29 @@ class SessionInterface(ABC):
         """Create the ledger, or bring it to this version."""
 
     @abstractmethod
+    def tie_releases(self) -> None:
+        """Tie entries of the ledger to their relations again, where the database numbers them."""
+
+    @abstractmethod
     def has_ledger(self) -> bool:
         """True when this database has a ledger."""
+
+    @abstractmethod
+    def require_trusted_ledger(self) -> None:
+        """Check that nobody else's code runs when the ledger is read or written.
+
+        Raises
+        ------
+        LedgerNotTrusted : somebody's could.
+        """
+
+    def same_name(self, one: RelationName, other: RelationName) -> bool:
+        """True when two names are those of one relation here."""
+        return one == other
+
+    def may_drop(self, existing: Existing) -> bool:
+        """True when this role may drop a relation, and nothing depends on it."""
+        return True
 
     @abstractmethod
     def ledger_name(self, table: str) -> RelationName:

@@ -28,6 +28,7 @@ from dbanon.microdata import Chunk, Microdata
 from dbanon.partitions import Partition
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind, Schema
+from dbanon.stores import sqlite_digest as digest
 from dbanon.stores import sqlite_types as types
 from dbanon.stores import statements
 from dbanon.stores.base import (
@@ -39,10 +40,10 @@ from dbanon.stores.base import (
     Output,
     Source,
     choose_key,
-    file_for,
     is_integer_key,
     key_required,
 )
+from dbanon.stores.files import SQLITE, file_for
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
 from dbanon.stores.sqlite_errors import translated
@@ -56,6 +57,8 @@ _ROWIDS = ("rowid", "_rowid_", "oid")
 
 class SqliteSession(Session):
     """One transaction on SQLite."""
+
+    digest_way = digest.WAY
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
@@ -116,7 +119,7 @@ class SqliteSession(Session):
             # pk is the place in the key, from 1.
             key = [row[1] for row in sorted(columns, key=lambda row: row[5]) if row[5]]
         attributes = choose_key(source, key)
-        if is_integer_key(attributes):
+        if is_integer_key(attributes) and self._holds_integers(source, attributes[0]):
             column = f"s.{quote(attributes[0].name)}"
             return replace(
                 source,
@@ -130,6 +133,12 @@ class SqliteSession(Session):
             return replace(source, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
         raise key_required(source)
 
+    def _holds_integers(self, source: Source, attribute: Attribute) -> bool:
+        """False where a column that declares integers holds something else."""
+        column = f"s.{quote(attribute.name)}"
+        query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
+        return not self.rows(f"{query} LIMIT 1")
+
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
 
@@ -138,6 +147,11 @@ class SqliteSession(Session):
 
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
+
+    def sample(self, relation: RelationName, share: float) -> str:
+        of = 2**32
+        chosen = f"(random() & {of - 1}) < {round(share * of)}"
+        return f"(SELECT * FROM {relation.quoted} WHERE {chosen}) AS s"
 
     def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         looked_at = [a for a in attributes if a.kind in types.STORED_AS]
@@ -148,7 +162,9 @@ class SqliteSession(Session):
             f" {types.extent(a)}"
             for a in looked_at
         ]
-        found = self.rows(f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s")[0]
+        found = self.rows(
+            f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s{source.where}"
+        )[0]
         inspected = {}
         for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
             if wrong:
@@ -172,7 +188,7 @@ class SqliteSession(Session):
             ),
         ]
         joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
         for rows in self._pieces(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
             yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
@@ -181,7 +197,7 @@ class SqliteSession(Session):
         self, source: Source, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         parts = [*source.located.expressions, *(f"s.{quote(name)}" for name in columns)]
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}"
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         for rows in self._pieces(query, chunk_rows):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
@@ -319,6 +335,17 @@ class SqliteSession(Session):
         finally:
             self.run("PRAGMA legacy_alter_table = OFF")
 
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        columns = self.find_source(relation).schema.attributes
+        names = quote_list((column.name for column in columns), "s.")
+        query = f"SELECT {names} FROM {relation.quoted} AS s"
+        self.note(query)
+        with translated():
+            return digest.of_query(self._driver, query, salt)
+
+    def digest_probe(self) -> str:
+        return digest.probe()
+
     def analyze(self, relation: RelationName) -> None:
         """Statistics of the whole file are the owner's to collect."""
 
@@ -335,6 +362,15 @@ class SqliteSession(Session):
 
         with translated():
             migrate(self._connection)
+
+    def require_trusted_ledger(self) -> None:
+        """SQLite has no roles."""
+
+    def tie_releases(self) -> None:
+        """SQLite keeps no numbers of relations."""
+
+    def same_name(self, one: RelationName, other: RelationName) -> bool:
+        return str(one).lower() == str(other).lower()
 
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(None, f"dbanon_{table}")
@@ -365,7 +401,7 @@ class SqliteStore:
         """One transaction; other writers wait from its start when ``write`` is True."""
         name = self._url.database
         path = Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
-        with file_for(path, create), self._session(write) as session:
+        with file_for(path, SQLITE, write=write, create=create), self._session(write) as session:
             yield session
 
     @contextmanager

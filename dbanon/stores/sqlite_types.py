@@ -33,6 +33,9 @@ _CONSTRAINTS = frozenset(
         "UNIQUE",
     ]
 )
+_SMALLEST = -(2**63)
+# Days from 1970-01-01 to 0000-01-01 and 10000-01-01.
+_FIRST_DAY, _DAY_AFTER = -719_528, 2_932_897
 # What the values of a kind may be, in the words of typeof().
 STORED_AS = {
     Kind.INTEGER: ("integer",),
@@ -72,7 +75,9 @@ def extent(attribute: Attribute) -> str:
     """SQL of the longest text of a timestamp, and of the largest amount of a decimal."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DECIMAL:
-        return f"max(abs({column}))"
+        # abs() of the smallest integer is an error.
+        amount = f"CASE WHEN {column} = {_SMALLEST} THEN CAST({column} AS REAL) ELSE {column} END"
+        return f"max(abs({amount}))"
     return f"max(length({column}))" if attribute.kind is Kind.TIMESTAMP else "NULL"
 
 
@@ -169,14 +174,23 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
     """Class values as SQLite stores them, None where NULL."""
     attribute, values = column.attribute, column.values
     stored: list[Any]
+    if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
+        _require_years(column)
     if attribute.kind is Kind.DATE:
         stored = np.datetime_as_string(values.astype("datetime64[D]")).tolist()
     elif attribute.kind is Kind.TIMESTAMP:
         unit = "s" if attribute.scale == 0 else "ms" if attribute.scale <= 3 else "us"
         moments = values.astype("datetime64[us]").astype(f"datetime64[{unit}]")
         stored = np.char.replace(np.datetime_as_string(moments), "T", " ").tolist()
-    elif attribute.kind is Kind.DECIMAL and attribute.scale:
-        stored = [int(value) / 10**attribute.scale for value in values]
+    elif attribute.kind is Kind.DECIMAL:
+        unit = 10**attribute.scale
+        # What is no integer of 64 bits is a float here, as all decimals are.
+        stored = [
+            int(value) if unit == 1 and _is_integer(int(value)) else int(value) / unit
+            for value in values
+        ]
+    elif attribute.kind is Kind.INTEGER and values.dtype == object:
+        stored = [_integer(int(value)) for value in values]
     else:
         stored = values.tolist()
     if column.missing is not None:
@@ -189,15 +203,53 @@ def storable(value: Any) -> Any:
     if isinstance(value, (float, Decimal)) and value != value:
         # NaN would silently be stored as NULL.
         raise cannot_travel()
-    if value is None or isinstance(value, (int, float, str, bytes)):
+    if isinstance(value, int):
+        return _integer(value)
+    if value is None or isinstance(value, (float, str, bytes)):
         return value
     if isinstance(value, Decimal):
         if value.is_infinite():
             raise cannot_travel()
-        return float(value) if int(value) != value else int(value)
+        return float(value) if int(value) != value else _integer(int(value))
     if hasattr(value, "hour"):
         return value.isoformat(sep=" ")
     return str(value)
+
+
+def _is_integer(value: int) -> bool:
+    return _SMALLEST <= value < -_SMALLEST
+
+
+def _integer(value: int) -> int | float:
+    """A whole number as SQLite has it: a float where it is too wide, if that is the same number.
+
+    Raises
+    ------
+    UnsupportedType : it is not.
+    """
+    if _is_integer(value):
+        return value
+    if value.bit_length() > 1023 or value != float(value):
+        raise UnsupportedType(
+            "A column holds integers of more than 64 bits, which SQLite does not hold exactly.",
+            hint="Write to another database, or cast the column to text or to floating point in a"
+            " view.",
+        )
+    return float(value)
+
+
+def _require_years(column: ReleasedColumn) -> None:
+    """Check that SQLite has texts for these dates or instants: of the years 0 to 9999."""
+    values = column.values if column.missing is None else column.values[~column.missing]
+    unit = 1 if column.attribute.kind is Kind.DATE else 86_400_000_000
+    if len(values) and not (
+        _FIRST_DAY * unit <= int(values.min()) and int(values.max()) < _DAY_AFTER * unit
+    ):
+        raise UnsupportedType(
+            f'Column "{column.attribute.name}" is released with dates that are not of the years 0'
+            " to 9999, which SQLite does not have.",
+            hint="Write to another database, or withhold such dates in a view.",
+        )
 
 
 def wide_parts(attribute: Attribute) -> tuple[str, str]:

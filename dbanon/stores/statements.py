@@ -14,8 +14,9 @@ CLASSES = "dbanon_classes"
 KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
 ENTITIES = "dbanon_entities"
+HANDED = "dbanon_handed"
 VALUES = "dbanon_values_"
-STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES)
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, HANDED)
 
 
 def value_column(position: int) -> str:
@@ -35,43 +36,61 @@ def create_staging(name: str, columns: Sequence[tuple[str, str]], suffix: str = 
 
 
 def create_key_map(
-    source: RelationName, keys: Sequence[str], ordered: Sequence[str], suffix: str = ""
+    source: RelationName,
+    keys: Sequence[str],
+    ordered: Sequence[str],
+    suffix: str = "",
+    compared: Sequence[str] = (),
 ) -> str:
     """A numbering of the rows of a source by a key that is no integer.
 
     ``ordered`` holds the key columns as they are sorted (bytewise), so that the number is the
-    place in the record order on every database.
+    place in the record order on every database. ``compared`` is SQL of the key columns as the
+    map holds them, where that is not as they are.
     """
+    values = ", ".join(
+        f"{value} AS {quote(key)}"
+        for key, value in zip(keys, _compared(keys, compared), strict=True)
+    )
     return (
         f"CREATE TEMPORARY TABLE {quote(KEY_MAP)}{suffix} AS"
         f" SELECT row_number() OVER (ORDER BY {', '.join(ordered)}) AS ordinal,"
-        f" {quote_list(keys, 's.')} FROM {source.quoted} AS s"
+        f" {values} FROM {source.quoted} AS s"
     )
 
 
-def create_values(source: str, position: int, text: str, column: str, suffix: str = "") -> str:
-    """The dictionary of a column as a temporary table."""
+def create_values(
+    source: str, position: int, text: str, column: str, suffix: str = "", more: str = ""
+) -> str:
+    """The dictionary of a column as a temporary table; ``more`` as in ``numbered_values``."""
     made = f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
-    return f"{made} {numbered_values(source, text, column)}"
+    return f"{made} {numbered_values(source, text, column, more)}"
 
 
-def numbered_values(source: str, text: str, column: str) -> str:
+def numbered_values(source: str, text: str, column: str, more: str = "") -> str:
     """The dictionary of a column: its values as text, numbered by code point.
 
-    ``text`` is SQL of the column as text in an order by code point.
+    ``text`` is SQL of the column as text in an order by code point; ``more`` further conditions of
+    the rows that count.
     """
     return (
         "SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM"
-        f" (SELECT DISTINCT {text} AS value FROM {source} WHERE {column} IS NOT NULL) AS known"
+        f" (SELECT DISTINCT {text} AS value FROM {source} WHERE {column} IS NOT NULL{more})"
+        " AS known"
     )
 
 
-def distinct_values(relation: RelationName, column: str, text: str) -> str:
-    """The values of a column as text, each once, without NULL."""
+def distinct_values(relation: RelationName, column: str, text: str, more: str = "") -> str:
+    """The values of a column as text, each once, without NULL; ``more``: further conditions."""
     return (
         f"SELECT DISTINCT {text} AS value FROM {relation.quoted} AS s"
-        f" WHERE s.{quote(column)} IS NOT NULL"
+        f" WHERE s.{quote(column)} IS NOT NULL{more}"
     )
+
+
+def count_incomplete(relation: RelationName, complete: str) -> str:
+    """How many rows are not complete, as the condition says."""
+    return f"SELECT count(*) FROM {relation.quoted} AS s WHERE NOT ({complete})"
 
 
 def read_tree(relation: RelationName, texts: Sequence[str], limit: int) -> str:
@@ -97,10 +116,17 @@ def code_column(position: int) -> str:
     return f"coalesce(d{position}.code, -1)"
 
 
-def join_key_map(keys: Sequence[str]) -> str:
-    """The JOIN that gives each row of the source its number."""
-    on = " AND ".join(f"s.{quote(key)} = m.{quote(key)}" for key in keys)
+def join_key_map(keys: Sequence[str], compared: Sequence[str] = ()) -> str:
+    """The JOIN that gives each row of the source its number; ``compared`` as in the map."""
+    on = " AND ".join(
+        f"{value} = m.{quote(key)}"
+        for key, value in zip(keys, _compared(keys, compared), strict=True)
+    )
     return f" JOIN {quote(KEY_MAP)} AS m ON {on}"
+
+
+def _compared(keys: Sequence[str], compared: Sequence[str]) -> Sequence[str]:
+    return compared or [f"s.{quote(key)}" for key in keys]
 
 
 def key_problems(source: RelationName, keys: Sequence[str]) -> str:
@@ -174,6 +200,54 @@ def class_values(column: str, from_source: str, key_expressions: Sequence[str]) 
     return f"SELECT l.class, {column} FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
 
 
+def released_rows(from_source: str, key_expressions: Sequence[str]) -> str:
+    """What FROM has for the rows of a source that are released."""
+    on = " AND ".join(
+        f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
+    )
+    return f"{from_source} JOIN {quote(LABELS)} AS l ON {on}"
+
+
+def value_groups(from_rows: str, value: str, originals: Sequence[str], few: str) -> str:
+    """The groups of equal values of a column, by size, that of NULL apart.
+
+    Of each size whether it is that of NULL, how many groups there are, how many hold few persons,
+    and how many hold one value of each of ``originals``; all NULL is one value.
+
+    Parameters
+    ----------
+    value : SQL of the column.
+    originals : SQL of other columns.
+    few : SQL that is true of a group of few persons.
+    """
+    alike = "".join(
+        f", CASE WHEN count({original}) = 0 OR (count({original}) = count(*)"
+        f" AND min({original}) = max({original})) THEN 1 ELSE 0 END AS a{position}"
+        for position, original in enumerate(originals)
+    )
+    sums = "".join(f", sum(a{position}) AS s{position}" for position in range(len(originals)))
+    return (
+        f"SELECT missing, size, count(*) AS n, sum(few) AS few{sums} FROM (SELECT"
+        f" CASE WHEN count({value}) = 0 THEN 1 ELSE 0 END AS missing, count(*) AS size,"
+        f" CASE WHEN {few} THEN 1 ELSE 0 END AS few{alike} FROM {from_rows} GROUP BY {value}) AS g"
+        " GROUP BY missing, size"
+    )
+
+
+def different_values(sample: str, values: Sequence[str]) -> str:
+    """Rows of a sample, and of each column how many have a value, and how many values they have."""
+    columns = ", ".join(f"{value} AS {value_column(i)}" for i, value in enumerate(values))
+    counts = ", ".join(
+        f"(SELECT count({name}) FROM drawn) AS n{name}, (SELECT count(*) FROM"
+        f" (SELECT {name} FROM drawn WHERE {name} IS NOT NULL GROUP BY {name}) AS q) AS d{name}"
+        for name in map(value_column, range(len(values)))
+    )
+    return (
+        f"WITH drawn AS MATERIALIZED (SELECT {columns} FROM {sample})"
+        f" SELECT (SELECT count(*) FROM drawn) AS n, {counts}"
+    )
+
+
 def recount(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
     """The histogram of class sizes, apart for classes with and without a NULL."""
     names = quote_list(quasi_identifiers)
@@ -239,11 +313,6 @@ def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str])
         f"FROM (SELECT count(*) AS size FROM {relation.quoted}\n"
         f"      GROUP BY {names}) AS classes;"
     )
-
-
-def insert_row(relation: RelationName, columns: Sequence[str]) -> str:
-    """INSERT of one row of bind parameters, written ``?``."""
-    return insert_rows(relation, columns, 1)
 
 
 def insert_rows(relation: RelationName, columns: Sequence[str], rows: int) -> str:

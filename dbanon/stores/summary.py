@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from dbanon.errors import OutputExists, OutputNotOurs
 from dbanon.release import Report
-from dbanon.stores import ledger, statements
+from dbanon.stores import ledger
 from dbanon.stores.base import MARK
 from dbanon.stores.names import RelationName, check_length, quote
-from dbanon.stores.session import Session
+from dbanon.stores.postgresql_session import PostgresqlSession
 
 SUFFIX = "_summary"
 
@@ -46,7 +46,7 @@ COLUMNS = (
 )
 
 
-def plan(session: Session, output: RelationName, if_exists: str) -> RelationName:
+def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> RelationName:
     """The summary's name, checked before anything is read.
 
     Raises
@@ -69,20 +69,19 @@ def plan(session: Session, output: RelationName, if_exists: str) -> RelationName
             f"The summary {name} exists already.",
             hint="Choose another output, or replace it with if_exists => 'replace'.",
         )
-    if existing.kind != "table" or not ledger.knows(session, existing.mark or ""):
+    if not ledger.is_summary_of(session, output, existing, session.find_existing(output)):
         raise OutputNotOurs(
             f"The summary's name {name} is taken by a relation that dbanon did not make.",
             hint="Choose another output, or drop it yourself.",
         )
+    session.drop_with_output(name)
     return name
 
 
 def write(
-    session: Session, name: RelationName, report: Report, histogram: Mapping[int, int]
+    session: PostgresqlSession, name: RelationName, report: Report, histogram: Mapping[int, int]
 ) -> None:
-    """Write the summary of a release, in place of the one before."""
-    if session.find_existing(name) is not None:
-        session.drop_table(name)
+    """Write the summary of a release; the one before was dropped with the output."""
     body = ", ".join(f"{quote(column)} {sql_type}" for column, sql_type in COLUMNS)
     session.run(f"CREATE TABLE {name.quoted} ({body})")
     session.run(f"COMMENT ON TABLE {name.quoted} IS '{MARK}{report.release_id}'")
@@ -114,7 +113,7 @@ def write(
         "guarantee": report.guarantee,
         "earlier_releases": report.earlier_releases,
     }
-    session.run(statements.insert_row(name, list(row)), tuple(row.values()))
+    session.insert_rows(name, list(row), [tuple(row.values())])
 
 
 def binned(count: int, k: int) -> str:

@@ -4,6 +4,7 @@ RETURNS TABLE (size bigint, classes bigint)
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 SET row_security = off
+SET constraint_exclusion = off
 AS $function$
 DECLARE
     column_name text;
@@ -24,6 +25,7 @@ BEGIN
                 MESSAGE = format('%s has no column %I.', _class_sizes.relation, column_name);
         END IF;
     END LOOP;
+    PERFORM dbanon._require_own_code(_class_sizes.relation);
     SELECT string_agg(format('%I', name), ', ') INTO columns FROM unnest(quasi_identifiers) AS name;
     RETURN QUERY EXECUTE format(
         'SELECT found.size, count(*) FROM (SELECT count(*) AS size FROM %s GROUP BY %s) AS found'

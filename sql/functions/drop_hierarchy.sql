@@ -5,6 +5,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
+    PERFORM dbanon._require_ledger();
     DELETE FROM dbanon.hierarchy_node AS n WHERE n.hierarchy = drop_hierarchy.name;
     DELETE FROM dbanon.hierarchy AS h WHERE h.name = drop_hierarchy.name;
     IF NOT FOUND THEN

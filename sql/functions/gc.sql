@@ -1,11 +1,14 @@
 -- dbanon.gc(keep_last)
 --
 -- Drops released tables that their view no longer shows, but for the newest keep_last of each
--- view: only tables of the calling role that the ledger knows and that bear their release's mark.
+-- view: only tables of the calling role that the ledger knows by oid and mark. A table that something
+-- else still shows, or that a transaction has read, is left, with a warning.
 CREATE OR REPLACE FUNCTION dbanon.gc(keep_last integer DEFAULT 1)
 RETURNS TABLE (dropped text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
+-- Whoever waits for a table holds up its new readers.
+SET lock_timeout = '500ms'
 AS $function$
 DECLARE
     found record;
@@ -13,6 +16,7 @@ BEGIN
     IF gc.keep_last IS NULL OR gc.keep_last < 0 THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'keep_last must be 0 or more.';
     END IF;
+    PERFORM dbanon._require_ledger();
     FOR found IN
         SELECT old.output_schema, old.relation_name
         FROM (
@@ -27,9 +31,26 @@ BEGIN
         JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = old.relation_name
         WHERE old.place > gc.keep_last AND c.relkind = 'r'
           AND obj_description(c.oid, 'pg_class') = 'dbanon release ' || old.release_id
+          AND (old.relation_oid = c.oid::bigint
+               OR old.relation_oid IS NULL AND old.published_by = pg_get_userbyid(c.relowner))
           AND pg_has_role(c.relowner, 'USAGE')
+          -- The view shows it still, whatever the ledger says.
+          AND NOT EXISTS (
+              SELECT FROM pg_class AS v WHERE v.relnamespace = n.oid
+              AND v.relname = old.output_name AND v.relkind = 'v'
+              AND obj_description(v.oid, 'pg_class') = 'dbanon release ' || old.release_id)
     LOOP
-        EXECUTE format('DROP TABLE %I.%I', found.output_schema, found.relation_name);
+        BEGIN
+            EXECUTE format('DROP TABLE %I.%I', found.output_schema, found.relation_name);
+        EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN
+            RAISE WARNING 'dbanon: %.% is not dropped: something depends on it.',
+                          quote_ident(found.output_schema), quote_ident(found.relation_name);
+            CONTINUE;
+        WHEN lock_not_available THEN
+            RAISE WARNING 'dbanon: %.% is not dropped: readers hold it in open transactions.',
+                          quote_ident(found.output_schema), quote_ident(found.relation_name);
+            CONTINUE;
+        END;
         dropped := format('%I.%I', found.output_schema, found.relation_name);
         RETURN NEXT;
     END LOOP;
@@ -38,4 +59,4 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon.gc(integer) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.gc(integer) IS
 'Drop released tables that their view no longer shows, but for the newest keep_last of each view.
-Only tables of the calling role that the ledger knows and that bear their release''s mark.';
+Only tables of the calling role that the ledger knows by oid and mark.';

@@ -8,6 +8,7 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
+    PERFORM dbanon._require_ledger();
     RETURN QUERY
         SELECT h.name, count(n.node) - count(DISTINCT n.parent), count(n.node), h.description,
                h.created_at, h.created_by

@@ -10,10 +10,13 @@ RETURNS double precision
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 SET row_security = off
+SET constraint_exclusion = off
 AS $function$
 DECLARE
     loss double precision;
     name text;
+    compared regclass;
+    is_number boolean;
     kept double precision := 0;
     varying integer := 0;
     rows_before bigint;
@@ -25,18 +28,12 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'release must not be NULL.';
     END IF;
     IF information_loss.original IS NULL THEN
+        PERFORM dbanon._require_ledger();
         SELECT r.information_loss INTO loss
-        FROM pg_class c
-        JOIN pg_namespace n ON n.oid = c.relnamespace
-        JOIN dbanon.release r ON r.output_schema = n.nspname AND r.output_name = c.relname
-        WHERE c.oid = information_loss.release AND r.superseded_at IS NULL
-        ORDER BY r.created_at DESC
-        LIMIT 1;
+        FROM dbanon._release_of(information_loss.release) AS r;
         IF NOT FOUND THEN
-            RAISE EXCEPTION USING ERRCODE = '42P01',
-                MESSAGE = format('The ledger of this database has no release %s.',
-                                 information_loss.release),
-                HINT = 'Name original and quasi_identifiers to compare two relations.';
+            PERFORM dbanon._not_in_ledger(information_loss.release,
+                'Name original and quasi_identifiers to compare two relations.');
         END IF;
         RETURN loss;
     END IF;
@@ -45,6 +42,28 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22004',
             MESSAGE = 'quasi_identifiers must not be NULL or empty.';
     END IF;
+    FOREACH compared IN ARRAY ARRAY[information_loss.original, information_loss.release] LOOP
+        PERFORM dbanon._require_own_code(compared);
+        -- Of another type, a cast that the type's owner made could lead to a number.
+        FOREACH name IN ARRAY quasi_identifiers LOOP
+            WITH RECURSIVE chain(held) AS (
+                SELECT a.atttypid FROM pg_attribute a
+                WHERE a.attrelid = compared AND a.attname = name AND NOT a.attisdropped
+                UNION ALL
+                SELECT t.typbasetype FROM chain c JOIN pg_type t ON t.oid = c.held
+                WHERE t.typtype = 'd'
+            )
+            SELECT bool_or(c.held = ANY ('{int2,int4,int8,numeric,float4,float8}'::regtype[]))
+            INTO is_number FROM chain c;
+            IF is_number IS NULL THEN
+                RAISE EXCEPTION USING ERRCODE = '42703',
+                    MESSAGE = format('%s has no column %I.', compared, name);
+            ELSIF NOT is_number THEN
+                RAISE EXCEPTION USING ERRCODE = '0A000',
+                    MESSAGE = format('Column %I of %s holds no numbers.', name, compared);
+            END IF;
+        END LOOP;
+    END LOOP;
     FOREACH name IN ARRAY quasi_identifiers LOOP
         EXECUTE format('SELECT count(%1$I), var_pop(%1$I)::float8 FROM %2$s',
                        name, information_loss.original)

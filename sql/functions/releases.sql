@@ -1,18 +1,68 @@
--- dbanon.releases(): what the ledger has, newest first; superseded ones are marked.
+-- dbanon.releases(): what the ledger has, newest first, and what became of each.
+--
+-- state: current, the relation is there, marked and the one recorded; superseded, another release has
+-- its name; dropped, there is no such relation; untied, there is one with its mark and owner, but not
+-- the one recorded, as after a dump was restored: dbanon upgrade ties it again.
+DO $drop$
+DECLARE
+    acl aclitem[];
+BEGIN
+    -- Version 0.1.0 had other columns. Grants to others are noted and made again below.
+    SELECT p.proacl INTO acl FROM pg_catalog.pg_proc AS p
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'dbanon' AND p.proname = 'releases' AND NOT 'state' = ANY (p.proargnames);
+    IF FOUND THEN
+        DROP FUNCTION dbanon.releases();
+    END IF;
+    PERFORM pg_catalog.set_config('dbanon.noted', coalesce(acl::text, ''), true);
+END
+$drop$;
 CREATE OR REPLACE FUNCTION dbanon.releases()
 RETURNS TABLE (
     release_id uuid, created_at timestamptz, output text, method text, k_requested integer,
     k_achieved bigint, rows_out bigint, information_loss double precision, published_by text,
-    superseded boolean
+    superseded boolean, state text
 )
-LANGUAGE sql STABLE PARALLEL SAFE SECURITY INVOKER
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $function$
-    SELECT r.release_id, r.created_at, format('%I.%I', r.output_schema, r.output_name), r.method,
-           r.k_requested, r.k_achieved, r.rows_out, r.information_loss, r.published_by,
-           r.superseded_at IS NOT NULL
-    FROM dbanon.release r
-    ORDER BY r.created_at DESC, r.release_id
+BEGIN
+    PERFORM dbanon._require_ledger();
+    RETURN QUERY
+        SELECT r.release_id, r.created_at, format('%I.%I', r.output_schema, r.output_name), r.method,
+               r.k_requested, r.k_achieved, r.rows_out, r.information_loss, r.published_by,
+               r.superseded_at IS NOT NULL,
+               CASE WHEN own.release_id IS NOT NULL THEN 'current'
+                    WHEN r.superseded_at IS NOT NULL THEN 'superseded'
+                    WHEN c.oid IS NULL THEN 'dropped'
+                    ELSE 'untied' END
+        FROM dbanon.release AS r
+        LEFT JOIN pg_namespace AS n ON n.nspname = r.output_schema
+        LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = r.output_name
+            AND c.relkind = CASE r.output_kind WHEN 'view' THEN 'v' ELSE 'r' END
+            AND pg_get_userbyid(c.relowner) = r.published_by
+            AND obj_description(c.oid, 'pg_class') = 'dbanon release ' || r.release_id
+        LEFT JOIN pg_class AS o ON o.oid::bigint = r.output_oid
+        LEFT JOIN LATERAL dbanon._release_of(coalesce(o.oid, c.oid)) AS own
+            ON own.release_id = r.release_id
+        ORDER BY r.created_at DESC, r.release_id;
+END
 $function$;
+DO $grant$
+DECLARE
+    grantee text;
+BEGIN
+    FOR grantee IN
+        SELECT quote_ident(pg_get_userbyid(a.grantee))
+        FROM pg_catalog.aclexplode(
+                 nullif(current_setting('dbanon.noted'), '')::aclitem[]) AS a
+        JOIN pg_catalog.pg_roles AS r ON r.oid = a.grantee
+    LOOP
+        EXECUTE 'GRANT EXECUTE ON FUNCTION dbanon.releases() TO ' || grantee;
+    END LOOP;
+END
+$grant$;
 REVOKE ALL ON FUNCTION dbanon.releases() FROM PUBLIC;
-COMMENT ON FUNCTION dbanon.releases() IS 'The releases in the ledger, newest first.';
+COMMENT ON FUNCTION dbanon.releases() IS
+'The releases in the ledger, newest first. state: current, superseded, dropped, or untied, which
+dbanon upgrade mends after a dump was restored.';

@@ -5,6 +5,7 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
+    PERFORM dbanon._require_ledger();
     RETURN QUERY
         SELECT n.label, up.label
         FROM dbanon.hierarchy_node AS n

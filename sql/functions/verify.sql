@@ -1,8 +1,10 @@
 -- dbanon.verify(relation, quasi_identifiers, k)
 --
--- Recounts a published relation. With a ledger entry, the columns and k are those of the release,
--- and the histogram of class sizes must still be the recorded one; otherwise name both.
--- ZK001: a class is smaller than k. ZK007: the class sizes changed since the release.
+-- Recounts a published relation. With a ledger entry, the columns and k are those of the release;
+-- names, order and types of all columns, the digest of the rows and the histogram of class sizes
+-- must still be those recorded. Otherwise name columns and k.
+-- ZK001: a class is smaller than k. ZK007: something else differs; the message says what.
+-- unchanged is NULL where the rows could not be compared; digest says why.
 -- A release with guarantee per_attribute is counted column by column, and a warning says so.
 -- A release with entity counted persons; only its rows can be counted now, which a notice says.
 CREATE OR REPLACE FUNCTION dbanon.verify(
@@ -18,32 +20,38 @@ DECLARE
     result dbanon.verification;
     names text[] := quasi_identifiers;
     wanted integer := k;
+    differing text[] := '{}';
+    columns_now text;
 BEGIN
     IF verify.relation IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'relation must not be NULL.';
     END IF;
     IF names IS NULL THEN
+        PERFORM dbanon._require_ledger();
         SELECT r.release_id, r.k_requested, r.histogram, r.arguments->>'entity' AS entity,
                r.arguments->>'guarantee' = 'per_attribute' AS alone,
-               jsonb_array_length(r.arguments->'models') AS models,
+               jsonb_array_length(r.arguments->'models') AS models, r.digest,
                ARRAY(SELECT jsonb_array_elements_text(r.arguments->'by')) AS strata
         INTO entry
-        FROM pg_class c
-        JOIN pg_namespace n ON n.oid = c.relnamespace
-        JOIN dbanon.release r ON r.output_schema = n.nspname AND r.output_name = c.relname
-        WHERE c.oid = verify.relation AND r.superseded_at IS NULL
-        ORDER BY r.created_at DESC
-        LIMIT 1;
+        FROM dbanon._release_of(verify.relation) AS r;
         IF NOT FOUND THEN
-            RAISE EXCEPTION USING ERRCODE = '42P01',
-                MESSAGE = format('The ledger of this database has no release %s.', relation),
-                HINT = 'Name quasi_identifiers and k to recount a relation that is not in it.';
+            PERFORM dbanon._not_in_ledger(verify.relation,
+                'Name quasi_identifiers and k to recount a relation that is not in it.');
         END IF;
         SELECT array_agg(c.name ORDER BY c.position) INTO names
         FROM dbanon.release_column c
         WHERE c.release_id = entry.release_id AND c.role = 'quasi_identifier';
         wanted := coalesce(wanted, entry.k_requested);
         result.release_id := entry.release_id;
+        columns_now := dbanon._compare_columns(verify.relation, entry.release_id);
+        IF columns_now IS NOT NULL THEN
+            differing := ARRAY[columns_now];
+        END IF;
+        IF EXISTS (SELECT FROM unnest(names) AS name WHERE name NOT IN
+                       (SELECT a.attname FROM pg_attribute a WHERE a.attrelid = verify.relation
+                        AND a.attnum > 0 AND NOT a.attisdropped)) THEN
+            PERFORM dbanon._raise_changed(verify.relation, differing);
+        END IF;
     ELSIF wanted IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'k is needed with quasi_identifiers.';
@@ -86,13 +94,19 @@ BEGIN
             RAISE NOTICE 'The release counted persons by %, which it does not hold: rows are counted'
                          ' now.', quote_ident(entry.entity);
         END IF;
-        result.unchanged := counted = entry.histogram;
-        IF NOT result.unchanged THEN
-            RAISE EXCEPTION USING ERRCODE = 'ZK007',
-                MESSAGE = format('The class sizes of %s are not those recorded when it was'
-                                 ' released.', relation),
-                HINT = 'Find out who changed it, and release it again.';
+        IF counted IS DISTINCT FROM entry.histogram THEN
+            differing := differing || 'class sizes'::text;
         END IF;
+        IF columns_now IS NULL THEN
+            result.digest := dbanon._compare_rows(verify.relation, entry.digest);
+        END IF;
+        IF result.digest = 'changed' THEN
+            differing := differing || 'rows (digest)'::text;
+        END IF;
+        IF differing <> '{}' THEN
+            PERFORM dbanon._raise_changed(verify.relation, differing);
+        END IF;
+        result.unchanged := CASE result.digest WHEN 'unchanged' THEN true END;
     END IF;
     RETURN result;
 END
@@ -101,4 +115,5 @@ REVOKE ALL ON FUNCTION dbanon.verify(regclass, text[], integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbanon.verify(regclass, text[], integer) TO dbanon_reader;
 COMMENT ON FUNCTION dbanon.verify(regclass, text[], integer) IS
 'Recount a published relation, against its ledger entry or the given columns and k.
-ZK001: a class is smaller than k. ZK007: the class sizes changed since the release.';
+ZK001: a class is smaller than k. ZK007: it is not as it was released; the message says in what.
+unchanged is NULL where the rows could not be compared: digest says why.';

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import dbanon
+from dbanon import stored_hierarchies
 from dbanon.cli import main
 from tests.postgres_server import Server
 from tests.stores.databases import (
@@ -191,3 +192,33 @@ def test_a_successful_run_tells_no_value(
         printed = printed.replace(number, "")
     printed = re.sub(r"-?\d+\.\d+(e-?\d+)?", "", printed)
     assert not TRACES.search(printed), TRACES.findall(printed)
+
+
+def test_a_client_run_leaves_no_value_in_a_log_of_statements(
+    pg_server: Server, pg_url: str, tmp_path: Path
+) -> None:
+    """Neither in statements nor in their bind parameters, which are logged with them."""
+    database = PostgresqlDatabase(pg_url)
+    load(database)
+    names = [f"qzmark {i}" for i in range(12)]
+    tree = tmp_path / "tree.csv"
+    tree.write_text("".join(f"{name};qzmark all\n" for name in names))
+    given: dict[str, Any] = {"keep": ["twice"], "if_exists": "replace"}
+    with pg_server.capture_log(statements=True) as log:
+        stored_hierarchies.store_hierarchy(pg_url, "names", str(tree))
+        database.anonymize(quasi_identifiers=["a", "b", "name"], orders={"name": names}, **given)
+        generalized = {"quasi_identifiers": ["a", "name"], "method": "gaa_cp", **given}
+        for hierarchy in ({"name": "names"}, {"ordered": names}, str(tree)):
+            database.anonymize(hierarchies={"name": hierarchy}, **generalized)
+        database.anonymize(**generalized | {
+            "hierarchies": {"name": {"name": "names"}}, "sensitive": ["twice"], "keep": [],
+            "models": [dbanon.Model("t_closeness", "twice", 1.0)],
+        })  # fmt: skip
+        # Rows that come from elsewhere: they are loaded, too.
+        database.anonymize(output="release.copied", target=f"duckdb:///{tmp_path}/t.duckdb",
+                           quasi_identifiers=ALL, keep=["name"])  # fmt: skip
+    assert log.text.count("COPY ") > 5
+    assert "parameters: " in log.text
+    # Release ids may have any digits.
+    said = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|_r[0-9a-f]{12}", "", log.text)
+    assert not TRACES.search(said), TRACES.findall(said)

@@ -12,10 +12,13 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from dbanon import install
+from dbanon import extension, install
+from dbanon.errors import InstallRefused
 from tests.backend_package import copy_package
 from tests.conftest import IN_CI
 from tests.postgres_server import Server, conninfo
+from tests.sql.ledger_entries import PEOPLE
+from tests.sql.mallory import TRAP
 
 
 @pytest.fixture(scope="session")
@@ -98,3 +101,63 @@ def sql_role(sql_server: Server, sql_url: str) -> Callable[..., str]:
         return url
 
     return make
+
+
+@pytest.fixture
+def extension_files(sql_server: Server, backend_path: Path) -> Iterator[Path]:
+    """The server's directory of extensions; what a test writes there is removed."""
+    try:
+        folder = extension.extension_directory()
+        probe = folder / "dbanon-probe"
+        probe.touch()
+        probe.unlink()
+    except (OSError, InstallRefused):
+        pytest.skip("the server's directory of extensions cannot be written")
+    if list(folder.glob("dbanon*")):
+        pytest.skip("dbanon's extension files are there already")
+    yield folder
+    for file in folder.glob("dbanon*"):
+        file.unlink()
+
+
+@pytest.fixture
+def fresh(sql_server: Server) -> Iterator[Callable[[], str]]:
+    """Make databases without anything of dbanon in them."""
+    made = []
+
+    def make() -> str:
+        made.append(sql_server.create_database())
+        return made[-1]
+
+    yield make
+    for url in made:
+        sql_server.drop_database(url.rpartition("/")[2])
+
+
+@pytest.fixture
+def forger(
+    connect: Callable[..., psycopg.Connection[Any]],
+    sql_role: Callable[..., str],
+    run_sql: Callable[..., Any],
+) -> psycopg.Connection[Any]:
+    """The runner mallory in a transaction; app.people and anna's release.p are there."""
+    run_sql(PEOPLE)
+    run_sql("GRANT SELECT ON app.people TO PUBLIC")
+    connect(sql_role("anna")).execute("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5)")
+    return connect(sql_role("mallory"), autocommit=False)
+
+
+@pytest.fixture
+def mallory(
+    run_sql: Callable[..., list[tuple[Any, ...]]],
+    sql_role: Callable[..., str],
+    connect: Callable[..., psycopg.Connection[Any]],
+) -> psycopg.Connection[Any]:
+    """A connection of the role whose code must not run, with the trap set."""
+    connection = connect(sql_role("mallory", runner=False))
+    run_sql("CREATE SCHEMA evil AUTHORIZATION mallory")
+    connection.execute(TRAP.encode())
+    # Made by a superuser who trusted him.
+    run_sql("CREATE DOMAIN app.d AS integer CHECK (evil.spring())")
+    run_sql("GRANT USAGE ON TYPE app.d TO mallory")
+    return connection

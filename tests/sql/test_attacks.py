@@ -90,7 +90,7 @@ def test_a_runner_cannot_change_what_is_installed(
 def test_a_table_of_somebody_else_is_not_replaced(
     run_sql: Run, connect: Connect, sql_role: Role
 ) -> None:
-    """A forged mark and a forged ledger entry do not give the right to drop a table."""
+    """A forged mark does not make a table dbanon's, nor give the right to drop it."""
     run_sql(PEOPLE)
     anna = connect(sql_role("anna"))
     run_sql("GRANT SELECT ON app.people TO anna")
@@ -103,8 +103,10 @@ def test_a_table_of_somebody_else_is_not_replaced(
     anna.execute(CALL)
     [(mark,)] = run_sql("SELECT 'dbanon release ' || release_id FROM dbanon.release")
     run_sql(f"COMMENT ON TABLE release.treasure IS '{mark}'")
-    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+    with pytest.raises(psycopg.errors.DuplicateTable, match="not made by dbanon"):
         anna.execute(replace)
+    with pytest.raises(psycopg.errors.DuplicateTable, match="not made by dbanon"):
+        run_sql(replace.decode())
     assert run_sql("SELECT to_regclass('release.treasure') IS NOT NULL") == [(True,)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+import pytest
 
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -42,3 +43,52 @@ def test_eight_sessions_two_of_them_into_the_same_output(run_sql: Run, connect: 
     for output in set(outputs):
         assert run_sql("SELECT k_achieved FROM dbanon.verify(%s::regclass)", f"release.{output}")
     assert run_sql("SELECT count(*), count(DISTINCT output) FROM dbanon.releases()") == [(7, 7)]
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_sessions_that_replace_one_output(
+    run_sql: Run, connect: Connect, kind: str, isolation: str
+) -> None:
+    """Each is done, one after the other, or told that a retry may help; the ledger agrees."""
+    run_sql(
+        "CREATE TABLE app.people AS SELECT g AS id, sin(g) AS a FROM generate_series(1, 3000) AS g"
+    )
+    results: list[str] = []
+    for output in ("p", "p", "q"):
+        barrier = threading.Barrier(4)
+
+        def call(k: int, output: str = output, barrier: threading.Barrier = barrier) -> None:
+            connection = connect()
+            connection.execute(f"SET default_transaction_isolation = '{isolation}'".encode())
+            barrier.wait()
+            try:
+                connection.execute(
+                    "SELECT dbanon.mdav('app.people', %s, '{a}', %s, if_exists => 'replace',"
+                    " options => jsonb_build_object('output_kind', %s::text))",
+                    (f"release.{output}", k, kind),
+                )
+                results.append("done")
+            except psycopg.Error as error:
+                results.append(f"{error.sqlstate}: {error.diag.message_primary}")
+
+        threads = [threading.Thread(target=call, args=(3 + i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        current = run_sql(
+            "SELECT k_requested FROM dbanon.release WHERE superseded_at IS NULL"
+            " AND output_name = %s",
+            output,
+        )
+        assert len(current) == 1
+        [(smallest,)] = run_sql(
+            "SELECT dbanon.k_anonymity(%s::regclass, '{a}')", f"release.{output}"
+        )
+        assert smallest >= current[0][0]
+        summary = run_sql(f"SELECT k_requested FROM release.{output}_summary")
+        assert summary == current
+    assert results.count("done") >= 3
+    # 40001 and 55P03: errors of exit code 4.
+    assert {result.partition(":")[0] for result in results} <= {"done", "40001", "55P03"}, results

@@ -17,6 +17,7 @@ EXIT_CODES = {
     errors.PrivacyRefusal: 3,
     errors.DatabaseFailure: 4,
     errors.InsufficientRights: 5,
+    errors.TellingColumnRefused: 6,
 }
 
 

@@ -18,6 +18,8 @@ from typing import Literal
 
 from sqlalchemy import make_url
 
+# What dbanon's sessions begin with; a connection has transactions before that.
+SESSION = b"SET LOCAL row_security"
 # The end of a query that is COMMIT and nothing more; "ON COMMIT DROP" is another.
 COMMIT = b"COMMIT\0"
 
@@ -34,11 +36,13 @@ class Cut:
         server gets it and answers, and its answer never arrives; ``hold``, the client is cut, and
         the server gets it when ``TcpProxy.forward`` says so.
     at : a piece of what the client sends, or the number of bytes after which it is cut.
+    since : the place counts after this was sent on the same connection.
     down : later connections are refused, until ``TcpProxy.down`` is False again.
     """
 
     how: Literal["before", "after", "hold"]
     at: bytes | int = COMMIT
+    since: bytes = b""
     down: bool = False
 
 
@@ -121,7 +125,7 @@ class _Upstream:
 
     def __init__(self, proxy: TcpProxy, client: socket.socket, server: socket.socket) -> None:
         self.proxy, self.client, self.server = proxy, client, server
-        self.sent, self.tail = 0, b""
+        self.sent, self.tail, self.armed = 0, b"", False
 
     def run(self) -> None:
         with contextlib.suppress(OSError):
@@ -140,10 +144,13 @@ class _Upstream:
         self.sent += len(piece)
         if isinstance(cut.at, int):
             return self.sent > cut.at
-        # The place may lie across two pieces.
-        found = cut.at in self.tail + piece
-        self.tail = (self.tail + piece)[1 - len(cut.at) :] if len(cut.at) > 1 else b""
-        return found
+        # The places may lie across two pieces.
+        sent = self.tail + piece
+        start = 0
+        if not self.armed and cut.since in sent:
+            self.armed, start = True, sent.index(cut.since)
+        self.tail = sent[-max(len(cut.at), len(cut.since)) + 1 :]
+        return self.armed and cut.at in sent[start:]
 
     def _cut(self, piece: bytes) -> None:
         cut = self.proxy.cut

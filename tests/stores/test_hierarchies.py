@@ -14,6 +14,7 @@ import dbanon
 from dbanon import errors
 from dbanon.hierarchy import Hierarchy
 from dbanon.hierarchy_edges import Problem
+from dbanon.install import install
 from dbanon.stored_hierarchies import (
     drop_hierarchy,
     list_hierarchies,
@@ -443,12 +444,12 @@ def test_rights_to_a_tree_are_the_callers(pg_url: str, pg_role: Any) -> None:
     )
     store_hierarchy(pg_url, "places", table())
     database.anonymize(**GIVEN)
+    install(pg_url, sql_only=True)
     url = pg_role("anna")
     database.execute(
         "GRANT SELECT ON people TO anna", "GRANT USAGE, CREATE ON SCHEMA release TO anna",
-        "GRANT USAGE ON SCHEMA dbanon TO anna",
-        "GRANT SELECT, INSERT, UPDATE ON dbanon.release, dbanon.release_column TO anna",
-        "GRANT SELECT ON dbanon.alembic_version TO anna",
+        "REVOKE SELECT ON dbanon.hierarchy, dbanon.hierarchy_node FROM dbanon_runner",
+        "GRANT dbanon_runner TO anna",
     )  # fmt: skip
     here = PostgresqlDatabase(url)
     wished = {**GIVEN, "output": "release.anna", "if_exists": "replace"}

@@ -16,7 +16,7 @@ import dbanon
 from dbanon import audit
 from dbanon.errors import OutputExists, OutputNotOurs
 from dbanon.share import share_path
-from dbanon.stores import ledger, open_store
+from dbanon.stores import ledger_tables, open_store
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.people import (
@@ -59,7 +59,7 @@ def test_a_release_is_what_its_report_says(database: Database, kind: str) -> Non
     assert report.not_copied == ("id",)
     assert report.earlier_releases == "not checked against earlier releases"
     assert 0 < report.information_loss < 1
-    assert set(report.seconds) == {"read", "cluster", "write", "verify", "total"}
+    assert set(report.seconds) == {"read", "cluster", "write", "verify", "digest", "total"}
     kept = released(database, "name, site")
     assert Counter(kept) == Counter((row[1], row[7]) for row in rows)
 
@@ -84,7 +84,8 @@ def columns_of(database: Database, name: str) -> list[tuple[str, str]]:
     else:
         found = database.rows(
             "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
-            f" WHERE attrelid = '{name}'::regclass AND attnum > 0 ORDER BY attnum"
+            f" WHERE attrelid = '{name}'::regclass AND attnum > 0"
+            " AND NOT attisdropped ORDER BY attnum"
         )
     return found
 
@@ -284,8 +285,8 @@ def test_the_ledger_is_the_same_in_every_database(make_database: Any) -> None:
         )
         tables = []
         for table, columns in (
-            ("release", ledger.RELEASE_COLUMNS),
-            ("release_column", ledger.RELEASE_COLUMN_COLUMNS),
+            ("release", ledger_tables.RELEASE_COLUMNS),
+            ("release_column", ledger_tables.RELEASE_COLUMN_COLUMNS),
         ):
             prefix = "dbanon_" if kind == "sqlite" else "dbanon."
             assert [name for name, _ in columns_of(database, f"{prefix}{table}")] == [
@@ -300,7 +301,7 @@ def test_the_ledger_is_the_same_in_every_database(make_database: Any) -> None:
         assert release["release_id"].tolist() == [report.release_id]
         # What differs by its nature: names by database, times, and the texts of types.
         own = ["release_id", "created_at", "seconds", "output_schema", "output_name"]
-        own += ["relation_name", "source", "published_by"]
+        own += ["relation_name", "source", "published_by", "relation_oid", "output_oid", "digest"]
         release["histogram"] = release["histogram"].str.replace("'", '"')
         release["arguments"] = [
             sorted(
@@ -320,10 +321,29 @@ def test_the_ledger_is_the_same_in_every_database(make_database: Any) -> None:
     assert entries["duckdb"] == entries["sqlite"] == entries["postgresql"]
 
 
+def test_a_ledger_without_the_newest_columns_gets_them(database: Database) -> None:
+    load_people(database, rows_of_people(30))
+    first = database.anonymize(quasi_identifiers=NUMERIC)
+    older = [f"ALTER TABLE {database.ledger()} DROP COLUMN {name}"
+             for name in ("relation_oid", "output_oid", "digest")]  # fmt: skip
+    if database.name != "duckdb":
+        older.append(f"UPDATE {database.ledger('alembic_version')} SET version_num = '0002'")
+    database.execute(*older)
+    second = database.anonymize(quasi_identifiers=NUMERIC, output="release.second")
+    assert [name for name, _ in columns_of(database, database.ledger().replace('"', ""))] == [
+        name for name, _, _ in ledger_tables.RELEASE_COLUMNS
+    ]
+    tied = database.name == "postgresql"
+    assert database.rows(
+        "SELECT CAST(release_id AS VARCHAR(36)), relation_oid IS NOT NULL, output_oid IS NOT NULL"
+        f" FROM {database.ledger()} ORDER BY created_at"
+    ) == [(first.release_id, tied, tied), (second.release_id, tied, tied)]
+
+
 def test_the_history_of_the_ledger_has_one_head() -> None:
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
     config = Config()
     config.set_main_option("script_location", str(share_path("migrations")))
-    assert ScriptDirectory.from_config(config).get_heads() == ["0002"]
+    assert ScriptDirectory.from_config(config).get_heads() == ["0003"]

@@ -168,7 +168,12 @@ def test_suppressed_rows_do_not_travel(database: Database, tmp_path: Any) -> Non
     database.load("people", columns, rows)
     here = DuckdbDatabase(tmp_path / "target.duckdb")
     report = database.anonymize(
-        quasi_identifiers=["x"], keep=["kept"], nulls="suppress", target=here.url, chunk_rows=3
+        quasi_identifiers=["x"],
+        keep=["kept"],
+        nulls="suppress",
+        max_suppression=1,
+        target=here.url,
+        chunk_rows=3,
     )
     assert (report.rows_out, report.suppressed) == (15, 5)
     found = here.rows("SELECT kept FROM release.people")

@@ -41,7 +41,7 @@ def test_every_kind_is_counted_as_it_was(database: Database, by: list[str]) -> N
     ("model", "error", "said", "code"),
     [
         # With one value all classes are as the whole table: closer than before, but changed.
-        ("equal", ReleaseChanged, "levels of its privacy models", 6),
+        ("equal", ReleaseChanged, "levels of privacy models", 6),
         ("alpha_k", RecountFailed, "do not keep to alpha_k", 3),
     ],
 )

@@ -6,6 +6,7 @@ import pytest
 
 import dbanon
 from benchmarks.adult import Adult
+from benchmarks.beside import medians, versions
 from benchmarks.markdown import table
 from dbanon.hierarchy import Hierarchy
 
@@ -45,6 +46,21 @@ def test_tables_as_markdown():
     assert table(["a", "b"], [[1, 0.123456], ["x", 2.0]]) == (
         "| a | b |\n| --- | --- |\n| 1 | 0.1235 |\n| x | 2 |\n"
     )
+
+
+def test_medians_of_two_versions_side_by_side():
+    measured = {
+        ("db", "this"): [{"read": 3.0, "digest": 0.5}, {"read": 1.0, "digest": 0.1}],
+        ("db", "0.1"): [{"read": 1.0}, {"read": 3.0}, {"read": 4.0}],
+    }
+    assert medians(measured, ["read", "digest"]) == (
+        "\n| median of runs in turn | phase | this s | 0.1 s | ratio |\n"
+        "| --- | --- | --- | --- | --- |\n"
+        "| db | read | 2 | 3 | 0.6667 |\n"
+        "| db | digest | 0.3 | 0 |  |\n"
+    )
+    assert medians({("db", "this"): [{"read": 1.0}]}, ["read"]) == ""
+    assert [version.name for version in versions(None)] == ["this"]
 
 
 def test_figures_are_the_same_every_time(tmp_path):

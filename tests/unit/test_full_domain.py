@@ -118,7 +118,7 @@ def test_one_level_for_all_strata():
 
 def test_suppression_is_of_the_whole_table():
     frame = persons(120, 9)
-    out, report = release(frame, 6, by=["side"], options={"suppression": 0.2})
+    out, report = release(frame, 6, by=["side"], options={"suppression": 0.2}, max_suppression=0.2)
     assert 0 < report.suppressed <= 24
     for name, tree in TREES.items():
         assert set(out[name]) <= {at_level(tree, report.levels[name], own) for own in frame[name]}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dbanon.errors import InvalidName
+from dbanon.stores.plpy_given import given, handed_over
 from dbanon.stores.plpy_text import array_text, bound, literal
 from dbanon.stores.summary import binned
 
@@ -13,11 +14,34 @@ from dbanon.stores.summary import binned
 def test_parameters_become_literals_and_quoted_names_stay() -> None:
     sql = 'INSERT INTO "a?""?b" VALUES (?, ?, ?)'
     assert bound(sql, ("it's \\", None, 3)) == (
-        "INSERT INTO \"a?\"\"?b\" VALUES (E'it''s \\\\', NULL, E'3')"
+        "INSERT INTO \"a?\"\"?b\" VALUES (E'it''s \\\\', NULL, E'3')",
+        [],
     )
-    assert bound('SELECT "?"', ()) == 'SELECT "?"'
+    assert bound('SELECT "?"', ()) == ('SELECT "?"', [])
     with pytest.raises((AssertionError, StopIteration)):
         bound("SELECT ?", (1, 2))
+
+
+def test_texts_with_a_cast_are_handed_over_beside_the_statement() -> None:
+    found = bound('SELECT "?::x", f(?::jsonb, ?, ?::jsonb, ?::oid)', ("{}", "n", "[]", 7))
+    assert found == (
+        "SELECT \"?::x\", f((SELECT dbanon._given(0)::jsonb), E'n',"
+        " (SELECT dbanon._given(1)::jsonb), E'7'::oid)",
+        ["{}", "[]"],
+    )
+    with pytest.raises(InvalidName):
+        bound("SELECT ?::text", ("a\0b",))
+
+
+def test_a_value_is_there_for_its_statement_only() -> None:
+    assert given(0) is None
+    with handed_over(["a", None]):
+        with handed_over(["b"]):
+            assert [given(i) for i in (0, 1, -1)] == ["b", None, None]
+        assert [given(i) for i in (0, 1, 2)] == ["a", None, None]
+    with pytest.raises(ZeroDivisionError), handed_over(["a"]):
+        raise ZeroDivisionError
+    assert given(0) is None
 
 
 def test_literals_of_lists_and_truth() -> None:

@@ -1,0 +1,57 @@
+"""Categories of a released data frame: those that released rows have, and no others.
+
+A categorical column carries the values that it could hold, and hands them on to every copy and
+file, whether a row has them or not. So columns are built anew from the rows that are released.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+def with_own_categories(series: pd.Series[Any]) -> pd.Series[Any]:
+    """The column with no more categories than its rows have.
+
+    Those of an ordered column keep their order; others come in the order of the rows, which is that
+    of the release: the old order may be that of the original rows.
+    """
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        codes, used = _own(series.cat.codes.to_numpy(), bool(dtype.ordered))
+        categories = dtype.categories.take(used).rename(None)
+        made = pd.Categorical.from_codes(codes, categories=categories, ordered=dtype.ordered)
+        found: pd.Series[Any] = pd.Series(made, index=series.index)
+        return found
+    if isinstance(dtype, pd.ArrowDtype) and hasattr(dtype.pyarrow_dtype, "value_type"):
+        return _arrow(series, dtype.pyarrow_dtype)
+    return series
+
+
+def _arrow(series: pd.Series[Any], kind: Any) -> pd.Series[Any]:
+    """The same for a column of Arrow's dictionaries; other nested types stay as they are."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(kind):
+        return series
+    found = series.array.__arrow_array__()
+    array = found.unify_dictionaries().combine_chunks()
+    raw = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    codes, used = _own(raw, bool(kind.ordered))
+    indices = pa.array(codes, kind.index_type, mask=codes < 0)
+    dictionary = array.dictionary.take(pa.array(used))
+    made = pa.DictionaryArray.from_arrays(indices, dictionary, ordered=kind.ordered)
+    rebuilt: pd.Series[Any] = pd.Series(pd.arrays.ArrowExtensionArray(made), index=series.index)
+    return rebuilt
+
+
+def _own(codes: Any, ordered: bool) -> tuple[Any, Any]:
+    """Codes among those that occur, -1 for NULL, and which these are."""
+    used, first, places = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.arange(len(used)) if ordered else np.argsort(first)
+    order = order[used[order] >= 0]
+    rank = np.full(len(used), -1)
+    rank[order] = np.arange(len(order))
+    return rank[places.reshape(-1)], used[order]

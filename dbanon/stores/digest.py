@@ -1,0 +1,43 @@
+"""A digest of a relation's rows, whatever their order: what ``verify`` knows a release by.
+
+The database adds up one hash a row, so that the order of rows changes nothing and equal rows do
+not cancel each other out. A row's hash depends on every value, on its column's place, and on a salt
+that each digest draws anew. The text of a digest is ``WAY:SALT:PROBE:ROWS:SUM``: the way it was
+computed, and the hash of fixed values, by which another version of the database that hashes in
+another way is told from rows that changed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from dbanon.stores.names import RelationName
+
+if TYPE_CHECKING:
+    from dbanon.stores.session import Session
+
+UNCHANGED = "unchanged"
+CHANGED = "changed"
+NOT_RECORDED = "not recorded"
+OTHER_VERSION = "recorded by another version of the database"
+
+
+def take(session: Session, relation: RelationName) -> str:
+    """The digest of a relation as it is now, under a salt of its own."""
+    return _taken(session, relation, secrets.randbits(62) + 1)
+
+
+def compare(session: Session, relation: RelationName, recorded: str | None) -> str:
+    """One of the four words above: what a recorded digest says of a relation as it is now."""
+    if recorded is None:
+        return NOT_RECORDED
+    way, salt, probe, *_ = recorded.split(":")
+    if (way, probe) != (session.digest_way, session.digest_probe()):
+        return OTHER_VERSION
+    return UNCHANGED if _taken(session, relation, int(salt)) == recorded else CHANGED
+
+
+def _taken(session: Session, relation: RelationName, salt: int) -> str:
+    rows, total = session.digest_rows(relation, salt)
+    return f"{session.digest_way}:{salt}:{session.digest_probe()}:{rows}:{total}"

@@ -1,0 +1,182 @@
+"""Databases that are files: what is one, what is none, and what a failed run leaves of one.
+
+A client that is given another file may open an empty database in memory in its place, and a release
+into that is verified and gone. So the file is looked at before the client is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dbanon.errors import DatabaseUnreachable, InsufficientRights, NotADatabase
+
+DUCKDB, SQLITE = "duckdb", "sqlite"
+
+_ENDINGS = {DUCKDB: "duckdb", SQLITE: "db"}
+_HEADER_BYTES = 16
+# Whoever this process acts as, where the system can tell.
+_EFFECTIVE = os.access in os.supports_effective_ids
+# What DuckDB and SQLite put beside a database file while it is written.
+_FILE_ENDINGS = (".wal", "-wal", "-journal", "-shm")
+# Files of rows: nobody means a database by such a name.
+_LOADED = frozenset((".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson"))
+_ROW_FILES = _LOADED | {".txt", ".xlsx", ".arrow", ".feather"}
+_PACKED = frozenset((".gz", ".zst", ".bz2", ".xz", ".zip"))
+# md:, s3:, postgres: …: DuckDB would load an extension. One letter is a drive.
+_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_+-]+:")
+
+
+@contextmanager
+def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iterator[None]:
+    """Refuse what is no database file, or let a missing one be made: it goes when the block raises.
+
+    Parameters
+    ----------
+    path : the file; None for a database that is none.
+    kind : ``duckdb`` or ``sqlite``.
+    write : the file will be written.
+    create : a missing file is made.
+
+    Raises
+    ------
+    NotADatabase : there is something else, or the name is that of a file of rows.
+    InsufficientRights : it may not be read, or written.
+    DatabaseUnreachable : there is no such file, or no directory for it.
+    """
+    if path is None:
+        yield
+        return
+    if kind == DUCKDB and _PREFIX.match(str(path)):
+        raise NotADatabase(
+            "A DuckDB URL must name a file of this machine.",
+            hint="Write duckdb:///file.duckdb; for a file with a colon in its name"
+            " duckdb:///./file.",
+        )
+    if path.exists():
+        require_database(path, kind)
+        if write and not os.access(path, os.W_OK, effective_ids=_EFFECTIVE):
+            raise InsufficientRights(f"The database file {path} may not be written.")
+        yield
+        return
+    if not create:
+        raise DatabaseUnreachable(f"There is no file {path}.")
+    if _holds_rows(path):
+        raise NotADatabase(
+            f"{path} would be a database file with the name of another kind of file.",
+            hint=f"Name a database file, as in {kind}:///{path.stem}.{_ENDINGS[kind]}."
+            " Releases into CSV and Parquet files come in a later version.",
+        )
+    if not path.resolve().parent.is_dir():
+        raise DatabaseUnreachable(f"There is no directory for {path}.")
+    beside = [path.with_name(path.name + end) for end in _FILE_ENDINGS]
+    beside = [name for name in beside if not name.exists()]
+    if not _claim(path, kind):
+        # Another process was faster: the file is its own.
+        require_database(path, kind)
+        yield
+        return
+    made = path.stat().st_ino
+    try:
+        yield
+    except BaseException:
+        if path.exists() and path.stat().st_ino == made:
+            for name in (path, *beside):
+                name.unlink(missing_ok=True)
+        raise
+
+
+def _claim(path: Path, kind: str) -> bool:
+    """Make an empty database; False when something has that name already."""
+    if kind == SQLITE:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise _not_made(path, error) from None
+        return True
+    import duckdb
+
+    # DuckDB takes no empty file for a database, and would take one that appears meanwhile for ours.
+    # A link fails where a name is taken.
+    unique = path.with_name(f".{path.name[:100]}-{uuid.uuid4().hex[:12]}")
+    try:
+        duckdb.connect(str(unique)).close()
+        os.link(unique, path)
+    except FileExistsError:
+        return False
+    except (OSError, duckdb.Error) as error:
+        raise _not_made(path, error) from None
+    finally:
+        unique.unlink(missing_ok=True)
+    return True
+
+
+def _not_made(path: Path, error: Exception) -> DatabaseUnreachable:
+    return DatabaseUnreachable(
+        f"The database file {path} cannot be made.", detail=type(error).__name__
+    )
+
+
+def require_database(path: Path, kind: str) -> None:
+    """Check that an existing file is a database of this kind, by its first bytes.
+
+    Raises
+    ------
+    NotADatabase : it is not; the hint says what to do with it.
+    InsufficientRights : it may not be read.
+    """
+    if not path.is_file():
+        raise NotADatabase(f"{path} is no file.", hint="Name a database file.")
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except PermissionError:
+        raise InsufficientRights(f"The database file {path} may not be read.") from None
+    found = _kind_of(header)
+    # To SQLite an empty file is an empty database.
+    if found == kind or (kind == SQLITE and not header):
+        return
+    if found is not None:
+        raise NotADatabase(
+            f"{path} is a database file of another kind.", hint=f"Write {found}:///{path}."
+        )
+    if not header:
+        raise NotADatabase(
+            f"{path} is empty: it is no database file.",
+            hint="Remove it, so that a database can be made there, or name another file.",
+        )
+    raise NotADatabase(f"{path} is no database file.", hint=_load_first(path))
+
+
+def _kind_of(header: bytes) -> str | None:
+    if header[8:12] == b"DUCK":
+        return DUCKDB
+    return SQLITE if header == b"SQLite format 3\0" else None
+
+
+def _holds_rows(path: Path, endings: frozenset[str] = _ROW_FILES) -> bool:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in _PACKED:
+        suffixes.pop()
+    return bool(suffixes) and suffixes[-1] in endings
+
+
+def _load_first(path: Path) -> str:
+    """How a file of rows gets into a database: two commands, as a shell takes them."""
+    if not _holds_rows(path, _LOADED) or not re.fullmatch(r"[\w./-]+", str(path)):
+        return "Name a file that DuckDB or SQLite made."
+    stem = path.name.partition(".")[0]
+    table = stem if re.fullmatch(r"[A-Za-z]\w*", stem) else "people"
+    load = f"import duckdb; duckdb.connect('{table}.duckdb')"
+    load += rf".sql(\"CREATE TABLE {table} AS FROM '{path}'\")"
+    return (
+        "CSV, Parquet and JSON files are read in a later version. Until then load it first:\n"
+        f'  python -c "{load}"\n'
+        f"  dbanon anonymize duckdb:///{table}.duckdb --table {table} …"
+    )

@@ -1,0 +1,145 @@
+"""The tables of the ledger, and their columns.
+
+The columns are the same on every database; only the names of their types differ. PostgreSQL and
+SQLite get them by the Alembic history in ``migrations/``, DuckDB by ``ledger_ddl``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dbanon.stores.names import RelationName, quote
+
+LEDGER_SCHEMA = "dbanon"
+
+# Column, type, nullable. Types are words of our own; each dialect translates them.
+RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("release_id", "uuid", False),
+    ("created_at", "timestamp", False),
+    ("dbanon_version", "text", False),
+    ("source", "text", False),
+    ("output_schema", "text", True),
+    ("output_name", "text", False),
+    ("output_kind", "text", False),
+    ("relation_name", "text", False),
+    ("method", "text", False),
+    ("arguments", "json", False),
+    ("k_requested", "integer", False),
+    ("k_achieved", "bigint", False),
+    ("rows_in", "bigint", False),
+    ("rows_out", "bigint", False),
+    ("suppressed", "bigint", False),
+    ("null_rows", "bigint", False),
+    ("classes", "bigint", False),
+    ("smallest_class", "bigint", False),
+    ("median_class", "double", False),
+    ("largest_class", "bigint", False),
+    ("histogram", "json", False),
+    ("information_loss", "double", False),
+    ("information_loss_before_rounding", "double", False),
+    ("seconds", "json", False),
+    ("guarantee", "text", False),
+    ("seed_policy", "text", False),
+    ("earlier_releases", "text", False),
+    ("published_by", "text", True),
+    ("superseded_at", "timestamp", True),
+    # Room for the check between releases: what classes held, and who was in them, under a key
+    # that is kept outside this database.
+    ("class_signature", "bytes", True),
+    ("entity_hash", "bytes", True),
+    # PostgreSQL's numbers of the released table, and of the relation that readers use (the view, or
+    # the same table): a copied mark does not copy them.
+    ("relation_oid", "bigint", True),
+    ("output_oid", "bigint", True),
+    # Of the rows as they were written, whatever their order is.
+    ("digest", "text", True),
+)
+
+RELEASE_COLUMN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("release_id", "uuid", False),
+    ("position", "integer", False),
+    ("name", "text", False),
+    ("role", "text", False),
+    ("sql_type", "text", False),
+    ("information_loss", "double", True),
+    ("information_loss_before_rounding", "double", True),
+)
+
+# One row a run: with its release where it made one, afterwards where a client's run failed.
+RUN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("run_id", "uuid", False),
+    ("release_id", "uuid", True),
+    ("door", "text", False),
+    ("method", "text", False),
+    ("source", "text", False),
+    ("output_schema", "text", True),
+    ("output_name", "text", False),
+    ("started_at", "timestamp", False),
+    ("finished_at", "timestamp", True),
+    ("state", "text", False),
+    ("error_code", "text", True),
+    ("run_by", "text", True),
+    ("application", "text", True),
+    ("server_version", "text", True),
+)
+
+# Generalization trees: a name each, and the nodes, of which the root has no parent.
+HIERARCHY_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("name", "text", False),
+    ("kind", "text", False),
+    ("description", "text", True),
+    ("created_at", "timestamp", False),
+    ("created_by", "text", True),
+)
+
+HIERARCHY_NODE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("hierarchy", "text", False),
+    ("node", "integer", False),
+    ("parent", "integer", True),
+    ("label", "text", False),
+    ("low", "double", True),
+    ("high", "double", True),
+)
+
+# Columns and primary key of each table.
+TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
+    "release": (RELEASE_COLUMNS, ("release_id",)),
+    "release_column": (RELEASE_COLUMN_COLUMNS, ("release_id", "position")),
+    "run": (RUN_COLUMNS, ("run_id",)),
+    "hierarchy": (HIERARCHY_COLUMNS, ("name",)),
+    "hierarchy_node": (HIERARCHY_NODE_COLUMNS, ("hierarchy", "node")),
+}
+
+# The newest revision in migrations/.
+HEAD = "0003"
+
+
+def ledger_ddl(
+    types: Mapping[str, str],
+    name_of: Callable[[str], RelationName],
+    existing: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Statements that bring the ledger to this version, for a dialect without Alembic.
+
+    Parameters
+    ----------
+    existing : the columns of each table that is there already. What a later version added to a
+        table can be NULL.
+    """
+    statements = []
+    for table, (columns, key) in TABLES.items():
+        relation = name_of(table)
+        if table in existing:
+            statements += [
+                f"ALTER TABLE {relation.quoted} ADD COLUMN {quote(name)} {types[kind]}"
+                for name, kind, _ in columns
+                if name not in existing[table]
+            ]
+            continue
+        lines = [
+            f"{quote(name)} {types[kind]}{'' if nullable else ' NOT NULL'}"
+            for name, kind, nullable in columns
+        ]
+        lines.append("PRIMARY KEY (" + ", ".join(map(quote, key)) + ")")
+        statements.append(f"CREATE TABLE {relation.quoted} (\n  " + ",\n  ".join(lines) + "\n)")
+    return statements

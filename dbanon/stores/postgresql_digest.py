@@ -1,0 +1,114 @@
+"""The digest of rows on PostgreSQL: which statement computes it, asked of the catalog.
+
+The hash of a row is a chain: each value is hashed under the hash of those before it as its seed. (A
+hash of the whole record would not do: PostgreSQL combines those of columns by adding, so that two
+values that change places between rows leave the sum over rows as it was.) NULLs are hashed as a
+value of the type, and a mask tells them.
+
+What is hashed is exact, and no code of a type's owner runs: text by its bytes, whatever its
+collation; numbers with their scale, instants and the like by what their own type sends; enums,
+composites, arrays, json and all others by the text that their output function writes, never by a
+cast. Domains are what they stand for. Floats by value; the mask tells 0, -0 and NULL apart, as the
+hash of 0 is the seed itself.
+"""
+
+from __future__ import annotations
+
+WAY = "pg1"
+
+# Parameters: salt, schema and name of a relation. One row: the statement, which gives the number
+# of rows and the sum of their hashes. Each mask has the states of 15 columns, two bits a column. A
+# chain has 210 columns at most, as the server's parser does not nest without limit.
+STATEMENT = """
+WITH RECURSIVE given AS (
+    SELECT c.oid, n.nspname, c.relname, ?::text AS salt
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = ? AND c.relname = ?
+), typed AS (
+    SELECT a.attnum, format('s.%I', a.attname) AS x, t.oid, t.typtype, t.typbasetype
+    FROM given g
+    JOIN pg_attribute a ON a.attrelid = g.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_type t ON t.oid = a.atttypid
+    UNION ALL
+    SELECT d.attnum, d.x, t.oid, t.typtype, t.typbasetype
+    FROM typed d JOIN pg_type t ON t.oid = d.typbasetype
+    WHERE d.typtype = 'd'
+), plain AS (
+    SELECT d.x, row_number() OVER (ORDER BY d.attnum) - 1 AS place,
+           CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace AND t.typtype = 'b'
+                THEN t.typname::text ELSE '' END AS base, t.typsend::regproc::text AS sent
+    FROM typed d JOIN pg_type t ON t.oid = d.oid
+    WHERE d.typtype <> 'd'
+), linked AS (
+    SELECT place, place / 210 AS part, (4 ^ (place % 15))::integer AS bit, x, base,
+        CASE
+            WHEN base IN ('bool', 'int2', 'int4')
+            THEN format('hashint4extended(coalesce(%s::integer, 0), ', x)
+            WHEN base = 'int8' THEN format('hashint8extended(coalesce(%1$s, 0),'
+                ' hashint4extended((coalesce(%1$s, 0) >> 32)::integer, ', x)
+            WHEN base IN ('float4', 'float8')
+            THEN format('hashfloat8extended(coalesce(%s::float8, 0), ', x)
+            WHEN base IN ('text', 'varchar', 'name')
+            THEN format('hashtextextended(coalesce(%s::text, '''') COLLATE "C", ', x)
+            WHEN base = 'bpchar'
+            THEN format('hashtextextended(coalesce(textin(bpcharout(%s)), '''') COLLATE "C", ', x)
+            WHEN base = 'uuid' THEN format('uuid_hash_extended(coalesce(%s, %L::uuid), ', x,
+                '00000000-0000-0000-0000-000000000000')
+            WHEN base = 'bytea'
+            THEN format('hash_record_extended(ROW(coalesce(%s, ''''::bytea)), ', x)
+            WHEN base IN ('numeric', 'money', 'date', 'time', 'timetz', 'timestamp', 'timestamptz',
+                          'interval', 'inet', 'cidr', 'macaddr', 'macaddr8', 'bit', 'varbit')
+            THEN format('hash_record_extended(ROW(coalesce(%s(%s), ''''::bytea)), ', sent, x)
+            ELSE format('hashtextextended(format(''%%s'', %s) COLLATE "C", ', x)
+        END AS before,
+        CASE WHEN base = 'int8' THEN '))' ELSE ')' END AS after
+    FROM plain
+), masked AS (
+    SELECT place / 15 AS mask, min(part) AS part, string_agg(
+        CASE WHEN base IN ('float4', 'float8')
+            THEN format('CASE WHEN %1$s = 0 THEN CASE WHEN get_byte(float8send(%1$s), 0) > 127'
+                ' THEN %3$s ELSE %4$s END WHEN %1$s IS NULL THEN %2$s ELSE 0 END',
+                x, bit, 2 * bit::bigint, 3 * bit::bigint)
+            WHEN base <> '' THEN format('CASE WHEN %s IS NULL THEN %s ELSE 0 END', x, bit)
+            -- Of a composite, IS NULL would ask its fields.
+            ELSE format('num_nulls(%s) * %s', x, bit)
+        END, ' + ' ORDER BY place) AS sum
+    FROM linked GROUP BY 1
+), chains AS (
+    SELECT l.part,
+        string_agg(l.before, '' ORDER BY l.place DESC)
+        || (SELECT string_agg(format('hashint4extended(%s, ', m.sum), '' ORDER BY m.mask)
+                   || (SELECT format('%L::bigint', salt) FROM given)
+                   || string_agg(')', '') FROM masked m WHERE m.part = l.part)
+        || string_agg(l.after, '' ORDER BY l.place) AS hash
+    FROM linked l GROUP BY l.part
+), whole AS (
+    SELECT CASE WHEN count(*) = 1 THEN min(hash)
+        ELSE format('hashint4extended(1, hash_record_extended(ROW(%s), 1))',
+                    string_agg(format('int8send(%s)', hash), ', ' ORDER BY part)) END AS hash
+    FROM chains
+)
+SELECT format('SELECT count(*) AS rows, coalesce(sum(%s), 0) AS total FROM %I.%I AS s',
+              hash, nspname, relname)
+FROM whole, given"""
+
+# Parameters: schema and name of a relation. Its columns in order, each with its type in words.
+COLUMNS = """
+SELECT a.attname::text AS name, format_type(a.atttypid, a.atttypmod)
+       || CASE WHEN a.attcollation <> t.typcollation
+               THEN format(' COLLATE %I.%I', ln.nspname, l.collname) ELSE '' END AS sql_type
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_collation l ON l.oid = a.attcollation
+LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
+WHERE n.nspname = ? AND c.relname = ?
+ORDER BY a.attnum"""
+
+# Values of every kind that is hashed in a way of its own, and how the database stores letters.
+PROBE = """
+SELECT hashtextextended(getdatabaseencoding(), hashfloat8extended(1.5, hashint4extended(7,
+       hashint8extended(123456789012345, uuid_hash_extended(
+       '12345678-9abc-def0-1234-56789abcdef0', hash_record_extended(ROW(numeric_send(1.50)),
+       hash_record_extended(ROW(timestamp_send('2001-02-03 04:05:06')), 42)))))))"""

@@ -1,0 +1,146 @@
+-- dbanon._record_release(release, columns, run): writes a release into the ledger.
+--
+-- It runs with the rights of the ledger's owner, and nobody else may write there, so it believes
+-- the caller nothing that it can know itself. A function like this does not see who calls it; but
+-- only the owner of a relation can comment on it. So it asks for the mark of this very release on
+-- the relation and the output, written by the transaction that calls, and takes names, oids and
+-- owner from the catalog, and the time from the clock. An id is good for one entry.
+CREATE OR REPLACE FUNCTION dbanon._record_release(release jsonb, columns jsonb, run jsonb)
+RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+-- A plan for any arguments: one made for these would show them to whoever has plans logged.
+SET plan_cache_mode = force_generic_plan
+SET timezone = 'UTC'
+AS $function$
+DECLARE
+    taken constant text[] := ARRAY['created_at', 'output_schema', 'output_name', 'output_kind',
+                                   'relation_name', 'published_by', 'superseded_at'];
+    unknown text;
+    id uuid;
+    own bigint;
+    place text;
+    marked record;
+    released record;
+    shown record;
+    entry dbanon.release;
+    moment timestamptz := clock_timestamp();
+BEGIN
+    IF jsonb_typeof(release) IS DISTINCT FROM 'object'
+       OR jsonb_typeof(columns) IS DISTINCT FROM 'array'
+       OR jsonb_typeof(run) IS DISTINCT FROM 'object'
+       OR EXISTS (SELECT FROM jsonb_array_elements(columns) AS e
+                  WHERE jsonb_typeof(e) <> 'object') THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'A release is an object, its columns an array of objects, its run an object.';
+    END IF;
+    IF greatest(pg_column_size(release), pg_column_size(columns), pg_column_size(run)) > 16777216
+       OR jsonb_array_length(columns) > 4096 THEN
+        RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'The entry is too large.';
+    END IF;
+    SELECT given INTO unknown FROM (
+        SELECT jsonb_object_keys(release) AS given
+        EXCEPT SELECT attname FROM pg_attribute
+        WHERE attrelid = 'dbanon.release'::regclass AND attnum > 0 AND NOT attisdropped
+          AND attname <> ALL (taken)
+        UNION ALL (
+            SELECT DISTINCT jsonb_object_keys(e) FROM jsonb_array_elements(columns) AS e
+            EXCEPT SELECT attname FROM pg_attribute
+            WHERE attrelid = 'dbanon.release_column'::regclass AND attnum > 0
+              AND NOT attisdropped AND attname <> 'release_id')
+        UNION ALL (SELECT jsonb_object_keys(run) EXCEPT VALUES ('door'), ('elapsed'))
+    ) AS keys LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = format('%I is no key of an entry, or one that is not the caller''s to say.',
+                             left(unknown, 60));
+    END IF;
+    id := (release ->> 'release_id')::uuid;
+    own := pg_current_xact_id()::text::bigint;
+    FOREACH place IN ARRAY ARRAY['relation_oid', 'output_oid'] LOOP
+        SELECT c.oid, c.relname, c.relkind, c.relowner, n.nspname,
+               (d.xmin::text::bigint - own % 4294967296 + 4294967296) % 4294967296 AS later
+        INTO marked
+        FROM pg_class AS c
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        JOIN pg_description AS d
+            ON d.objoid = c.oid AND d.classoid = 'pg_class'::regclass AND d.objsubid = 0
+        WHERE c.oid::bigint = (release ->> place)::bigint AND c.relpersistence = 'p'
+          AND c.relkind IN ('r', 'v') AND d.description = 'dbanon release ' || id;
+        -- Numbers of subtransactions follow their transaction's. A row that is seen while what
+        -- wrote it is in progress is our own.
+        IF NOT FOUND OR marked.later >= 2147483648
+           OR pg_xact_status((own + marked.later)::text::xid8) IS DISTINCT FROM 'in progress' THEN
+            RAISE EXCEPTION USING ERRCODE = '42501',
+                MESSAGE = 'The relation does not bear the mark of this release, written by its'
+                          ' owner in this transaction.',
+                HINT = 'Releases are recorded by dbanon alone, in the transaction that makes them.';
+        END IF;
+        IF place = 'relation_oid' THEN
+            released := marked;
+        ELSE
+            shown := marked;
+        END IF;
+    END LOOP;
+    -- A view is the output of this table when it shows this table, and nothing else.
+    IF released.relkind <> 'r' OR shown.nspname <> released.nspname
+       OR shown.relowner <> released.relowner
+       OR shown.oid <> released.oid AND (
+            shown.relkind <> 'v' OR ARRAY[released.oid] IS DISTINCT FROM (
+                SELECT array_agg(DISTINCT d.refobjid)
+                FROM pg_rewrite AS w JOIN pg_depend AS d
+                    ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+                WHERE w.ev_class = shown.oid AND d.refclassid = 'pg_class'::regclass
+                  AND d.refobjid <> shown.oid)) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = 'The output is neither the released table nor a view of it alone, of one owner'
+                      ' and in one schema.';
+    END IF;
+    IF EXISTS (SELECT FROM unnest(ARRAY['arguments', 'histogram', 'seconds']) AS key
+               WHERE jsonb_typeof(release -> key) IS DISTINCT FROM 'object') THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'arguments, histogram and seconds are objects.';
+    END IF;
+    entry := jsonb_populate_record(NULL::dbanon.release, release);
+    entry.created_at := moment;
+    entry.output_schema := released.nspname;
+    entry.output_name := shown.relname;
+    entry.output_kind := CASE shown.relkind WHEN 'r' THEN 'table' ELSE 'view' END;
+    entry.relation_name := released.relname;
+    entry.published_by := pg_get_userbyid(released.relowner);
+    -- This relation has the name now: no earlier release has it any more.
+    UPDATE dbanon.release AS r SET superseded_at = moment
+    WHERE r.superseded_at IS NULL AND r.output_schema = entry.output_schema
+      AND r.output_name = entry.output_name;
+    BEGIN
+        INSERT INTO dbanon.release SELECT entry.*;
+        INSERT INTO dbanon.release_column
+        SELECT c.* FROM jsonb_array_elements(columns) AS e CROSS JOIN LATERAL
+            jsonb_populate_record(NULL::dbanon.release_column,
+                                  e || jsonb_build_object('release_id', id)) AS c;
+        INSERT INTO dbanon.run (run_id, release_id, door, method, source, output_schema, output_name,
+                                started_at, finished_at, state, run_by, application, server_version)
+        SELECT gen_random_uuid(), id, w.door, entry.method, entry.source, entry.output_schema,
+               entry.output_name, moment - make_interval(secs => w.elapsed), moment, 'done',
+               entry.published_by, left(current_setting('application_name'), 200),
+               current_setting('server_version')
+        FROM (SELECT CASE WHEN run ->> 'door' IN ('sql', 'cli', 'python', 'job')
+                          THEN run ->> 'door' END AS door,
+                     least(greatest((run ->> 'elapsed')::double precision, 0), 31536000) AS elapsed
+             ) AS w;
+    EXCEPTION
+        -- The server's own texts would show the whole row.
+        WHEN unique_violation THEN
+            RAISE EXCEPTION USING ERRCODE = '23505',
+                MESSAGE = 'The ledger has an entry of this release already.';
+        WHEN not_null_violation THEN
+            RAISE EXCEPTION USING ERRCODE = '23502',
+                MESSAGE = 'The entry is not complete.';
+    END;
+    RETURN jsonb_build_object('created_at', moment, 'published_by', entry.published_by);
+END
+$function$;
+REVOKE ALL ON FUNCTION dbanon._record_release(jsonb, jsonb, jsonb) FROM PUBLIC;
+COMMENT ON FUNCTION dbanon._record_release(jsonb, jsonb, jsonb) IS
+'Internal: writes a release into the ledger, for the owner of a relation that was marked in this
+transaction. Names, oids, owner and time are taken from the catalog and the clock.';

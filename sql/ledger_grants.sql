@@ -1,0 +1,47 @@
+-- The ledger belongs to a role that nobody can become; runners and clients write it by two functions
+-- of that role. Whatever an earlier version or its administrator granted beyond is taken back.
+DO $grants$
+DECLARE
+    held record;
+BEGIN
+    EXECUTE 'ALTER SCHEMA dbanon OWNER TO dbanon_ledger';
+    FOR held IN
+        SELECT c.oid, c.relname, c.relacl FROM pg_catalog.pg_class c
+        WHERE c.relnamespace = 'dbanon'::pg_catalog.regnamespace AND c.relkind = 'r'
+          AND c.relname IN (@TABLES@)
+    LOOP
+        EXECUTE pg_catalog.format('ALTER TABLE dbanon.%I OWNER TO dbanon_ledger', held.relname);
+    END LOOP;
+    FOR held IN
+        SELECT DISTINCT c.relname, CASE g.grantee WHEN 0 THEN 'PUBLIC'
+                   ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(g.grantee)) END AS grantee
+        FROM (
+            SELECT c.oid, c.relname, c.relacl AS acl FROM pg_catalog.pg_class c
+            UNION ALL
+            SELECT c.oid, c.relname, a.attacl FROM pg_catalog.pg_class c
+            JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
+        ) AS c
+        CROSS JOIN LATERAL pg_catalog.aclexplode(c.acl) AS g
+        JOIN pg_catalog.pg_class AS t ON t.oid = c.oid
+        WHERE t.relnamespace = 'dbanon'::pg_catalog.regnamespace AND t.relname IN (@TABLES@)
+          AND g.grantee <> t.relowner
+    LOOP
+        EXECUTE pg_catalog.format('REVOKE TRIGGER, REFERENCES, TRUNCATE ON dbanon.%I FROM %s',
+                                  held.relname, held.grantee);
+        IF held.relname NOT IN ('hierarchy', 'hierarchy_node') THEN
+            EXECUTE pg_catalog.format('REVOKE INSERT, UPDATE, DELETE ON dbanon.%I FROM %s',
+                                      held.relname, held.grantee);
+        END IF;
+    END LOOP;
+END
+$grants$;
+REVOKE ALL ON SCHEMA dbanon FROM PUBLIC;
+REVOKE CREATE ON SCHEMA dbanon FROM dbanon_admin, dbanon_runner, dbanon_reader;
+REVOKE ALL ON ALL TABLES IN SCHEMA dbanon FROM PUBLIC;
+
+GRANT USAGE ON SCHEMA dbanon TO dbanon_admin, dbanon_runner, dbanon_reader;
+GRANT SELECT ON dbanon.release, dbanon.release_column, dbanon.run, dbanon.hierarchy,
+    dbanon.hierarchy_node, dbanon.alembic_version TO dbanon_admin, dbanon_runner;
+-- Entries may be cleared away, never made up.
+GRANT DELETE ON dbanon.release, dbanon.release_column, dbanon.run TO dbanon_admin;
+GRANT INSERT, UPDATE, DELETE ON dbanon.hierarchy, dbanon.hierarchy_node TO dbanon_admin;

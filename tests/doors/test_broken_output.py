@@ -1,0 +1,129 @@
+"""stdout breaks: what was published is no failure, and what was not keeps its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from tests.stores.databases import DuckdbDatabase
+
+COMMAND = [sys.executable, "-c", "from dbanon.cli import main; main()"]
+GIVEN = ["--table", "people", "--quasi-identifiers", "größe", "--k", "3", "--output", "release.p"]
+FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> DuckdbDatabase:
+    database = DuckdbDatabase(tmp_path / "people.duckdb")
+    database.load("people", {"größe": "integer", "id": "integer"}, [(i, i) for i in range(30)])
+    return database
+
+
+def dbanon(*arguments: str, environment: dict[str, str] | None = None, **how: Any) -> Any:
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
+    return subprocess.run(
+        [*COMMAND, *arguments], env={**os.environ, **(environment or {})}, check=False,
+        timeout=120, **streams,
+    )  # fmt: skip
+
+
+def broken(how: str) -> IO[bytes]:
+    """A stream to which nothing can be written."""
+    if how == "full":
+        return open("/dev/full", "wb")
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "wb")
+
+
+def releases(database: DuckdbDatabase) -> int:
+    [(count,)] = database.rows("SELECT count(*) FROM dbanon.release")
+    return int(count)
+
+
+@pytest.mark.parametrize(
+    ("how", "form", "both"),
+    [
+        pytest.param("full", "table", False, marks=FULL),
+        pytest.param("full", "json", True, marks=FULL),
+        ("pipe", "json", False),
+        ("pipe", "table", True),
+    ],
+)
+def test_a_published_release_is_no_failure(
+    people: DuckdbDatabase, form: str, how: str, both: bool
+) -> None:
+    with broken(how) as stdout:
+        stderr = stdout if both else subprocess.PIPE
+        done = dbanon(
+            "anonymize", people.url, *GIVEN, "--format", form, stdout=stdout, stderr=stderr
+        )
+    assert done.returncode == 0, done.stderr
+    assert releases(people) == 1
+    if not both:
+        assert done.stderr.startswith(b"Warning: it is done, but the result could not be shown")
+
+
+def test_a_report_that_cannot_be_written_after_all(people: DuckdbDatabase, tmp_path: Path) -> None:
+    """Its directory was there when the command began; the file's name is longer than names are."""
+    path = tmp_path / ("x" * 300 + ".json")
+    done = dbanon("anonymize", people.url, *GIVEN, "--report", str(path))
+    assert done.returncode == 0
+    assert b"Warning: " in done.stderr or path.exists()
+    assert releases(people) == 1
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_terminal_that_knows_ascii_only(people: DuckdbDatabase, form: str) -> None:
+    done = dbanon(
+        "anonymize", people.url, *GIVEN, "--format", form,
+        environment={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert b"Warning" not in done.stderr
+    # The name is told as it can be.
+    said = done.stdout.decode("ascii")
+    if form == "json":
+        assert json.loads(said)["quasi_identifiers"] == ["größe"]
+    else:
+        assert "gr\\xf6\\xdfe" in said
+
+
+@pytest.mark.parametrize(
+    ("how", "form"), [pytest.param("full", "json", marks=FULL), ("pipe", "table")]
+)
+def test_a_refusal_keeps_its_exit_code(people: DuckdbDatabase, how: str, form: str) -> None:
+    with broken(how) as stdout:
+        done = dbanon("anonymize", people.url, *GIVEN, "--k", "31", "--format", form, stdout=stdout)
+    assert done.returncode == 3
+    assert b"[too_few_records]" in done.stderr
+    with broken(how) as stdout:
+        done = dbanon(
+            "anonymize", people.url, *GIVEN, "--k", "31", "--format", form, stdout=stdout,
+            stderr=stdout,
+        )  # fmt: skip
+    assert done.returncode == 3
+
+
+def test_a_verification_that_nobody_reads_is_none(people: DuckdbDatabase) -> None:
+    """It changes nothing: that its result was not shown is a failure, and may be run again."""
+    assert dbanon("anonymize", people.url, *GIVEN).returncode == 0
+    with broken("pipe") as stdout:
+        assert dbanon("verify", people.url, "release.p", stdout=stdout).returncode == 1
+
+
+def test_other_changes_are_no_failures_either(people: DuckdbDatabase, tmp_path: Path) -> None:
+    tree = tmp_path / "tree.csv"
+    tree.write_text("a;all\nb;all\n")
+    for arguments in (["hierarchy", "store", people.url, "t", str(tree)], ["gc", people.url],
+                      ["hierarchy", "drop", people.url, "t"]):  # fmt: skip
+        with broken("pipe") as stdout:
+            done = dbanon(*arguments, stdout=stdout)
+        assert done.returncode == 0, done.stderr
+        assert b"Warning: it is done" in done.stderr

@@ -1,0 +1,39 @@
+"""Kept columns that tell too much, on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from dbanon.cli import main
+from tests.stores.databases import DuckdbDatabase
+
+
+def run(*given: str) -> Result:
+    return CliRunner().invoke(main, list(given), env={"COLUMNS": "200"})
+
+
+def test_a_warning_on_stderr_and_strict(tmp_path: Path) -> None:
+    database = DuckdbDatabase(tmp_path / "people.duckdb")
+    rows = [(i * 37 % 61, i * 17 % 53, i * 37 % 61 * 2, i % 3) for i in range(600)]
+    columns = dict.fromkeys(("age", "size", "twice", "third"), "INTEGER")
+    database.load("people", columns, rows)
+    given = ["anonymize", database.url, "--table", "people", "--quasi-identifiers", "age,size"]
+    given += ["--k", "3", "--output", "release.people"]
+    done = run(*given, "--keep", "twice,third", "--strict")
+    assert done.exit_code == 6
+    assert "telling_column" in done.stderr
+    assert '"twice" determines what "age" was' in done.stderr
+    assert run("verify", database.url, "release.people").exit_code == 2
+    done = run(*given, "--keep", "third", "--strict")
+    assert (done.exit_code, done.stderr) == (0, "")
+    done = run(*given, "--keep", "twice", "--if-exists", "replace", "--format", "json")
+    assert done.exit_code == 0
+    assert done.stderr.startswith('Warning: column "twice" determines what "age" was, in all')
+    assert json.loads(done.stdout)["telling"] == [
+        {"name": "twice", "determines": "age", "share": 1.0}
+    ]
+    done = run(*given, "--keep", "twice", "--if-exists", "replace")
+    assert "COLUMN TELLS" in done.stdout

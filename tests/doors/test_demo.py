@@ -1,0 +1,94 @@
+"""The demonstration touches only what it made, and keeps what a reader made beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+
+from dbanon.cli import main
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), env={"COLUMNS": "200"})
+
+
+def demo(directory: Path, *more: str) -> Result:
+    return run("demo", "--rows", "300", "--directory", str(directory), *more)
+
+
+def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def release(path: Path, output: str, *more: str) -> None:
+    done = run(
+        "anonymize", f"duckdb:///{path}", "--table", "app.person", "--k", "5",
+        "--quasi-identifiers", "income,weight_kg", "--output", output, *more,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+
+
+def test_twice_and_a_readers_releases_stay(tmp_path: Path) -> None:
+    path = tmp_path / "persons.duckdb"
+    assert demo(tmp_path).exit_code == 0
+    release(path, "release.mine")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE app.notes AS SELECT 'mine' AS note")
+    before = rows(path, "SELECT * FROM release.mine ORDER BY ALL")
+    done = demo(tmp_path, "--seed", "2")
+    assert done.exit_code == 0, done.output
+    assert rows(path, "SELECT * FROM release.mine ORDER BY ALL") == before
+    assert rows(path, "SELECT * FROM app.notes") == [("mine",)]
+    assert rows(path, "SELECT count(*) FROM dbanon.release") == [(3,)]
+    assert run("verify", f"duckdb:///{path}", "release.mine").exit_code == 0
+    assert run("verify", f"duckdb:///{path}", "release.person").exit_code == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["persons.duckdb"]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["CREATE TABLE mine AS SELECT 1 AS a"],
+        ["CREATE SCHEMA app", "CREATE TABLE app.person AS SELECT 1 AS a"],
+        ["CREATE SCHEMA app", "CREATE TABLE mine AS SELECT 1 AS a",
+         "CREATE VIEW app.person AS SELECT * FROM mine"],
+    ],
+    ids=["another", "the same name", "a view"],
+)  # fmt: skip
+def test_a_file_that_it_did_not_make(tmp_path: Path, statements: list[str]) -> None:
+    path = tmp_path / "persons.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    before = path.read_bytes()
+    done = demo(tmp_path)
+    assert done.exit_code == 2
+    assert "--directory" in done.stderr
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "persons.duckdb"
+    path.write_text("my notes")
+    done = demo(tmp_path)
+    assert done.exit_code == 2
+    assert path.read_text() == "my notes"
+    done = demo(path)
+    assert done.exit_code == 2
+    assert path.read_text() == "my notes"
+
+
+def test_a_release_of_the_readers_under_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "persons.duckdb"
+    assert demo(tmp_path).exit_code == 0
+    release(path, "release.person", "--if-exists", "replace")
+    before = rows(path, "SELECT * FROM release.person ORDER BY ALL")
+    done = demo(tmp_path)
+    assert done.exit_code == 2
+    assert "release.person" in done.stderr
+    assert rows(path, "SELECT * FROM release.person ORDER BY ALL") == before
+    assert rows(path, "SELECT count(*) FROM app.person") == [(300,)]

@@ -1,0 +1,228 @@
+"""Attacks by way of the directories that the server's Python imports from.
+
+Whoever can change one file, or put another directory in its place, runs code as the server's
+account at the next call. ``install`` refuses each way, before it imports anything.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dbanon import install, python_path
+from dbanon.cli import main
+from dbanon.errors import PythonNotUsable
+from dbanon.python_path import UnsafeError, require_safe
+from tests.postgres_server import Server
+
+# An account that owns nothing here, and is neither root nor a database server's.
+OTHER = pwd.getpwnam("nobody")
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """A directory of the own account, in one that everybody may write to but that is sticky."""
+    base = Path(tempfile.mkdtemp(prefix="dbanon-path-"))
+    base.chmod(0o755)
+    yield base
+    shutil.rmtree(base)
+
+
+@pytest.fixture
+def site(base: Path) -> Path:
+    """What looks like a directory of packages."""
+    site = base / "lib" / "site"
+    for name in ("dbanon/kernels", "numpy/core", "numpy.libs"):
+        (site / name).mkdir(parents=True)
+    for name in ("dbanon/plpython.py", "dbanon/kernels/_kernels.so", "numpy/core/x.py", "json.py"):
+        (site / name).write_text("")
+    for path in (base, *base.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return site
+
+
+PLACES = [
+    "", "..", "../..", "dbanon", "dbanon/plpython.py", "dbanon/kernels",
+    "dbanon/kernels/_kernels.so", "numpy/core/x.py", "numpy.libs", "json.py",
+]  # fmt: skip
+
+
+def test_what_only_trusted_accounts_can_change_is_safe(site: Path) -> None:
+    require_safe([str(site)])
+    require_safe([str(site) + "/", str(site / "." / "..") + "/site"])
+
+
+@pytest.mark.parametrize("right", [stat.S_IWOTH, stat.S_IWGRP, stat.S_IWOTH | stat.S_ISVTX])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_others_may_write_to(site: Path, place: str, right: int) -> None:
+    path = site / place
+    path.chmod(path.stat().st_mode | right)
+    if right & stat.S_ISVTX and place in ("..", "../.."):
+        # As /tmp: nobody can rename or remove what belongs to another there.
+        require_safe([str(site)])
+        return
+    with pytest.raises(UnsafeError, match="may write to"):
+        require_safe([str(site)])
+
+
+@AS_ROOT
+@pytest.mark.parametrize("place", PLACES)
+def test_what_belongs_to_another(site: Path, place: str) -> None:
+    os.chown(site / place, OTHER.pw_uid, OTHER.pw_gid)
+    with pytest.raises(UnsafeError, match=f"belongs to {OTHER.pw_name}") as caught:
+        require_safe([str(site)])
+    assert f"--trust-owner {OTHER.pw_name}" in caught.value.args[1]
+    # Said aloud it is taken, by name or number; another name does not help.
+    require_safe([str(site)], [OTHER.pw_name])
+    require_safe([str(site)], [str(OTHER.pw_uid)])
+    with pytest.raises(UnsafeError):
+        require_safe([str(site)], ["bin"])
+
+
+def test_links_are_followed_and_both_sides_looked_at(base: Path, site: Path) -> None:
+    open_place = base / "open"
+    open_place.mkdir()
+    link = base / "link"
+    link.symlink_to("lib/site")
+    require_safe([str(link)])
+    # The link lies where everybody can make another.
+    (open_place / "link").symlink_to(site)
+    open_place.chmod(0o777)
+    with pytest.raises(UnsafeError, match=r"may write to .*open"):
+        require_safe([str(open_place / "link")])
+    # The link is safe, what it names is not: as the way, a package, a file, through two links.
+    (open_place / "evil").mkdir()
+    (open_place / "evil" / "x.py").write_text("")
+    for place, target in (
+        (base / "way", open_place / "evil"),
+        (site / "pandas", open_place / "evil"),
+        (site / "six.py", open_place / "evil" / "x.py"),
+    ):
+        place.symlink_to(target)
+        with pytest.raises(UnsafeError, match=r"may write to .*open"):
+            require_safe([str(place if place.parent == base else site)])
+        place.unlink()
+    (base / "second").symlink_to("third")
+    (base / "third").symlink_to(open_place / "evil")
+    (site / "pandas").symlink_to(base / "second")
+    with pytest.raises(UnsafeError, match=r"may write to .*open"):
+        require_safe([str(site)])
+
+
+def test_links_in_a_circle_and_to_nothing(base: Path, site: Path) -> None:
+    (site / "around").symlink_to("../..")
+    (site / "nowhere").symlink_to("missing")
+    require_safe([str(site)])
+    (base / "a").symlink_to("b")
+    (base / "b").symlink_to("a")
+    with pytest.raises(UnsafeError, match="too many symbolic links"):
+        require_safe([str(base / "a")])
+
+
+@AS_ROOT
+def test_a_link_of_another(base: Path, site: Path) -> None:
+    (base / "link").symlink_to(site)
+    os.lchown(base / "link", OTHER.pw_uid, OTHER.pw_gid)
+    with pytest.raises(UnsafeError, match="link belongs to"):
+        require_safe([str(base / "link")])
+
+
+def test_what_is_not_there_could_be_made_by_anybody(base: Path) -> None:
+    for path in (base / "missing", Path("/tmp/missing-dbanon")):
+        with pytest.raises(UnsafeError, match="There is no"):
+            require_safe([str(path)])
+    with pytest.raises(UnsafeError, match="no absolute path"):
+        require_safe(["lib/site"])
+    with pytest.raises(UnsafeError, match="has no account"):
+        require_safe([str(base)], ["no such account"])
+
+
+Change = Callable[[Path], None]
+
+
+def _everybody(path: Path) -> None:
+    path.chmod(path.stat().st_mode | stat.S_IWOTH)
+
+
+def _another(path: Path) -> None:
+    os.chown(path, OTHER.pw_uid, -1)
+
+
+@AS_ROOT
+@pytest.mark.parametrize("change", [_everybody, _another])
+@pytest.mark.parametrize("place", ["..", "dbanon", "numpy", "dbanon/kernels"])
+def test_install_refuses(
+    plpython_url: str, local_pg_server: Server, backend_path: Path, place: str, change: Change
+) -> None:
+    path = backend_path / place
+    if place == "dbanon/kernels":
+        [path] = path.glob("_kernels*.so")
+    before = path.stat()
+    change(path)
+    try:
+        with pytest.raises(PythonNotUsable, match="as the server's account"):
+            install.install(plpython_url, python_paths=[str(backend_path)])
+    finally:
+        os.chown(path, before.st_uid, before.st_gid)
+        path.chmod(before.st_mode)
+    assert local_pg_server.execute("SELECT to_regnamespace('dbanon')", url=plpython_url) == [
+        (None,)
+    ]
+
+
+def test_nothing_is_imported_from_an_unsafe_place(plpython_url: str, base: Path) -> None:
+    sprung = base / "sprung"
+    (base / "site" / "dbanon").mkdir(parents=True)
+    trap = base / "site" / "dbanon" / "__init__.py"
+    trap.write_text(f"open({str(sprung)!r}, 'w')")
+    base.chmod(0o777)
+    with pytest.raises(PythonNotUsable, match="may write to"):
+        install.install(plpython_url, python_paths=[str(base / "site")])
+    assert not sprung.exists()
+    # The trap would have worked.
+    base.chmod(0o755)
+    sprung.touch()
+    sprung.chmod(0o666)
+    sprung.write_text("untouched")
+    trap.chmod(0o644)
+    for folder in (base / "site", base / "site" / "dbanon"):
+        folder.chmod(0o755)
+    with pytest.raises(PythonNotUsable):
+        install.install(plpython_url, python_paths=[str(base / "site")])
+    assert sprung.read_text() == ""
+
+
+@AS_ROOT
+def test_an_owner_can_be_trusted_and_that_is_said_aloud(
+    plpython_url: str, backend_path: Path
+) -> None:
+    path = backend_path / "dbanon"
+    os.chown(path, OTHER.pw_uid, -1)
+    try:
+        given = ["install", plpython_url, "--python-path", str(backend_path)]
+        refused = CliRunner().invoke(main, given)
+        assert refused.exit_code == 2
+        assert f"--trust-owner {OTHER.pw_name}" in refused.stderr
+        for command in ("install", "upgrade"):
+            given[0] = command
+            done = CliRunner().invoke(main, [*given, "--trust-owner", OTHER.pw_name])
+            assert done.exit_code == 0, done.output
+            assert f"WARNING: {OTHER.pw_name} can run code" in done.stderr
+    finally:
+        os.chown(path, 0, -1)
+
+
+def test_the_check_needs_nothing_but_the_standard_library() -> None:
+    """The server's Python runs its text."""
+    text = Path(python_path.__file__).read_text()
+    assert "import dbanon" not in text
+    assert "from dbanon" not in text

@@ -1,0 +1,101 @@
+"""Kept columns that tell too much, in SQL calls: a NOTICE, the summary, and strict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import NullPool, create_engine
+
+import dbanon
+from dbanon.errors import KeptColumnTells
+
+Run = Callable[..., list[tuple[Any, ...]]]
+
+# "gen" is what the defect was found with; each value of "i" stands for several rows, too.
+PEOPLE = (
+    "CREATE TABLE app.people (i int, z int, gen int GENERATED ALWAYS AS (i * 2) STORED,"
+    " own text, part int, gap int)",
+    "INSERT INTO app.people (i, z, own, part, gap) SELECT 18 + g * 7919 % 50, g * 104729 % 97,"
+    " 'secret ' || g, g % 4, NULLIF(g % 3, 0) FROM generate_series(1, 500) AS g",
+)
+KEPT = "keep => '{gen,own,part,gap}'"
+CALL = "SELECT * FROM dbanon.mdav('app.people', 'release.{}', '{{i,z}}', 5, {})"
+
+
+def test_notices_summary_and_the_same_by_both_ways(
+    run_sql: Run, sql_url: str, connect: Callable[..., psycopg.Connection[Any]]
+) -> None:
+    for statement in PEOPLE:
+        run_sql(statement)
+    said: list[tuple[str | None, str | None]] = []
+    connection = connect()
+    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
+    connection.execute(CALL.format("p", KEPT))  # type: ignore[call-overload]
+    connection.commit()
+    with pytest.warns(KeptColumnTells):
+        report = dbanon.anonymize(
+            create_engine(sql_url, poolclass=NullPool), table="app.people",
+            output="release.client", quasi_identifiers=["i", "z"], k=5,
+            keep=["gen", "own", "part", "gap"],
+        )  # fmt: skip
+    assert {column.name: column.determines for column in report.telling} == {
+        "gen": "i", "own": None,
+    }  # fmt: skip
+    notices = [f"dbanon: column {column.describe(5)}" for column in report.telling]
+    assert said == [("NOTICE", text) for text in notices]
+    assert "secret" not in str(said)
+    expected = [vars(column) for column in report.telling]
+    recorded = run_sql("SELECT arguments->'telling' FROM dbanon.release")
+    assert recorded == [(expected,)] * 2
+    assert run_sql("SELECT arguments->'telling' FROM release.p_summary") == [(expected,)]
+
+
+def test_strict(run_sql: Run) -> None:
+    for statement in PEOPLE:
+        run_sql(statement)
+    strict = "options => '{\"strict\": true}'"
+    for column in ("gen", "own"):
+        with pytest.raises(psycopg.Error) as caught:
+            run_sql(CALL.format("p", f"keep => '{{{column}}}', {strict}"))
+        assert caught.value.sqlstate == "ZK005"
+        assert f'"{column}"' in str(caught.value.diag.message_detail)
+        assert "secret" not in str(caught.value)
+    assert run_sql("SELECT to_regclass('release.p'), count(*) FROM dbanon.release") == [(None, 0)]
+    run_sql(CALL.format("p", f"keep => '{{part,gap}}', {strict}"))
+    with pytest.raises(psycopg.Error) as caught:
+        run_sql(CALL.format("q", 'options => \'{"strict": "yes"}\''))
+    assert caught.value.sqlstate == "22023"
+
+
+def test_rows_that_are_withheld_do_not_count(run_sql: Run) -> None:
+    for statement in PEOPLE:
+        run_sql(statement)
+    run_sql("ALTER TABLE app.people ALTER gen DROP EXPRESSION")
+    run_sql("INSERT INTO app.people SELECT i + 1, NULL, gen, own, part, gap FROM app.people")
+    run_sql(CALL.format("p", "keep => '{gen}', nulls => 'suppress', max_suppression => 1"))
+    assert run_sql("SELECT rows_out, arguments->'telling' FROM dbanon.release") == [
+        (500, [{"name": "gen", "determines": "i", "share": 1.0}])
+    ]
+    # Twice in one transaction: what was staged for it is gone.
+    run_sql(CALL.format("q", "keep => '{gen}', nulls => 'suppress', max_suppression => 1"))
+
+
+def test_no_code_of_another_role_runs(run_sql: Run) -> None:
+    """A kept column's type may have a cast to text that is anybody's: it is not used."""
+    run_sql("CREATE TYPE app.pair AS (a int, b int)")
+    run_sql(
+        "CREATE FUNCTION app.evil(app.pair) RETURNS text LANGUAGE plpgsql IMMUTABLE AS"
+        " $$BEGIN RAISE EXCEPTION 'ran'; END$$"
+    )
+    run_sql("CREATE CAST (app.pair AS text) WITH FUNCTION app.evil(app.pair)")
+    run_sql(
+        "CREATE TABLE app.people AS SELECT g * 7919 % 50 AS i, g * 104729 % 97 AS z,"
+        " (g * 7919 % 50, 1)::app.pair AS kept, '{}'::json AS doc FROM generate_series(1, 500) AS g"
+    )
+    run_sql(CALL.format("p", "keep => '{kept,doc}'"))
+    assert run_sql("SELECT arguments->'telling' FROM dbanon.release") == [
+        ([{"name": "kept", "determines": "i", "share": 1.0}],)
+    ]

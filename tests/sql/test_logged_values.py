@@ -1,0 +1,194 @@
+"""What an administrator's logging shows of a call: names and counts, no value that is read or made.
+
+All that logs statements, plans and parameters is on, and the server's log is searched for values of
+quasi-identifiers, hierarchies, orders and sensitive columns: as text, and as the bytes that
+``debug_print_plan`` prints of a constant.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+import dbanon
+from tests.postgres_server import Server
+
+Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
+Role = Callable[..., str]
+
+NUMBERS = [7317300 + 1000 * i for i in range(8)]
+ALL_LOGGING = (
+    "LOAD 'auto_explain'",
+    "SET auto_explain.log_min_duration = 0",
+    "SET auto_explain.log_nested_statements = on",
+    "SET auto_explain.log_analyze = on",
+    "SET auto_explain.log_verbose = on",
+    "SET auto_explain.log_triggers = on",
+    "SET auto_explain.log_settings = on",
+    "SET debug_print_parse = on",
+    "SET debug_print_rewritten = on",
+    "SET debug_print_plan = on",
+    "SET log_statement = 'all'",
+    "SET log_duration = on",
+    "SET log_min_duration_statement = 0",
+    "SET log_min_error_statement = 'debug5'",
+    "SET log_error_verbosity = 'verbose'",
+    "SET log_lock_waits = on",
+    # Each sort and hash goes to a file, which is logged with the statement and its context.
+    "SET log_temp_files = 0",
+    "SET log_min_messages = 'debug1'",
+)
+TREE = '{"place": {"table": "ref.places"}, "grade": {"name": "grades"}}'
+# The text of the caller's own statement is logged: these name columns and tables only.
+CALLS = {
+    "numbers": "SELECT dbanon.mdav('app.people', 'release.p', '{a,b,f}', 5,"
+    " sensitive => '{illness}')",
+    "order": "SELECT dbanon.mdav('app.people', 'release.p', '{a,mood}', 5,"
+    " sensitive => '{illness}', entity => 'person')",
+    "labels": "SELECT dbanon.gaa_cp('app.people', 'release.p', '{a,place,grade}', 5,"
+    " sensitive => '{illness}', hierarchies => '" + TREE + "', options =>"
+    ' \'{"l_diversity": {"illness": 2}, "t_closeness": {"illness": 0.9}, "by": ["part"]}\')',
+    "exact": "SELECT dbanon.mdav('app.people', 'release.p', '{a,wide}', 5, keep => '{name}')",
+    "null": "SELECT dbanon.mdav('app.people', 'release.p', '{a,hole}', 5, nulls => 'category')",
+    "classes": "SELECT count(*) FROM dbanon.classes('app.people', 'gaa_cp', '{a,place}', 5)",
+    "store": "SELECT dbanon.store_hierarchy('other', '{\"table\": \"ref.places\"}')",
+    "check": 'SELECT count(*) FROM dbanon.check_hierarchy(\'{"table": "ref.places"}\','
+    " 'app.people', 'grade')",
+    "suggest": "SELECT count(*) FROM dbanon.suggest_hierarchy('app.people', 'place')",
+}
+
+
+def _load(run_sql: Run) -> None:
+    run_sql("CREATE SCHEMA ref")
+    run_sql("CREATE TYPE app.mood AS ENUM ('qzmark low', 'qzmark middle', 'qzmark high')")
+    run_sql(
+        "CREATE TABLE app.people AS SELECT g AS id, 7317300 + 1000 * (g % 8) AS a,"
+        " 7317300 + 1000 * (g % 8) AS b, 7317300.5 + 1000 * (g % 8)::float8 AS f,"
+        " g / 2 AS person, 'qzmark person ' || g AS name,"
+        " 9007199254740993 + 7317300::bigint * (g % 8) AS wide,"
+        " CASE WHEN g % 2 = 0 THEN 7317300 END AS hole,"
+        " (ARRAY['qzmark low', 'qzmark middle', 'qzmark high'])[1 + g % 3]::app.mood AS mood,"
+        " 'qzmark place ' || g % 8 AS place, 'qzmark grade ' || g % 4 AS grade,"
+        " 'qzmark part ' || g % 2 AS part, 'qzmark ill ' || g % 5 AS illness"
+        " FROM generate_series(1, 160) AS g"
+    )
+    run_sql(
+        "CREATE TABLE ref.places AS SELECT 'qzmark place ' || g AS leaf,"
+        " 'qzmark town ' || g / 4 AS level1, 'qzmark all' AS level2 FROM generate_series(0, 7) AS g"
+    )
+    run_sql(
+        "CREATE TABLE ref.grades AS SELECT 'qzmark grade ' || g AS leaf,"
+        " 'qzmark school ' || g / 2 AS level1, 'qzmark all' AS level2 FROM generate_series(0, 3) g"
+    )
+    run_sql("SELECT dbanon.store_hierarchy('grades', '{\"table\": \"ref.grades\"}')")
+
+
+def _bytes(value: bytes) -> str:
+    """As the server prints the bytes of a constant."""
+    return " " + " ".join(str(byte - 256 if byte > 127 else byte) for byte in value) + " "
+
+
+def _traces(log: str) -> list[str]:
+    wanted = ["qzmark", "73173", "73183", "900719925474", _bytes(b"qzmark")]
+    for number in NUMBERS:
+        wanted += [str(number), _bytes(struct.pack("<i", number))]
+        wanted += [_bytes(struct.pack("<d", number + 0.5)), _bytes(str(number).encode())]
+    return [
+        log[max(found.start() - 200, 0) : found.end() + 60]
+        for trace in wanted
+        for found in re.finditer(re.escape(trace), log)
+    ]
+
+
+@pytest.mark.parametrize("name", list(CALLS))
+def test_no_logging_shows_a_value(
+    run_sql: Run, connect: Connect, sql_server: Server, name: str
+) -> None:
+    _load(run_sql)
+    with connect() as connection:
+        for setting in ALL_LOGGING:
+            connection.execute(setting.encode())
+        before = len(sql_server.log_text())
+        connection.execute(CALLS[name].encode())
+    log = sql_server.log_text()[before:]
+    # The logging is really on: the nested statements are there.
+    assert log.count("Query Text: ") > 10
+    assert "plan:" in log
+    found = _traces(log)
+    assert not found, f"{len(found)} traces, the first: {found[0]}"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "SELECT dbanon.gaa_cp('app.people', 'release.p', '{a,place}', 5,"
+        ' hierarchies => \'{"place": {"table": "ref.grades"}}\')',
+        "SELECT dbanon.mdav('app.people', 'release.p', '{a}', 161, sensitive => '{illness}')",
+        "SELECT dbanon.store_hierarchy('grades', '{\"table\": \"ref.places\"}')",
+        "SELECT dbanon.mdav('app.people', 'release.people', '{a}', 5)",
+    ],
+)
+def test_nor_does_a_failure(run_sql: Run, connect: Connect, sql_server: Server, call: str) -> None:
+    _load(run_sql)
+    run_sql("CREATE TABLE release.people (a integer)")
+    with connect() as connection:
+        for setting in ALL_LOGGING:
+            connection.execute(setting.encode())
+        before = len(sql_server.log_text())
+        with pytest.raises(psycopg.Error):
+            connection.execute(call.encode())
+    assert not _traces(sql_server.log_text()[before:])
+
+
+def test_a_value_is_handed_to_nobody_else(run_sql: Run, connect: Connect, sql_role: Role) -> None:
+    _load(run_sql)
+    anna = connect(sql_role("anna"))
+    run_sql("GRANT SELECT ON app.people TO anna")
+    anna.execute(b"SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5)")
+    # After the call, and after one that failed, there is nothing; before the first one neither.
+    with pytest.raises(psycopg.Error):
+        anna.execute(b"SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5)")
+    for session in (anna, connect()):
+        found = session.execute(b"SELECT dbanon._given(g) FROM generate_series(-1, 9) AS g")
+        assert set(found) == {(None,)}
+    outsider = connect(sql_role("outsider", runner=False))
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        outsider.execute(b"SELECT dbanon._given(0)")
+
+
+def test_a_client_that_uses_what_is_installed(
+    run_sql: Run, sql_url: str, sql_server: Server, sql_role: Role
+) -> None:
+    """Its options are in no statement, and so the ledger's entry is nowhere in the log."""
+    _load(run_sql)
+    sql_role("anna")
+    run_sql("GRANT SELECT ON app.people TO anna")
+    run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna")
+    for setting in ALL_LOGGING:
+        words = setting.replace("LOAD 'auto", "SET session_preload_libraries = 'auto")
+        run_sql(f"ALTER ROLE anna {words}")
+    url = make_url(sql_url).set(username="anna", password="x")
+    run_sql("ALTER ROLE anna PASSWORD 'x'")
+    grades = [f"qzmark grade {i}" for i in range(4)]
+    before = len(sql_server.log_text())
+    for how in (
+        {"orders": {"grade": grades}},
+        {"method": "gaa_cp", "hierarchies": {"grade": {"ordered": grades}}},
+    ):
+        dbanon.anonymize(
+            url.render_as_string(hide_password=False), table="app.people", k=5,
+            quasi_identifiers=["a", "grade"], output="release.p", if_exists="replace",
+            sensitive=["illness"], models=[dbanon.Model("t_closeness", "illness", 1.0)], **how,
+        )  # fmt: skip
+    log = sql_server.log_text()[before:]
+    assert "_record_release" in log
+    assert "Query Text: " in log
+    found = _traces(log)
+    assert not found, f"{len(found)} traces, the first: {found[0]}"

@@ -1,0 +1,199 @@
+"""Which relation an entry of the ledger is, on every database; runs that fail; upgrades."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from dbanon import audit, errors, install
+from dbanon.cli import main
+from dbanon.stores import ledger, open_store
+from dbanon.stores.names import parse_relation
+from tests.stores.databases import Database
+from tests.stores.people import load_people, rows_of_people
+
+NUMERIC = ["age", "income"]
+
+
+def copy_with_mark(database: Database, name: str, release_id: str, kind: str) -> None:
+    """A relation that dbanon did not make, with the mark of a release."""
+    relation, words = database.relation(name), f"dbanon release {release_id}"
+    select = "SELECT 1 AS age, 2 AS income"
+    if database.name == "sqlite":
+        database.execute(
+            f"CREATE VIEW {relation} AS /* {words} */ {select}"
+            if kind == "view"
+            else f"CREATE TABLE {relation} (/* {words} */ age INTEGER, income INTEGER)"
+        )
+        return
+    database.execute(
+        f"CREATE {kind} {relation} AS {select}", f"COMMENT ON {kind} {relation} IS '{words}'"
+    )
+
+
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_a_copied_mark_is_no_release(database: Database, kind: str) -> None:
+    load_people(database, rows_of_people(30))
+    given: dict[str, Any] = {"quasi_identifiers": NUMERIC, "output_kind": kind}
+    report = database.anonymize(**given)
+    copy_with_mark(database, "release.treasure", report.release_id, kind)
+    with pytest.raises(errors.OutputNotOurs):
+        database.anonymize(**given, output="release.treasure", if_exists="replace")
+    assert database.rows(f"SELECT age FROM {database.relation('release.treasure')}") in (
+        [(1,)], [],
+    )  # fmt: skip
+    store = open_store(database.url)
+    with pytest.raises(errors.ReleaseNotFound, match="bears the mark"):
+        audit.verify(store, parse_relation("release.treasure"))
+    # The same name as the release had, and its mark: where relations have numbers, that tells.
+    database.execute(f"DROP {kind} {database.relation('release.people')}")
+    with pytest.raises(errors.TableNotFound, match="dropped or renamed"):
+        audit.verify(store, parse_relation("release.people"))
+    if database.name == "postgresql":
+        copy_with_mark(database, "release.people", report.release_id, kind)
+        with pytest.raises(errors.ReleaseNotFound, match="dbanon upgrade"):
+            audit.verify(store, parse_relation("release.people"))
+        with pytest.raises(errors.OutputNotOurs):
+            database.anonymize(**given, if_exists="replace")
+    # A mark of no release at all, and one that is no release's id.
+    for number, words in enumerate(("00000000-0000-0000-0000-000000000000", "x' OR 1=1 --"[:1])):
+        copy_with_mark(database, f"release.other{number}", words, kind)
+        with pytest.raises(errors.OutputNotOurs):
+            database.anonymize(**given, output=f"release.other{number}", if_exists="replace")
+
+
+def test_a_table_that_is_not_of_the_entry_s_kind(database: Database) -> None:
+    """A table at the place of a view's release, with the mark of both."""
+    load_people(database, rows_of_people(30))
+    report = database.anonymize(quasi_identifiers=NUMERIC, output_kind="view")
+    database.execute(f"DROP VIEW {database.relation('release.people')}")
+    copy_with_mark(database, "release.people", report.release_id, "table")
+    for kind in ("table", "view"):
+        with pytest.raises(errors.OutputNotOurs):
+            database.anonymize(quasi_identifiers=NUMERIC, output_kind=kind, if_exists="replace")
+
+
+def test_a_name_in_other_letters_is_the_same_relation_where_it_is(database: Database) -> None:
+    load_people(database, rows_of_people(30))
+    database.anonymize(quasi_identifiers=NUMERIC)
+    database.anonymize(quasi_identifiers=NUMERIC, output="release.PEOPLE", if_exists="replace")
+    left = [name for _, name in database.relations() if name.lower().endswith("people")]
+    # The source and one release; on PostgreSQL two, whose names differ.
+    assert len(left) == (3 if database.name == "postgresql" else 2)
+
+
+def test_gc_passes_over_what_an_entry_does_not_name(database: Database) -> None:
+    load_people(database, rows_of_people(30))
+    given: dict[str, Any] = {
+        "quasi_identifiers": NUMERIC, "output_kind": "view", "if_exists": "replace",
+    }  # fmt: skip
+    reports = [database.anonymize(**given) for _ in range(3)]
+    # The live one is hidden; the oldest was dropped and made again with its mark, and as a view.
+    database.execute(f"UPDATE {database.ledger()} SET superseded_at = created_at")
+    oldest = parse_relation(reports[0].relation)
+    name = f"{oldest.schema}.{oldest.name}" if oldest.schema else oldest.name
+    database.execute(f"DROP TABLE {database.relation(name)}")
+    copy_with_mark(database, name, reports[0].release_id, "view")
+    dropped = audit.collect_garbage(open_store(database.url), 0)
+    assert dropped == [reports[1].relation]
+    assert audit.verify(open_store(database.url), parse_relation("release.people")).unchanged
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+RUN = "SELECT door, state, error_code, method, source, output_name, release_id IS NULL FROM "
+
+
+def test_a_run_that_fails_leaves_a_row_where_there_is_a_ledger(database: Database) -> None:
+    load_people(database, rows_of_people(30))
+    before = database.relations()
+    with pytest.raises(errors.TooFewRecords):
+        database.anonymize(quasi_identifiers=NUMERIC, k=31)
+    # No ledger, no row: a run that fails makes nothing.
+    assert database.relations() == before
+    report = database.anonymize(quasi_identifiers=NUMERIC)
+    with pytest.raises(errors.TooFewRecords):
+        database.anonymize(quasi_identifiers=NUMERIC, k=31, output="release.other")
+    with pytest.raises(errors.OutputExists):
+        database.anonymize(quasi_identifiers=NUMERIC)
+    done = CliRunner().invoke(
+        main,
+        ["anonymize", database.url, "--table", "people", "--quasi-identifiers", "age", "--k", "31",
+         "--output", "release.third"],
+    )  # fmt: skip
+    assert done.exit_code == 3
+    rows = database.rows(f"{RUN}{database.ledger('run')} ORDER BY finished_at")
+    assert [(*row[:4], bool(row[6])) for row in rows] == [
+        ("python", "done", None, "mdav", False),
+        ("python", "failed", "too_few_records", "mdav", True),
+        ("python", "failed", "output_exists", "mdav", True),
+        ("cli", "failed", "too_few_records", "mdav", True),
+    ]
+    assert [row[5] for row in rows][1:] == ["other", "people", "third"]
+    assert database.rows(f"SELECT count(*) FROM {database.ledger()}") == [(1,)]
+    assert audit.verify(open_store(database.url), parse_relation("release.people")).release_id == (
+        report.release_id
+    )
+
+
+def test_what_stops_the_row_never_hides_why_the_run_failed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(database, rows_of_people(30))
+    database.anonymize(quasi_identifiers=NUMERIC)
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("this comes second")
+
+    monkeypatch.setattr(ledger, "insert_run", broken)
+    with pytest.raises(errors.TooFewRecords):
+        database.anonymize(quasi_identifiers=NUMERIC, k=31, output="release.other")
+    monkeypatch.undo()
+    database.execute(f"DROP TABLE {database.ledger('run')}")
+    with pytest.raises(errors.TooFewRecords):
+        database.anonymize(quasi_identifiers=NUMERIC, k=31, output="release.other")
+
+
+def test_a_failed_run_on_a_connection_that_the_caller_keeps() -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT range AS a FROM range(9)")
+        import dbanon
+
+        given: dict[str, Any] = {"table": "t", "quasi_identifiers": ["a"]}
+        dbanon.anonymize(connection, output="r.t", k=3, **given)
+        with pytest.raises(errors.TooFewRecords):
+            dbanon.anonymize(connection, output="r.u", k=10, **given)
+        assert connection.execute(
+            "SELECT state FROM dbanon.run ORDER BY finished_at"
+        ).fetchall() == [("done",), ("failed",)]
+
+
+# --- upgrade --------------------------------------------------------------------------------------
+
+
+def test_upgrade_brings_a_clients_ledger_to_this_version(database: Database) -> None:
+    with pytest.raises(errors.InstallRefused):
+        install.upgrade(database.url)
+    load_people(database, rows_of_people(30))
+    database.anonymize(quasi_identifiers=NUMERIC)
+    older = [f"ALTER TABLE {database.ledger()} DROP COLUMN {name}"
+             for name in ("relation_oid", "output_oid", "digest")]  # fmt: skip
+    if database.name != "duckdb":
+        older.append(f"UPDATE {database.ledger('alembic_version')} SET version_num = '0002'")
+    database.execute(*older)
+    done = CliRunner().invoke(main, ["upgrade", database.url])
+    assert done.exit_code == 0, done.output
+    tied = database.name == "postgresql"
+    assert database.rows(f"SELECT output_oid IS NOT NULL FROM {database.ledger()}") == [(tied,)]
+    assert audit.verify(open_store(database.url), parse_relation("release.people")).unchanged
+    # A restored database numbers relations anew.
+    database.execute(f"UPDATE {database.ledger()} SET output_oid = 1, relation_oid = 1")
+    store = open_store(database.url)
+    if tied:
+        with pytest.raises(errors.ReleaseNotFound, match="dbanon upgrade"):
+            audit.verify(store, parse_relation("release.people"))
+        install.upgrade(database.url)
+    assert audit.verify(store, parse_relation("release.people")).unchanged

@@ -1,0 +1,110 @@
+"""Databases of version 0.1.0, as its own package made them, in every way it could be installed."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dbanon import install
+from dbanon.errors import InstallRefused
+from tests.postgres_server import Server
+from tests.sql.conftest import backend_path as backend_path
+from tests.sql.conftest import sql_server as sql_server
+from tests.stores.databases import (
+    Database,
+    DuckdbDatabase,
+    PostgresqlDatabase,
+    SqliteDatabase,
+)
+
+FIXTURES = Path(__file__).resolve().parent / "fixtures"
+WAYS = ("duckdb", "sqlite", "script", "extension")
+
+
+def fixture_bytes(name: str) -> bytes:
+    return gzip.decompress((FIXTURES / f"{name}.gz").read_bytes())
+
+
+@pytest.fixture
+def old_postgresql(sql_server: Server) -> Iterator[Callable[[str], PostgresqlDatabase]]:
+    """`old_postgresql("script")` restores the dump, with the roles that it names."""
+    files: list[Path] = []
+    with sql_server.database() as url:
+
+        def restore(name: str) -> PostgresqlDatabase:
+            if name == "extension":
+                files.extend(_extension_files())
+            for role in ("dbanon_admin", "dbanon_runner", "dbanon_reader"):
+                # Of the whole server: another database's installation may have made them.
+                sql_server.execute(
+                    f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN;"
+                    " EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+                )
+            sql_server.create_role("old_clerk", url=url, options="IN ROLE dbanon_runner")
+            sql_server.create_role("old_auditor", url=url, options="IN ROLE dbanon_reader")
+            for role in ("old_clerk", "old_auditor"):
+                sql_server.execute(f"ALTER ROLE {role} PASSWORD 'old'")
+            sql_server.psql(fixture_bytes(f"{name}.sql").decode(), url=url)
+            return PostgresqlDatabase(url)
+
+        yield restore
+    for file in files:
+        file.unlink(missing_ok=True)
+    for file in _folder_or_none().glob("dbanon*") if files else ():
+        file.unlink()
+
+
+def _extension_files() -> list[Path]:
+    try:
+        folder = install.extension_directory()
+        if list(folder.glob("dbanon*")):
+            pytest.skip("dbanon's extension files are there already")
+        made = []
+        for name in ("dbanon.control", "dbanon--0.1.0.sql"):
+            (folder / name).write_bytes(fixture_bytes(name))
+            made.append(folder / name)
+    except (OSError, InstallRefused):
+        pytest.skip("the server's directory of extensions cannot be written")
+    return made
+
+
+def _folder_or_none() -> Path:
+    return install.extension_directory()
+
+
+@pytest.fixture(params=WAYS)
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """A database of version 0.1.0 with its releases; a test that takes it runs once on each."""
+    if request.param == "duckdb":
+        (tmp_path / "old.duckdb").write_bytes(fixture_bytes("old.duckdb"))
+        return DuckdbDatabase(tmp_path / "old.duckdb")
+    if request.param == "sqlite":
+        (tmp_path / "old.db").write_bytes(fixture_bytes("old.db"))
+        return SqliteDatabase(tmp_path / "old.db")
+    restore: Callable[[str], PostgresqlDatabase] = request.getfixturevalue("old_postgresql")
+    return restore(request.param)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        name = getattr(getattr(item, "callspec", None), "params", {}).get("old")
+        if name in ("script", "extension"):
+            item.add_marker("postgresql")
+
+
+@pytest.fixture
+def upgrade(request: pytest.FixtureRequest) -> Callable[[Database], None]:
+    """Bring a database to this version, as docs say: by the command where SQL is installed.
+
+    The ledger of a file brings itself up to date at the first run that writes.
+    """
+
+    def bring(database: Database) -> None:
+        if isinstance(database, PostgresqlDatabase):
+            package: Path = request.getfixturevalue("backend_path")
+            install.upgrade(database.url, python_paths=[str(package)])
+
+    return bring
