@@ -108,9 +108,9 @@ def slow_case(seed: int, number: int, rng: Random, database: str, door: str) -> 
     names = Names(rng, database)
     few = [("integer", "age"), ("float", "height"), ("text", "site")]
     columns = [
-        random_column(rng, database, names.take(plain, 0.2), family, n) for family, plain in few
+        random_column(rng, database, names.take(plain, 0), family, n) for family, plain in few
     ]
-    columns.append(unique_column(rng, database, names.take("uid", 0.2), n))
+    columns.append(unique_column(rng, database, names.take("uid", 0), n))
     quasi = [replace(column, extreme=False) for column in columns[:2]]
     age = tuple(str(rng.randint(0, 99)) for _ in range(n))
     height = tuple(repr(round(rng.gauss(170, 12), 2)) for _ in range(n))
