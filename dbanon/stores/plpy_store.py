@@ -269,7 +269,7 @@ class PlpySession(PostgresqlSession):
         self.run(f"ANALYZE {table}")
 
     def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
-        if partition.n_suppressed and not self._in_table:
+        if (partition.n_suppressed or microdata.withheld) and not self._in_table:
             # The arrays were for one INSERT, which is done.
             self._staged, self._in_table = None, True
         return super().released_rows(source, microdata, partition)

@@ -120,6 +120,11 @@ SELECT pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (
       AND w.ev_class IS DISTINCT FROM c.oid)
 FROM pg_class AS c WHERE c.oid = ?::oid"""
 
+MARKS = """
+SELECT count(*) FROM pg_description AS d
+JOIN pg_class AS c ON c.oid = d.objoid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE d.classoid = 'pg_class'::regclass AND d.objsubid = 0 AND n.nspname = ? AND c.relname = ?"""
+
 RELATION_KINDS = {
     "r": "table",
     "p": "partitioned table",

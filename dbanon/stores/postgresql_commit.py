@@ -118,6 +118,8 @@ def _outcome(
 
 def _rows(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:
     with translated(), _driver(connection).cursor() as cursor:
+        # The connection may be an engine's of the caller's own, with any search path.
+        cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
         cursor.execute(sql, parameters or None)
         found: list[tuple[Any, ...]] = cursor.fetchall()
         return found

@@ -277,11 +277,8 @@ class PostgresqlSession(Session):
         return f'{types.text(attribute)} COLLATE "C"'
 
     def compared(self, attribute: Attribute) -> str:
-        if attribute.kind is not Kind.OTHER:
-            return super().compared(attribute)
-        # By the type's own output: a cast to text may be anybody's.
-        column = f"s.{quote(attribute.name)}"
-        return f"CASE WHEN {column} IS NOT NULL THEN format('%s', {column}) END"
+        # Where = is looked for, the casts of an own type are looked at.
+        return self.text_of(attribute) if attribute.by_output else super().compared(attribute)
 
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
@@ -355,6 +352,12 @@ class PostgresqlSession(Session):
 
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(catalog.EXISTING, (name.schema, name.name))
+        if len(found) > 1:
+            # Ours, and one that this snapshot still shows and another session has replaced.
+            raise SourceChanged(
+                f"Another session replaced {name} meanwhile; nothing was published.",
+                hint="Try again.",
+            )
         return Existing(*found[0]) if found else None
 
     def create_released(
@@ -394,6 +397,12 @@ class PostgresqlSession(Session):
             )
             run_patiently(self, [*drops, view], output.name)
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
+            if self.rows(catalog.MARKS, (output.name.schema, output.name.name))[0][0] > 1:
+                # Ours, and one that this snapshot still shows and another session has replaced.
+                raise SourceChanged(
+                    f"Another session replaced {output.name} meanwhile; nothing was published.",
+                    hint="Try again.",
+                )
             return
         if output.replaces:
             drops.append(f"DROP TABLE {output.name.quoted}")

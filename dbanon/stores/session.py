@@ -203,8 +203,8 @@ class Session(SessionInterface):
 
     def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
         """What FROM has for the rows of a source that are released, with the alias s."""
-        if not partition.n_suppressed:
-            return f"{source.relation.quoted} AS s{source.where}"
+        if not (partition.n_suppressed or microdata.withheld):
+            return f"{source.relation.quoted} AS s"
         self.stage_labels(microdata, partition, source.located.types)
         return statements.released_rows(source.from_clause, source.located.expressions)
 

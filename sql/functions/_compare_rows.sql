@@ -11,6 +11,7 @@ SET intervalstyle = 'postgres'
 SET bytea_output = 'hex'
 SET extra_float_digits = 1
 SET jit = off
+SET constraint_exclusion = off
 AS $function$
 DECLARE
     parts text[] := string_to_array(recorded, ':');

@@ -11,6 +11,7 @@ import sqlalchemy
 
 import dbanon
 from dbanon import install
+from dbanon.stores import postgresql_commit
 from tests.postgres_server import Server, conninfo
 
 pytestmark = pytest.mark.postgresql
@@ -104,4 +105,23 @@ def test_install(trapped: Callable[[], bool], pg_url: str) -> None:
     install.install(pg_url, sql_only=True)
     install.upgrade(pg_url)
     install.uninstall(pg_url)
+    assert not trapped()
+
+
+def test_asking_whether_a_release_was_committed(trapped: Callable[[], bool], pg_url: str) -> None:
+    """On a new connection, which may be one of an engine of the caller's own."""
+    engine = sqlalchemy.create_engine(pg_url, connect_args={"options": "-c search_path=pg_catalog"})
+    engine.connect().close()
+    with engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        driver.execute("SET search_path = evil, pg_catalog, public")
+        driver.commit()
+        [(number,)] = postgresql_commit._rows(
+            connection, "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text"
+        )
+        driver.commit()
+        asked = "SELECT pg_catalog.pg_xact_status(%s::text::xid8)"
+        assert postgresql_commit._rows(connection, asked, number) == [("committed",)]
+        driver.rollback()
+    engine.dispose()
     assert not trapped()

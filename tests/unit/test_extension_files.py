@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbanon.errors import InstallRefused
-from dbanon.install import write_extension
+from dbanon.extension import write_extension
 from dbanon.version import version
 
 
