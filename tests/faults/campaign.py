@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
-import sys
 import time
 import traceback
 from collections import Counter
@@ -63,8 +62,6 @@ def perform(task: Task, seed: int, yard: Any) -> tuple[str, list[str]]:
 def _work(seed: int, package: Path, tasks: Any, results: Any) -> None:
     from tests.faults.yard import yard
 
-    # DuckDB takes a process without a main file for a person at a prompt, and shows progress.
-    sys.modules["__main__"].__file__ = __file__
     with yard(package) as here:
         results.put((os.getpid(), "ready", None, "", []))
         while (task := tasks.get()) is not None:

@@ -144,7 +144,8 @@ def _label_findings(case: Case, column: Column, pairs: Pairs) -> Iterator[str]:
 
 
 def _holds(label: str, value: str, order: list[str]) -> bool:
-    if label in (value, "*") or label.rstrip() == value.rstrip():
+    # The root has as many stars as tell it from every value.
+    if (label and not label.strip("*")) or label.rstrip() == value.rstrip():
         return True
     if label[:1] in "[(" and label[-1:] in ")]":
         inner = label[1:-1]
