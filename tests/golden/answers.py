@@ -94,10 +94,17 @@ def written(database: Database) -> Answer:
     """The released rows as a multiset, and the rows of the ledger by column."""
     rows = database.rows(f"SELECT * FROM {database.relation(OUTPUT)}")
     answer: Answer = {"released": sorted(repr(row) for row in rows)}
+    # Identifiers are by chance: releases come in the order in which they were made.
+    made = database.rows(
+        f"SELECT release_id FROM {database.ledger()} ORDER BY CAST(created_at AS VARCHAR)"
+    )
+    ranks = {str(release): rank for rank, (release,) in enumerate(made)}
     for table in ledger_tables(database):
         names = columns_of(database, table)
         found = [dict(zip(names, row, strict=True)) for row in database.ledger_rows(table)]
-        found.sort(key=lambda row: int(row.get("position") or 0))
+        found.sort(
+            key=lambda row: (ranks.get(str(row["release_id"]), -1), int(row.get("position") or 0))
+        )
         for name in names:
             answer[f"{table}.{name}"] = [_plain(row[name]) for row in found]
     return answer
