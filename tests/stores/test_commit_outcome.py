@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any, Literal
 
-import psycopg
 import pytest
+import sqlalchemy
 from click.testing import CliRunner
 
 from dbanon import stored_hierarchies
@@ -214,13 +214,13 @@ def test_an_interrupt_while_it_is_committed(
     people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C when COMMIT is on its way: the release is there, and that is said."""
-    commit = psycopg.Connection.commit
+    commit = sqlalchemy.Connection.commit
 
-    def interrupted(self: psycopg.Connection[Any]) -> None:
+    def interrupted(self: sqlalchemy.Connection) -> None:
         commit(self)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(psycopg.Connection, "commit", interrupted)
+    monkeypatch.setattr(sqlalchemy.Connection, "commit", interrupted)
     with pytest.warns(CommitConfirmed):
         report = replace(people)
     monkeypatch.undo()
