@@ -19,6 +19,7 @@ def main() -> None:
     given = json.loads(sys.stdin.readline())
     if "words" in given:
         import alembic.command  # noqa: F401
+        import psycopg
         import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401
 
         import dbanon.jobs
@@ -30,6 +31,8 @@ def main() -> None:
         import dbanon.stores.sqlite_store  # noqa: F401
         from dbanon.cli import main as command
 
+        # With its library: what cannot be loaded for want of memory is not what is asked here.
+        assert psycopg.pq.version()
         _wait(given)
         command(given["words"])
     _call(given)

@@ -206,21 +206,20 @@ class Struck(ExitStack):
         return [place.snapshot() for place in places]
 
     def strike(self, strike: Strike, after: float, **more: Any) -> Outcome:
-        """Start the run, let it happen, and wait until everything has calmed down."""
+        """Start the run, let it happen, and wait for the client's end."""
         limits = {key: more.pop(key) for key in LIMITS if key in more}
         arguments = {"if_exists": "replace", **more}
         order = order_of(self.case, self.place, self.target, **arguments)
         with client({**order, **limits}) as running:
             go(running)
             strike(running, self.place, after)
-            outcome = ended(running)
-        self.place.settle()
-        self.there.settle()
-        return outcome
+            return ended(running)
 
     def judge(self, outcome: Outcome, way: str) -> None:
         """What stands now must be the old or the new release, and the client must have said so."""
         result = self.result
+        self.place.settle()
+        self.there.settle()
         result.add(way, oracle.told_values(outcome.said))
         after = self.snapshots()
         left = changes(self.before, after)
