@@ -64,12 +64,11 @@ def own_paths() -> list[str]:
 
     modules, core = Path(kernels.__file__).parent, Path(_kernels.__file__).parent
     if modules != core:
-        checkout = modules.parents[1]
         raise PythonNotUsable(
             "dbanon is installed editable here: no directory has all of it for a server to import.",
-            detail=f"Its modules are in {modules}, the compiled core is in {core}.",
+            detail=f"Its modules are in {modules.parent}, the compiled core is in {core}.",
             hint=f"Make a copy with the server's Python: python3 -m pip install --target"
-            f" /usr/local/lib/dbanon {checkout}; then dbanon install --python-path"
+            f" /usr/local/lib/dbanon {modules.parents[1]}; then dbanon install --python-path"
             " /usr/local/lib/dbanon",
         )
     homes = [Path(_kernels.__file__).parents[2], Path(np.__file__).parents[1]]

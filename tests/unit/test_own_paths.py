@@ -18,17 +18,17 @@ from dbanon.errors import PythonNotUsable
 from dbanon.kernels import _kernels
 
 # Plain paths, as the server's Python is given them: no .pth file is read.
-ASK = """
+ASK = f"""
 import json, sys
 sys.path[:0] = json.loads(sys.argv[1])
-from dbanon.install import own_paths
+from {install.__name__} import own_paths
 print(json.dumps(own_paths()))
 """
 IMPORT = """
 import json, sys
 sys.path[:0] = json.loads(sys.argv[1])
-from dbanon import plpython
-print(json.dumps(plpython.__file__))
+from dbanon import kernels
+print(json.dumps(kernels.__file__))
 """
 
 
