@@ -319,7 +319,10 @@ def chunk_from_columns(
     wide = frozenset(
         attribute.name
         for position, attribute in enumerate(attributes)
-        if is_wide(columns[:, position], attribute)
+        if is_wide(
+            columns[:, position] if valid is None else columns[valid[:, position], position],
+            attribute,
+        )
     )
     if all(numeric):
         return Chunk(keys, columns, None, valid, wide)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from dbanon.errors import DatabaseUnreachable, OutcomeUnknown, error_code
+from dbanon.errors import DatabaseUnreachable, MemoryLimit, OutcomeUnknown, error_code
 from dbanon.jobs import Job, PhaseProgress, run
 from dbanon.release import Report
 from dbanon.stores import ledger
@@ -21,10 +21,20 @@ def run_noted(job: Job, progress: PhaseProgress | None = None) -> Report:
     """
     started = time.perf_counter()
     try:
-        return run(job, progress)
+        return _within_memory(job, progress)
     except (Exception, KeyboardInterrupt) as error:
         # Who cannot be reached is not asked again; what may have been done did not fail.
         if not isinstance(error, (DatabaseUnreachable, OutcomeUnknown)):
             described = job.described(time.perf_counter() - started, error_code(error))
             ledger.note_failure(job.target or job.source, described)
         raise
+
+
+def _within_memory(job: Job, progress: PhaseProgress | None) -> Report:
+    try:
+        return run(job, progress)
+    except MemoryError:
+        raise MemoryLimit(
+            "The process has no more memory; nothing was published.",
+            hint="Give it more, or anonymize in blocks; a memory limit says so before it begins.",
+        ) from None

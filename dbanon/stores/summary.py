@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from dbanon.errors import OutputExists, OutputNotOurs
+from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
 from dbanon.release import Report
 from dbanon.stores import ledger
 from dbanon.stores.base import MARK
@@ -81,9 +81,20 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Re
 def write(
     session: PostgresqlSession, name: RelationName, report: Report, histogram: Mapping[int, int]
 ) -> None:
-    """Write the summary of a release; the one before was dropped with the output."""
+    """Write the summary of a release; the one before was dropped with the output.
+
+    Raises
+    ------
+    SourceChanged : another session made a relation of this name meanwhile.
+    """
     body = ", ".join(f"{quote(column)} {sql_type}" for column, sql_type in COLUMNS)
-    session.run(f"CREATE TABLE {name.quoted} ({body})")
+    try:
+        session.run(f"CREATE TABLE {name.quoted} ({body})")
+    except OutputExists:
+        # When it was looked for there was none.
+        raise SourceChanged(
+            f"Another session made {name} meanwhile; nothing was published.", hint="Try again."
+        ) from None
     session.run(f"COMMENT ON TABLE {name.quoted} IS '{MARK}{report.release_id}'")
     k = report.k_requested
     rarest = report.k_achieved if report.k_rows is None else report.k_rows

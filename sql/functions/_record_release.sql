@@ -25,6 +25,10 @@ DECLARE
     shown record;
     entry dbanon.release;
     moment timestamptz := clock_timestamp();
+    -- A snapshot that lasts as long as the transaction still shows what another one replaced
+    -- meanwhile, in place of what is ours now: a new transaction has the answer.
+    refused text := CASE current_setting('transaction_isolation')
+                    WHEN 'read committed' THEN '42501' ELSE '40001' END;
 BEGIN
     IF jsonb_typeof(release) IS DISTINCT FROM 'object'
        OR jsonb_typeof(columns) IS DISTINCT FROM 'array'
@@ -71,7 +75,7 @@ BEGIN
         -- wrote it is in progress is our own.
         IF NOT FOUND OR marked.later >= 2147483648
            OR pg_xact_status((own + marked.later)::text::xid8) IS DISTINCT FROM 'in progress' THEN
-            RAISE EXCEPTION USING ERRCODE = '42501',
+            RAISE EXCEPTION USING ERRCODE = refused,
                 MESSAGE = 'The relation does not bear the mark of this release, written by its'
                           ' owner in this transaction.',
                 HINT = 'Releases are recorded by dbanon alone, in the transaction that makes them.';
@@ -92,7 +96,7 @@ BEGIN
                     ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
                 WHERE w.ev_class = shown.oid AND d.refclassid = 'pg_class'::regclass
                   AND d.refobjid <> shown.oid)) THEN
-        RAISE EXCEPTION USING ERRCODE = '42501',
+        RAISE EXCEPTION USING ERRCODE = refused,
             MESSAGE = 'The output is neither the released table nor a view of it alone, of one owner'
                       ' and in one schema.';
     END IF;

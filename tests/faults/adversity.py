@@ -23,7 +23,7 @@ from tests.faults.places import Place, PostgresqlPlace
 from tests.faults.scenario import Result
 from tests.faults.tables import literal, quote
 from tests.faults.yard import Yard
-from tests.stores.tcp_proxy import COMMIT, Cut, TcpProxy
+from tests.stores.tcp_proxy import COMMIT, SESSION, Cut, TcpProxy
 
 KINDS = ("cut", "disk", "memory", "ddl", "race")
 
@@ -47,7 +47,7 @@ def _cut(seed: int, number: int, yard: Yard, rng: Random) -> Result:
         struck.prepare()
         place = rng.choice((COMMIT, COMMIT, rng.randint(1000, 400_000)))
         how = rng.choice(("before", "after"))
-        proxy = TcpProxy(yard.server.host, yard.server.port, Cut(how, at=place))
+        proxy = TcpProxy(yard.server.host, yard.server.port, Cut(how, at=place, since=SESSION))
         with proxy, _detour(struck.place, proxy):
             outcome = struck.strike(_nothing, 0)
         way = f"cut {how} {'COMMIT' if place == COMMIT else 'some bytes'}"
@@ -58,27 +58,12 @@ def _cut(seed: int, number: int, yard: Yard, rng: Random) -> Result:
 
 @contextlib.contextmanager
 def _detour(place: Place, proxy: TcpProxy) -> Iterator[None]:
-    """Clients reach the place through the proxy; those who judge do not."""
-    assert isinstance(place, PostgresqlPlace)
+    """Clients reach the place through the proxy; those who judge later do not."""
     direct, place.url = place.url, proxy.url(place.url)
-    rows, settle = place.rows, place.settle
-
-    def straight(call: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*given: Any) -> Any:
-            through, place.url = place.url, direct
-            try:
-                return call(*given)
-            finally:
-                place.url = through
-
-        return made
-
-    place.rows, place.settle = straight(rows), straight(settle)  # type: ignore[method-assign]
     try:
         yield
     finally:
         place.url = direct
-        del place.rows, place.settle
 
 
 def _disk(seed: int, number: int, yard: Yard, rng: Random) -> Result:
@@ -95,6 +80,7 @@ def _disk(seed: int, number: int, yard: Yard, rng: Random) -> Result:
             path = Path(struck.place.path)  # type: ignore[attr-defined]
             limits["file_size"] = path.stat().st_size + rng.choice((0, 4096, 100_000, 400_000))
         outcome = struck.strike(_nothing, 0, **limits)
+        struck.place.settle()
         filled()
         struck.judge(outcome, f"full disk, {database}")
         struck.result.outcome = f"full disk {database}: {struck.state}, {outcome.code}"

@@ -19,17 +19,20 @@ def main() -> None:
     given = json.loads(sys.stdin.readline())
     if "words" in given:
         import alembic.command  # noqa: F401
+        import psycopg
         import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401
 
-        import dbanon.jobs
-        import dbanon.progress
-        import dbanon.render
-        import dbanon.stores.duckdb_store
-        import dbanon.stores.history
-        import dbanon.stores.postgresql_store
-        import dbanon.stores.sqlite_store  # noqa: F401
+        from dbanon import jobs, progress, render  # noqa: F401
         from dbanon.cli import main as command
+        from dbanon.stores import (  # noqa: F401
+            duckdb_store,
+            history,
+            postgresql_store,
+            sqlite_store,
+        )
 
+        # With its library: what cannot be loaded for want of memory is not what is asked here.
+        assert psycopg.pq.version()
         _wait(given)
         command(given["words"])
     _call(given)

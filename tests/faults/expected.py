@@ -15,21 +15,6 @@ Row = dict[str, str | None]
 TOO_FEW = {"too_few_records", "privacy_refusal"}
 # What is not built for a type, a recoding or an option: before anything is read.
 UNFIT = {"unsupported_type", "invalid_parameter"}
-# Groups of codes that share a SQLSTATE, which is all that a SQL call tells.
-SQLSTATES = {
-    "null_in_quasi_identifier": "22004",
-    "null_in_entity": "22004",
-    "non_finite_value": "22003",
-    "too_few_records": "ZK002",
-    "privacy_refusal": "ZK002",
-    "model_infeasible": "ZK002",
-    "suppression_over_budget": "ZK003",
-    "unsupported_type": "0A000",
-    "invalid_parameter": "22023",
-    "mixed_types": "22P02",
-    "value_not_in_order": "22023",
-    "hierarchy_broken": "ZK004",
-}
 
 
 def groups(rows: Sequence[Row], case: Case) -> list[list[Row]]:
@@ -118,6 +103,10 @@ def _unfit(case: Case, columns: Sequence[Any]) -> set[str]:
     if any(c.family == "other" for c in case.table.columns):
         # Strata and copies of json, arrays, geometry: some cannot be told apart.
         found |= {"unsupported_type"}
+    names = {c.name.casefold() for c in case.table.columns}
+    if "rowid" in names and case.table.shape != "view":
+        # It hides the address of the rows, and there may be no key.
+        found |= {"key_required"}
     if any(set(c.values) - set(c.levels) - {None} for c in ordered):
         found |= {"value_not_in_order"}
     return found

@@ -174,9 +174,17 @@ def order_findings(p: Published) -> Iterator[str]:
         return
     place = {row[unique]: i for i, row in enumerate(p.original)}
     order = [place[row[unique]] for row in p.rows if row[unique] in place]
-    near = sum(abs(a - b) == 1 for a, b in pairwise(order))
-    if near > len(order) / 2:
-        yield f"order: {near} of {len(order)} rows stand beside their neighbours of the source"
+    # Rows of one class stand together, and may be neighbours for what they are.
+    names = [*p.quasi_identifiers, *p.case.arguments.get("by", ())]
+    classes = [tuple(row.get(name) for name in names) for row in p.rows if row[unique] in place]
+    pairs = [
+        abs(a - b) == 1
+        for (a, one), (b, other) in pairwise(zip(order, classes, strict=True))
+        if one != other
+    ]
+    near = sum(pairs)
+    if len(pairs) >= 12 and near > len(pairs) / 2:
+        yield f"order: {near} of {len(pairs)} rows stand beside their neighbours of the source"
     n = len(order)
     ranks = {value: i for i, value in enumerate(sorted(order))}
     apart = sum((ranks[value] - i) ** 2 for i, value in enumerate(order))
@@ -348,5 +356,6 @@ def left_over(
 
 
 def told_values(said: str) -> list[str]:
-    """Values of the data in what was said."""
-    return [f"leak: {mark} in what was said" for mark in MARKS if mark in said]
+    """Values of the data in what was said: what kind of them, and how often."""
+    found = MARKS.findall(said)
+    return [f"leak: {len(found)} values, such as {found[0]}"] if found else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 import uuid
 from collections.abc import Callable, Sequence
@@ -10,8 +11,9 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from random import Random
 
-# Found in a message or log, one of these tells a value of a column.
-MARKS = ("qzmark", "73173", "1737-07")
+# Found in a message or log, this tells a value of a column. Random identifiers and fractions have
+# such digits by chance, after other digits, a point, a dash or a letter.
+MARKS = re.compile(r"qzmark|(?<![\w.-])-?73173\d*|1737-07", re.IGNORECASE)
 
 NUMBERS = ("integer", "decimal", "float", "date", "timestamp")
 CATEGORIES = ("enum", "text", "boolean", "uuid")

@@ -14,7 +14,7 @@ import pytest
 import dbanon
 from dbanon import audit
 from dbanon.column_values import column_values
-from dbanon.errors import ForeignCode
+from dbanon.errors import ForeignCode, ReleaseNotFound
 from dbanon.stores import open_store
 from dbanon.stores.names import parse_relation
 from tests.sql.mallory import MOOD, cast, sprung
@@ -268,10 +268,15 @@ def test_a_release_whose_owner_made_a_view_of_it_is_not_verified(
     run_sql("DROP TABLE release.p")
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO mallory")
     mallory.execute(b"CREATE VIEW release.p AS SELECT n FROM evil.p WHERE evil.spring()")
-    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="role mallory"):
+    # Not by the name, which is all that it has of the release, and not by columns either.
+    with pytest.raises(psycopg.errors.UndefinedTable, match="has no release"):
         connect().execute(b"SELECT dbanon.verify('release.p')")
-    with pytest.raises(ForeignCode):
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="role mallory"):
+        connect().execute(b"SELECT dbanon.verify('release.p', '{n}', 5)")
+    with pytest.raises(ReleaseNotFound):
         audit.verify(open_store(sql_url), parse_relation("release.p"))
+    with pytest.raises(ForeignCode):
+        audit.verify(open_store(sql_url), parse_relation("release.p"), ["n"], 5)
     assert not sprung(run_sql)
 
 

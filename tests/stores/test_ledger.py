@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from dbanon import audit, errors, install
+from dbanon import audit, errors, install, runs
 from dbanon.cli import main
 from dbanon.stores import ledger, open_store
 from dbanon.stores.names import parse_relation
@@ -155,6 +155,24 @@ def test_what_stops_the_row_never_hides_why_the_run_failed(
     database.execute(f"DROP TABLE {database.ledger('run')}")
     with pytest.raises(errors.TooFewRecords):
         database.anonymize(quasi_identifiers=NUMERIC, k=31, output="release.other")
+
+
+def test_no_more_memory_is_a_limit_and_no_surprise(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(database, rows_of_people(30))
+    database.anonymize(quasi_identifiers=NUMERIC)
+    before = database.relations()
+
+    def full(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(runs, "run", full)
+    with pytest.raises(errors.MemoryLimit, match="no more memory"):
+        database.anonymize(quasi_identifiers=NUMERIC, output="release.other")
+    assert database.relations() == before
+    codes = database.rows(f"SELECT error_code FROM {database.ledger('run')}")
+    assert ("memory_limit",) in codes
 
 
 def test_a_failed_run_on_a_connection_that_the_caller_keeps() -> None:

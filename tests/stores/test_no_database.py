@@ -16,7 +16,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-import dbanon.audit
+from dbanon import audit
 from dbanon.cli import main
 from dbanon.errors import (
     DatabaseUnreachable,
@@ -216,7 +216,7 @@ def test_a_file_that_another_process_made_meanwhile_stays(
         people.anonymize(target=url, **GIVEN)
     monkeypatch.undo()
     assert others
-    found = dbanon.audit.verify(open_store(url), parse_relation("release.people"))
+    found = audit.verify(open_store(url), parse_relation("release.people"))
     assert found.rows == 40
 
 

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue, SourceChanged
-from dbanon.microdata import Chunk, Microdata, find_records, is_wide, microdata_from_chunks
+from dbanon.microdata import (
+    Chunk,
+    Microdata,
+    chunk_from_columns,
+    find_records,
+    is_wide,
+    microdata_from_chunks,
+)
 from dbanon.schema import Attribute, Kind
 
 LETTERS = ("", "B", "a", "é")
@@ -119,3 +126,12 @@ def test_records_are_found_by_their_keys() -> None:
     for ordered, missing in ((one, [[4]]), (two, [[7, 1]]), (two, [[8, 0]]), (one[:0], [[1]])):
         with pytest.raises(SourceChanged):
             find_records(ordered, np.array(missing))
+
+
+def test_what_stands_where_a_value_is_null_makes_no_column_wide() -> None:
+    attributes = [Attribute("x", Kind.DECIMAL, scale=2), Attribute("y", Kind.INTEGER)]
+    columns = np.array([[1.25, 7.0], [1e300, -1e300], [2.5, 2.0**60]])
+    valid = np.array([[True, True], [False, False], [True, True]])
+    keys = np.arange(3).reshape(-1, 1)
+    assert chunk_from_columns(keys, columns, valid, attributes).wide == {"y"}
+    assert chunk_from_columns(keys[:2], columns[:2], valid[:2], attributes).wide == frozenset()

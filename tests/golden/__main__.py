@@ -1,0 +1,73 @@
+"""``python -m tests.golden record|diff|show [--door NAME …] [--case TEXT]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.backend_package import copy_package
+from tests.golden import records
+from tests.golden.house import DOORS, IN_POSTGRESQL, Open, installed, opened
+from tests.postgres_server import throwaway_server
+
+
+@contextmanager
+def _place(needs_server: bool) -> Iterator[Open]:
+    folder = Path(tempfile.mkdtemp(prefix="dbanon-golden-"))
+    folder.chmod(0o755)
+    try:
+        if not needs_server:
+            yield Open(folder, None)
+            return
+        (folder / "site").mkdir()
+        with (
+            throwaway_server(fsync=False, kind="local") as server,
+            installed(server, copy_package(folder / "site")) as url,
+        ):
+            yield Open(folder, url)
+    finally:
+        shutil.rmtree(folder)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["record", "diff", "show"])
+    parser.add_argument("--door", action="append", choices=DOORS)
+    parser.add_argument("--case", default="", help="only cases whose name has this text")
+    given = parser.parse_args()
+    doors = given.door or list(DOORS)
+    different = 0
+    with _place(not IN_POSTGRESQL.isdisjoint(doors)) as place:
+        for name in doors:
+            with opened(name, place) as door:
+                answers = {c: a for c, a in door.answers() if given.case in c}
+            if given.what == "show":
+                print(
+                    json.dumps(
+                        {c: records.masked_answer(a) for c, a in answers.items()},
+                        indent=1,
+                        ensure_ascii=False,
+                        default=str,
+                    )
+                )
+                continue
+            cases = {case: records.recorded(answer) for case, answer in answers.items()}
+            if given.what == "record":
+                path = records.save(name, cases)
+                print(f"{name}: {len(cases)} cases, {path.stat().st_size // 1024} KB")
+                continue
+            before = {c: k for c, k in records.load(name).items() if given.case in c}
+            found = list(records.differences(name, before, cases))
+            different += len(found)
+            print("\n".join([*found, f"{name}: {len(cases)} cases, {len(found)} differences"]))
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""All that the golden test takes from dbanon: public names, and the command's entry point."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+from click.testing import CliRunner
+
+import dbanon
+
+METHODS = tuple(dbanon.METHODS)
+
+Answer = dict[str, Any]
+
+
+def _entry_point() -> click.Group:
+    # As pyproject has it: an installation's metadata may be older than the tree that is tested.
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    found = re.search(r'^dbanon = "([\w.]+):(\w+)"$', text, re.M)
+    assert found, "pyproject.toml has no script dbanon"
+    main: click.Group = getattr(import_module(found[1]), found[2])
+    return main
+
+
+COMMAND = _entry_point()
+
+RECODINGS = next(
+    tuple(parameter.type.choices)
+    for parameter in COMMAND.commands["anonymize"].params
+    if parameter.name == "recoding" and isinstance(parameter.type, click.Choice)
+)
+
+
+def command(*arguments: str) -> Answer:
+    """What the command answers: exit code and what it prints."""
+    done = CliRunner().invoke(COMMAND, list(arguments), env={"COLUMNS": "200"})
+    return {"exit": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
+
+
+def asked(work: Callable[[], Answer]) -> Answer:
+    """The answer, or the refusal as plain values; and the warnings that came with it."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            answer = work()
+        except dbanon.DbanonError as error:
+            answer = {f"refused.{name}": value for name, value in error.to_dict().items()}
+            answer["refused.class"] = type(error).__name__
+            answer["refused.exit"] = error.exit_code
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            answer = {"failed": f"{type(error).__name__}: {error}"}
+    told = sorted(
+        f"{warning.category.__name__}: {warning.message}"
+        for warning in heard
+        # Resources and deprecations are of other packages, and come at any time.
+        if not issubclass(warning.category, (ResourceWarning, DeprecationWarning))
+    )
+    return answer | ({"warnings": told} if told else {})
+
+
+def with_models(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with models as Python has them."""
+    found = dict(given)
+    if "models" in found:
+        found["models"] = [dbanon.Model(**model) for model in found["models"]]
+    return found

@@ -1,0 +1,63 @@
+"""Where the doors stand: a folder, and a database with dbanon's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tests.golden.answers import Classes, Duckdb, Postgresql, SqlCall, Sqlite, load
+from tests.golden.doors import Answer, command
+from tests.golden.memory import Arrays, Frame
+from tests.golden.surface import Commands, Surface
+from tests.postgres_server import Server
+from tests.stores.databases import PostgresqlDatabase
+
+IN_POSTGRESQL = frozenset({"postgresql", "sql", "classes", "surface"})
+# The base of others' records comes first.
+DOORS = ("duckdb", "arrays", "frame", "sqlite", "cli", "postgresql", "sql", "classes", "surface")
+
+
+class Answering(Protocol):
+    """What every door does here."""
+
+    def answers(self) -> Iterator[tuple[str, Answer]]: ...
+
+
+@dataclass(frozen=True)
+class Open:
+    """A folder for files, and the URL of a database as ``installed`` makes it, if needed."""
+
+    folder: Path
+    url: str | None
+
+
+@contextmanager
+def installed(server: Server, package: Path) -> Iterator[str]:
+    """A database with the tables and all functions: its URL as superuser."""
+    with server.database() as url:
+        told = command("install", url, "--python-path", str(package))
+        assert told["exit"] == 0, told
+        load(PostgresqlDatabase(url))
+        yield url
+
+
+@contextmanager
+def opened(name: str, place: Open) -> Iterator[Answering]:
+    """The door of this name."""
+    if name in IN_POSTGRESQL:
+        assert place.url is not None
+        door = {"postgresql": Postgresql, "sql": SqlCall, "classes": Classes, "surface": Surface}[
+            name
+        ](place.url)
+        try:
+            yield door
+        finally:
+            if isinstance(door, (SqlCall, Classes)):
+                door.backend.close()
+    elif name in ("duckdb", "sqlite", "cli"):
+        yield {"duckdb": Duckdb, "sqlite": Sqlite, "cli": Commands}[name](place.folder)
+    else:
+        yield {"frame": Frame, "arrays": Arrays}[name]()

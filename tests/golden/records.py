@@ -1,0 +1,216 @@
+"""Recorded answers: masked, made compact, compared field by field.
+
+A record holds, for each field, the value that most cases share, and for each case what differs from
+that. Long values stand as their beginning and a hash: ``python -m tests.golden show`` prints them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.golden.doors import Answer
+
+Cases = dict[str, dict[str, str]]
+
+FOLDER = Path(__file__).parent / "recorded"
+ABSENT = "(absent)"
+LONGEST = 56
+
+# Doors whose record tells only what differs from that of another.
+BASES = dict.fromkeys(("sqlite", "postgresql", "sql", "frame"), "duckdb")
+
+# Fields that no two runs share: only whether there is a value is recorded.
+_MASKED = re.compile(
+    r"(^|\.)(release_id|run_id|created_at|finished_at|started_at|superseded_at|seconds|elapsed"
+    r"|dbanon_version|published_by|run_by|application|server_version|class_signature|entity_hash"
+    r"|snapshot|digest|salt|generation|oid|relation_oid|\w*_oid)$"
+)
+_TEXTS = (
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UUID"),
+    (re.compile(r"\b[0-9a-f]{32}\b"), "HEX"),
+    (re.compile(r"(?<=_r)[0-9a-f]{12}(?![0-9a-f])"), "HEX"),
+    (re.compile(r"\bdbanon(,? version)? \d+\.\d+\.\d+"), "dbanon VERSION"),
+    (re.compile(r"/[^\s\"']*/(?=[\w.]+)"), "FOLDER/"),
+)
+
+
+def masked(field: str, value: Any) -> Any:
+    """The value without what differs between two runs that do the same."""
+    if _MASKED.search(field):
+        return None if value is None or value == [None] else "*"
+    return _masked(value)
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            str(name): ("*" if _MASKED.search(str(name)) and part is not None else _masked(part))
+            for name, part in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_masked(part) for part in value]
+    if isinstance(value, str):
+        for pattern, word in _TEXTS:
+            value = pattern.sub(word, value)
+    return value
+
+
+def _longest(field: str) -> int:
+    # A message is read, not compared only.
+    return 4 * LONGEST if field.startswith("refused.") else LONGEST
+
+
+def compact(value: Any, longest: int = LONGEST) -> str:
+    """The value as text, a long one as its beginning and a hash."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    if len(text) <= longest:
+        return text
+    told = hashlib.sha256(text.encode()).hexdigest()[:12]
+    size = f"{len(value)} items, " if isinstance(value, (list, dict)) else ""
+    return f"{text[: longest // 2]}… {size}sha256 {told}"
+
+
+def masked_answer(answer: Answer) -> Answer:
+    """The answer without what differs between two runs that do the same."""
+    return {field: masked(field, value) for field, value in answer.items()}
+
+
+def recorded(answer: Answer) -> dict[str, str]:
+    """What is kept of an answer."""
+    plain = masked_answer(answer)
+    kept = {
+        field: _repeated(field, value, plain) or compact(value) for field, value in plain.items()
+    }
+    # Few rows say more than a hash of all.
+    if "released" in plain:
+        kept["released.first"] = compact(plain["released"][:1])
+    return kept
+
+
+# The first of these that has a field tells it; the others say that they repeat it.
+_TELLERS = ("report", "result", "release", "summary")
+
+
+def _repeated(field: str, value: Any, answer: Answer) -> str | None:
+    """Which part of the answer says the same already."""
+    part, _, name = field.partition(".")
+    if part in _TELLERS:
+        for teller in _TELLERS[: _TELLERS.index(part)]:
+            told = f"{teller}.{name}"
+            if told in answer and _one(answer[told]) == _one(value):
+                return f"as in {teller}"
+    return None
+
+
+def _one(value: Any) -> str:
+    """The value alone, as text: of one row, as DuckDB's ledger is read."""
+    return str(value[0] if isinstance(value, list) and len(value) == 1 else value)
+
+
+def _is_refusal(fields: Mapping[str, str]) -> bool:
+    return any(field.startswith(("refused.", "failed")) for field in fields)
+
+
+def _of_base(name: str, *, refused: bool) -> Cases:
+    """The cases of the door that this one is told by, of one kind."""
+    base = load(BASES[name]) if name in BASES else {}
+    return {case: kept for case, kept in base.items() if _is_refusal(kept) is refused}
+
+
+def _common(cases: Cases, base: Cases) -> dict[str, str]:
+    """The values that say more about a field than the base's record does."""
+    found = {}
+    for field in sorted({field for kept in (*cases.values(), *base.values()) for field in kept}):
+        values = {case: kept.get(field, ABSENT) for case, kept in cases.items()}
+        [(value, times)] = Counter(values.values()).most_common(1)
+        by_base = sum(base.get(case, {}).get(field, ABSENT) == v for case, v in values.items())
+        if (times > by_base and value != ABSENT) or (times >= by_base and base):
+            found[field] = value
+    return found
+
+
+def save(name: str, cases: Cases) -> Path:
+    """Write the record of a door; those that are told as differences from it are told anew."""
+    others = {
+        other: load(other)
+        for other, base in BASES.items()
+        if base == name and _path(other).exists()
+    }
+    parts = []
+    for title, refused in _KINDS:
+        mine = {case: kept for case, kept in cases.items() if _is_refusal(kept) is refused}
+        base = _of_base(name, refused=refused)
+        common = _common(mine, base) if mine else {}
+        parts.append(_lines(f"common to {title}", common))
+        for case, kept in mine.items():
+            default = {**base.get(case, {}), **common}
+            own = {
+                field: kept.get(field, ABSENT)
+                for field in sorted({*kept, *default})
+                if kept.get(field, ABSENT) != default.get(field, ABSENT)
+            }
+            parts.append(_lines(f"{title}: {case}", own))
+    # A field a line: a difference is one line of a diff.
+    _path(name).write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    for other, kept in others.items():
+        save(other, kept)
+    return _path(name)
+
+
+_KINDS = (("answers", False), ("refusals", True))
+
+
+def _lines(title: str, fields: Mapping[str, str]) -> str:
+    body = ",\n".join(f" {_json(field)}: {_json(value)}" for field, value in fields.items())
+    return f"{_json(title)}: {{" + (f"\n{body}" if body else "") + "}"
+
+
+def _json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _path(name: str) -> Path:
+    return FOLDER / f"{name}.json"
+
+
+def load(name: str) -> Cases:
+    """The record of a door.
+
+    Raises
+    ------
+    FileNotFoundError : it was never recorded.
+    """
+    kept = json.loads(_path(name).read_text(encoding="utf-8"))
+    cases: Cases = {}
+    for title, refused in _KINDS:
+        base = _of_base(name, refused=refused)
+        common = kept.pop(f"common to {title}")
+        start = f"{title}: "
+        for case in (key.removeprefix(start) for key in kept if key.startswith(start)):
+            whole = {**base.get(case, {}), **common, **kept[start + case]}
+            cases[case] = {field: value for field, value in whole.items() if value != ABSENT}
+    return cases
+
+
+def differences(name: str, before: Cases, now: Cases) -> Iterator[str]:
+    """Every difference in a line."""
+    for case in [*before, *(case for case in now if case not in before)]:
+        if case not in now:
+            yield f"{name} / {case}: is not asked any more"
+        elif case not in before:
+            yield f"{name} / {case}: is new"
+        else:
+            yield from _fields(f"{name} / {case}", before[case], now[case])
+
+
+def _fields(title: str, before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for field in sorted({*before, *now}):
+        old, new = before.get(field, ABSENT), now.get(field, ABSENT)
+        if old != new:
+            yield f"{title} / {field}: {old} -> {new}"

@@ -1,0 +1,269 @@
+"""What can be seen of the doors themselves: commands with their answers, and the SQL surface."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import click
+
+from tests.golden.answers import OUTPUT, clear, load, written
+from tests.golden.doors import COMMAND, Answer, command
+from tests.golden.tables import EDUCATION, SIZES
+from tests.postgres_server import conninfo
+from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
+
+
+def options(group: click.Group, path: str = "dbanon") -> Iterator[tuple[str, Answer]]:
+    """Every command with the names, types and defaults of its parameters, and its help."""
+    for name, made in sorted(group.commands.items()):
+        title = f"{path} {name}"
+        answer: Answer = {"help": made.help}
+        for parameter in made.params:
+            plain = parameter.to_info_dict()
+            kept = ("opts", "required", "nargs", "multiple", "default", "is_flag", "help", "envvar")
+            told = {key: _plain(plain[key]) for key in kept if key in plain}
+            told["type"] = _plain(plain["type"])
+            answer[str(parameter.name)] = told
+        yield title, answer
+        if isinstance(made, click.Group):
+            yield from options(made, title)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
+
+
+class Commands:
+    """The command line: its options, and the answers of some commands on a DuckDB file."""
+
+    name: ClassVar[str] = "cli"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.database = DuckdbDatabase(folder / "commands.duckdb")
+        load(self.database)
+        (folder / "education.csv").write_text("".join(",".join(row) + "\n" for row in EDUCATION))
+        (folder / "broken.csv").write_text("a,b,*\na,c,*\n")
+        (folder / "sizes.txt").write_text("".join(size + "\n" for size in SIZES))
+
+    def answers(self) -> Iterator[tuple[str, Answer]]:
+        """Each command with its answer."""
+        yield from options(COMMAND)
+        for name, line in self._lines().items():
+            yield name, _printed(*line)
+        for name, more in _ANONYMIZE.items():
+            yield f"anonymize {name}", self._anonymize(more)
+        self._anonymize(_ANONYMIZE["view"], keep=True)
+        again = self._call([*_ANONYMIZE["view"], "--if-exists", "replace", "--seed", "4"])
+        yield "anonymize the view again", _printed(*again)
+        for name, line in self._later().items():
+            yield name, _printed(*line)
+        yield "ledger after all", written(self.database)
+
+    def _lines(self) -> dict[str, list[str]]:
+        url, tree = self.database.url, str(self.folder / "education.csv")
+        shown = ["--format", "json"]
+        column = ["--table", "people", "--column", "education"]
+        return {
+            "methods": ["methods", *shown],
+            "check a tree": ["hierarchy", "check", tree, *shown],
+            "check a column": ["hierarchy", "check", tree, url, *column, *shown],
+            "check values": [
+                *("hierarchy", "check", tree, url, "--table", "people", "--column", "town", *shown),
+            ],
+            "check a broken tree": [
+                *("hierarchy", "check", str(self.folder / "broken.csv"), *shown),
+            ],
+            "store": ["hierarchy", "store", url, "tree", tree, *shown],
+            "list": ["hierarchy", "list", url, *shown],
+            "show": ["hierarchy", "show", url, "tree"],
+            "suggest": ["hierarchy", "suggest", url, *column],
+            "drop": ["hierarchy", "drop", url, "tree", *shown],
+            "drop what is not there": ["hierarchy", "drop", url, "tree", *shown],
+            "verify nothing": ["verify", url, "release.people", *shown],
+            "verify a table": [
+                *("verify", url, "people", "--quasi-identifiers", "sex,town", "--k", "2", *shown),
+            ],
+            "no store": ["verify", "oracle://host/name", "people", *shown],
+            "no command": ["anonymise"],
+        }
+
+    def _later(self) -> dict[str, list[str]]:
+        url, shown = self.database.url, ["--format", "json"]
+        return {
+            "verify": ["verify", url, OUTPUT, *shown],
+            "verify with k": ["verify", url, OUTPUT, "--k", "30", *shown],
+            "gc": ["gc", url, "--keep-last", "0", *shown],
+            "gc again": ["gc", url, *shown],
+        }
+
+    def _call(self, more: list[str]) -> list[str]:
+        url = self.database.url
+        given = ["anonymize", url, "--table", "people", "--output", OUTPUT, "--format", "json"]
+        return given + [part.replace("FOLDER", str(self.folder)) for part in more]
+
+    def _anonymize(self, more: list[str], *, keep: bool = False) -> Answer:
+        answer = _printed(*self._call(more))
+        if answer["exit"] == 0:
+            answer |= written(self.database)
+        if not keep:
+            clear(self.database)
+        return answer
+
+
+_NUMBERS = ["--quasi-identifiers", "age,income,weight", "--k", "4"]
+_MIXED = ["--quasi-identifiers", "age,education", "--k", "4", "--method", "gaa_cp"]
+_ILL = ["--sensitive", "illness"]
+
+_ANONYMIZE: dict[str, list[str]] = {
+    "numbers": _NUMBERS,
+    "literal names": ["-q", "age", "-q", "income", "-s", "illness", "--k", "3"],
+    "roles": [*_NUMBERS, *_ILL, "--keep", "zip,note", "--by", "sex", "--key", "id"],
+    "persons": [*_NUMBERS, "--entity", "person"],
+    "weights": [*_NUMBERS, "--weight", "age=2", "--standardize", "range", "--recoding", "median"],
+    "refined": [*_NUMBERS, "--refine", "fast", "--refine-iterations", "9", "--seed", "2"],
+    "blocks": [*_NUMBERS, "--block-size", "24", "--chunk-rows", "10"],
+    "order": [
+        "-q",
+        "size",
+        "-q",
+        "age",
+        "--k",
+        "4",
+        "--order",
+        f"size={','.join(SIZES)}",
+        "--recoding",
+        "median",
+    ],
+    "order in a file": [
+        "-q",
+        "size",
+        "-q",
+        "age",
+        "--k",
+        "4",
+        "--order-file",
+        "size=FOLDER/sizes.txt",
+        "--recoding",
+        "medoid",
+    ],
+    "nulls": ["-q", "holes", "--k", "4", "--nulls", "suppress", "--max-suppression", "0.5"],
+    "trees": [
+        *_MIXED,
+        "--hierarchy",
+        "education=FOLDER/education.csv",
+        "--step",
+        "age=5",
+        "--intervals",
+        "bounds",
+    ],
+    "stored tree": [*_MIXED, "--hierarchy", "education=name:education_tree"],
+    "json tree": [*_MIXED, "--hierarchy", 'age={"intervals": [5, 10]}', "--local-range"],
+    "models": [
+        *_NUMBERS,
+        *_ILL,
+        "--model",
+        "illness=distinct_l:3",
+        "--model",
+        "illness=t_closeness:0.4:distance=ordered",
+    ],
+    "withheld": [
+        *_NUMBERS,
+        *_ILL,
+        "--model",
+        "illness=recursive_cl:2:l=2",
+        "--withhold-failing",
+        "--max-suppression",
+        "0.3",
+    ],
+    "method option": [*_NUMBERS, "--method", "vmdav", "--option", "lambda_=0.5"],
+    "each attribute": [*_NUMBERS, "--method", "individual_ranking", "--guarantee", "per_attribute"],
+    "view": [*_NUMBERS, "--output-kind", "view"],
+    "no k": ["-q", "age"],
+    "k of 1": ["-q", "age", "--k", "1"],
+    "unknown method": [*_NUMBERS, "--method", "mdva"],
+    "unknown option": [*_NUMBERS, "--option", "x=1"],
+    "unknown column": ["-q", "wieght", "--k", "4"],
+    "unknown choice": [*_NUMBERS, "--recoding", "mode"],
+    "no pair": [*_NUMBERS, "--weight", "age"],
+    "no number": [*_NUMBERS, "--weight", "age=heavy"],
+    "no model": [*_NUMBERS, *_ILL, "--model", "illness=distinct_l"],
+    "little memory": [*_NUMBERS, "--memory-limit", "1KB"],
+    "report nowhere": [*_NUMBERS, "--report", "FOLDER/missing/report.json"],
+}
+
+
+def _printed(*line: str) -> Answer:
+    """What a command prints, JSON by its first keys."""
+    told = command(*line)
+    answer: Answer = {"exit": told["exit"], "stderr": told["stderr"]}
+    try:
+        found = json.loads(told["stdout"])
+    except ValueError:
+        return answer | {"stdout": told["stdout"]}
+    if not isinstance(found, dict):
+        return answer | {"json": found}
+    return answer | {f"json.{name}": value for name, value in found.items()}
+
+
+_SURFACE = {
+    "function": """
+        SELECT p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')' AS name,
+               pg_get_function_arguments(p.oid) AS arguments,
+               pg_get_function_result(p.oid) AS gives,
+               l.lanname AS language, p.provolatile::text AS volatility,
+               p.proparallel::text AS parallel, p.prosecdef AS definer, p.proconfig AS settings,
+               p.proacl::text AS rights, p.prokind::text AS kind,
+               CASE WHEN l.lanname = 'plpython3u' THEN NULL ELSE p.prosrc END AS body,
+               obj_description(p.oid, 'pg_proc') AS comment
+        FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+        WHERE p.pronamespace = 'dbanon'::regnamespace""",
+    "relation": """
+        SELECT c.relname AS name, c.relkind::text AS kind, c.relacl::text AS rights,
+               obj_description(c.oid, 'pg_class') AS comment,
+               (SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+                                  || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END, ', '
+                                  ORDER BY a.attnum)
+                FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
+                AND NOT a.attisdropped) AS columns,
+               (SELECT string_agg(pg_get_constraintdef(o.oid), ', ' ORDER BY o.conname)
+                FROM pg_constraint o WHERE o.conrelid = c.oid) AS constraints
+        FROM pg_class c WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind <> 'i'""",
+    "schema": """
+        SELECT nspname AS name, nspacl::text AS rights,
+               obj_description(oid, 'pg_namespace') AS comment
+        FROM pg_namespace WHERE nspname = 'dbanon'""",
+    "role": """
+        SELECT rolname AS name, rolcanlogin AS logs_in, rolsuper AS super, rolinherit AS inherits
+        FROM pg_roles WHERE rolname LIKE 'dbanon%'""",
+}
+
+
+class Surface:
+    """Signatures, rights and comments of all that is installed in PostgreSQL."""
+
+    name: ClassVar[str] = "surface"
+
+    def __init__(self, url: str) -> None:
+        self.database = PostgresqlDatabase(url)
+
+    def answers(self) -> Iterator[tuple[str, Answer]]:
+        """Each object with what can be seen of it."""
+        import psycopg
+        from psycopg.rows import dict_row
+
+        with psycopg.connect(conninfo(self.database.url), row_factory=dict_row) as connection:
+            for kind, query in _SURFACE.items():
+                rows = connection.execute(query).fetchall()  # type: ignore[call-overload]
+                for row in sorted(rows, key=lambda row: str(row["name"])):
+                    yield f"{kind} {row.pop('name')}", dict(row)

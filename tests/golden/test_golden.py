@@ -1,0 +1,72 @@
+"""Every door answers as it did when ``recorded/`` was written."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.backend_package import copy_package
+from tests.conftest import IN_CI
+from tests.golden import records
+from tests.golden.house import DOORS, IN_POSTGRESQL, Open, installed, opened
+from tests.postgres_server import Server
+
+
+@pytest.fixture(scope="module")
+def golden_url(local_pg_server: Server) -> Iterator[str]:
+    """A database with the tables and all functions."""
+    if not local_pg_server.execute(
+        "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
+    ):
+        reason = f"PostgreSQL {local_pg_server.version} here has no PL/Python"
+        pytest.fail(reason, pytrace=False) if IN_CI else pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="dbanon-golden-"))
+    folder.chmod(0o755)
+    try:
+        (folder / "site").mkdir()
+        with installed(local_pg_server, copy_package(folder / "site")) as url:
+            yield url
+    finally:
+        shutil.rmtree(folder)
+
+
+def compare(name: str, place: Open) -> None:
+    with opened(name, place) as door:
+        now = {case: records.recorded(answer) for case, answer in door.answers()}
+    found = list(records.differences(name, records.load(name), now))
+    assert not found, "\n".join(
+        [*found[:40], f"{len(found)} differences: python -m tests.golden diff --door {name}"]
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in DOORS if name not in IN_POSTGRESQL])
+def test_a_door_answers_as_recorded(name: str, tmp_path: Path) -> None:
+    compare(name, Open(tmp_path, None))
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("name", [name for name in DOORS if name in IN_POSTGRESQL])
+def test_a_door_in_postgresql_answers_as_recorded(
+    name: str, golden_url: str, tmp_path: Path
+) -> None:
+    compare(name, Open(tmp_path, golden_url))
+
+
+def test_a_difference_is_told_by_door_case_and_field() -> None:
+    before = {"one": {"labels": "[0]", "rows": "1"}, "gone": {}}
+    now = {"one": {"labels": "[1]", "rows": "1"}, "new": {}}
+    assert list(records.differences("door", before, now)) == [
+        "door / one / labels: [0] -> [1]",
+        "door / gone: is not asked any more",
+        "door / new: is new",
+    ]
+
+
+def test_long_values_differ_by_their_hash() -> None:
+    long, other = list(range(200)), [*range(199), 0]
+    assert records.compact(long) != records.compact(other)
+    assert len(records.compact(long)) < 120

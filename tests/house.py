@@ -1,0 +1,112 @@
+"""The house in numbers: ``python -m tests.house``. What may not grow is held by a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "dbanon"
+
+LONGEST_FUNCTION = 80
+LONGEST_FILE = 400
+
+# Where requests come from, before they had a folder of their own.
+_DOORS = re.compile(
+    r"doors/|(api|frame|plpython\w*|stored_hierarchies|install|sql_script|cli\w*)\.py|stores/frame/"
+)
+
+
+@dataclass(frozen=True)
+class House:
+    """What is counted. Names come with what was counted, so that it can be looked at."""
+
+    at_the_root: list[str]
+    layers: list[str]
+    upward: list[str]
+    long_functions: list[str]
+    long_files: list[str]
+    spellings: list[str]
+
+    def rows(self) -> Iterator[tuple[str, list[str]]]:
+        """Every count with its words."""
+        yield "modules at the package's root", self.at_the_root
+        yield "layers", self.layers
+        yield "imports that point up, those for types included", self.upward
+        yield f"functions over {LONGEST_FUNCTION} lines", self.long_functions
+        yield f"files over {LONGEST_FILE} lines", self.long_files
+        yield "files of doors and sql/ that spell block_size", self.spellings
+
+
+def house() -> House:
+    """Count."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    layers = _layers()
+    return House(
+        at_the_root=[file.stem for file in sorted(PACKAGE.glob("*.py")) if file.stem != "__init__"],
+        layers=[" | ".join(sorted(names)) for names in layers],
+        upward=_upward(layers),
+        long_functions=sorted(found for file in files for found in _long_functions(file)),
+        long_files=[
+            f"{file.relative_to(PACKAGE)}: {lines}"
+            for file in files
+            if (lines := len(file.read_text(encoding="utf-8").splitlines())) > LONGEST_FILE
+        ],
+        spellings=_spellings(files),
+    )
+
+
+def _layers() -> list[set[str]]:
+    """The rooms from above, as pyproject has them; tomllib is of Python 3.11."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found = re.search(r"^layers = \[\n(.*?)^\]", text, re.M | re.S)
+    assert found, "pyproject.toml has no layers"
+    return [
+        {name.strip() for name in re.split(r"[|:]", line)}
+        for line in re.findall(r'"([^"]+)"', found[1])
+    ]
+
+
+def _upward(layers: list[set[str]]) -> list[str]:
+    """Imports of a room that stands above, for types or not; the public names' table aside."""
+    height = {name: -i for i, names in enumerate(layers) for name in names}
+    graph = grimp.build_graph("dbanon", exclude_type_checking_imports=False, cache_dir=None)
+    found = []
+    for importer in sorted(graph.modules):
+        for imported in sorted(graph.find_modules_directly_imported_by(importer)):
+            a, b = (name.split(".")[1:2] for name in (importer, imported))
+            known = a and b and {a[0], b[0]} <= set(height)
+            if known and height[b[0]] > height[a[0]]:
+                found.append(f"{importer} -> {imported}")
+    return found
+
+
+def _long_functions(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            lines = (node.end_lineno or first) - first + 1
+            if lines > LONGEST_FUNCTION:
+                yield f"{file.relative_to(PACKAGE)}: {node.name}, {lines}"
+
+
+def _spellings(files: list[Path]) -> list[str]:
+    doors = [file for file in files if _DOORS.match(file.relative_to(PACKAGE).as_posix())]
+    found = []
+    for file in (*doors, *sorted((ROOT / "sql").rglob("*.sql"))):
+        times = len(re.findall(r"block[_-]size", file.read_text(encoding="utf-8")))
+        if times:
+            found.append(f"{file.relative_to(ROOT)}: {times}")
+    return found
+
+
+if __name__ == "__main__":
+    for title, counted in house().rows():
+        print(f"{title}: {len(counted)}")
+        if title != "layers":
+            print("".join(f"    {one}\n" for one in counted), end="")
