@@ -6,23 +6,30 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --quiet
 PYTEST_ARGS ?=
 
-# Directories are listed too: their time changes when a file in them is added or removed.
-SOURCES := $(shell find dbanon sql migrations -name __pycache__ -prune -o -print)
+# The tests are spread over this many processes, each with a PostgreSQL server of its own.
+WORKERS ?= 2
+
+# The install is editable: Python, SQL and migrations are read where they lie; the core is compiled.
+CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup develop demo test faults sanitize bench lint clean
+.PHONY: help setup demo check test faults sanitize bench lint clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
-setup: $(VENV)/.package $(VENV)/.dev ## .venv with the package and all development tools, brought up to date
+setup: $(VENV)/.package $(VENV)/.dev ## .venv with an editable install and all development tools, brought up to date
 
 demo: $(VENV)/.package ## the demonstration; needs no database server
 	$(VENV)/bin/dbanon demo
 
+check: lint ## lint, and tests that need no server: under a minute
+	$(VENV)/bin/pytest -q -n $(WORKERS) --dist loadfile -m 'not postgresql and not slow' \
+	  --hypothesis-profile=check tests/unit tests/contracts tests/docs tests/doors
+
 test: setup ## all tests; as root on Debian a missing PostgreSQL server is installed
 	.ci/prepare.sh postgres
-	$(VENV)/bin/pytest $(PYTEST_ARGS)
+	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # FAULTS=full for the long campaign; FAULTS_SEED and FAULTS_CASE repeat what a finding names.
 faults: setup ## random tables and killed runs against an oracle of its own, in some ten minutes
@@ -32,7 +39,7 @@ faults: setup ## random tables and killed runs against an oracle of its own, in 
 sanitize: setup ## kernel tests under AddressSanitizer and UBSan, in a build of their own
 	.ci/sanitize.sh $(VENV) build/sanitize
 
-# -I: with the working directory first on the path, dbanon would be the source tree, which has no compiled core.
+# -I: no variable of the environment chooses another dbanon.
 bench: setup $(VENV)/.bench ## seconds, memory and loss side by side
 	$(VENV)/bin/python -I -m benchmarks
 
@@ -42,16 +49,13 @@ lint: setup ## ruff, mypy, import-linter
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-develop: setup ## editable install (then run .venv/bin/pytest; an outdated `make setup` puts the copy back)
-	$(PIP) install --no-build-isolation --no-deps --config-settings=editable.rebuild=false --editable .
-
 clean: ## remove everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The build tools stay in the venv: building outside pip's isolation lets CMake compile only what changed.
-# The .pth file lets tests, benchmarks and examples import one another; it comes after site-packages,
-# so dbanon remains the installed one.
+# The .pth file lets tests, benchmarks and examples import one another; dbanon itself is found by the
+# editable install's own, which comes before any path.
 $(VENV)/.base: pyproject.toml
 	PYTHON=$(PYTHON) .ci/prepare.sh build
 	$(PYTHON) -m venv $(VENV)
@@ -60,16 +64,21 @@ $(VENV)/.base: pyproject.toml
 	  open(os.path.join(sysconfig.get_path("purelib"), "checkout.pth"), "w").write(os.getcwd() + "\n")'
 	touch $@
 
-$(VENV)/.package: $(VENV)/.base $(SOURCES)
-	$(PIP) install --no-build-isolation .
+# The install keeps a list of the modules: one that is added, moved or removed asks for another list.
+# Not by the directories' times, which change with each __pycache__ and each file that an editor saves.
+$(VENV)/.modules: FORCE | $(VENV)/.base
+	@find dbanon -name '*.py' | sort | cmp -s - $@ || find dbanon -name '*.py' | sort >$@
+
+$(VENV)/.package: $(VENV)/.base $(VENV)/.modules $(CORE)
+	$(PIP) install --no-build-isolation --editable .
 	touch $@
 
 # pycanon, a witness of the tests, pins an old numpy, but works with the newest.
 $(VENV)/.dev: pyproject.toml | $(VENV)/.package
-	$(PIP) install --no-build-isolation '.[dev]'
+	$(PIP) install --no-build-isolation --editable '.[dev]'
 	$(PIP) install --no-deps pycanon==1.3.5
 	touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.package
-	$(PIP) install --no-build-isolation '.[bench]'
+	$(PIP) install --no-build-isolation --editable '.[bench]'
 	touch $@

@@ -51,11 +51,26 @@ return json.dumps(said)
 
 
 def own_paths() -> list[str]:
-    """Directories from which this Python imports dbanon and numpy."""
+    """Directories from which this Python imports dbanon and numpy.
+
+    Raises
+    ------
+    PythonNotUsable : dbanon is installed editable, in pieces that only this Python puts together.
+    """
     import numpy as np
 
+    from dbanon import kernels
     from dbanon.kernels import _kernels
 
+    modules, core = Path(kernels.__file__).parent, Path(_kernels.__file__).parent
+    if modules != core:
+        raise PythonNotUsable(
+            "dbanon is installed editable here: no directory has all of it for a server to import.",
+            detail=f"Its modules are in {modules.parent}, the compiled core is in {core}.",
+            hint=f"Make a copy with the server's Python: python3 -m pip install --target"
+            f" /usr/local/lib/dbanon {modules.parents[1]}; then dbanon install --python-path"
+            " /usr/local/lib/dbanon",
+        )
     homes = [Path(_kernels.__file__).parents[2], Path(np.__file__).parents[1]]
     return list(dict.fromkeys(str(home) for home in homes))
 

@@ -2,5 +2,5 @@
 # After `make setup`: a throw-away server, dbanon installed in it, and a psql session.
 set -eu
 cd "$(dirname "$0")/.."
-# -I: the installed package, not the sources here, which have no compiled core.
+# -I: what is installed, whatever the environment says.
 exec "${PYTHON:-.venv/bin/python}" -I -m examples.psql_session

@@ -17,15 +17,31 @@ IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 # No deadline, no health check on speed: a busy machine is not a wrong program.
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
+# Of `make check`; no test has more examples then, whatever it asks for.
+settings.register_profile("check", settings.get_profile("dev"), max_examples=20)
 settings.load_profile("ci" if IN_CI else "dev")
 
-_NEEDS_SERVER = {"pg_server", "local_pg_server"}
+_NEEDS_SERVER = {"pg_server", "local_pg_server", "cron_server", "postgresql"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if _NEEDS_SERVER & set(getattr(item, "fixturenames", ())):
+        if config.getoption("--hypothesis-profile") == "check":
+            _limit_examples(getattr(item, "obj", None))
+        needed = set(getattr(item, "fixturenames", ()))
+        # Where a parameter names the database, the server's fixture is asked for by name only.
+        given = getattr(getattr(item, "callspec", None), "params", {}).values()
+        needed.update(value for value in given if isinstance(value, str))
+        if needed & _NEEDS_SERVER:
             item.add_marker("postgresql")
+
+
+def _limit_examples(test: object) -> None:
+    # What a test asks for wins over a profile, and hypothesis has no public way around that.
+    asked = getattr(test, "_hypothesis_internal_use_settings", None)
+    if asked is not None:
+        fewer = min(asked.max_examples, settings.get_profile("check").max_examples)
+        test._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)  # type: ignore[attr-defined]
 
 
 def _without_server(reason: str) -> NoReturn:
@@ -47,10 +63,7 @@ def _server_or_skip(kind: Kind | None = None) -> Iterator[Server]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Run outside the checkout: Python processes that tests start would import its sources.
-
-    They have no compiled core, and are not what is installed.
-    """
+    """Run outside the checkout, so that nothing is left among the sources."""
     before = Path.cwd()
     os.chdir(tmp_path_factory.mktemp("elsewhere"))
     yield

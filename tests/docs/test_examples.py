@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.iloss_evaluator import read_paths
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +28,7 @@ def test_the_hospital_prints_what_is_shown(tmp_path: Path) -> None:
     assert run("hospital", tmp_path / "hospital.duckdb") == shown
 
 
+@pytest.mark.slow
 def test_adult_reaches_its_losses(data_dir: Path) -> None:
     printed = run("adult", data_dir / "adult")
     losses = [int(loss) for loss in re.findall(r"iloss (\d+),", printed)]

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from dbanon import extension, install
-from dbanon.errors import InstallRefused
+from dbanon import install
 from tests.backend_package import copy_package
 from tests.conftest import IN_CI
+from tests.extension_files import extension_folder
 from tests.postgres_server import Server, conninfo
 from tests.sql.ledger_entries import PEOPLE
 from tests.sql.mallory import TRAP
@@ -106,18 +106,8 @@ def sql_role(sql_server: Server, sql_url: str) -> Callable[..., str]:
 @pytest.fixture
 def extension_files(sql_server: Server, backend_path: Path) -> Iterator[Path]:
     """The server's directory of extensions; what a test writes there is removed."""
-    try:
-        folder = extension.extension_directory()
-        probe = folder / "dbanon-probe"
-        probe.touch()
-        probe.unlink()
-    except (OSError, InstallRefused):
-        pytest.skip("the server's directory of extensions cannot be written")
-    if list(folder.glob("dbanon*")):
-        pytest.skip("dbanon's extension files are there already")
-    yield folder
-    for file in folder.glob("dbanon*"):
-        file.unlink()
+    with extension_folder() as folder:
+        yield folder
 
 
 @pytest.fixture

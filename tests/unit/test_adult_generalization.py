@@ -23,6 +23,7 @@ def adult(data_dir):
     return frame, files, rows, paths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "refine", "most"),
     [(5, None, 11_110), (10, None, 19_760), (5, "fast", 9_260), (10, "fast", 15_800)],

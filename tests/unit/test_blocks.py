@@ -104,6 +104,7 @@ def _people(n):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("iterations", [None, 0, 2000])
 def test_refinement_in_blocks_does_not_depend_on_threads(iterations, monkeypatch):
     frame = _people(3000)
@@ -120,6 +121,7 @@ def test_refinement_in_blocks_does_not_depend_on_threads(iterations, monkeypatch
     assert after == before if iterations == 0 else after < before
 
 
+@pytest.mark.slow
 def test_refinement_in_blocks_loses_little_more_than_on_the_whole():
     frame = _people(20_000)
     whole = dbanon.partition(frame, 5, method="gaa_cp", refine="fast")

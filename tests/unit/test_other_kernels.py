@@ -73,6 +73,7 @@ def test_equals_reference(name, table):
     check(name, *table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_mid_sized(name):
     """Enough records for several levels of the tree, with and without ties."""

@@ -129,6 +129,7 @@ def test_cut_equals_reference(seed, k, more, p):
     np.testing.assert_array_equal(cut(points, k, order), reference.optimal_cut(points, order, k))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 5, 17])
 def test_optimal_univariate_equals_microagg1d(k):
     """Its method "simple", the one it takes for small k, is not always optimal; "wilber" is."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from dbanon import install
-from dbanon.errors import InstallRefused
+from tests.extension_files import extension_folder
 from tests.postgres_server import Server
 from tests.sql.conftest import backend_path as backend_path
 from tests.sql.conftest import sql_server as sql_server
@@ -31,12 +32,13 @@ def fixture_bytes(name: str) -> bytes:
 @pytest.fixture
 def old_postgresql(sql_server: Server) -> Iterator[Callable[[str], PostgresqlDatabase]]:
     """`old_postgresql("script")` restores the dump, with the roles that it names."""
-    files: list[Path] = []
-    with sql_server.database() as url:
+    with ExitStack() as files, sql_server.database() as url:
 
         def restore(name: str) -> PostgresqlDatabase:
             if name == "extension":
-                files.extend(_extension_files())
+                folder = files.enter_context(extension_folder())
+                for file in ("dbanon.control", "dbanon--0.1.0.sql"):
+                    (folder / file).write_bytes(fixture_bytes(file))
             for role in ("dbanon_admin", "dbanon_runner", "dbanon_reader"):
                 # Of the whole server: another database's installation may have made them.
                 sql_server.execute(
@@ -51,28 +53,6 @@ def old_postgresql(sql_server: Server) -> Iterator[Callable[[str], PostgresqlDat
             return PostgresqlDatabase(url)
 
         yield restore
-    for file in files:
-        file.unlink(missing_ok=True)
-    for file in _folder_or_none().glob("dbanon*") if files else ():
-        file.unlink()
-
-
-def _extension_files() -> list[Path]:
-    try:
-        folder = install.extension_directory()
-        if list(folder.glob("dbanon*")):
-            pytest.skip("dbanon's extension files are there already")
-        made = []
-        for name in ("dbanon.control", "dbanon--0.1.0.sql"):
-            (folder / name).write_bytes(fixture_bytes(name))
-            made.append(folder / name)
-    except (OSError, InstallRefused):
-        pytest.skip("the server's directory of extensions cannot be written")
-    return made
-
-
-def _folder_or_none() -> Path:
-    return install.extension_directory()
 
 
 @pytest.fixture(params=WAYS)
