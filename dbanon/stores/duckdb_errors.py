@@ -17,6 +17,7 @@ from dbanon.errors import (
     OutputChanged,
     OutputExists,
     SourceChanged,
+    UnsupportedType,
 )
 
 
@@ -55,6 +56,12 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
         raise OutputExists(
             "A relation of this name exists already, or one that is needed was dropped.",
             detail=type(error).__name__,
+        ) from None
+    except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+        raise UnsupportedType(
+            "A value does not fit the type that it is written as.",
+            detail=type(error).__name__,
+            hint="Cast the column to a wider type in a view, and anonymize the view.",
         ) from None
     except duckdb.Error as error:
         raise DatabaseFailure(what, detail=type(error).__name__) from None

@@ -1,0 +1,37 @@
+"""Values that a method moves away from the originals must fit the type that they are written as."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbanon.errors import UnsupportedType
+from tests.stores.databases import Database
+
+NARROW = {
+    "duckdb": ("TINYINT", 127),
+    "postgresql": ("smallint", 32767),
+    # SQLite keeps any integer in any column: its narrowest type is the widest there is.
+}
+
+
+@pytest.mark.parametrize("exact", ["integer", "decimal"])
+def test_a_type_without_room_is_refused_by_name(database: Database, exact: str) -> None:
+    if exact == "decimal":
+        sql_type, most = "numeric(3,0)", 999
+    elif database.name in NARROW:
+        sql_type, most = NARROW[database.name]
+    else:
+        pytest.skip("SQLite has one integer type")
+    if database.name == "sqlite" and exact == "decimal":
+        pytest.skip("SQLite does not hold a decimal to its digits")
+    rows = [(i, most - i % 3) for i in range(20)]
+    database.load("people", {"id": "integer PRIMARY KEY", "age": sql_type}, rows)
+    before = database.relations()
+    with pytest.raises(UnsupportedType) as refused:
+        database.anonymize(
+            quasi_identifiers=["age"], k=5, method="secure_kward",
+            options={"epsilon": 3.0, "gamma0": 1.0},
+        )  # fmt: skip
+    assert "wider type" in str(refused.value.hint)
+    assert str(most) not in str(refused.value)
+    assert {relation for relation in database.relations() if "release" in relation[0]} <= before
