@@ -158,7 +158,7 @@ def _holds(label: str, value: str, order: list[str]) -> bool:
             for i in splits
         )  # fmt: skip
     one, same = number(label), number(value)
-    return one is not None and one == same
+    return one is not None and same is not None and abs(one - same) <= _room(value, same)
 
 
 def _between(value: str, low: str | None, high: str | None, order: list[str], closed: bool) -> bool:
@@ -175,8 +175,12 @@ def _between(value: str, low: str | None, high: str | None, order: list[str], cl
         # Borders of instants are written in more than one way: not judged here.
         return True
     here, first, last = (found for found in numbers if found is not None)
-    # A short float is shown with fewer digits than it has, where it stands as one of more.
-    room = abs(here) / 10**6 if "." in value else Fraction(0)
+    room = _room(value, here)
     if closed:
         return first - room <= here <= last + room
     return first - room <= here < last + room
+
+
+def _room(text: str, value: Fraction) -> Fraction:
+    """A short float is shown with fewer digits than it has, where it stands as one of more."""
+    return abs(value) / 10**6 if "." in text else Fraction(0)
