@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dbanon.errors import UnsupportedType
+from dbanon.errors import InvalidName, UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.schema import Attribute, Kind
 from dbanon.stores import statements
@@ -25,6 +25,7 @@ _RANGES = {
     "tstzrange": "timestamptz",
 }
 _LARGEST_INTEGER = 2**31 - 1
+_SYSTEM_COLUMNS = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"})
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:
@@ -116,7 +117,13 @@ def type_of(attribute: Attribute) -> str:
     Raises
     ------
     UnsupportedType : there is none.
+    InvalidName : every table here has a column of this name already.
     """
+    if attribute.name in _SYSTEM_COLUMNS:
+        raise InvalidName(
+            f'Every table of PostgreSQL has a column "{attribute.name}" of its own.',
+            hint="Rename the column in a view, and anonymize the view.",
+        )
     if attribute.kind is Kind.INTEGER:
         return {16: "smallint", 32: "integer", 64: "bigint"}.get(attribute.bits, "numeric")
     if attribute.kind is Kind.DECIMAL:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.faults.cases import GENERALIZING, Case
 from tests.faults.levels import counts_of, keeps, level
-from tests.faults.tables import NUMBERS
+from tests.faults.tables import NUMBERS, SYSTEM_NAMES
 
 Row = dict[str, str | None]
 
@@ -64,10 +64,6 @@ def due(case: Case, rows: Sequence[Row]) -> tuple[set[str], set[str]]:
     may |= _unfit(case, columns)
     if case.arguments["method"] == "full_domain":
         may |= {"suppression_over_budget", *TOO_FEW}
-    if "max_suppression" not in arguments:
-        # One default at all doors is on its way: either may stand.
-        must.discard("suppression_over_budget")
-        may.add("suppression_over_budget")
     if any(column.extreme for column in case.table.columns):
         may |= {"non_finite_value", "mixed_types", *UNFIT}
         must = set()
@@ -104,6 +100,8 @@ def _unfit(case: Case, columns: Sequence[Any]) -> set[str]:
         # Strata and copies of json, arrays, geometry: some cannot be told apart.
         found |= {"unsupported_type"}
     names = {c.name.casefold() for c in case.table.columns}
+    if case.target == "postgresql" and names & set(SYSTEM_NAMES):
+        found |= {"invalid_name"}
     if "rowid" in names and case.table.shape != "view":
         # It hides the address of the rows, and there may be no key.
         found |= {"key_required"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dbanon
-from dbanon.errors import DbanonError, MixedTypes, UnsupportedType
+from dbanon.errors import DbanonError, InvalidName, MixedTypes, UnsupportedType
 from tests.stores.databases import (
     Database,
     DuckdbDatabase,
@@ -248,3 +248,20 @@ def test_kept_values_of_sqlite_that_are_not_what_they_declare(
         return
     error = refused(sqlite_file, here, MixedTypes)
     assert str(value) not in error.message.replace("9 of its values", "")
+
+
+@pytest.mark.parametrize("name", ["xmin", "xmax", "cmin", "cmax", "ctid", "tableoid"])
+@pytest.mark.parametrize("role", ["keep", "quasi_identifiers"])
+def test_columns_that_every_table_of_postgresql_has(
+    duckdb_file: DuckdbDatabase, postgresql: PostgresqlDatabase, name: str, role: str
+) -> None:
+    rows = [(i, i % 7, i % 3) for i in range(20)]
+    duckdb_file.load(
+        "people", {"id": "integer PRIMARY KEY", "age": "integer", name: "integer"}, rows
+    )
+    given = {"quasi_identifiers": ["age"]}
+    given[role] = [*given.get(role, []), name]
+    before = postgresql.state()
+    with pytest.raises(InvalidName, match=f'column "{name}" of its own'):
+        duckdb_file.anonymize(**given, target=postgresql.url)
+    assert postgresql.state() == before
