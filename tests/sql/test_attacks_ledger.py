@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -173,7 +174,12 @@ def test_the_right_to_make_triggers_is_refused_whoever_owns_the_table(
 
 
 def test_the_role_of_the_ledger_is_nobodys(
-    run_sql: Run, connect: Connect, sql_role: Role, sql_server: Server, sql_url: str
+    run_sql: Run,
+    connect: Connect,
+    sql_role: Role,
+    sql_server: Server,
+    sql_url: str,
+    backend_path: Path,
 ) -> None:
     run_sql(PEOPLE)
     call = "SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, if_exists => 'replace')"
@@ -191,7 +197,7 @@ def test_the_role_of_the_ledger_is_nobodys(
         with pytest.raises(LedgerNotTrusted, match="dbanon_ledger"):
             anonymize(sql_url, "release.q")
         with pytest.raises(InsufficientRights, match="member"):
-            install.upgrade(sql_url)
+            install.upgrade(sql_url, python_paths=[str(backend_path)])
     finally:
         run_sql("REVOKE dbanon_ledger FROM mallory")
     run_sql("ALTER ROLE dbanon_ledger LOGIN")
