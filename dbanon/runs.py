@@ -35,6 +35,6 @@ def _within_memory(job: Job, progress: PhaseProgress | None) -> Report:
         return run(job, progress)
     except MemoryError:
         raise MemoryLimit(
-            "The process has no more memory; nothing was published.",
+            "The process has no more memory; a run that was not finished is rolled back.",
             hint="Give it more, or anonymize in blocks; a memory limit says so before it begins.",
         ) from None
