@@ -75,7 +75,7 @@ class RowsNotAnonymous(PrivacyWarning):
 
 
 class CommitConfirmed(UserWarning):
-    """The connection was lost at COMMIT, and the database confirmed that it was committed."""
+    """The connection was lost or a signal came at COMMIT, and it was committed all the same."""
 
 
 # --- usage: exit code 2 -------------------------------------------------------------------------

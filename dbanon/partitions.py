@@ -150,10 +150,16 @@ class Levels(Partition):
         object.__setattr__(self, "parts", MappingProxyType(dict(parts)))
 
     def of(self, records: NDArray[np.int64]) -> Levels:
-        """The levels of other records, each standing for one of these: int64 (m,), -1 for none."""
+        """The levels of other records, each standing for one of these: int64 (m,), -1 for none.
+
+        Classes of which no record is left are left out.
+        """
         nobody = records < 0
         parts = {name: np.where(nobody, -1, part[records]) for name, part in self.parts.items()}
-        return Levels(np.where(nobody, SUPPRESSED, self.labels[records]), self.levels, parts)
+        labels = np.where(nobody, SUPPRESSED, self.labels[records])
+        released = labels >= 0
+        labels[released] = np.unique(labels[released], return_inverse=True)[1].reshape(-1)
+        return Levels(labels, self.levels, parts)
 
 
 def places_of(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.errors import UnsupportedType
 from dbanon.partitions import Partition
 from dbanon.schema import Attribute, Kind
 
@@ -118,3 +119,29 @@ class Recoding:
     takes_ranks: bool = True
     method: str | None = None
     parameters: tuple[str, ...] = ()
+
+
+def require_room(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
+    """Check that a column's type holds values that may lie outside of those it has.
+
+    Parameters
+    ----------
+    values : of integers, or of decimals in units of 10**-scale.
+
+    Raises
+    ------
+    UnsupportedType : it does not; with this hint.
+    """
+    if attribute.kind is Kind.INTEGER:
+        room = 2.0 ** (attribute.bits - 1)
+        fits = (values >= -room) & (values < room)
+    elif attribute.kind is Kind.DECIMAL and attribute.precision:
+        fits = np.abs(values) < 10.0**attribute.precision
+    else:
+        return
+    if not fits.all():
+        raise UnsupportedType(
+            f'Column "{attribute.name}" of type {attribute.sql_type} has no room for values that'
+            " lie outside of those it holds.",
+            hint=hint,
+        )

@@ -23,10 +23,18 @@ from dbanon.hierarchy import Hierarchy
 from dbanon.leaves import leaf_codes, number_text, trees_of
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
-from dbanon.recoding.columns import GENERALIZED, ExactTotals, Recoding, ReleasedColumn
+from dbanon.recoding.columns import (
+    GENERALIZED,
+    ExactTotals,
+    Recoding,
+    ReleasedColumn,
+    require_room,
+)
 from dbanon.recoding.grid import Grid, grid_for
 from dbanon.recoding.settings import RANGE, Settings
 from dbanon.schema import Attribute, Kind
+
+_WIDER = "Release its ranges as text, or cast the column to a wider type in a view."
 
 
 def generalization(
@@ -39,6 +47,7 @@ def generalization(
     HierarchyBroken : a value is no leaf of its hierarchy.
     InvalidParameter : a step is not positive or names no number, or midpoints or bounds are wanted
         of numbers that float64 does not hold exactly.
+    UnsupportedType : a border or midpoint lies outside of what the column's type holds.
     """
     del exact_totals
     trees = trees_of(microdata, settings.hierarchies)
@@ -118,13 +127,17 @@ def _intervals(
         return [ReleasedColumn(_as_text(attribute), texts, missing, lost=lost)]
     if settings.intervals == "midpoint":
         middle = low + (np.floor((high - low) / 2) if ordinal else (high - low) / 2)
-        return [ReleasedColumn(attribute, _typed(middle, attribute), missing, middle, lost=lost)]
+        typed = _typed(middle, attribute)
+        require_room(attribute, typed, _WIDER)
+        return [ReleasedColumn(attribute, typed, missing, middle, lost=lost)]
     borders = _typed(low, attribute, closed), _typed(high, attribute, closed)
     if settings.intervals == RANGE:
         lower, upper = (_exact(ends, grid, closed) for ends in borders)
         # The type is the database's to choose.
         ranges = replace(attribute, sql_type="")
         return [ReleasedColumn(ranges, lower, missing, lost=lost, upper=upper, closed=closed)]
+    for ends in borders:
+        require_room(attribute, ends, _WIDER)
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
     return [
         ReleasedColumn(

@@ -18,10 +18,9 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import UnsupportedType
 from dbanon.microdata import Microdata
 from dbanon.partitions import Partition
-from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
+from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, require_room
 from dbanon.recoding.mean import mean
 from dbanon.recoding.representative import refuse_wide
 from dbanon.recoding.settings import Settings
@@ -139,35 +138,10 @@ def _secured(
     values = column.values.copy()
     if column.attribute.kind is Kind.DECIMAL:
         chosen = np.rint(chosen * 10.0**column.attribute.scale)
-    _require_room(column.attribute, chosen)
+    hint = "Cast it to a wider type in a view, or take a smaller epsilon or gamma0."
+    require_room(column.attribute, chosen, hint)
     values[index] = chosen.astype(values.dtype)
     return ReleasedColumn(column.attribute, values, column.missing, unrounded)
-
-
-def _require_room(attribute: Attribute, values: NDArray[np.float64]) -> None:
-    """Check that a column's type has values that lie outside of those it holds.
-
-    Parameters
-    ----------
-    values : of integers, or of decimals in units of 10**-scale.
-
-    Raises
-    ------
-    UnsupportedType : it has not.
-    """
-    if attribute.kind is Kind.INTEGER:
-        room = 2.0 ** (attribute.bits - 1)
-        fits = (values >= -room) & (values < room)
-    elif attribute.kind is Kind.DECIMAL and attribute.precision:
-        fits = np.abs(values) < 10.0**attribute.precision
-    else:
-        return
-    if not fits.all():
-        raise UnsupportedType(
-            f'Column "{attribute.name}" of type {attribute.sql_type} has no room for values moved'
-            " away from the originals.",
-            hint="Cast it to a wider type in a view, or take a smaller epsilon or gamma0.",
-        )
 
 
 def _step(attribute: Attribute) -> float:

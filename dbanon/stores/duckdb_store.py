@@ -38,6 +38,7 @@ from dbanon.stores.base import (
 )
 from dbanon.stores.duckdb_errors import translated
 from dbanon.stores.files import DUCKDB, file_for
+from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.ledger_tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
@@ -382,26 +383,29 @@ class DuckdbStore:
 
     @contextmanager
     def _session(self, write: bool) -> Iterator[DuckdbSession]:
-        if isinstance(self._database, str):
-            connection = _connect(self._database, write)
-        else:
-            connection = self._database
-        try:
-            with translated():
-                connection.execute("BEGIN TRANSACTION")
-            session = DuckdbSession(connection, self._on_sql)
-            try:
-                yield session
-                session.drop_staging()
-                with translated():
-                    connection.execute("COMMIT")
-            except BaseException:
-                session.stop_reading()
-                _roll_back(connection)
-                raise
-        finally:
+        with held_once_committed() as hold:
             if isinstance(self._database, str):
-                connection.close()
+                connection = _connect(self._database, write)
+            else:
+                connection = self._database
+            try:
+                with translated():
+                    connection.execute("BEGIN TRANSACTION")
+                session = DuckdbSession(connection, self._on_sql)
+                try:
+                    yield session
+                    session.drop_staging()
+                    # Until the connection is closed: that writes, too.
+                    hold()
+                    with translated():
+                        connection.execute("COMMIT")
+                except BaseException:
+                    session.stop_reading()
+                    _roll_back(connection)
+                    raise
+            finally:
+                if isinstance(self._database, str):
+                    connection.close()
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same connection."""

@@ -25,6 +25,7 @@ PATIENCE = 3.0
 _PAUSE = 0.2
 
 _NUMBER = "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text"
+_LEDGER = "SELECT pg_catalog.to_regclass('dbanon.release') IS NOT NULL"
 _PUBLISHED = "SELECT 1 FROM dbanon.release WHERE release_id = %s::uuid"
 # The same role's own backend, and only while it has this very transaction.
 _END = (
@@ -35,13 +36,16 @@ _END = (
 Connect = Callable[[], "Connection"]
 
 
-def commit(connection: Connection, connect: Connect, release_id: str | None) -> None:
+def commit(
+    connection: Connection, connect: Connect, release_id: str | None, done: Callable[[], None]
+) -> None:
     """Commit; when the answer is lost, find out what happened.
 
     Parameters
     ----------
     connect : opens another connection to the same database.
     release_id : the release that is published, if any.
+    done : called as soon as it is committed.
 
     Raises
     ------
@@ -52,6 +56,7 @@ def commit(connection: Connection, connect: Connect, release_id: str | None) -> 
     try:
         with translated():
             connection.commit()
+        done()
         return
     except ConnectionLost as error:
         lost: BaseException = error
@@ -67,6 +72,7 @@ def commit(connection: Connection, connect: Connect, release_id: str | None) -> 
         raise lost
     if committed is None:
         raise _unknown(str(number), release_id)
+    done()
     warnings.warn(
         "The connection to the database was lost while the transaction was committed. The"
         " database was asked: it was committed, and all is as it should be.",
@@ -109,11 +115,15 @@ def _outcome(
         if end:
             _rows(connection, _END, number)
         return "in progress"
-    if release_id is None or status == "aborted":
+    if release_id is None:
         return None if status is None else str(status)
     # Of its own, so that it sees what was committed until now.
     _driver(connection).rollback()
-    return "committed" if _rows(connection, _PUBLISHED, release_id) else None
+    # The transaction that was to publish it may have been the one to make the ledger.
+    [(ledger,)] = _rows(connection, _LEDGER)
+    if ledger and _rows(connection, _PUBLISHED, release_id):
+        return "committed"
+    return "aborted" if status == "aborted" else None
 
 
 def _rows(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:

@@ -28,6 +28,7 @@ from dbanon.stores import packed, statements
 from dbanon.stores import postgresql_catalog as catalog
 from dbanon.stores import postgresql_types as types
 from dbanon.stores.base import OnSql, Source
+from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql_commit import commit
@@ -309,23 +310,24 @@ class PostgresqlStore:
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """One REPEATABLE READ transaction; one that only reads when ``write`` is False."""
-        connection = self._connect()
-        connection = connection.execution_options(isolation_level="REPEATABLE READ")
-        try:
-            with translated():
-                connection.begin()
-                session = PsycopgSession(connection, self._on_sql)
-                yield session
-                if write:
-                    commit(connection, self._connect, session.release_id)
-                else:
-                    connection.commit()
-        except BaseException:
-            # Staging goes with the transaction; a connection in doubt is not used again.
-            connection.invalidate()
-            raise
-        finally:
-            connection.close()
+        with held_once_committed() as hold:
+            connection = self._connect()
+            connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            try:
+                with translated():
+                    connection.begin()
+                    session = PsycopgSession(connection, self._on_sql)
+                    yield session
+                    if write:
+                        commit(connection, self._connect, session.release_id, hold)
+                    else:
+                        connection.commit()
+            except BaseException:
+                # Staging goes with the transaction; a connection in doubt is not used again.
+                connection.invalidate()
+                raise
+            finally:
+                connection.close()
 
     def _connect(self) -> Connection:
         try:

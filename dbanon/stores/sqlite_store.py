@@ -44,6 +44,7 @@ from dbanon.stores.base import (
     key_required,
 )
 from dbanon.stores.files import SQLITE, file_for
+from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.session import Session
 from dbanon.stores.sqlite_errors import translated
@@ -406,32 +407,34 @@ class SqliteStore:
 
     @contextmanager
     def _session(self, write: bool) -> Iterator[SqliteSession]:
-        with translated():
-            connection = self._engine.connect()
-        driver: Any = connection.connection.driver_connection
-        before = driver.isolation_level
-        # Python runs the handlers of signals only between its own instructions: this gives it some.
-        driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
-        try:
-            # The driver shall not begin or commit by itself, least of all around DDL.
-            driver.isolation_level = None
-            connection.begin()
+        with held_once_committed() as hold:
             with translated():
-                driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                connection = self._engine.connect()
+            driver: Any = connection.connection.driver_connection
+            before = driver.isolation_level
+            # Python runs the handlers of signals only between its own instructions: some are given.
+            driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
             try:
-                session = SqliteSession(connection, self._on_sql)
-                yield session
-                session.drop_staging()
+                # The driver shall not begin or commit by itself, least of all around DDL.
+                driver.isolation_level = None
+                connection.begin()
                 with translated():
-                    driver.execute("COMMIT")
-            except BaseException:
-                if driver.in_transaction:
-                    driver.execute("ROLLBACK")
-                raise
-        finally:
-            driver.set_progress_handler(None, 0)
-            driver.isolation_level = before
-            connection.close()
+                    driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                try:
+                    session = SqliteSession(connection, self._on_sql)
+                    yield session
+                    session.drop_staging()
+                    hold()
+                    with translated():
+                        driver.execute("COMMIT")
+                except BaseException:
+                    if driver.in_transaction:
+                        driver.execute("ROLLBACK")
+                    raise
+            finally:
+                driver.set_progress_handler(None, 0)
+                driver.isolation_level = before
+                connection.close()
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same engine."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from tests.faults.cases import GENERALIZING, Case
 from tests.faults.levels import counts_of, keeps, level
-from tests.faults.tables import NUMBERS, SYSTEM_NAMES
+from tests.faults.tables import LIMITS, NUMBERS, SYSTEM_NAMES
 
 Row = dict[str, str | None]
 
@@ -93,6 +94,9 @@ def _unfit(case: Case, columns: Sequence[Any]) -> set[str]:
     # Means of wide numbers are exact; the other recodings, and grids, refuse them.
     if any(_wide(column) for column in columns):
         found |= UNFIT | {"hierarchy_broken"}
+    if arguments.get("intervals") in ("bounds", "midpoint") and any(map(_at_the_end, columns)):
+        # The borders of the ranges have no room in the type.
+        found |= {"unsupported_type"}
     if case.target is not None:
         others = [c.sql_type for c in case.table.columns if c.family == "other"]
         found |= UNFIT if others or arguments.get("intervals") == "range" else set()
@@ -118,6 +122,24 @@ def _wide(column: Any) -> bool:
         for value in column.values
         if value is not None
     )
+
+
+def _at_the_end(column: Any) -> bool:
+    """Whether a fifth of the column's range, added to it, leaves what its type holds."""
+    present = [value for value in column.values if value is not None]
+    decimal = re.match(r"(?i)(?:decimal|numeric)\((\d+), *(\d+)\)", column.sql_type)
+    if decimal:
+        most = 10.0 ** (int(decimal[1]) - int(decimal[2]))
+        first, last = -most, most
+    elif column.family == "integer":
+        first, last = LIMITS.get(column.sql_type.upper(), (-(2.0**31), 2.0**31))
+    else:
+        return False
+    if not present:
+        return False
+    low, high = min(map(float, present)), max(map(float, present))
+    reach = (high - low) / 5
+    return low - reach < first or high + reach >= last
 
 
 def _infeasible(case: Case, strata: Sequence[Sequence[Row]]) -> set[str]:

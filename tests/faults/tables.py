@@ -18,6 +18,12 @@ MARKS = re.compile(r"qzmark|(?<![\w.-])-?73173\d*|1737-07", re.IGNORECASE)
 NUMBERS = ("integer", "decimal", "float", "date", "timestamp")
 CATEGORIES = ("enum", "text", "boolean", "uuid")
 
+# What other integers hold is as if they had 32 bits.
+LIMITS: dict[str, tuple[int, int]] = {
+    "TINYINT": (-128, 127), "SMALLINT": (-32768, 32767), "UINTEGER": (0, 2**32 - 1),
+    "UBIGINT": (0, 2**64 - 1), "HUGEINT": (-(2**100), 2**100),
+}  # fmt: skip
+
 NASTY = (
     "age", "Age 2", "select", "order", "a b", 'a"b', "o'brien", "größe", "é" * 31, "x" * 63,
     "rowid", "_rowid_", "oid", "k", "n", "s", "c", "m", "class", "label", "labels", "position",
@@ -239,10 +245,7 @@ def _category(
 
 
 def _integer(rng: Random, database: str, sql_type: str) -> Callable[[], str]:
-    low, high = {
-        "TINYINT": (-128, 127), "SMALLINT": (-32768, 32767), "UINTEGER": (0, 2**32 - 1),
-        "UBIGINT": (0, 2**64 - 1), "HUGEINT": (-(2**100), 2**100),
-    }.get(sql_type.upper(), (-(2**31), 2**31 - 1))  # fmt: skip
+    low, high = LIMITS.get(sql_type.upper(), (-(2**31), 2**31 - 1))
     wide = rng.random() < 0.06
     first, last = rng.choice(((0, 4), (18, 90), (7317300, 7317399), (-50, 50), (0, 10**6)))
     if wide and "BIGINT" in sql_type.upper():

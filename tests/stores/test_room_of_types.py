@@ -35,3 +35,19 @@ def test_a_type_without_room_is_refused_by_name(database: Database, exact: str) 
     assert "wider type" in str(refused.value.hint)
     assert str(most) not in str(refused.value)
     assert {relation for relation in database.relations() if "release" in relation[0]} <= before
+
+
+@pytest.mark.parametrize("intervals", ["bounds", "midpoint"])
+def test_a_border_without_room_is_refused_by_name(database: Database, intervals: str) -> None:
+    if database.name == "sqlite":
+        pytest.skip("SQLite has one integer type")
+    # The ranges are 2,000 wide: the last ends at 34,000, and has its middle at 33,000.
+    rows = [(i, 32767 if i % 2 else -7233) for i in range(24)]
+    database.load("people", {"id": "integer PRIMARY KEY", "age": "smallint"}, rows)
+    before = database.relations()
+    wanted = {"quasi_identifiers": ["age"], "k": 5, "method": "gaa_cp"}
+    with pytest.raises(UnsupportedType, match=r'(?i)"age" of type smallint') as refused:
+        database.anonymize(**wanted, intervals=intervals)
+    assert "as text" in str(refused.value.hint)
+    assert {relation for relation in database.relations() if "release" in relation[0]} <= before
+    assert database.anonymize(**wanted, intervals="text").k_achieved >= 5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dbanon.errors import RecountFailed
-from dbanon.partitions import Partition, combine
+from dbanon.partitions import Levels, Partition, combine
 
 
 def test_sizes_and_members() -> None:
@@ -44,3 +44,12 @@ def test_parts_are_combined() -> None:
         (np.array([1, 2, 5]), Partition([1, -1, 0])),
     ]
     assert combine(parts, 6).labels.tolist() == [0, 2, -1, -1, 0, 1]
+
+
+def test_levels_of_some_records_have_no_gaps() -> None:
+    """Classes that are withheld whole for a model leave none (a campaign's finding)."""
+    levels = Levels([0, 0, 1, 1, 2, -1], {"age": 1}, {"age": np.arange(6)})
+    some = levels.of(np.array([5, 4, 0, 1, -1]))
+    assert some.labels.tolist() == [-1, 1, 0, 0, -1]
+    assert some.parts["age"].tolist() == [5, 4, 0, 1, -1]
+    assert some.levels == {"age": 1}

@@ -1,0 +1,105 @@
+"""A signal that comes when a transaction is being committed: it is too late, and that is said."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from dbanon.errors import CommitConfirmed
+from dbanon.stores.interrupts import held_once_committed
+from tests.stores.databases import Database
+from tests.stores.people import load_people
+
+
+@contextmanager
+def handler(number: int, how: Any) -> Iterator[None]:
+    before = signal.signal(number, how)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def committed_at(moment: str, number: int = signal.SIGINT) -> None:
+    """A transaction with a signal before or after it is committed, or one that fails there."""
+    with held_once_committed() as hold:
+        if moment == "early":
+            os.kill(os.getpid(), number)
+        hold()
+        os.kill(os.getpid(), number)
+        if moment == "failed":
+            raise ValueError("the commit failed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_late_signal_is_a_warning(number: int) -> None:
+    with handler(number, signal.default_int_handler):
+        with pytest.warns(CommitConfirmed):
+            committed_at("late", number)
+        assert signal.getsignal(number) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("moment", ["early", "failed"])
+def test_another_ends_the_block(moment: str) -> None:
+    """When it came before, or when nothing was committed after all."""
+    with handler(signal.SIGINT, signal.default_int_handler), pytest.raises(KeyboardInterrupt):
+        committed_at(moment)
+
+
+def test_a_signal_without_a_handler_stays_so() -> None:
+    with handler(signal.SIGTERM, signal.SIG_IGN), held_once_committed() as hold:
+        hold()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+def test_another_thread_has_no_signals() -> None:
+    found = []
+
+    def work() -> None:
+        with held_once_committed() as hold:
+            hold()
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGINT)]
+
+
+def test_an_interrupt_while_it_is_committed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C when the embedded database works on COMMIT: the release stands, and no run failed."""
+    if database.name == "postgresql":
+        pytest.skip("the server is asked: test_commit_outcome.py")
+    load_people(database)
+    struck: list[str] = []
+
+    @contextmanager
+    def strike() -> Iterator[Callable[[], None]]:
+        with held_once_committed() as hold:
+
+            def at_commit() -> None:
+                hold()
+                struck.append("commit")
+                os.kill(os.getpid(), signal.SIGINT)
+
+            yield at_commit
+
+    monkeypatch.setattr(f"dbanon.stores.{database.name}_store.held_once_committed", strike)
+    with pytest.warns(CommitConfirmed):
+        report = database.anonymize(
+            quasi_identifiers=["age", "income"], k=3, output="release.people"
+        )
+    monkeypatch.undo()
+    assert struck == ["commit"]
+    ids = f"SELECT release_id FROM {database.ledger()} WHERE superseded_at IS NULL"
+    assert [str(found) for [found] in database.rows(ids)] == [report.release_id]
+    failed = f"SELECT error_code FROM {database.ledger('run')} WHERE error_code IS NOT NULL"
+    assert database.rows(failed) == []
