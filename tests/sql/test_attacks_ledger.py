@@ -82,7 +82,7 @@ TRAPS = {
     ],
     "view": [
         "ALTER TABLE dbanon.release RENAME TO kept",
-        "CREATE VIEW dbanon.release AS SELECT * FROM dbanon.kept WHERE hers.climb()",
+        "CREATE VIEW dbanon.release AS SELECT * FROM dbanon.hers WHERE hers.climb()",
     ],
 }
 
@@ -125,7 +125,7 @@ def test_a_ledger_of_somebody_else_is_not_touched(
         f"ALTER TABLE dbanon.{table} OWNER TO postgres"
         for table in ("release", "release_column", "run", "hierarchy", "hierarchy_node",
                       "alembic_version")
-    ), *(["ALTER TABLE dbanon.kept OWNER TO postgres"] if trap == "view" else [])):  # fmt: skip
+    ), *(["ALTER TABLE dbanon.hers OWNER TO postgres"] if trap == "view" else [])):  # fmt: skip
         sql_server.execute(statement, url=client_url)
     if TRAPS[trap]:
         with pytest.raises(LedgerNotTrusted):
