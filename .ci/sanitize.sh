@@ -40,5 +40,5 @@ from dbanon.kernels import _kernels
 if b"__asan_report" not in open(_kernels.__file__, "rb").read():
     sys.exit(f"not built with sanitizers: {_kernels.__file__}")'
 "$python" -I -m pytest -p no:cacheprovider --quiet -x \
-  tests/unit/test_kernel_fuzz.py tests/unit/test_*_kernel.py tests/unit/test_*_kernels.py \
-  tests/unit/test_refine.py "${@:3}"
+  tests/unit/kernels \
+  tests/unit/partitioning/test_refine.py "${@:3}"

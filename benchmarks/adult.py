@@ -9,9 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.markdown import NotMeasuredError
-from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy.tree import Hierarchy
 from tests.iloss_evaluator import iloss, read_paths
-from tests.reference_data import data_directory
+from tests.reference.data import data_directory
 
 # Of the values of a larger table, those drawn anew: of 1,000,000 rows 8 % are distinct then.
 _PERTURBED = 0.09

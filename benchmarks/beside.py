@@ -20,7 +20,7 @@ from tests.backend_package import copy_package
 
 INSTALL = """
 import sys
-from dbanon import install
+from dbanon.doors import install
 install.install(sys.argv[1], python_paths=[sys.argv[2]])
 """
 

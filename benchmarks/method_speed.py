@@ -12,7 +12,7 @@ import numpy as np
 
 import dbanon
 from benchmarks.markdown import table
-from dbanon.partitions import Partition
+from dbanon.data.partition import Partition
 
 SIZES = (20_000, 100_000)
 LIMIT = 60.0

@@ -11,8 +11,8 @@ from typing import Any
 
 import dbanon
 from benchmarks.markdown import NotMeasuredError, table
-from dbanon.partitions import Partition
-from tests.reference_data import data_directory, load_casc
+from dbanon.data.partition import Partition
+from tests.reference.data import data_directory, load_casc
 
 SETS = ("tarragona", "census", "eia")
 SIZES = (3, 4, 5, 10)

@@ -14,12 +14,12 @@ import pandas as pd
 import dbanon
 from benchmarks import adult
 from benchmarks.markdown import table
-from dbanon.frame_microdata import microdata_from_frame
+from dbanon.job.policy import Policy
 from dbanon.measures import sensitive_counts
-from dbanon.pipeline import find_classes
-from dbanon.policy import Policy
-from dbanon.protection import protect
-from tests.reference_data import data_directory
+from dbanon.partitioning.classes import find_classes
+from dbanon.partitioning.protect import protect
+from dbanon.stores.frame.microdata import microdata_from_frame
+from tests.reference.data import data_directory
 
 SENSITIVE = "occupation"
 K = 5

@@ -10,39 +10,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dbanon.api import anonymize, generalization_loss, information_loss, partition
-    from dbanon.errors import DbanonError
-    from dbanon.frame import anonymize_frame
-    from dbanon.hierarchy import Hierarchy
-    from dbanon.measures import Model
-    from dbanon.methods import METHODS
-    from dbanon.partitions import Partition
-    from dbanon.policy import Policy
-    from dbanon.release import Report
-    from dbanon.stored_hierarchies import (
+    from dbanon.data.partition import Partition
+    from dbanon.doors.arrays import generalization_loss, information_loss, partition
+    from dbanon.doors.hierarchies import (
         drop_hierarchy,
         list_hierarchies,
         load_hierarchy,
         store_hierarchy,
     )
+    from dbanon.doors.python import anonymize
+    from dbanon.errors import DbanonError
+    from dbanon.hierarchy.tree import Hierarchy
+    from dbanon.job.policy import Policy
+    from dbanon.measures import Model
+    from dbanon.methods import METHODS
+    from dbanon.release.report import Report
+    from dbanon.stores.frame.anonymize import anonymize_frame
 
 _HOMES = {
     "METHODS": "dbanon.methods",
     "DbanonError": "dbanon.errors",
-    "Hierarchy": "dbanon.hierarchy",
+    "Hierarchy": "dbanon.hierarchy.tree",
     "Model": "dbanon.measures",
-    "Partition": "dbanon.partitions",
-    "Policy": "dbanon.policy",
-    "Report": "dbanon.release",
-    "anonymize": "dbanon.api",
-    "anonymize_frame": "dbanon.frame",
-    "drop_hierarchy": "dbanon.stored_hierarchies",
-    "generalization_loss": "dbanon.api",
-    "information_loss": "dbanon.api",
-    "list_hierarchies": "dbanon.stored_hierarchies",
-    "load_hierarchy": "dbanon.stored_hierarchies",
-    "partition": "dbanon.api",
-    "store_hierarchy": "dbanon.stored_hierarchies",
+    "Partition": "dbanon.data.partition",
+    "Policy": "dbanon.job.policy",
+    "Report": "dbanon.release.report",
+    "anonymize": "dbanon.doors.python",
+    "anonymize_frame": "dbanon.stores.frame.anonymize",
+    "drop_hierarchy": "dbanon.doors.hierarchies",
+    "generalization_loss": "dbanon.doors.arrays",
+    "information_loss": "dbanon.doors.arrays",
+    "list_hierarchies": "dbanon.doors.hierarchies",
+    "load_hierarchy": "dbanon.doors.hierarchies",
+    "partition": "dbanon.doors.arrays",
+    "store_hierarchy": "dbanon.doors.hierarchies",
 }
 
 __all__ = [

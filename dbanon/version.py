@@ -17,3 +17,17 @@ def version() -> str:
     from importlib import metadata
 
     return metadata.version("dbanon")
+
+
+def share_path(name: str) -> Path:
+    """The directory ``sql`` or ``migrations``.
+
+    Raises
+    ------
+    FileNotFoundError : the installation is not complete.
+    """
+    package = Path(__file__).resolve().parent
+    for candidate in (package / "share" / name, package.parent / name):
+        if candidate.is_dir():
+            return candidate
+    raise FileNotFoundError(f"The directory {name} is missing: install dbanon again.")

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dbanon import install
+from dbanon.doors import install
 from tests.backend_package import copy_package
 from tests.postgres_server import libpq_environment, throwaway_server
 

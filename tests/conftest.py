@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.postgres_server import Kind, NoServerError, Server, throwaway_server
-from tests.reference_data import Table, data_directory, load_casc
+from tests.reference.data import Table, data_directory, load_casc
 
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 

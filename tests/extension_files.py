@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbanon import extension
+from dbanon.doors import extension
 from dbanon.errors import InstallRefused
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from dbanon.hierarchy import Hierarchy
-from dbanon.mixed_space import UNIT, MixedSpace
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.spaces.mixed import UNIT, MixedSpace
 
 
 def random_tree(rng, leaves, shape):

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy
 
 from tests.postgres_server import Server, conninfo, throwaway_server
-from tests.reference_data import CASC_SHAPES, Table
+from tests.reference.data import CASC_SHAPES, Table
 
 
 def test_version_is_a_supported_one(pg_server: Server) -> None:

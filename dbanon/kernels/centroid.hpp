@@ -1,5 +1,5 @@
 // The running centroid of the records that remain: the one stated way of keeping it, so that the
-// reference in tests/reference.py gets the same bits.
+// reference in tests/reference/methods.py gets the same bits.
 //
 // - The sum of each attribute is kept, and divided by the number of records on demand.
 // - The sum starts at zero and adds the remaining records in index order ("refresh") at the start of

@@ -22,7 +22,7 @@ class Greedy : public Kernel {
 };
 
 // GAA-CP (Jiang, Zeng & Ma 2017); the definitions are in docs and in
-// tests/reference_generalization.py.
+// tests/reference/generalization.py.
 class GaaCp final : public Greedy {
    public:
     using Greedy::Greedy;

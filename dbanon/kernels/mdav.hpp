@@ -5,7 +5,7 @@
 
 namespace dbanon {
 
-// MDAV (Domingo-Ferrer & Torra 2005); the definition is in docs and in tests/reference.py.
+// MDAV (Domingo-Ferrer & Torra 2005); the definition is in docs and in tests/reference/methods.py.
 class Mdav final : public Kernel {
    public:
     Mdav(const Table& table, std::int32_t k, Search search)

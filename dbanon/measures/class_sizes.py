@@ -7,7 +7,7 @@ k-anonymization", ICDE 2005 (discernibility).
 
 from __future__ import annotations
 
-from dbanon.partitions import Partition
+from dbanon.data.partition import Partition
 
 
 def average_class_size(partition: Partition, k: int) -> float:

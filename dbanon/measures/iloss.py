@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.hierarchy import Hierarchy
-from dbanon.partitions import Partition
+from dbanon.data.partition import Partition
+from dbanon.hierarchy.tree import Hierarchy
 
 
 def iloss(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.partitions import Partition
+from dbanon.data.partition import Partition
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy import Hierarchy
-from dbanon.hierarchy_spec import Given, parse
+from dbanon.hierarchy.spec import Given, parse
+from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import sensitive
 from dbanon.measures.sensitive import Counts, Values
 
@@ -149,3 +149,11 @@ _KINDS: dict[str, _Each] = {
         False,
     ),
 }
+
+
+@dataclass(frozen=True)
+class ModelLevel:
+    """A privacy model in words, and the level that every class written keeps to, as counted."""
+
+    model: str
+    achieved: float

@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.hierarchy import Hierarchy
-from dbanon.partitions import Partition
+from dbanon.data.partition import Partition
+from dbanon.hierarchy.tree import Hierarchy
 
 Counts: TypeAlias = NDArray[np.int64]
 Values: TypeAlias = NDArray[np.float64]

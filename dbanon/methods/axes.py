@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter, nearest_names
 from dbanon.methods.registry import Option
-from dbanon.space import Space
+from dbanon.spaces.numeric import Space
 
 SUM = "sum"
 FIRST_COMPONENT = "first_component"

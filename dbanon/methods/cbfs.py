@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.partition import Partition
 from dbanon.kernels import Cbfs
 from dbanon.methods.registry import Method, Tick, drive
-from dbanon.partitions import Partition
-from dbanon.space import Space
+from dbanon.spaces.numeric import Space
 
 
 def cbfs(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.partition import Partition
 from dbanon.kernels import Merging
 from dbanon.methods.generalization import refine
 from dbanon.methods.registry import Method, Option, Tick, drive
-from dbanon.mixed_space import MixedSpace, mixed_space
-from dbanon.partitions import Partition
+from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 
 def ebkc(

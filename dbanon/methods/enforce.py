@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.partition import Partition
 from dbanon.errors import ModelInfeasible
 from dbanon.kernels import Enforce, Models
 from dbanon.methods.registry import Tick, drive
-from dbanon.mixed_space import MixedSpace
-from dbanon.partitions import Partition
+from dbanon.spaces.mixed import MixedSpace
 
 
 @dataclass(frozen=True)

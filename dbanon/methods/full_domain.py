@@ -24,10 +24,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.partition import SUPPRESSED, Levels
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.methods.registry import Method, Option, Tick
-from dbanon.mixed_space import MixedSpace, mixed_space
-from dbanon.partitions import SUPPRESSED, Levels
+from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 _PARTS = (16, 8, 4, 2, 1)
 _UNKNOWN, _KNOWN, _FAILS = 0, 1, 2

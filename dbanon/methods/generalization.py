@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.partition import Partition
 from dbanon.errors import InvalidParameter
 from dbanon.kernels import Models, RefineLoss
 from dbanon.methods.enforce import Guard
 from dbanon.methods.registry import Tick, drive
-from dbanon.mixed_space import MixedSpace
-from dbanon.partitions import Partition
+from dbanon.spaces.mixed import MixedSpace
 
 # Rounds for each class of k records that the table could hold.
 ROUNDS = {"fast": 30, "thorough": 1200}

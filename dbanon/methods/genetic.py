@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.partition import Partition, combine
 from dbanon.kernels import Genetic
 from dbanon.methods import mdav
 from dbanon.methods.registry import Method, Option, Tick, drive
-from dbanon.partitions import Partition, combine
-from dbanon.space import Space
+from dbanon.spaces.numeric import Space
 
 # Share of the progress told after which the large classes are made.
 _FIRST_STEP = 0.1

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.partition import AttributePartition, Partition
 from dbanon.methods.axes import from_both_ends
 from dbanon.methods.registry import Method, Tick
-from dbanon.partitions import AttributePartition, Partition
-from dbanon.space import Space
+from dbanon.spaces.numeric import Space
 
 
 def individual_ranking(

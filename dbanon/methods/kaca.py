@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.partition import Partition
 from dbanon.kernels import Merging
 from dbanon.methods.generalization import refine
 from dbanon.methods.registry import Method, Tick, drive
-from dbanon.mixed_space import MixedSpace, mixed_space
-from dbanon.partitions import Partition
+from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 
 def kaca(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:

@@ -22,10 +22,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.partition import Partition
 from dbanon.kernels import Cbfs, Kernel, Md, Mdav, NearestPath, PathCut
 from dbanon.methods.registry import Method, Tick, drive
-from dbanon.partitions import Partition
-from dbanon.space import Space
+from dbanon.spaces.numeric import Space
 
 # Shares of the progress told after which the base method and the path are done.
 _BASE, _PATH = 0.6, 0.9

@@ -22,11 +22,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.hierarchy import Hierarchy
+from dbanon.data.partition import Partition
+from dbanon.hierarchy.tree import Hierarchy
 from dbanon.methods.generalization import refine
 from dbanon.methods.registry import Method, Option, Tick
-from dbanon.mixed_space import MixedSpace, mixed_space
-from dbanon.partitions import Partition
+from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 
 def mondrian(

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.partition import Partition
 from dbanon.kernels import PathCut
 from dbanon.methods.axes import order_of
 from dbanon.methods.registry import Method, Tick, drive
-from dbanon.partitions import Partition
-from dbanon.space import Space
+from dbanon.spaces.numeric import Space
 
 
 def optimal_univariate(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:

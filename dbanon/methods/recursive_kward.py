@@ -18,11 +18,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.partition import Partition, combine
 from dbanon.methods import kward
 from dbanon.methods.axes import AXIS, order_of, positions
 from dbanon.methods.registry import Method, Option, Tick
-from dbanon.partitions import Partition, combine
-from dbanon.space import Space
+from dbanon.spaces.numeric import Space
 
 
 def recursive_kward(

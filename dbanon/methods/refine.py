@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dbanon.data.partition import Partition
 from dbanon.errors import InvalidParameter
 from dbanon.kernels import Refine
 from dbanon.methods.registry import Tick, drive
-from dbanon.partitions import Partition
-from dbanon.space import Space
+from dbanon.spaces.numeric import Space
 
 _NO_LIMIT = 2**63 - 1
 

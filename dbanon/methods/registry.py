@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import MethodResult, Partition
 from dbanon.errors import InvalidParameter, UnknownOption
-from dbanon.hierarchy import Hierarchy
-from dbanon.microdata import Microdata
-from dbanon.partitions import MethodResult, Partition
-from dbanon.space import numeric_space
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.spaces.numeric import numeric_space
 
 Tick = Callable[[float], None]
 

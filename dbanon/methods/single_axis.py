@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.partition import Partition
 from dbanon.methods.axes import AXIS, from_both_ends, positions
 from dbanon.methods.registry import Method, Tick
-from dbanon.partitions import Partition
-from dbanon.space import Space
+from dbanon.spaces.numeric import Space
 
 
 def single_axis(

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.partition import Partition
 from dbanon.kernels import Vmdav
 from dbanon.methods.registry import Method, Option, Tick, drive
-from dbanon.partitions import Partition
-from dbanon.space import Space
+from dbanon.spaces.numeric import Space
 
 
 def vmdav(

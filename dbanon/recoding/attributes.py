@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.microdata import Microdata, alone
-from dbanon.partitions import AttributePartition, Partition
+from dbanon.data.microdata import Microdata, alone
+from dbanon.data.partition import AttributePartition, Partition
+from dbanon.data.schema import Attribute
 from dbanon.recoding.columns import ExactTotals, ReleasedColumn
-from dbanon.schema import Attribute
 
 
 def recode_attributes(

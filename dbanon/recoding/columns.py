@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
-from dbanon.partitions import Partition
-from dbanon.schema import Attribute, Kind
 
 # SQL type of labels, which are text whatever the column is.
 GENERALIZED = "text"

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy import Hierarchy
-from dbanon.leaves import leaf_codes, number_text, trees_of
-from dbanon.microdata import Microdata
-from dbanon.partitions import Partition
+from dbanon.hierarchy.leaves import leaf_codes, number_text, trees_of
+from dbanon.hierarchy.tree import Hierarchy
 from dbanon.recoding.columns import (
     GENERALIZED,
     ExactTotals,
@@ -32,7 +33,6 @@ from dbanon.recoding.columns import (
 )
 from dbanon.recoding.grid import Grid, grid_for
 from dbanon.recoding.settings import RANGE, Settings
-from dbanon.schema import Attribute, Kind
 
 _WIDER = "Release its ranges as text, or cast the column to a wider type in a view."
 

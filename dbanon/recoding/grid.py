@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.microdata import EXACT_INTEGER
-from dbanon.schema import Attribute, Kind
+from dbanon.data.microdata import EXACT_INTEGER
+from dbanon.data.schema import Attribute, Kind
 
 # A grid step is about this share of the column's range.
 _PARTS = 20

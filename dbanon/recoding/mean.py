@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.microdata import EXACT_INTEGER, Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
-from dbanon.microdata import EXACT_INTEGER, Microdata
-from dbanon.partitions import Partition
 from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.representative import class_medians, occurring
 from dbanon.recoding.settings import Settings
-from dbanon.schema import Attribute, Kind
 
 
 def class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:

@@ -7,8 +7,8 @@ attribute is not kept.
 
 from __future__ import annotations
 
-from dbanon.microdata import Microdata
-from dbanon.partitions import Partition
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
 from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.representative import class_medians, occurring, refuse_wide
 from dbanon.recoding.settings import Settings

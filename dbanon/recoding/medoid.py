@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.microdata import Microdata
-from dbanon.partitions import Partition
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
 from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
 from dbanon.recoding.mean import class_means
 from dbanon.recoding.representative import occurring, refuse_wide

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Kind
 from dbanon.errors import UnsupportedType
-from dbanon.microdata import Microdata
-from dbanon.partitions import Partition
 from dbanon.recoding.columns import ReleasedColumn
-from dbanon.schema import Kind
 
 
 def refuse_wide(microdata: Microdata, recoding: str) -> None:

@@ -18,13 +18,13 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.microdata import Microdata
-from dbanon.partitions import Partition
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Kind
 from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, require_room
 from dbanon.recoding.mean import mean
 from dbanon.recoding.representative import refuse_wide
 from dbanon.recoding.settings import Settings
-from dbanon.schema import Attribute, Kind
 
 
 def ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:

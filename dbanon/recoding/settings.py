@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dbanon.hierarchy import Hierarchy
-from dbanon.partitions import Levels
+from dbanon.data.partition import Levels
+from dbanon.hierarchy.tree import Hierarchy
 
 RANGE = "range"
 INTERVALS = ("text", "bounds", "midpoint", RANGE)

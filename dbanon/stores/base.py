@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -18,12 +19,11 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
-from dbanon.schema import Attribute, Kind, Schema
 from dbanon.stores import statements
 from dbanon.stores.names import RelationName, quote
 
 if TYPE_CHECKING:
-    from dbanon.stores.session import Session
+    from dbanon.stores.sql import Session
 
 OUTPUT_KINDS = ("table", "view")
 MARK = "dbanon release "

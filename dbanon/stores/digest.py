@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dbanon.stores.names import RelationName
 
 if TYPE_CHECKING:
-    from dbanon.stores.session import Session
+    from dbanon.stores.sql import Session
 
 UNCHANGED = "unchanged"
 CHANGED = "changed"

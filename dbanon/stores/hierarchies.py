@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     HierarchyExists,
     HierarchyNotFound,
@@ -18,15 +19,14 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
-from dbanon.hierarchy import Hierarchy
-from dbanon.hierarchy_edges import Edge, Problem, Pulse, no_pulse, paced, tree_of
-from dbanon.hierarchy_spec import NAME, TABLE, HierarchySpec
-from dbanon.leaves import leaf_text
-from dbanon.schema import Attribute, Kind
+from dbanon.hierarchy.edges import Edge, Problem, Pulse, no_pulse, paced, tree_of
+from dbanon.hierarchy.leaves import leaf_text
+from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
+from dbanon.hierarchy.tree import Hierarchy
 from dbanon.stores import statements
 from dbanon.stores.base import Source
 from dbanon.stores.names import RelationName, parse_relation
-from dbanon.stores.session import Session
+from dbanon.stores.sql import Session
 
 # A tree is made in memory, by Python: a few seconds for this many.
 MAX_ROWS = 1_000_000

@@ -7,16 +7,16 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy import Hierarchy
-from dbanon.hierarchy_edges import Pulse, no_pulse
-from dbanon.hierarchy_spec import ENUM, NAME, TABLE, HierarchySpec, build, enum_tree
-from dbanon.leaves import leaf_text
+from dbanon.hierarchy.edges import Pulse, no_pulse
+from dbanon.hierarchy.leaves import leaf_text
+from dbanon.hierarchy.spec import ENUM, NAME, TABLE, HierarchySpec, build, enum_tree
+from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
-from dbanon.schema import Attribute, Kind
 from dbanon.stores import hierarchies, statements
 from dbanon.stores.base import Source
-from dbanon.stores.session import Session
+from dbanon.stores.sql import Session
 
 
 class Sources:

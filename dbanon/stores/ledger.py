@@ -10,15 +10,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dbanon.data.schema import Role
 from dbanon.errors import ReleaseNotFound, TableNotFound
-from dbanon.release import Recount, Report
-from dbanon.schema import Role
+from dbanon.release.counts import Recount
+from dbanon.release.report import Report
 from dbanon.stores.base import MARK, Existing, Output, Store
 from dbanon.stores.ledger_tables import RELEASE_COLUMNS
 from dbanon.stores.names import RelationName, quote
 
 if TYPE_CHECKING:
-    from dbanon.stores.session import Session
+    from dbanon.stores.sql import Session
 
 NOT_COPIED = "not_copied"
 

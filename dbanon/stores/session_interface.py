@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.microdata import Chunk
+from dbanon.data.microdata import Chunk
+from dbanon.data.schema import Attribute, Kind
 from dbanon.recoding import ReleasedColumn
-from dbanon.schema import Attribute, Kind
 from dbanon.stores.base import (
     Existing,
     Output,

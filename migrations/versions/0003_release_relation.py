@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from dbanon.share import share_path
+from dbanon.version import share_path
 
 revision = "0003"
 down_revision = "0002"

@@ -6,7 +6,7 @@ LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $python$
 import sys
-memory = sys.modules.get('dbanon.stores.plpy_given')
+memory = sys.modules.get('dbanon.stores.postgresql.given')
 return None if memory is None else memory.given(number)
 $python$;
 REVOKE ALL ON FUNCTION dbanon._given(integer) FROM PUBLIC;

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.data.partition import AttributePartition, Partition
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import Cancelled, NonFiniteValue, TooFewRecords
+from dbanon.job.policy import Policy
 from dbanon.measures import centroid_loss
 from dbanon.methods import METHODS
-from dbanon.microdata import Chunk, Microdata, microdata_from_chunks
-from dbanon.partitions import AttributePartition, Partition
-from dbanon.pipeline import find_attribute_classes, find_classes
-from dbanon.policy import Policy
-from dbanon.schema import Attribute, Kind
+from dbanon.partitioning.classes import find_attribute_classes, find_classes
 
 NUMERIC = [name for name, method in METHODS.items() if not method.takes_categories]
 EXAMPLES = 200

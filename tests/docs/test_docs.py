@@ -18,7 +18,7 @@ import click
 import pytest
 
 from dbanon import errors
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
 from dbanon.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dbanon
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
 from dbanon.methods import METHODS
 from tests.stores.databases import DuckdbDatabase, SqliteDatabase
 from tests.stores.people import load_people
@@ -229,8 +229,8 @@ SLOW = """
 import sys
 import numpy as np
 import duckdb
-from dbanon import cli
-from dbanon.progress import ProgressDisplay
+from dbanon.doors.cli import main as cli
+from dbanon.doors.cli.progress import ProgressDisplay
 
 told = []
 

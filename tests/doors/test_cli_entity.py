@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
 from tests.stores.databases import DuckdbDatabase
 
 

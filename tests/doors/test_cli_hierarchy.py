@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dbanon
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
 from tests.stores.databases import DuckdbDatabase, SqliteDatabase
 
 GOOD = "flu;lungs;*\ncough;lungs;*\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
 from tests.stores.databases import DuckdbDatabase
 
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dbanon
-from dbanon.cli import main
-from dbanon.cli_support import model
+from dbanon.doors.cli.main import main
+from dbanon.doors.cli.support import model
 from dbanon.errors import InvalidParameter
 from tests.stores.databases import DuckdbDatabase
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dbanon.cli import main
-from dbanon.cli_support import orders
+from dbanon.doors.cli.main import main
+from dbanon.doors.cli.support import orders
 from dbanon.errors import InvalidParameter
 from tests.stores.databases import DuckdbDatabase
 

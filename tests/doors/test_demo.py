@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
 
 
 def run(*arguments: str) -> Result:

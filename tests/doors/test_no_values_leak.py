@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 import dbanon
-from dbanon import stored_hierarchies
-from dbanon.cli import main
+from dbanon.doors import hierarchies as stored_hierarchies
+from dbanon.doors.cli.main import main
 from tests.postgres_server import Server
 from tests.stores.databases import (
     Database,

@@ -22,14 +22,7 @@ def main() -> None:
         import psycopg
         import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401
 
-        from dbanon import jobs, progress, render  # noqa: F401
-        from dbanon.cli import main as command
-        from dbanon.stores import (  # noqa: F401
-            duckdb_store,
-            history,
-            postgresql_store,
-            sqlite_store,
-        )
+        from dbanon.doors.cli.main import main as command
 
         # With its library: what cannot be loaded for want of memory is not what is asked here.
         assert psycopg.pq.version()

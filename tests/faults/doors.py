@@ -203,8 +203,8 @@ def verify(place: Place, door: str, output: str) -> Outcome:
         except psycopg.Error as error:
             return outcome_of_sql(error, [])
         return Outcome(True)
-    from dbanon import audit
-    from dbanon.stores import open_store
+    from dbanon.run import audit
+    from dbanon.run.open import open_store
     from dbanon.stores.names import parse_relation
 
     try:
@@ -217,8 +217,8 @@ def verify(place: Place, door: str, output: str) -> Outcome:
 
 
 def collect_garbage(place: Place, keep_last: int = 0) -> list[str]:
-    from dbanon import audit
-    from dbanon.stores import open_store
+    from dbanon.run import audit
+    from dbanon.run.open import open_store
 
     return [str(name) for name in audit.collect_garbage(open_store(place.url), keep_last=keep_last)]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from dbanon import install
+from dbanon.doors import install
 from tests.backend_package import copy_package
 from tests.faults.places import DuckdbPlace, Place, PostgresqlPlace, SqlitePlace
 from tests.postgres_server import Server, throwaway_server

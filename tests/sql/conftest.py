@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from dbanon import install
+from dbanon.doors import install
 from tests.backend_package import copy_package
 from tests.conftest import IN_CI
 from tests.extension_files import extension_folder

@@ -11,9 +11,10 @@ import pytest
 from sqlalchemy import NullPool, create_engine
 
 import dbanon
-from dbanon import audit, install
+from dbanon.doors import install
 from dbanon.errors import InsufficientRights, LedgerNotTrusted
-from dbanon.stores import open_store
+from dbanon.run import audit
+from dbanon.run.open import open_store
 from dbanon.stores.names import parse_relation
 from tests.postgres_server import Server
 from tests.sql.ledger_entries import PEOPLE, anonymize
@@ -81,7 +82,7 @@ TRAPS = {
         "ALTER TABLE dbanon.release ALTER COLUMN method TYPE hers.trap",
     ],
     "view": [
-        "ALTER TABLE dbanon.release RENAME TO kept",
+        "ALTER TABLE dbanon.release RENAME TO hers",
         "CREATE VIEW dbanon.release AS SELECT * FROM dbanon.hers WHERE hers.climb()",
     ],
 }

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine
 
-from dbanon import audit
 from dbanon.errors import OutputNotOurs
-from dbanon.stores import open_store
+from dbanon.run import audit
+from dbanon.run.open import open_store
 from tests.sql.ledger_entries import MAKE, anonymize, mark
 
 Run = Callable[..., list[tuple[Any, ...]]]

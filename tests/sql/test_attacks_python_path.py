@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dbanon import install, python_path
-from dbanon.cli import main
+from dbanon.doors import install, python_path
+from dbanon.doors.cli.main import main
+from dbanon.doors.python_path import UnsafeError, require_safe
 from dbanon.errors import PythonNotUsable
-from dbanon.python_path import UnsafeError, require_safe
 from tests.postgres_server import Server
 
 # An account that owns nothing here, and is neither root nor a database server's.
@@ -43,7 +43,12 @@ def site(base: Path) -> Path:
     site = base / "lib" / "site"
     for name in ("dbanon/kernels", "numpy/core", "numpy.libs"):
         (site / name).mkdir(parents=True)
-    for name in ("dbanon/plpython.py", "dbanon/kernels/_kernels.so", "numpy/core/x.py", "json.py"):
+    for name in (
+        "dbanon/doors/plpython.py",
+        "dbanon/kernels/_kernels.so",
+        "numpy/core/x.py",
+        "json.py",
+    ):
         (site / name).write_text("")
     for path in (base, *base.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -51,7 +56,7 @@ def site(base: Path) -> Path:
 
 
 PLACES = [
-    "", "..", "../..", "dbanon", "dbanon/plpython.py", "dbanon/kernels",
+    "", "..", "../..", "dbanon", "dbanon/doors/plpython.py", "dbanon/kernels",
     "dbanon/kernels/_kernels.so", "numpy/core/x.py", "numpy.libs", "json.py",
 ]  # fmt: skip
 

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 import dbanon
-from dbanon import audit
-from dbanon.column_values import column_values
 from dbanon.errors import ForeignCode, ReleaseNotFound
-from dbanon.stores import open_store
+from dbanon.run import audit
+from dbanon.run.column_values import column_values
+from dbanon.run.open import open_store
 from dbanon.stores.names import parse_relation
 from tests.sql.mallory import MOOD, cast, sprung
 

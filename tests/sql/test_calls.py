@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbanon.hierarchy_spec import KINDS
+from dbanon.doors.plpython_options import LATER, OF_THE_POLICY, SHORT_MODELS, known
+from dbanon.hierarchy.spec import KINDS
+from dbanon.job.policy import Policy
 from dbanon.measures import model_kinds
 from dbanon.methods import METHODS
-from dbanon.plpython_options import LATER, OF_THE_POLICY, SHORT_MODELS, known
-from dbanon.policy import Policy
 from tests.postgres_server import Server
 
 Run = Callable[..., list[tuple[Any, ...]]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from dbanon import install
+from dbanon.doors import install
 from tests.postgres_server import NoServerError, Server, throwaway_server
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pg_cron.sql"

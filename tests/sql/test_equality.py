@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import NullPool, create_engine
 
 import dbanon
+from dbanon.data.partition import AttributePartition
+from dbanon.doors.hierarchies import load_hierarchy
+from dbanon.job.policy import refinement
 from dbanon.methods import METHODS
-from dbanon.partitions import AttributePartition
-from dbanon.policy import refinement
-from dbanon.stored_hierarchies import load_hierarchy
 from tests.stores.test_hierarchies import shaped
 
 Run = Callable[..., list[tuple[Any, ...]]]

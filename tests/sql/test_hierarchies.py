@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from dbanon.doors.hierarchies import list_hierarchies, load_hierarchy, store_hierarchy
 from dbanon.errors import HierarchyExists
-from dbanon.stored_hierarchies import list_hierarchies, load_hierarchy, store_hierarchy
 
 Run = Callable[..., list[tuple[Any, ...]]]
 

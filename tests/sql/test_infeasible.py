@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from sqlalchemy import NullPool, create_engine
 
 import dbanon
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
 
 Run = Callable[..., list[tuple[Any, ...]]]
 

@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from sqlalchemy import NullPool, create_engine
 
 import dbanon
-from dbanon import extension as extension_module
-from dbanon import install, sql_script
-from dbanon.cli import main
+from dbanon.doors import extension as extension_module
+from dbanon.doors import install, sql_script
+from dbanon.doors.cli.main import main
 from dbanon.errors import InsufficientRights, PythonNotUsable
 from dbanon.methods import METHODS
-from dbanon.stores.history import migrate
+from dbanon.stores.migrate import migrate
 from tests.postgres_server import Server
 
 Execute = Callable[..., list[tuple[Any, ...]]]

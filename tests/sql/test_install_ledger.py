@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from sqlalchemy import NullPool, create_engine
 
 import dbanon
-from dbanon import install
-from dbanon.cli import main
+from dbanon.doors import install
+from dbanon.doors.cli.main import main
 from dbanon.errors import InstallRefused
 from dbanon.stores import ledger_tables
 from tests.postgres_server import Server, find_server_binaries, libpq_environment

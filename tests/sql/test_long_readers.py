@@ -12,7 +12,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import DatabaseBusy
-from dbanon.stores import postgresql_locks
+from dbanon.stores.postgresql import locks as postgresql_locks
 
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dbanon import errors
-from dbanon.install import install
+from dbanon.doors.install import install
 from tests.stores.databases import (
     Database,
     DuckdbDatabase,

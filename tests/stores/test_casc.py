@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dbanon.cli import main
-from tests.reference_data import Table
+from dbanon.doors.cli.main import main
+from tests.reference.data import Table
 from tests.stores.databases import Database
 
 LOSSES = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dbanon.cli import main
-from dbanon.hierarchy import Hierarchy
+from dbanon.doors.cli.main import main
+from dbanon.hierarchy.tree import Hierarchy
 from tests.stores.databases import Database
 from tests.stores.test_hierarchies import PAIRS, check_release, load, load_pairs
 

@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy
 from click.testing import CliRunner
 
-from dbanon import stored_hierarchies
-from dbanon.cli import main
+from dbanon.doors import hierarchies as stored_hierarchies
+from dbanon.doors.cli.main import main
 from dbanon.errors import CommitConfirmed, ConnectionLost, OutcomeUnknown
-from dbanon.stores import postgresql_commit
+from dbanon.stores.postgresql import commit as postgresql_commit
 from tests.postgres_server import Server
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.people import load_people

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dbanon
-from dbanon import audit
+from dbanon.doors.cli.render import verification_table
 from dbanon.errors import (
     InvalidParameter,
     NullInEntity,
@@ -21,8 +21,8 @@ from dbanon.errors import (
     TooFewRecords,
     UnsupportedType,
 )
-from dbanon.render import verification_table
-from dbanon.stores import open_store
+from dbanon.run import audit
+from dbanon.run.open import open_store
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import NAMES, Database, PostgresqlDatabase, SqliteDatabase
 from tests.stores.refusal import refuse
@@ -149,13 +149,13 @@ def test_what_does_not_hold_is_not_published(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(database)
-    rows = dbanon.pipeline.find_classes
+    rows = dbanon.partitioning.classes.find_classes
 
     def by_rows(microdata: Any, policy: Any, *more: Any) -> Any:
         object.__setattr__(microdata, "entities", None)
         return rows(microdata, policy, *more)
 
-    monkeypatch.setattr("dbanon.jobs.find_classes", by_rows)
+    monkeypatch.setattr("dbanon.run.run.find_classes", by_rows)
     refuse(database, RecountFailed, 'distinct values of "who", fewer than k = 4', **GIVEN)
 
 

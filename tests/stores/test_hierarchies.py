@@ -12,15 +12,15 @@ import pytest
 
 import dbanon
 from dbanon import errors
-from dbanon.hierarchy import Hierarchy
-from dbanon.hierarchy_edges import Problem
-from dbanon.install import install
-from dbanon.stored_hierarchies import (
+from dbanon.doors.hierarchies import (
     drop_hierarchy,
     list_hierarchies,
     load_hierarchy,
     store_hierarchy,
 )
+from dbanon.doors.install import install
+from dbanon.hierarchy.edges import Problem
+from dbanon.hierarchy.tree import Hierarchy
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.refusal import refuse
 

@@ -13,10 +13,10 @@ import pytest
 
 import dbanon
 from dbanon.errors import KeptColumnTells, RecountFailed, TellingColumnRefused
-from dbanon.kept import KeptColumns
-from dbanon.measures.telling import ValueGroups
-from dbanon.release import TellingColumn
-from dbanon.stores.session import Session
+from dbanon.release.report import TellingColumn
+from dbanon.release.telling import ValueGroups
+from dbanon.stores.kept import KeptColumns
+from dbanon.stores.sql import Session
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.refusal import refuse
 
@@ -237,7 +237,7 @@ def test_quasi_identifiers_of_every_kind(name: str, database: Database) -> None:
 
 def test_of_many_rows_a_sample_is_enough(database: Database, monkeypatch: Any) -> None:
     """A column of different values is not counted; every other one is, whatever the sample says."""
-    monkeypatch.setattr("dbanon.measures.telling.ALL_ROWS", 1000)
+    monkeypatch.setattr("dbanon.release.telling.ALL_ROWS", 1000)
     n = 8000
     columns = ("age", "zip", "own", "couples", "double", "part")
     rows = [

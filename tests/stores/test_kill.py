@@ -19,9 +19,9 @@ import psycopg
 import pytest
 
 import dbanon
-from dbanon import audit
 from dbanon.errors import ConnectionLost
-from dbanon.stores import open_store
+from dbanon.run import audit
+from dbanon.run.open import open_store
 from dbanon.stores.names import parse_relation
 from tests.postgres_server import Server
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
@@ -32,8 +32,8 @@ MOMENTS = 10
 # A fresh interpreter a run would spend its time on imports: runs are forked from one that has them.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["dbanon.jobs", "dbanon.stores.duckdb_store", "dbanon.stores.sqlite_store",
-     "dbanon.stores.postgresql_store", "dbanon.stores.history", "alembic.command"]
+    ["dbanon.run.run", "dbanon.stores.duckdb.store", "dbanon.stores.sqlite.store",
+     "dbanon.stores.postgresql.client", "dbanon.stores.migrate", "alembic.command"]
 )  # fmt: skip
 
 

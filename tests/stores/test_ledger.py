@@ -8,9 +8,13 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from dbanon import audit, errors, install, runs
-from dbanon.cli import main
-from dbanon.stores import ledger, open_store
+from dbanon import errors
+from dbanon.doors import install
+from dbanon.doors.cli.main import main
+from dbanon.run import audit
+from dbanon.run import noted as runs
+from dbanon.run.open import open_store
+from dbanon.stores import ledger
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.people import load_people, rows_of_people

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import dbanon
-from dbanon.audit import verify
 from dbanon.errors import InvalidParameter, MixedTypes, ModelInfeasible
-from dbanon.stores import open_store
+from dbanon.run.audit import verify
+from dbanon.run.open import open_store
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database, PostgresqlDatabase, SqliteDatabase
 from tests.stores.refusal import refuse

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import dbanon
-from dbanon.enforcement import Enforcement
 from dbanon.errors import (
     HierarchyBroken,
     InvalidParameter,
@@ -19,6 +18,7 @@ from dbanon.errors import (
     ModelInfeasible,
     RecountFailed,
 )
+from dbanon.run.enforcement import Enforcement
 from tests.stores.databases import NAMES, Database
 from tests.stores.model_evaluator import (
     Counts,

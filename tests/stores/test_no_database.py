@@ -16,8 +16,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from dbanon import audit
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
 from dbanon.errors import (
     DatabaseUnreachable,
     InsufficientRights,
@@ -27,7 +26,8 @@ from dbanon.errors import (
     TooFewRecords,
     UsageError,
 )
-from dbanon.stores import open_store
+from dbanon.run import audit
+from dbanon.run.open import open_store
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.people import load_people
@@ -234,7 +234,7 @@ def test_a_failed_run_removes_its_own_file_and_nothing_beside_it(
 _LONG = """
 import sys
 import duckdb
-from dbanon.stores import open_store
+from dbanon.run.open import open_store
 
 connect = duckdb.connect
 

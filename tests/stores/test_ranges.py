@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dbanon.audit import verify
 from dbanon.errors import UnsupportedType
-from dbanon.stores import open_store
+from dbanon.run.audit import verify
+from dbanon.run.open import open_store
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase, SqliteDatabase
 from tests.stores.people import load_people, rows_of_people

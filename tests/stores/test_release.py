@@ -13,11 +13,12 @@ import pytest
 import sqlalchemy
 
 import dbanon
-from dbanon import audit
 from dbanon.errors import OutputExists, OutputNotOurs
-from dbanon.share import share_path
-from dbanon.stores import ledger_tables, open_store
+from dbanon.run import audit
+from dbanon.run.open import open_store
+from dbanon.stores import ledger_tables
 from dbanon.stores.names import parse_relation
+from dbanon.version import share_path
 from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.people import (
     QUASI_IDENTIFIERS,

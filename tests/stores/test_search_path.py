@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy
 
 import dbanon
-from dbanon import install
-from dbanon.stores import postgresql_commit
+from dbanon.doors import install
+from dbanon.stores.postgresql import commit as postgresql_commit
 from tests.postgres_server import Server, conninfo
 
 pytestmark = pytest.mark.postgresql

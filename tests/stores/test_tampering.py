@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dbanon.audit import Verification, verify
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
 from dbanon.errors import RecountFailed, ReleaseChanged
-from dbanon.stores import open_store
+from dbanon.run.audit import Verification, verify
+from dbanon.run.open import open_store
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database, literal, quote
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import make_url
 
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
 from dbanon.errors import UnsupportedType
 from tests.postgres_server import Server, conninfo
 from tests.stores.databases import PostgresqlDatabase

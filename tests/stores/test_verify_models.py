@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 import dbanon
-from dbanon.audit import Verification, verify
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
+from dbanon.doors.hierarchies import store_hierarchy
 from dbanon.errors import RecountFailed, ReleaseChanged
-from dbanon.stored_hierarchies import store_hierarchy
-from dbanon.stores import open_store
+from dbanon.run.audit import Verification, verify
+from dbanon.run.open import open_store
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.test_models import GIVEN, MODELS, TREE, load

@@ -8,7 +8,7 @@ import dbanon
 from benchmarks.adult import Adult
 from benchmarks.beside import medians, versions
 from benchmarks.markdown import table
-from dbanon.hierarchy import Hierarchy
+from dbanon.hierarchy.tree import Hierarchy
 
 WAYS = {"a": ["a", "x", "*"], "b": ["b", "x", "*"], "c": ["c", "y", "*"]}
 
@@ -27,7 +27,7 @@ def test_the_evaluator_and_the_package_agree_and_withheld_rows_lose_all():
     assert data.iloss(found.labels) == pytest.approx(ours, rel=1e-12)
     labels = found.labels.copy()
     labels[found.members[: found.sizes[0]]] = -1
-    fewer = dbanon.partitions.Partition(np.where(labels < 0, -1, labels - 1))
+    fewer = dbanon.data.partition.Partition(np.where(labels < 0, -1, labels - 1))
     ours = dbanon.generalization_loss(data.frame, fewer, hierarchies=data.trees)
     assert data.iloss(fewer.labels) == pytest.approx(ours + 2 * found.sizes[0], rel=1e-12)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbanon import install
+from dbanon.doors import install
 from tests.extension_files import extension_folder
 from tests.postgres_server import Server
 from tests.sql.conftest import backend_path as backend_path

@@ -24,7 +24,7 @@ import duckdb
 from sqlalchemy import NullPool, create_engine
 
 import dbanon
-from dbanon import install
+from dbanon.doors import install
 from tests.backend_package import copy_package
 from tests.postgres_server import (
     Server,

@@ -16,11 +16,12 @@ from click.testing import CliRunner
 from sqlalchemy import NullPool, create_engine, make_url
 
 import dbanon
-from dbanon.audit import collect_garbage, verify
-from dbanon.cli import main
+from dbanon.doors.cli.main import main
+from dbanon.doors.hierarchies import list_hierarchies
 from dbanon.errors import InsufficientRights, ReleaseChanged, ReleaseNotFound
-from dbanon.stored_hierarchies import list_hierarchies
-from dbanon.stores import ledger_tables, open_store
+from dbanon.run.audit import collect_garbage, verify
+from dbanon.run.open import open_store
+from dbanon.stores import ledger_tables
 from dbanon.stores.names import parse_relation
 from tests.postgres_server import Server
 from tests.stores.databases import Database, PostgresqlDatabase

@@ -1,0 +1,1 @@
+"""What flows: microdata with their schema, and partitions of them."""

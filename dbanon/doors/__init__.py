@@ -1,0 +1,1 @@
+"""Where requests come from: Python, the command line, SQL."""

@@ -1,0 +1,210 @@
+"""Python's door to arrays and data frames: classes alone, and their losses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.data.partition import AttributePartition, Partition, places_of
+from dbanon.data.schema import Attribute, Kind, Role
+from dbanon.errors import InvalidParameter, TooFewRecords
+from dbanon.hierarchy.spec import Given, built, parse_all
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.policy import Policy, checked_orders
+from dbanon.measures import centroid_loss
+from dbanon.methods import find_method
+from dbanon.partitioning.classes import find_attribute_classes, find_classes
+from dbanon.release.recode import class_losses
+from dbanon.spaces.numeric import standardization
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def partition(
+    data: ArrayLike | pd.DataFrame,
+    k: int,
+    *,
+    method: str = "mdav",
+    standardize: str = "zscore",
+    weights: Mapping[str, float] | None = None,
+    nulls: str = "error",
+    max_suppression: float | None = 0.0,
+    seed: int = 0,
+    refine: str | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
+    orders: Mapping[str, Sequence[str]] | None = None,
+    refine_iterations: int | None = None,
+    refine_seconds: float | None = None,
+    block_size: int | None = None,
+    **options: Any,
+) -> Partition | AttributePartition:
+    """Put records into equivalence classes of at least k, in the order they are given.
+
+    Parameters
+    ----------
+    data : (n, p) numbers, or a DataFrame whose columns are all quasi-identifiers.
+    k : smallest number of records in a class.
+    hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
+        ``{"intervals": [5, 10]}``; a column without one is a number, or a category whose values are
+        different or not.
+    orders : the values of text columns from the lowest to the highest; ordered categoricals have
+        that of their categories.
+    refine : ``fast`` or ``thorough`` search for classes of less loss after the method.
+    options : the method's own parameters.
+
+    The other parameters are those of ``Policy``.
+
+    Returns
+    -------
+    Partition : ``.labels`` int32 (n,), -1 where suppressed; ``.sizes``; ``.n_classes``. A method
+    that groups each attribute by itself gives an AttributePartition of them, with the warning
+    ``RowsNotAnonymous``; one of a full domain gives ``.levels``, too.
+
+    Raises
+    ------
+    TooFewRecords : fewer than k records.
+    NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
+    UnsupportedType : a column that the method does not take.
+    """
+    policy = Policy(
+        k=k,
+        method=method,
+        options=options,
+        standardize=standardize,
+        weights=weights or {},
+        nulls=nulls,
+        max_suppression=max_suppression,
+        seed=seed,
+        refine=refine,
+        orders=orders or {},
+        refine_iterations=refine_iterations,
+        refine_seconds=refine_seconds,
+        block_size=block_size,
+    )
+    rest, places = _candidates(data, policy.nulls)
+    microdata = _microdata(rest, policy.orders)
+    if places is not None:
+        microdata = replace(microdata, withheld=len(places) - microdata.n_records)
+    given = parse_all(hierarchies, files=True)
+
+    def trees(microdata: Microdata) -> dict[str, Hierarchy]:
+        return built(given, microdata)
+
+    policy = replace(policy, hierarchies=trees(microdata))
+    found: Partition | AttributePartition
+    if find_method(method).gives is AttributePartition:
+        found = find_attribute_classes(microdata, policy)
+    else:
+        found = find_classes(microdata, policy, None, trees)
+    return found if places is None else found.of(places)
+
+
+def information_loss(
+    data: ArrayLike | pd.DataFrame,
+    classes: Partition,
+    *,
+    orders: Mapping[str, Sequence[str]] | None = None,
+) -> float:
+    """SSE/SST on z-scores when every class is released with its centroid: 0 none, 1 all.
+
+    Parameters
+    ----------
+    data, orders : (n, p) numbers, or a DataFrame of numbers and ordinal columns, as given to
+        ``partition``.
+    classes : a partition of these n records; suppressed records are left out.
+
+    Raises
+    ------
+    InvalidParameter : the partition is of another number of records.
+    """
+    microdata = _microdata(data, orders)
+    _require_same(classes, microdata)
+    valid = microdata.numeric_valid()
+    points = standardization(microdata.numbers, valid=valid).apply(microdata.numbers)
+    return centroid_loss(points, classes, valid).total
+
+
+def generalization_loss(
+    data: ArrayLike | pd.DataFrame,
+    classes: Partition,
+    *,
+    hierarchies: Mapping[str, Given] | None = None,
+    orders: Mapping[str, Sequence[str]] | None = None,
+) -> float:
+    """iloss on the classes' own ranges and common ancestors: 0 none, records times columns all.
+
+    Parameters
+    ----------
+    data, hierarchies, orders : as given to ``partition``.
+    classes : a partition of these n records; suppressed records are left out.
+
+    Raises
+    ------
+    InvalidParameter : the partition is of another number of records.
+    """
+    microdata = _microdata(data, orders)
+    _require_same(classes, microdata)
+    trees = built(parse_all(hierarchies, files=True), microdata)
+    return float(class_losses(microdata, classes, trees).sum())
+
+
+def _require_same(classes: Partition, microdata: Microdata) -> None:
+    if len(classes.labels) != microdata.n_records:
+        raise InvalidParameter(
+            f"The partition has {len(classes.labels)} records, the data {microdata.n_records}."
+        )
+
+
+def _candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
+    """The records that may get a class, and where each of all records is among them."""
+    if not _is_frame(data):
+        return data, None
+    from dbanon.stores.frame.microdata import candidates
+
+    rest = candidates(data, list(data.columns), nulls)
+    if rest is data:
+        return data, None
+    held = np.flatnonzero(data.notna().all(axis=1).to_numpy())
+    return rest, places_of(held, len(data))
+
+
+def _is_frame(data: Any) -> bool:
+    return hasattr(data, "columns") and hasattr(data, "iloc")
+
+
+def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microdata:
+    if _is_frame(data):
+        from dbanon.stores.frame.microdata import microdata_from_frame
+
+        return microdata_from_frame(data, list(data.columns), orders=checked_orders(orders or {}))
+    if orders:
+        raise InvalidParameter("Orders are of the columns of a data frame, not of an array.")
+    return _microdata_from_array(data)
+
+
+def _microdata_from_array(data: ArrayLike) -> Microdata:
+    try:
+        numbers = np.array(data, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InvalidParameter("The data must be numbers.") from None
+    if numbers.ndim != 2 or not numbers.shape[1]:
+        raise InvalidParameter(
+            "The data must have two dimensions: records and attributes.",
+            hint="A single attribute is data.reshape(-1, 1).",
+        )
+    if not len(numbers):
+        raise TooFewRecords("There are no records.")
+    attributes = [
+        Attribute(f"column {i}", Kind.FLOAT, Role.QUASI_IDENTIFIER) for i in range(numbers.shape[1])
+    ]
+    return microdata_from_chunks(attributes, [Chunk(_row_numbers(len(numbers)), numbers)])
+
+
+def _row_numbers(n: int) -> NDArray[np.int64]:
+    return np.arange(n, dtype=np.int64).reshape(-1, 1)

@@ -1,0 +1,151 @@
+"""The demonstration: invented persons in a DuckDB file, anonymized and verified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from dbanon.doors.cli.demo_data import generate_persons
+from dbanon.doors.cli.progress import ProgressDisplay
+from dbanon.doors.cli.render import make_console, report_table, rows_table, verification_table
+from dbanon.doors.python import anonymize
+from dbanon.errors import InvalidParameter, OutputNotOurs
+from dbanon.run import audit
+from dbanon.stores.base import MARK
+from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.duckdb.store import DuckdbStore
+from dbanon.stores.files import DUCKDB, file_for
+from dbanon.stores.names import parse_relation
+
+QUASI_IDENTIFIERS = ("birth_date", "height_cm", "weight_kg", "income", "commute_km")
+SENSITIVE = ("diagnosis",)
+KEEP = ("visits",)
+# The comment of the table that the demonstration made, before the release that it made.
+_MARK = "dbanon demonstration"
+SHOWN = ("full_name", *QUASI_IDENTIFIERS, "visits", "diagnosis")
+
+
+def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
+    """Make ``persons.duckdb`` in ``directory``, release its table, and print what happened.
+
+    What the demonstration made before is made anew; all else in the file stays.
+
+    Parameters
+    ----------
+    rows : number of persons.
+    seed : of the invented persons.
+
+    Raises
+    ------
+    OutputNotOurs : the file, its table or its release was not made by a demonstration.
+    NotADatabase : the file is no DuckDB database.
+    """
+    console = make_console()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InvalidParameter(
+            f"{directory} is no directory.", hint="Choose another one (--directory)."
+        ) from None
+    database = directory / "persons.duckdb"
+    make_persons(database, rows, seed)
+    url = f"duckdb:///{database}"
+    console.print(f"{rows} invented persons are in {url}, table app.person.\n")
+    with ProgressDisplay() as progress:
+        report = anonymize(
+            url,
+            table="app.person",
+            quasi_identifiers=QUASI_IDENTIFIERS,
+            k=k,
+            sensitive=SENSITIVE,
+            keep=KEEP,
+            output="release.person",
+            if_exists="replace",
+            progress=progress,
+        )
+    _mark(database, report.release_id)
+    with duckdb.connect(str(database), read_only=True) as connection:
+        before = connection.execute(
+            f"SELECT {', '.join(SHOWN)} FROM app.person ORDER BY person_id LIMIT 5"  # noqa: S608
+        ).fetchall()
+        released = connection.execute(
+            "SELECT * FROM release.person ORDER BY birth_date, income LIMIT 10"
+        )
+        names = [column[0] for column in released.description or ()]
+        after = released.fetchall()
+    console.print(rows_table("Before (app.person)", SHOWN, before))
+    console.print(rows_table("After (release.person), two classes", names, after))
+    console.print(report_table(report))
+    found = audit.verify(DuckdbStore(str(database)), parse_relation("release.person"))
+    console.print(verification_table(found))
+    console.print("Anyone can recount it:\n")
+    print(found.recount_sql)
+
+
+def make_persons(database: Path, rows: int, seed: int) -> None:
+    """Make table ``app.person`` in a DuckDB file and fill it with invented persons.
+
+    A file that exists must be a demonstration's: its table bears the mark, and is made anew.
+
+    Raises
+    ------
+    OutputNotOurs : it is not, or its release is no longer the demonstration's.
+    """
+    exists = database.exists()
+    with (
+        file_for(database, DUCKDB, write=True, create=True),
+        translated(f"The database {database} cannot be opened."),
+        duckdb.connect(str(database)) as connection,
+    ):
+        if exists:
+            _require_ours(connection, database)
+        connection.register("persons", pa.table(generate_persons(rows, seed)))
+        connection.execute("BEGIN TRANSACTION")
+        connection.execute("CREATE SCHEMA IF NOT EXISTS app")
+        connection.execute("DROP TABLE IF EXISTS app.person")
+        connection.execute(
+            "CREATE TABLE app.person AS SELECT * REPLACE ("
+            " CAST(weight_kg AS DECIMAL(5,1)) AS weight_kg,"
+            " CAST(commute_km AS DECIMAL(6,1)) AS commute_km) FROM persons"
+        )
+        connection.execute("ALTER TABLE app.person ADD PRIMARY KEY (person_id)")
+        connection.execute(f"COMMENT ON TABLE app.person IS '{_MARK}'")
+        connection.execute("COMMIT")
+
+
+def _require_ours(connection: duckdb.DuckDBPyConnection, database: Path) -> None:
+    """Check that the demonstration made the table, and the release that stands there."""
+
+    def comment(schema: str) -> str | None:
+        found = connection.execute(
+            "SELECT comment FROM duckdb_tables() WHERE database_name = current_database()"
+            " AND schema_name = ? AND table_name = 'person' UNION ALL"
+            " SELECT '' FROM duckdb_views() WHERE database_name = current_database()"
+            " AND schema_name = ? AND view_name = 'person'",
+            [schema, schema],
+        ).fetchall()
+        return (found[0][0] or "") if found else None
+
+    hint = "Choose another directory (--directory), or remove the file yourself."
+    made = comment("app")
+    if made is None or not made.startswith(_MARK):
+        raise OutputNotOurs(
+            f"{database} exists, and its table app.person was not made by a demonstration: nothing"
+            " was touched.",
+            hint=hint,
+        )
+    released = comment("release")
+    if released is not None and released != MARK + made.removeprefix(_MARK).strip():
+        raise OutputNotOurs(
+            f"Table release.person in {database} is not the release that the demonstration made:"
+            " nothing was touched.",
+            hint=hint,
+        )
+
+
+def _mark(database: Path, release_id: str) -> None:
+    """Note in the mark which release is the demonstration's, and may be made anew."""
+    with translated(), duckdb.connect(str(database)) as connection:
+        connection.execute(f"COMMENT ON TABLE app.person IS '{_MARK} {release_id}'")

@@ -1,0 +1,197 @@
+"""The commands ``dbanon hierarchy``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+import click
+
+from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
+from dbanon.errors import HierarchyBroken, InvalidParameter
+from dbanon.hierarchy.edges import Problem
+from dbanon.hierarchy.tree import Hierarchy
+
+
+@click.group()
+def hierarchy() -> None:
+    """Check generalization trees, propose them, and store them by name."""
+
+
+FILE_HELP = (
+    "FILE is a CSV or JSON file, table:ref.tree (columns child and parent, or leaf, level1, …), or"
+    " name:STORED. "
+)
+
+
+@hierarchy.command(epilog=FILE_HELP + URL_HELP)
+@click.argument("file")
+@click.argument("url", required=False, envvar="DBANON_URL")
+@click.option("--table", help="The table whose values must be leaves.")
+@click.option("--column", help="The column of it.")
+@common
+def check(
+    file: str, url: str | None, table: str | None, column: str | None, form: str, print_sql: bool
+) -> None:
+    """List everything that is wrong with a tree, with the labels meant, on stdout.
+
+    With --table and --column: also the values that are no leaf.
+    """
+    with errors(form), signals():
+        if (table is None) != (column is None) or (table is not None and url is None):
+            raise InvalidParameter("URL, --table and --column belong together.")
+        try:
+            tree = _load(file, url, print_sql)
+            if table is not None and column is not None:
+                tree.encode(_values(str(url), table, column, print_sql), column)
+        except HierarchyBroken as error:
+            _show(form, error)
+            if form == "json":
+                sys.exit(error.exit_code)
+            raise
+        plain = {"leaves": tree.n_leaves, "height": tree.height, "problems": []}
+        show(form, plain, lambda: f"{tree.n_leaves} leaves, height {tree.height}: no problem found")
+
+
+@hierarchy.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option("--table", required=True, help="The table to look at.")
+@click.option("--column", required=True, help="The column of it.")
+@click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
+def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
+    """Print a proposal from the values of a column as CSV, for a person to edit."""
+    with errors("table"), signals():
+        from dbanon.hierarchy import builders as hierarchy_builders
+
+        proposed = hierarchy_builders.suggest(_values(url, table, column, print_sql))
+        click.echo(proposed.to_csv(), nl=False)
+
+
+@hierarchy.command(epilog=FILE_HELP + URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("name")
+@click.argument("file", required=False)
+@click.option("--from", "source", help="Instead of FILE: table:ref.tree, or a tree as JSON.")
+@click.option("--replace", is_flag=True, help="Take the place of the one of this name.")
+@click.option("--description", help="What it is, for people.")
+@common
+def store(
+    url: str,
+    name: str,
+    file: str | None,
+    source: str | None,
+    replace: bool,
+    description: str | None,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Store a tree in a database, where every door finds it by name."""
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors.hierarchies import store_hierarchy
+
+        given = file or source
+        if given is None or (file and source):
+            raise InvalidParameter("Name either a FILE or --from.")
+        tree = store_hierarchy(
+            url,
+            name,
+            given,
+            replace=replace,
+            description=description,
+            on_sql=sql_printer(print_sql),
+        )
+        committed()
+        plain = {
+            "name": name,
+            "leaves": tree.n_leaves,
+            "height": tree.height,
+            "sha256": tree.sha256,
+        }
+        show(form, plain, lambda: f"{name}: {tree.n_leaves} leaves, height {tree.height}, stored")
+
+
+@hierarchy.command("list", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@common
+def list_stored(url: str, form: str, print_sql: bool) -> None:
+    """List the stored trees."""
+    with errors(form), signals():
+        from dbanon.doors.cli.render import rows_table
+        from dbanon.doors.hierarchies import list_hierarchies
+
+        found = [asdict(one) for one in list_hierarchies(url, on_sql=sql_printer(print_sql))]
+        header = ["name", "leaves", "nodes", "description", "created_at", "created_by"]
+        rows = [["" if one[key] is None else one[key] for key in header] for one in found]
+        show(form, found, lambda: rows_table("Stored hierarchies", header, rows))
+
+
+@hierarchy.command("show", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("name")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "json"]),
+    default="csv",
+    show_default=True,
+    help="csv: leaf, level 1, …, root in a line; json: pairs of child and parent.",
+)
+@click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
+def show_stored(url: str, name: str, form: str, print_sql: bool) -> None:
+    """Print a stored tree as a file that can be stored again."""
+    with errors(form), signals():
+        from dbanon.doors.hierarchies import load_hierarchy
+
+        tree = load_hierarchy(url, {"name": name}, on_sql=sql_printer(print_sql))
+        click.echo(
+            json.dumps(tree.to_pairs()) if form == "json" else tree.to_csv(), nl=form == "json"
+        )
+
+
+@hierarchy.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("name")
+@click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
+def drop(url: str, name: str, print_sql: bool) -> None:
+    """Remove a stored tree; releases that used it stay as they are."""
+    with errors("table"), signals(), lasting() as committed:
+        from dbanon.doors.hierarchies import drop_hierarchy
+
+        drop_hierarchy(url, name, on_sql=sql_printer(print_sql))
+        committed()
+        click.echo(f"{name}: dropped")
+
+
+def _load(file: str, url: str | None, print_sql: bool) -> Hierarchy:
+    from dbanon.hierarchy.spec import parse
+
+    given = parse(file, files=True)
+    if isinstance(given, Hierarchy):
+        return given
+    if url is None:
+        raise InvalidParameter("This hierarchy is in a database: name its URL.")
+    from dbanon.doors.hierarchies import load_hierarchy
+
+    return load_hierarchy(url, given, on_sql=sql_printer(print_sql))
+
+
+def _values(url: str, table: str, column: str, print_sql: bool) -> list[str]:
+    from dbanon.run.column_values import column_values
+    from dbanon.run.open import open_store
+    from dbanon.stores.names import parse_relation
+
+    return column_values(open_store(url, sql_printer(print_sql)), parse_relation(table), column)
+
+
+def _show(form: str, error: HierarchyBroken) -> None:
+    """Print all problems; as JSON with the error, since stdout then is one document."""
+    from dbanon.doors.cli.render import rows_table
+
+    problems = [found for found in error.problems if isinstance(found, Problem)]
+    plain = {
+        "error": error.to_dict(),
+        "problems": [{"line": p.line, "kind": p.kind, "label": p.label} for p in problems],
+    }
+    rows = [(p.line or "", p.kind, p.label) for p in problems]
+    show(form, plain, lambda: rows_table("Problems", ["line", "problem", "label"], rows))

@@ -1,0 +1,241 @@
+"""The command line: one command a job, thin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dbanon.doors.cli.anonymize import anonymize
+from dbanon.doors.cli.hierarchy import hierarchy
+from dbanon.doors.cli.support import (
+    URL_HELP,
+    Names,
+    common,
+    errors,
+    lasting,
+    say,
+    show,
+    show_checks,
+    signals,
+    sql_printer,
+)
+from dbanon.errors import InvalidParameter
+from dbanon.methods import METHODS
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="dbanon")
+def main() -> None:
+    """Anonymize SQL tables: k-anonymous releases, recounted before they are visible.
+
+    Exit codes: 0 done and verified, 1 unexpected, 2 usage, 3 privacy refusal (nothing published),
+    4 database unreachable or busy (retry), 5 rights, 6 a release changed, 10 unknown whether it was
+    published (look before a retry), 130/143 interrupted.
+    """
+
+
+main.add_command(anonymize)
+main.add_command(hierarchy)
+
+
+@main.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("relation")
+@click.option(
+    "--quasi-identifiers",
+    type=Names(),
+    default=(),
+    help="For relations that are not in the ledger of this database.",
+)
+@click.option(
+    "-q",
+    "single_q",
+    multiple=True,
+    metavar="NAME",
+    help="One quasi-identifier, taken literally; repeatable.",
+)
+@click.option("--k", type=int, help="What is expected; the ledger's k by default.")
+@common
+def verify(
+    url: str,
+    relation: str,
+    quasi_identifiers: tuple[str, ...],
+    single_q: tuple[str, ...],
+    k: int | None,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Recount a release in the database, and compare it with the ledger."""
+    with errors(form), signals():
+        from dbanon.doors.cli.render import verification_table
+        from dbanon.run import audit
+        from dbanon.run.open import open_store
+        from dbanon.stores.names import parse_relation
+
+        store = open_store(url, sql_printer(print_sql))
+        names = (*quasi_identifiers, *single_q)
+        found = audit.verify(store, parse_relation(relation), names, k)
+        show(form, found.to_dict(), lambda: verification_table(found))
+
+
+@main.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option(
+    "--keep-last",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Replaced releases of each view that stay.",
+)
+@common
+def gc(url: str, keep_last: int, form: str, print_sql: bool) -> None:
+    """Drop released tables that their view no longer shows."""
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors.cli.render import rows_table
+        from dbanon.run import audit
+        from dbanon.run.open import open_store
+
+        dropped = audit.collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
+        committed()
+        show(
+            form,
+            {"dropped": dropped},
+            lambda: rows_table(f"{len(dropped)} tables dropped", ["table"], [[d] for d in dropped]),
+        )
+
+
+_PYTHON_PATH = click.option(
+    "--python-path",
+    "python_paths",
+    multiple=True,
+    metavar="DIRECTORY",
+    help="Where the server's Python imports dbanon and numpy from; repeatable. Default: where this"
+    " Python does.",
+)
+_TRUST_OWNER = click.option(
+    "--trust-owner",
+    "trusted_owners",
+    multiple=True,
+    metavar="ACCOUNT",
+    help="An account beside root and the server's own that may own what is imported; repeatable."
+    " DANGEROUS: it can then run code as the server's account.",
+)
+
+
+def _warn_of(owners: tuple[str, ...]) -> None:
+    for owner in owners:
+        say(
+            f"WARNING: {owner} can run code as the database server's account, and so read and"
+            " change every database of it."
+        )
+
+
+@main.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option("--extension", is_flag=True, help="As an extension: writes to the server's files.")
+@click.option("--sql-only", is_flag=True, help="Only what needs no PL/Python.")
+@_PYTHON_PATH
+@_TRUST_OWNER
+def install(
+    url: str,
+    extension: bool,
+    sql_only: bool,
+    python_paths: tuple[str, ...],
+    trusted_owners: tuple[str, ...],
+) -> None:
+    """Install the SQL functions in a PostgreSQL database."""
+    with errors("table"), signals(), lasting() as committed:
+        from dbanon.doors import install as installation
+
+        if extension and sql_only:
+            raise InvalidParameter("--extension and --sql-only exclude each other.")
+        found = installation.install(
+            url,
+            python_paths=python_paths,
+            sql_only=sql_only,
+            extension=extension,
+            trusted_owners=trusted_owners,
+        )
+        _warn_of(trusted_owners)
+        committed()
+        show_checks(found)
+
+
+@main.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_PYTHON_PATH
+@_TRUST_OWNER
+def upgrade(url: str, python_paths: tuple[str, ...], trusted_owners: tuple[str, ...]) -> None:
+    """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
+    with errors("table"), signals(), lasting() as committed:
+        from dbanon.doors import install as installation
+
+        found = installation.upgrade(url, python_paths=python_paths, trusted_owners=trusted_owners)
+        _warn_of(trusted_owners)
+        committed()
+        show_checks(found)
+
+
+@main.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option("--ledger", is_flag=True, help="Also drop the ledger of releases.")
+def uninstall(url: str, ledger: bool) -> None:
+    """Remove the SQL functions; the ledger stays."""
+    with errors("table"), signals(), lasting() as committed:
+        from dbanon.doors import install as installation
+
+        installation.uninstall(url, ledger=ledger)
+        committed()
+        click.echo("dbanon's functions were removed.")
+
+
+@main.command()
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How the result is printed on stdout.",
+)
+def methods(form: str) -> None:
+    """List the methods: data they take, class sizes, guarantee, cost, reference, options."""
+    with errors(form):
+        from dbanon.doors.cli.render import rows_table
+
+        entries = [
+            {
+                "method": method.name,
+                "summary": method.summary,
+                "data": method.data,
+                "class sizes": method.class_sizes,
+                "guarantee": method.guarantee,
+                "cost": method.cost,
+                "reference": method.reference,
+                "options": ", ".join(f"{o.name}={o.default}" for o in method.options),
+            }
+            for method in METHODS.values()
+        ]
+        header = [name for name in entries[0] if name != "summary"]
+        rows = [[entry[name] for name in header] for entry in entries]
+        show(form, entries, lambda: rows_table("Methods", header, rows))
+
+
+@main.command()
+@click.option("--rows", type=click.IntRange(min=100), default=100_000, show_default=True)
+@click.option("--k", type=click.IntRange(min=2), default=5, show_default=True)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("demo"),
+    show_default=True,
+    help="Where the database file is made.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the invented persons.")
+def demo(rows: int, k: int, directory: Path, seed: int) -> None:
+    """Invent a table of persons in a DuckDB file, anonymize it, and verify it."""
+    with errors("table"), signals():
+        from dbanon.doors.cli.demo import run_demo
+
+        run_demo(rows, k, directory, seed)

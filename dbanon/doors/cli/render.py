@@ -1,0 +1,131 @@
+"""Reports as people read them: tables on a terminal, JSON and HTML files."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dbanon.errors import InvalidParameter
+from dbanon.release.counts import rarest_row
+from dbanon.release.report import Report
+from dbanon.run.audit import Verification
+
+
+def make_console() -> Console:
+    """The console for stdout; where nobody watches, lines are not cut to a terminal's width."""
+    console = Console()
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(width=160)
+
+
+def pairs_table(title: str, pairs: Iterable[tuple[str, str]]) -> Table:
+    """A table of labels and texts."""
+    table = Table(title=title, show_header=False, title_justify="left", box=box.SIMPLE)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in pairs:
+        table.add_row(_plain(label), _plain(text))
+    return table
+
+
+def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """A table with a header."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    for name in header:
+        table.add_column(_plain(name), overflow="fold")
+    for row in rows:
+        table.add_row(*(_plain("NULL" if value is None else str(value)) for value in row))
+    return table
+
+
+def report_table(report: Report) -> Table:
+    """A report as a table."""
+    return pairs_table("Report", report.rows())
+
+
+def verification_table(found: Verification) -> Table:
+    """A verification as a table."""
+    counted = "rows"
+    if found.entity is not None:
+        counted += f'; the release counted persons by "{found.entity}", which it does not hold'
+    if found.k_rows is not None:
+        counted += (
+            f" of each attribute by itself; ROWS ARE NOT k-ANONYMOUS: {rarest_row(found.k_rows)}"
+        )
+    if found.release_id is None:
+        unchanged = "not in the ledger"
+    elif found.unchanged:
+        unchanged = "yes: columns, types, rows, class sizes"
+    else:
+        unchanged = f"columns and class sizes, yes; rows not compared: digest {found.digest}"
+    return pairs_table(
+        "Verification",
+        [
+            ("relation", found.relation),
+            ("release", found.release_id or "not in the ledger"),
+            ("quasi-identifiers", ", ".join(found.quasi_identifiers)),
+            ("rows", str(found.rows)),
+            ("k requested / counted", f"{found.k_requested} / {found.k_achieved} ({counted})"),
+            (
+                "classes: number, smallest / median / largest",
+                f"{found.classes}, {found.smallest_class} / {found.median_class:g}"
+                f" / {found.largest_class}",
+            ),
+            *(
+                (
+                    model.model,
+                    f"released {model.recorded:.6g}, "
+                    + (
+                        f"NOT recounted: {model.why_not}"
+                        if model.counted is None
+                        else f"counted {model.counted:.6g}"
+                    ),
+                )
+                for model in found.models
+            ),
+            ("as released", unchanged),
+        ],
+    )
+
+
+def save_report(report: Report, path: Path) -> None:
+    """Write a report to a file, as its ending says: ``.json``, ``.html`` or ``.txt``.
+
+    The file is readable by its owner only, and appears when it is complete.
+
+    Raises
+    ------
+    InvalidParameter : another ending.
+    """
+    if path.suffix == ".json":
+        text = json.dumps(report.to_dict(), indent=2) + "\n"
+    elif path.suffix in (".html", ".txt"):
+        console = Console(record=True, file=io.StringIO(), width=120)
+        console.print(report_table(report))
+        text = console.export_html() if path.suffix == ".html" else console.export_text()
+    else:
+        raise InvalidParameter("A report file ends in .json, .html or .txt.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".dbanon-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _plain(text: str) -> str:
+    """Text that rich prints as it is: a name may hold what looks like its markup."""
+    return escape(text)

@@ -1,0 +1,320 @@
+"""What the commands share: kinds of values, output, errors and signals."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from dbanon.errors import CommitConfirmed, DbanonError, InvalidParameter, OutcomeUnknown
+from dbanon.measures import Model
+from dbanon.methods import METHODS
+
+UNEXPECTED, INTERRUPTED, TERMINATED = 1, 130, 143
+
+
+URL_HELP = (
+    "URL is postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db. Passwords"
+    " come from ~/.pgpass, a service file or PGPASSWORD rather than from the URL."
+)
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that all commands on a database have."""
+    options = (
+        click.option("--format", "form", type=click.Choice(["table", "json"]), default="table",
+                     show_default=True, help="How the result is printed on stdout."),
+        click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr."),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+class TerminatedError(BaseException):
+    """SIGTERM arrived: everything is rolled back on the way out."""
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]
+    """Names separated by commas; one with a comma in it stands in double quotes."""
+
+    name = "a,b"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = next(csv.reader([str(value)], skipinitialspace=True), [])
+        names = tuple(part.strip() for part in parts)
+        if not names or not all(names):
+            self.fail("an empty name", param, ctx)
+        return names
+
+
+class Bytes(click.ParamType):  # type: ignore[type-arg]
+    """An amount of memory, such as 4GiB, 500MB or 1000000."""
+
+    name = "size"
+    units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {
+        "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
+    }  # fmt: skip
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        digits = str(value).rstrip("KMGiIbB ")
+        unit = str(value)[len(digits) :].strip().upper()
+        try:
+            return int(float(digits) * self.units[unit])
+        except (ValueError, KeyError, OverflowError):
+            self.fail("write a size such as 4GiB or 500MB", param, ctx)
+
+
+def pair(text: str) -> tuple[str, str]:
+    """The two sides of name=value."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InvalidParameter("Write name=value.")
+    return name, value
+
+
+def show(form: str, plain: Any, table: Callable[[], Any]) -> None:
+    """Print a result on stdout in the wanted form."""
+    if form == "json":
+        click.echo(json.dumps(plain, indent=2, default=str))
+        return
+    from dbanon.doors.cli.render import make_console
+
+    _take_all_characters()
+    make_console().print(table())
+
+
+def show_checks(found: Sequence[tuple[str, str]]) -> None:
+    """Print what ``dbanon.check()`` says."""
+    from dbanon.doors.cli.render import make_console, rows_table
+
+    _take_all_characters()
+    make_console().print(rows_table("Installed", ["item", "found"], [list(row) for row in found]))
+
+
+def _take_all_characters() -> None:
+    """Names in a table for people may hold what a terminal's encoding has no character for."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def sql_printer(wanted: bool) -> Callable[[str], None] | None:
+    """What prints SQL statements on stderr, if wanted."""
+    return (lambda sql: click.echo(f"{sql};", err=True)) if wanted else None
+
+
+def numbers(option: str, given: Sequence[str]) -> dict[str, float]:
+    """The values of a repeatable option NAME=NUMBER."""
+    return {name: _number(option, text) for name, text in map(pair, given)}
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidParameter(f"Write a number, as in {option} age=2.") from None
+
+
+def model(given: str) -> Model:
+    """The privacy model that NAME=KIND:LEVEL says, with l=NUMBER or distance=… after it."""
+    name, wish = pair(given)
+    kind, _, rest = wish.partition(":")
+    level, _, detail = rest.partition(":")
+    more: dict[str, Any] = {}
+    if detail:
+        option, value = pair(detail)
+        if option == "l" and kind == "recursive_cl" and value.isdecimal():
+            more["l"] = int(value)
+        elif option == "distance" and kind == "t_closeness":
+            more["distance"] = value
+        else:
+            raise InvalidParameter(
+                "A privacy model has no such option.",
+                hint="recursive_cl takes l=NUMBER, t_closeness takes distance=equal, ordered or"
+                " a hierarchy.",
+            )
+    try:
+        return Model(kind, name, float(level), **more)
+    except ValueError:
+        raise InvalidParameter("Write NAME=KIND:LEVEL, as in illness=distinct_l:3.") from None
+
+
+def orders(stated: Sequence[str], files: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The orders that NAME=a,b,c and NAME=FILE state; of the values none is told in an error."""
+    found = {}
+    for name, text in map(pair, stated):
+        found[name] = tuple(next(csv.reader([text], skipinitialspace=True), []))
+    for name, path in map(pair, files):
+        if name in found:
+            raise InvalidParameter(f'The order of "{name}" is stated twice.')
+        try:
+            found[name] = tuple(Path(path).read_text(encoding="utf-8-sig").splitlines())
+        except (OSError, ValueError):
+            raise InvalidParameter(
+                "An order cannot be read.", hint="Name a file that exists, in UTF-8."
+            ) from None
+    for name, order in found.items():
+        if "" in order:
+            raise InvalidParameter(
+                f'The order of "{name}" holds an empty value.',
+                hint="Write values as a,b,c, or one in each line of a file.",
+            )
+    return found
+
+
+def method_options(method: str, given: Sequence[str]) -> dict[str, Any]:
+    """Options in the types that the method declares; what it does not declare stays text."""
+    known = {o.name: o for o in METHODS[method].options} if method in METHODS else {}
+    values: dict[str, Any] = {}
+    for name, text in map(pair, given):
+        option = known.get(name)
+        if option is None or option.type is str:
+            values[name] = text
+        elif option.type is bool:
+            values[name] = {"true": True, "false": False}.get(text.lower(), text)
+        else:
+            values[name] = text
+    return values
+
+
+def half_of_memory() -> int:
+    """Half of the machine's memory, in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+@contextmanager
+def lasting() -> Iterator[Callable[[], None]]:
+    """What follows a change that is committed cannot make the command a failure.
+
+    The block is given a function to call when that is so. A scheduler that sees a failure runs the
+    command again: a result that cannot be printed is a warning, and no more.
+    """
+    committed: list[bool] = []
+    try:
+        yield lambda: committed.append(True)
+        sys.stdout.flush()
+    except BaseException as error:
+        if not committed:
+            raise
+        _give_up(sys.stdout)
+        say(f"Warning: it is done, but the result could not be shown ({type(error).__name__}).")
+
+
+def say(line: str) -> None:
+    """Write a line on stderr, if that can be written to."""
+    try:
+        click.echo(line, err=True)
+    except (OSError, UnicodeError):
+        _give_up(sys.stderr)
+
+
+def _give_up(stream: Any) -> None:
+    """Let what is left in a broken stream go nowhere: the interpreter would fail on it at exit."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def _say_warning(shown: Any) -> Callable[..., None]:
+    """What shows warnings: ours as a line for people, others as Python does."""
+
+    def show_warning(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, CommitConfirmed):
+            say(f"Warning: {message}")
+        else:
+            shown(message, category, *place, **more)
+
+    return show_warning
+
+
+@contextmanager
+def signals() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: rolled back, staging gone.
+
+    What a signal raises inside a database's own code may come out as an error of that database,
+    so the signal that arrived decides how the run is said to have ended.
+    """
+    received: list[int] = []
+
+    def arrive(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, arrive) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except OutcomeUnknown:
+        # Neither done nor rolled back: that says more than how it came about.
+        raise
+    except BaseException:
+        if signal.SIGTERM in received:
+            raise TerminatedError from None
+        if received:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def errors(form: str) -> Iterator[None]:
+    """Print errors in the wanted form and leave with their exit code."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", CommitConfirmed)
+            warnings.showwarning = _say_warning(warnings.showwarning)
+            yield
+    except DbanonError as error:
+        _say_error(form, error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        say("Interrupted: a run that was not finished is rolled back.")
+        sys.exit(INTERRUPTED)
+    except TerminatedError:
+        say("Terminated: a run that was not finished is rolled back.")
+        sys.exit(TERMINATED)
+    except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+        raise
+    except Exception as error:
+        # The text of a foreign exception may quote a value: only where it happened is told.
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(where.filename).name}:{where.lineno}"
+        say(
+            f"Error [unexpected]: {type(error).__name__} at {place}.\n"
+            "Hint: please report this, with the command and this line."
+        )
+        sys.exit(UNEXPECTED)
+
+
+def _say_error(form: str, error: DbanonError) -> None:
+    if form == "json":
+        try:
+            click.echo(json.dumps({"error": error.to_dict()}, indent=2))
+            return
+        except OSError:
+            # The exit code is to be right, and stderr may be read.
+            _give_up(sys.stdout)
+    say(f"Error [{error.code}]: {error.message}")
+    for label, text in (("Detail", error.detail), ("Hint", error.hint)):
+        if text:
+            say(f"{label}: {text}")

@@ -1,0 +1,105 @@
+"""The files of the two extensions: the ledger's, and that of types and functions."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dbanon.doors.sql_script import LEDGER_EXTENSION, functions_script, ledger_script
+from dbanon.errors import InstallRefused, InsufficientRights
+from dbanon.version import version
+
+CONTROL = """comment = '{comment}'
+default_version = '{version}'
+schema = dbanon
+relocatable = false
+superuser = true
+"""
+
+COMMENTS = {
+    "dbanon": "k-anonymous releases of tables, recounted before they are visible",
+    LEDGER_EXTENSION: "the ledger of dbanon: releases, runs, hierarchies",
+}
+
+
+def extension_directory() -> Path:
+    """Where the server on this machine looks for extensions.
+
+    Raises
+    ------
+    InstallRefused : pg_config is not there.
+    """
+    try:
+        told = subprocess.run(
+            ["pg_config", "--sharedir"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        raise InstallRefused(
+            "pg_config is not on PATH, so the server's directory of extensions is not known.",
+            hint="Install the server's development package, or run dbanon install without"
+            " --extension.",
+        ) from None
+    return Path(told.stdout.strip()) / "extension"
+
+
+def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:
+    """Write control files, this version's scripts, and a step from each older version there.
+
+    Raises
+    ------
+    InsufficientRights : the directory cannot be written.
+    InstallRefused : another extension's files have these names.
+    """
+    control = {name: CONTROL.format(comment=COMMENTS[name], version=version()) for name in COMMENTS}
+    control["dbanon"] += f"requires = 'plpython3u, {LEDGER_EXTENSION}'\n"
+    scripts = {
+        "dbanon": functions_script(paths, alone=True),
+        LEDGER_EXTENSION: ledger_script(extension=True),
+    }
+    files: dict[str, str] = {}
+    for name, script in scripts.items():
+        text = f"{_first_line(name)}\n{script}"
+        older = {
+            found
+            for file in directory.glob(f"{name}--*.sql")
+            if "--" not in (found := file.stem.removeprefix(f"{name}--")) and found != version()
+        }
+        files |= {
+            f"{name}.control": control[name],
+            f"{name}--{version()}.sql": text,
+            # A script that can be run over an older version is the step from there, too.
+            **{f"{name}--{found}--{version()}.sql": text for found in older},
+        }
+    _require_own(directory, files)
+    written = []
+    try:
+        for name, content in files.items():
+            path = directory / name
+            path.write_text(content)
+            path.chmod(0o644)
+            written.append(path)
+    except OSError as error:
+        raise InsufficientRights(
+            f"The extension's files cannot be written to {directory} ({type(error).__name__}).",
+            hint="Run it as root on the server, or run dbanon install without --extension.",
+        ) from None
+    return written
+
+
+def _first_line(name: str) -> str:
+    """What an extension's scripts begin with, in every version."""
+    return f'\\echo Use "CREATE EXTENSION {name} CASCADE" to load this file. \\quit'
+
+
+def _require_own(directory: Path, files: Mapping[str, str]) -> None:
+    """Refuse to write over files of another extension that has dbanon's name."""
+    for name, content in files.items():
+        path = directory / name
+        # The same in every version, of control files as of scripts.
+        own = content.partition("\n")[0]
+        if path.exists() and not path.read_text(errors="replace").startswith(own):
+            raise InstallRefused(
+                f"{path} exists and was not written by dbanon, so it is not replaced.",
+                hint="Remove the other extension, or run dbanon install without --extension.",
+            )

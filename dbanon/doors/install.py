@@ -1,0 +1,324 @@
+"""Installing, upgrading and removing the SQL side of a PostgreSQL database."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dbanon.doors import python_path
+from dbanon.doors.extension import extension_directory, write_extension
+from dbanon.doors.sql_script import LEDGER_EXTENSION, script, tie_script
+from dbanon.errors import (
+    DatabaseUnreachable,
+    InstallRefused,
+    InsufficientRights,
+    MissingDependency,
+    PythonNotUsable,
+)
+from dbanon.run.open import open_store
+from dbanon.stores.ledger_tables import HEAD, TABLES
+from dbanon.stores.postgresql.ledger import OWNER
+from dbanon.version import version
+
+# Runs as the server's account: what that one can import, and who else could change it, is what
+# counts. Nothing is imported from a directory that is not safe.
+_PROBE = """
+import json, os, sys
+said = {{"python": sys.version.split()[0], "executable": sys.executable, "uid": os.geteuid()}}
+scope = {{"__name__": "dbanon_probe"}}
+exec({check!r}, scope)
+try:
+    scope["require_safe"]({paths!r}, {owners!r})
+    for path in {paths!r}:
+        if path not in sys.path:
+            sys.path.insert(0, path)
+    from dbanon.doors import plpython
+    # Where the directories have none of it, it came from elsewhere.
+    homes = {{os.path.dirname(module.__file__) for name, module in list(sys.modules.items())
+             if name in ("dbanon", "numpy") and getattr(module, "__file__", None)}}
+    scope["require_safe"](sorted(homes), {owners!r})
+    said["found"] = json.loads(plpython.check(plpy, {version!r}))
+except scope["UnsafeError"] as error:
+    said["unsafe"] = list(error.args)
+except Exception as error:
+    said["error"] = type(error).__name__ + ": " + str(error)
+return json.dumps(said)
+"""
+
+
+def own_paths() -> list[str]:
+    """Directories from which this Python imports dbanon and numpy.
+
+    Raises
+    ------
+    PythonNotUsable : dbanon is installed editable, in pieces that only this Python puts together.
+    """
+    import numpy as np
+
+    from dbanon import kernels
+    from dbanon.kernels import _kernels
+
+    modules, core = Path(kernels.__file__).parent, Path(_kernels.__file__).parent
+    if modules != core:
+        raise PythonNotUsable(
+            "dbanon is installed editable here: no directory has all of it for a server to import.",
+            detail=f"Its modules are in {modules.parent}, the compiled core is in {core}.",
+            hint=f"Make a copy with the server's Python: python3 -m pip install --target"
+            f" /usr/local/lib/dbanon {modules.parents[1]}; then dbanon install --python-path"
+            " /usr/local/lib/dbanon",
+        )
+    homes = [Path(_kernels.__file__).parents[2], Path(np.__file__).parents[1]]
+    return list(dict.fromkeys(str(home) for home in homes))
+
+
+def install(
+    url: str,
+    *,
+    python_paths: Sequence[str] = (),
+    sql_only: bool = False,
+    extension: bool = False,
+    trusted_owners: Sequence[str] = (),
+) -> list[tuple[str, str]]:
+    """Install the SQL side; what ``dbanon.check()`` then says.
+
+    Parameters
+    ----------
+    python_paths : where the server's Python shall import dbanon and numpy from; this Python's
+        own directories when empty.
+    sql_only : leave out what needs PL/Python.
+    extension : copy the extensions' files to this machine's server, and CREATE EXTENSION.
+    trusted_owners : accounts of the server's machine, beside root and the server's own, that may
+        own the package: each could run code as the server's account.
+
+    Raises
+    ------
+    DbanonError : it cannot be installed; nothing was changed in the database then.
+    """
+    paths = None if sql_only else list(python_paths) or own_paths()
+    with _connected(url) as connection:
+        if paths is not None:
+            _require_python(connection, paths, trusted_owners)
+        if _is_extension(connection, "dbanon"):
+            raise InstallRefused(
+                "dbanon is installed as an extension in this database.",
+                hint="Run: dbanon upgrade",
+            )
+        if extension:
+            write_extension(extension_directory(), list(paths or ()))
+            _bring_ledger(connection)
+            connection.execute("CREATE EXTENSION dbanon CASCADE")
+        else:
+            if not _has_schema(connection):
+                connection.execute("CREATE SCHEMA dbanon")
+            connection.execute(script(paths))
+        return _checked(connection)
+
+
+def upgrade(
+    url: str, *, python_paths: Sequence[str] = (), trusted_owners: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """Bring ledger and SQL side to this version, in the way they were installed; grants stay.
+
+    A ledger that a client made is brought to this version alone, on every database. On PostgreSQL
+    releases are tied to their relations again, as is needed after a dump was restored.
+
+    Raises
+    ------
+    InstallRefused : there is nothing of dbanon.
+    """
+    if not _is_postgresql(url):
+        return _upgraded_ledger(url)
+    with _connected(url) as connection:
+        functions = _has_functions(connection)
+        if functions:
+            _upgrade_functions(connection, python_paths, trusted_owners)
+            return _checked(connection)
+    return _upgraded_ledger(url)
+
+
+def _upgrade_functions(connection: Any, python_paths: Sequence[str], owners: Sequence[str]) -> None:
+    with_python = _rows(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
+    paths = (list(python_paths) or own_paths()) if with_python else None
+    if paths is not None:
+        _require_python(connection, paths, owners)
+    if _is_extension(connection, "dbanon"):
+        write_extension(extension_directory(), list(paths or ()))
+        if not _is_extension(connection, LEDGER_EXTENSION):
+            connection.execute(f"CREATE EXTENSION {LEDGER_EXTENSION}")
+        _bring_ledger(connection)
+        connection.execute(f"ALTER EXTENSION dbanon UPDATE TO '{version()}'")
+        # A script that is not newer is not run again, and a dump may have been restored.
+        connection.execute(tie_script())
+    else:
+        connection.execute(script(paths))
+
+
+def _bring_ledger(connection: Any) -> None:
+    """Update the ledger's extension, if it is there."""
+    if _is_extension(connection, LEDGER_EXTENSION):
+        connection.execute(f"ALTER EXTENSION {LEDGER_EXTENSION} UPDATE TO '{version()}'")
+
+
+def _upgraded_ledger(url: str) -> list[tuple[str, str]]:
+    """Bring the ledger of a database without functions to this version."""
+    with open_store(url).session(write=True) as session:
+        if not session.has_ledger():
+            raise InstallRefused(hint="Run: dbanon install")
+        session.require_trusted_ledger()
+        session.ensure_ledger()
+        session.tie_releases()
+    return [("ledger", HEAD), ("sql functions", "not installed")]
+
+
+def uninstall(url: str, *, ledger: bool = False) -> None:
+    """Remove functions and types; the ledger stays unless ``ledger`` says otherwise.
+
+    Raises
+    ------
+    InstallRefused : there is nothing to remove.
+    """
+    with _connected(url) as connection:
+        functions = _has_functions(connection)
+        if not functions and not (ledger and _has_schema(connection)):
+            raise InstallRefused(hint="There is nothing to remove.")
+        borrowed = _needs_owner(connection)
+        if borrowed:
+            connection.execute(f"GRANT {OWNER} TO CURRENT_USER")
+        if _is_extension(connection, "dbanon"):
+            # Version 0.1.0 had the ledger in it.
+            for table in _members(connection, "dbanon"):
+                connection.execute(f"ALTER EXTENSION dbanon DROP TABLE {table}")
+            connection.execute("DROP EXTENSION dbanon")
+        elif functions:
+            for name in _rows(
+                connection,
+                "SELECT p.oid::regprocedure::text FROM pg_proc p"
+                " WHERE p.pronamespace = 'dbanon'::regnamespace",
+            ):
+                connection.execute(f"DROP FUNCTION {name[0]} CASCADE")
+            connection.execute("DROP TYPE dbanon.release_info, dbanon.verification")
+        if ledger:
+            connection.execute(f"DROP EXTENSION IF EXISTS {LEDGER_EXTENSION}")
+            for table in (*TABLES, "alembic_version"):
+                connection.execute(f"DROP TABLE IF EXISTS dbanon.{table}")
+            connection.execute("DROP SCHEMA dbanon")
+        if borrowed:
+            connection.execute(f"REVOKE {OWNER} FROM CURRENT_USER")
+
+
+def _require_python(connection: Any, paths: Sequence[str], owners: Sequence[str]) -> None:
+    """Check, as the server's account, that its Python can use the package from these paths."""
+    check = inspect.getsource(python_path)
+    connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
+    body = _PROBE.format(check=check, paths=list(paths), owners=list(owners), version=version())
+    connection.execute(
+        "CREATE FUNCTION pg_temp.dbanon_probe() RETURNS text LANGUAGE plpython3u"
+        f" AS $dbanon_probe${body}$dbanon_probe$"
+    )
+    said = json.loads(_rows(connection, "SELECT pg_temp.dbanon_probe()")[0][0])
+    connection.execute("DROP FUNCTION pg_temp.dbanon_probe()")
+    if "unsafe" in said:
+        message, hint = said["unsafe"]
+        raise PythonNotUsable(message, hint=hint)
+    found = said.get("found", {})
+    if "error" in said or "error" in found:
+        reason = said.get("error") or found["error"]["message"]
+        raise PythonNotUsable(
+            f"The server's Python {said['python']} cannot use dbanon from {', '.join(paths)}.",
+            detail=f"As user {said['uid']}: {reason}",
+            hint="Install it for that Python in a directory that the server's account can read,"
+            f" and name it: python{'.'.join(said['python'].split('.')[:2])} -m pip install"
+            f" --target /usr/local/lib/dbanon dbanon=={version()}; then dbanon install"
+            " --python-path /usr/local/lib/dbanon",
+        )
+
+
+def _checked(connection: Any) -> list[tuple[str, str]]:
+    return _rows(connection, "SELECT item, found FROM dbanon.check()")
+
+
+def _is_extension(connection: Any, name: str) -> bool:
+    return bool(_rows(connection, "SELECT 1 FROM pg_extension WHERE extname = %s", name))
+
+
+def _members(connection: Any, extension: str) -> list[str]:
+    """The tables that belong to an extension."""
+    found = _rows(
+        connection,
+        "SELECT d.objid::regclass::text FROM pg_depend AS d"
+        " JOIN pg_extension AS e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass"
+        " JOIN pg_class AS c ON c.oid = d.objid AND c.relkind = 'r'"
+        " WHERE d.classid = 'pg_class'::regclass AND e.extname = %s",
+        extension,
+    )
+    return [name for (name,) in found]
+
+
+def _needs_owner(connection: Any) -> bool:
+    """True for an administrator who is no superuser, where another role owns the ledger."""
+    query = "SELECT 1 FROM pg_roles WHERE rolname = current_user AND NOT rolsuper"
+    return bool(
+        _rows(connection, query)
+        and _rows(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", OWNER)
+    )
+
+
+def _has_schema(connection: Any) -> bool:
+    return bool(_rows(connection, "SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'"))
+
+
+def _has_functions(connection: Any) -> bool:
+    return bool(_rows(connection, "SELECT to_regprocedure('dbanon.version()')")[0][0])
+
+
+def _is_postgresql(url: str) -> bool:
+    return url.partition(":")[0].partition("+")[0] in ("postgresql", "postgres")
+
+
+def _rows(connection: Any, query: str, *parameters: str) -> list[Any]:
+    found: list[Any] = connection.execute(query, parameters or None).fetchall()
+    return found
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[Any]:
+    """A connection whose transaction is committed at the end of the block."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        import psycopg
+    except ModuleNotFoundError:
+        raise MissingDependency(
+            "PostgreSQL needs the package psycopg.",
+            hint='Install it with: pip install "dbanon[postgres]"',
+        ) from None
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise InstallRefused("The database URL cannot be read.") from None
+    if parsed.get_backend_name() != "postgresql":
+        raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")
+    conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
+    try:
+        connection = psycopg.connect(conninfo, client_encoding="UTF8")
+    except psycopg.OperationalError as error:
+        raise DatabaseUnreachable(
+            f"The database {parsed.render_as_string(hide_password=True)} cannot be reached.",
+            detail=type(error).__name__,
+        ) from None
+    with connection:
+        try:
+            connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+            connection.execute("SET LOCAL client_min_messages = warning")
+            yield connection
+        except psycopg.Error as error:
+            # DDL of ours alone: the server's text holds no value of a table.
+            text = error.diag.message_primary or type(error).__name__
+            if error.sqlstate == "42501":
+                raise InsufficientRights(text, hint=error.diag.message_hint) from None
+            raise InstallRefused(text, hint=error.diag.message_hint) from None

@@ -1,0 +1,330 @@
+"""The door inside PostgreSQL: what the functions in ``sql/`` call, by PL/Python.
+
+Arguments come and results go as JSON text. Nothing is raised: an error is handed back as plain
+values, and the SQL function raises it, so that neither a traceback nor the text of an unexpected
+exception reaches the client. What was done until then is undone before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from dbanon.doors import plpython_options as options
+from dbanon.errors import (
+    DbanonError,
+    HierarchyBroken,
+    InvalidParameter,
+    MemoryLimit,
+    PrivacyWarning,
+    VersionMismatch,
+)
+from dbanon.hierarchy import builders as hierarchy_builders
+from dbanon.hierarchy.spec import parse, parse_all
+from dbanon.job.policy import Policy
+from dbanon.release.counts import rarest_row
+from dbanon.run.column_values import column_values
+from dbanon.run.run import Job, run
+from dbanon.stores import hierarchies
+from dbanon.stores.names import parse_relation
+from dbanon.stores.postgresql import summary
+from dbanon.stores.postgresql.backend import PlpySession, PlpyStore
+from dbanon.stores.postgresql.backend_errors import spi_error
+from dbanon.stores.postgresql.classes import PlpyReader
+from dbanon.version import version
+
+SECONDS_BETWEEN_NOTICES = 2.0
+
+# Of whole numbers in arguments: fewer than an int64 has.
+_DIGITS = 18
+
+
+def anonymize(plpy: Any, sql_version: str, given: str) -> str:
+    """Run a job in the caller's transaction; the row of ``dbanon.release_info``, or the error."""
+    return _guarded(plpy, sql_version, lambda: _anonymize(plpy, _call(given)))
+
+
+def check(plpy: Any, sql_version: str) -> str:
+    """What this backend's Python has."""
+
+    def found() -> dict[str, Any]:
+        import numpy as np
+
+        from dbanon.kernels import Mdav
+
+        kernel = Mdav(np.arange(4.0).reshape(4, 1), 2)
+        while not kernel.step(1000):
+            pass
+        return {
+            "python": sys.version.partition(" ")[0],
+            "numpy": np.__version__,
+            "dbanon": version(),
+            "compiled core": f"{len(set(kernel.labels()))} classes of 4 records",
+        }
+
+    return _guarded(plpy, sql_version, found)
+
+
+def classes(
+    plpy: Any, sql_version: str, given: str
+) -> Iterator[tuple[str | None, int | None, str]]:
+    """Row keys (JSON text) and classes, in record order; one row with the error instead."""
+    found: list[Any] = []
+
+    def work() -> dict[str, Any]:
+        call = _call(given)
+        wanted = options.parse(call["method"], call["options"], writes=False)
+        policy = _policy(call["method"], call, wanted)
+        reader = PlpyReader(plpy, int(call["source"]))
+        found.append(
+            reader.classes(
+                _names(call, "quasi_identifiers"),
+                policy,
+                hierarchies=parse_all(wanted["hierarchies"], files=False),
+                entity=wanted["entity"],
+                key=wanted["key"],
+                memory_limit=wanted["memory_limit"] or _half_of_memory(),
+                tick=_Progress(plpy, wanted["progress"]).tick,
+            )
+        )
+        return {}
+
+    outcome = _guarded(plpy, sql_version, work, writes=False)
+    if not found:
+        yield None, None, outcome
+        return
+    for row_key, label in found[0]:
+        yield row_key, label, ""
+
+
+def store_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
+    """Store a hierarchy by name; its leaves, height and fingerprint, or the error."""
+
+    def work() -> dict[str, Any]:
+        call = _call(given)
+        session = PlpySession(plpy)
+        given_tree = parse(call["hierarchy"], files=False)
+        tree = hierarchies.resolve(session, given_tree, lambda: session.run("SELECT 1"))
+        hierarchies.store(
+            session, call["name"], tree, replace=call["replace"], description=call["description"]
+        )
+        return {"leaves": tree.n_leaves, "height": tree.height, "sha256": tree.sha256}
+
+    return _guarded(plpy, sql_version, work)
+
+
+def check_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
+    """All problems of a hierarchy, and of a column's values with it, or the error."""
+
+    def work() -> dict[str, Any]:
+        call = _call(given)
+        session = PlpySession(plpy)
+        try:
+            given_tree = parse(call["hierarchy"], files=False)
+            tree = hierarchies.resolve(session, given_tree, lambda: session.run("SELECT 1"))
+            if call["source"] is not None:
+                store = PlpyStore(plpy, int(call["source"]))
+                values = column_values(store, store.source_name, call["column_name"])
+                tree.encode(values, call["column_name"])
+        except HierarchyBroken as error:
+            return {"problems": [vars(problem) for problem in error.problems]}
+        return {"problems": []}
+
+    return _guarded(plpy, sql_version, work, writes=False)
+
+
+def suggest_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
+    """A proposal from the values of a column as levels, or the error."""
+
+    def work() -> dict[str, Any]:
+        call = _call(given)
+        store = PlpyStore(plpy, int(call["source"]))
+        values = column_values(store, store.source_name, call["column_name"])
+        return {"levels": hierarchy_builders.suggest(values).to_levels()}
+
+    return _guarded(plpy, sql_version, work, writes=False)
+
+
+def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
+    clock = time.perf_counter()
+    method = call["method"]
+    wanted = options.parse(method, call["options"], writes=True)
+    store = PlpyStore(plpy, int(call["source"]))
+    if call["output"] is None:
+        raise InvalidParameter("output must not be NULL.")
+    progress = _Progress(plpy, wanted["progress"])
+    job = Job(
+        source=store,
+        table=store.source_name,
+        output=parse_relation(call["output"]),
+        quasi_identifiers=_names(call, "quasi_identifiers"),
+        sensitive=_names(call, "sensitive"),
+        keep=_names(call, "keep"),
+        policy=_policy(method, call, wanted),
+        hierarchies=parse_all(call["hierarchies"], files=False),
+        by=wanted["by"],
+        entity=call["entity"],
+        key=wanted["key"],
+        output_kind=wanted["output_kind"],
+        if_exists=_text(call, "if_exists"),
+        memory_limit=wanted["memory_limit"] or _half_of_memory(),
+        door="sql",
+    )
+    with store.session(write=True) as session:
+        planned = summary.plan(session, job.output, job.if_exists)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            report = run(job, progress)
+        summary.write(session, planned, report, session.recounted.histogram)
+    progress.restore()
+    if report.k_rows is not None:
+        plpy.warning(f"dbanon: rows are NOT k-anonymous; {rarest_row(report.k_rows)}")
+    for found in report.telling:
+        plpy.notice(f"dbanon: column {found.describe(report.k_requested)}")
+    if report.not_copied:
+        names = ", ".join(f'"{name}"' for name in report.not_copied)
+        plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
+    output = parse_relation(report.output)
+    return {
+        "release_id": report.release_id,
+        "output": output.quoted,
+        "summary": planned.quoted,
+        **{
+            name: getattr(report, name)
+            for name in ("rows_in", "rows_out", "suppressed", "classes", "k_requested")
+        },
+        "k_achieved": report.k_achieved,
+        "information_loss": report.information_loss,
+        "verified": report.verified,
+        "elapsed": f"{time.perf_counter() - clock:.6f} seconds",
+        "seconds": dict(report.seconds),
+    }
+
+
+def _call(given: str) -> dict[str, Any]:
+    """The arguments of a call.
+
+    Raises
+    ------
+    InvalidParameter : a number is larger than what arrays and kernels hold.
+    """
+
+    def whole(digits: str) -> int:
+        if len(digits) > _DIGITS:
+            raise InvalidParameter(
+                f"A whole number has more than {_DIGITS} digits.",
+                hint="Write it as text where it is a label.",
+            )
+        return int(digits)
+
+    call: dict[str, Any] = json.loads(given, parse_int=whole)
+    return call
+
+
+def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> Policy:
+    if call["k"] is None:
+        raise InvalidParameter("k must not be NULL.", hint="Common choices are 3, 5 and 10.")
+    # The writing functions have an argument for it, the reading one an option.
+    budget = wanted.get("max_suppression", call.get("max_suppression"))
+    if budget is None:
+        raise InvalidParameter("max_suppression must not be NULL.", hint="1 is no limit.")
+    if isinstance(budget, str):
+        # JSON has no word for NaN and infinity: they come as text.
+        raise InvalidParameter("max_suppression must be a share from 0 to 1.")
+    return Policy(
+        k=call["k"],
+        method=method,
+        options=wanted["method_options"],
+        nulls=wanted["nulls"] if "nulls" in wanted else _text(call, "nulls"),
+        max_suppression=budget,
+        models=options.models(wanted) if "models" in wanted else (),
+        **{name: wanted[name] for name in options.OF_THE_POLICY if name in wanted},
+    )
+
+
+def _names(call: Mapping[str, Any], argument: str) -> tuple[str, ...]:
+    names = call[argument]
+    if names is None or any(name is None for name in names):
+        raise InvalidParameter(f"{argument} must not be NULL, nor hold NULL.")
+    return tuple(names)
+
+
+def _text(call: Mapping[str, Any], argument: str) -> str:
+    if call[argument] is None:
+        raise InvalidParameter(f"{argument} must not be NULL.")
+    return str(call[argument])
+
+
+def _half_of_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+class _Progress:
+    """Lets a cancel through and, when asked for, tells how far a call is."""
+
+    def __init__(self, plpy: Any, shown: bool) -> None:
+        self._plpy, self._shown = plpy, shown
+        self._last = time.monotonic()
+        self._plan = plpy.prepare("SELECT 1")
+        self._before = ""
+        if shown:
+            [row] = plpy.execute("SELECT current_setting('application_name') AS name")
+            self._before = row["name"]
+
+    def __call__(self, phase: str, share: float) -> None:
+        # Any statement lets the backend look for a cancel or a time limit.
+        self._plpy.execute(self._plan)
+        if not self._shown or time.monotonic() - self._last < SECONDS_BETWEEN_NOTICES:
+            return
+        self._last = time.monotonic()
+        self._name(f"dbanon {phase} {share:.0%}")
+        self._plpy.notice(f"dbanon: {phase} {share:.0%}")
+
+    def tick(self, share: float) -> None:
+        """Progress of clustering alone."""
+        self("cluster", share)
+
+    def restore(self) -> None:
+        """Put the session's name back."""
+        if self._shown:
+            self._name(self._before)
+
+    def _name(self, name: str) -> None:
+        query = "SELECT set_config('application_name', $1, true)"
+        self._plpy.execute(self._plpy.prepare(query, ["text"]), [name])
+
+
+def _guarded(
+    plpy: Any, sql_version: str, work: Callable[[], dict[str, Any]], *, writes: bool = True
+) -> str:
+    try:
+        if sql_version != version():
+            raise VersionMismatch(
+                f"The SQL functions are of version {sql_version}, Python has {version()}.",
+                hint="Ask a superuser to run: dbanon upgrade",
+            )
+        # A subtransaction, so that nothing is left even if nobody raises what comes back.
+        if not writes:
+            return json.dumps(work())
+        with plpy.subtransaction():
+            return json.dumps(work())
+    except DbanonError as error:
+        refusal = error
+    except RecursionError:
+        refusal = InvalidParameter("An argument is nested too deep.")
+    except MemoryError:
+        refusal = MemoryLimit("The backend has no more memory.")
+    except Exception as failure:
+        if hasattr(failure, "spidata"):
+            refusal = spi_error(failure)
+        else:
+            # The text of an exception may hold a value: only its type is told.
+            kind = type(failure).__name__
+            plpy.log(f"dbanon: unexpected {kind}")
+            refusal = DbanonError(f"dbanon failed unexpectedly ({kind}); nothing was published.")
+    return json.dumps({"error": refusal.to_dict()})

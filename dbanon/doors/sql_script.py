@@ -1,0 +1,226 @@
+"""The SQL of everything that is installed, from the files in ``sql/`` and the registry of methods.
+
+``dbanon install`` runs it as a script; with ``--extension`` it is the files of two extensions, one
+for the ledger and one for all else, so that dropping the functions leaves the ledger. All of it can
+be run over an older version: what is there is replaced, and grants stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from dbanon.doors.plpython_options import known
+from dbanon.hierarchy.spec import KINDS
+from dbanon.methods import METHODS
+from dbanon.methods.registry import Method
+from dbanon.stores.ledger_tables import HEAD, TABLES
+from dbanon.stores.postgresql import digest
+from dbanon.stores.postgresql.foreign import HINT, foreign_code
+from dbanon.stores.postgresql.ledger import OWNER, UNTRUSTED
+from dbanon.version import share_path, version
+
+# The extension that holds the ledger, named as the role that owns it.
+LEDGER_EXTENSION = OWNER
+
+METHOD_TYPES = (
+    "regclass, text, text[], integer, text, text[], text[], jsonb, double precision, text, text,"
+    " jsonb"
+)
+
+# Of the functions in Python. A setting of the caller changes nothing, and none of these stays.
+SETTINGS = (
+    "search_path = pg_catalog, pg_temp",
+    "row_security = off",
+    "timezone = 'UTC'",
+    "datestyle = 'ISO, YMD'",
+    "extra_float_digits = 1",
+    "lock_timeout = '60s'",
+    "work_mem = '192MB'",
+    "jit = off",
+    "array_nulls = on",
+    "enable_hashjoin = on",
+    "enable_mergejoin = on",
+    "enable_sort = on",
+    "constraint_exclusion = off",
+)
+
+# Run before a Python function of ours; the paths are literals in a superuser's function.
+IMPORT = """import sys
+for path in {paths!r}:
+    if path not in sys.path:
+        sys.path.insert(0, path)
+try:
+    from dbanon.doors import plpython
+except Exception as error:
+    outcome = (
+        '{{"error": {{"sqlstate": "55000", "hint": "Ask a superuser to run: dbanon install",'
+        ' "message": "The Python of this server cannot import dbanon ('
+        + type(error).__name__ + ')."}}}}'
+    )
+    {fail}"""
+
+
+def literal(text: str) -> str:
+    """Text as SQL has it, whatever standard_conforming_strings is."""
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def script(paths: Sequence[str] | None) -> str:
+    """The SQL of everything that is installed; ``paths`` None leaves out what needs Python."""
+    return ledger_script() + functions_script(paths)
+
+
+def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str:
+    """Types and functions; ``alone`` where no ledger's script ran before in the transaction."""
+    sql = share_path("sql")
+    parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql") if alone]
+    parts.append(_types(sql / "types.sql"))
+    # Functions that others call come first: underscore sorts before letters.
+    for file in sorted((sql / "functions").glob("*.sql")):
+        parts.append(file.read_text())
+    if paths is not None:
+        for file in sorted((sql / "python").glob("*.sql")):
+            if file.name != "method.sql":
+                parts.append(file.read_text())
+        template = (sql / "python" / "method.sql").read_text()
+        parts += [method_script(template, method) for method in METHODS.values()]
+    parts.append((sql / "grants.sql").read_text())
+    parts.append("SELECT dbanon._require_ledger();\n")
+    text = "\n".join(parts)
+    text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
+        "@FOREIGN_HINT@", HINT.replace("'", "''")
+    )
+    text = text.replace("@SETTINGS@", "\n".join(f"SET {setting}" for setting in SETTINGS))
+    for mark, fail in (
+        ("@IMPORT@", "return outcome"),
+        ("@IMPORT_ROWS@", "return [(None, None, outcome)]"),
+    ):
+        text = text.replace(mark, IMPORT.format(paths=list(paths or ()), fail=fail))
+    return _filled(text)
+
+
+def _digest() -> dict[str, str]:
+    """What the digest is computed with, by mark; parameters are variables of plpgsql here."""
+
+    def filled(statement: str, *variables: str) -> str:
+        pieces = statement.split("?")
+        ends = [*variables, ""]
+        return "".join(piece + end for piece, end in zip(pieces, ends, strict=True)).strip()
+
+    name = ("relation_schema", "relation_name")
+    return {
+        "@DIGEST_WAY@": digest.WAY,
+        "@DIGEST_PROBE@": filled(digest.PROBE),
+        "@DIGEST_COLUMNS@": filled(digest.COLUMNS, *name),
+        "@DIGEST_STATEMENT@": filled(digest.STATEMENT, "relation_salt", *name),
+    }
+
+
+def method_script(template: str, method: Method) -> str:
+    """The SQL function of one method."""
+    return (
+        template.replace("@METHOD@", method.name)
+        .replace("@SUMMARY@", method.summary)
+        .replace("@TYPES@", METHOD_TYPES)
+        .replace("@MANUAL@", literal(manual(method)))
+    )
+
+
+def manual(method: Method) -> str:
+    """The manual of a method's SQL function."""
+    lines = [
+        f"{method.summary}.",
+        f"Data: {method.data}. Class sizes: {method.class_sizes}. Cost: {method.cost}.",
+        f"Guarantee: {method.guarantee}. Reference: {method.reference}.",
+        'Columns named nowhere are not copied. output is "schema.table".',
+        "Keys of options:",
+        *(f"  {name}: {text}" for name, text in known(method.name, writes=True).items()),
+    ]
+    if method.takes_categories:
+        lines.append('hierarchies, by column, as in {"education": {"table": "ref.tree"}}. Kinds:')
+        lines += [f"  {name}: {kind.key.expected}" for name, kind in KINDS.items()]
+    return "\n".join(lines)
+
+
+def ledger_script(*, extension: bool = False) -> str:
+    """The ledger, its owner and its rights; an extension adopts the tables that are there already.
+
+    It can be run over an older ledger, of whatever made it: what is there gets the newer columns.
+    """
+    sql = share_path("sql")
+    tables = (sql / "ledger.sql").read_text()
+    if extension:
+        tables = re.sub(
+            r"CREATE TABLE IF NOT EXISTS dbanon\.(\w+) \(.*?\n\);", _adopted, tables, flags=re.S
+        )
+    parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql")]
+    parts += [
+        tables,
+        (sql / "tie.sql").read_text(),
+        f"INSERT INTO dbanon.alembic_version SELECT '{HEAD}'"
+        " WHERE NOT EXISTS (SELECT 1 FROM dbanon.alembic_version);",
+        f"UPDATE dbanon.alembic_version SET version_num = '{HEAD}';",
+        (sql / "ledger_grants.sql").read_text(),
+    ]
+    return _filled("\n".join(parts))
+
+
+def tie_script() -> str:
+    """What ties entries of the ledger to their relations, again after a dump was restored."""
+    return (share_path("sql") / "tie.sql").read_text()
+
+
+def _filled(text: str) -> str:
+    tables = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
+    for mark, statement in _digest().items():
+        text = text.replace(mark, statement)
+    text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", tables)
+    return text.replace("@VERSION@", version())
+
+
+def _adopted(found: re.Match[str]) -> str:
+    """The table made, or made the extension's if a client made it; its rows go into dumps.
+
+    But for the revision: CREATE EXTENSION writes it, also when a dump is restored.
+    """
+    table, create = found[1], found[0].replace("IF NOT EXISTS ", "")
+    dumped = f"SELECT pg_catalog.pg_extension_config_dump('dbanon.{table}', '');"
+    member = (
+        "EXISTS (SELECT 1 FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_extension AS e"
+        " ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass"
+        " WHERE d.deptype = 'e' AND e.extname = '{}' AND d.classid = 'pg_class'::regclass"
+        f" AND d.objid = 'dbanon.{table}'::regclass)"
+    )
+    return (
+        f"DO $adopt$ BEGIN IF to_regclass('dbanon.{table}') IS NULL THEN\n{create}\nELSE\n"
+        # The extension of version 0.1.0 took its ledger with it when it was dropped.
+        f"IF {member.format('dbanon')} THEN ALTER EXTENSION dbanon DROP TABLE dbanon.{table};"
+        " END IF;\n"
+        f"IF NOT {member.format(LEDGER_EXTENSION)} THEN"
+        f" ALTER EXTENSION {LEDGER_EXTENSION} ADD TABLE dbanon.{table}; END IF;\n"
+        "END IF; END $adopt$;\n" + ("" if table == "alembic_version" else dumped)
+    )
+
+
+def _types(file: Path) -> str:
+    """The types, made only where they are not there yet: a script can be run again.
+
+    An older type gets the attributes that came after its own.
+    """
+
+    def made(found: re.Match[str]) -> str:
+        name, create = found[1], found[0]
+        added = "".join(
+            f"IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attname = '{attribute}'"
+            f" AND attrelid = 'dbanon.{name}'::regclass) THEN\n"
+            f"ALTER TYPE dbanon.{name} ADD ATTRIBUTE {attribute} {sql_type};\nEND IF;\n"
+            for attribute, sql_type in re.findall(r"^ +(\w+) +(.+?),?$", create, flags=re.M)
+        )
+        return (
+            f"DO $type$ BEGIN IF to_regtype('dbanon.{name}') IS NULL THEN\n{create}\n"
+            f"END IF;\n{added}END $type$;"
+        )
+
+    return re.sub(r"CREATE TYPE dbanon\.(\w+) AS \(.*?\n\);", made, file.read_text(), flags=re.S)

@@ -1,0 +1,228 @@
+"""Hierarchies made from a list of values: intervals, dates, prefixes, orders, and a proposal.
+
+Every builder takes the values that are to be leaves and gives a tree in which they keep the order
+that the builder states. Labels of intervals are ``[low, high)``. ``pulse`` is called now and then:
+what it raises ends the making.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from decimal import ROUND_FLOOR, Decimal, InvalidOperation
+from itertools import pairwise
+
+from dbanon.errors import InvalidParameter
+from dbanon.hierarchy.edges import Pulse, no_pulse, paced
+from dbanon.hierarchy.tree import Hierarchy, flat
+
+ROOT = "*"
+DATE_STEPS = ("month", "quarter", "year", "5y", "decade")
+
+
+def intervals(
+    values: Sequence[str],
+    steps: Sequence[float | str],
+    origin: float | str = 0,
+    *,
+    pulse: Pulse = no_pulse,
+) -> Hierarchy:
+    """Numbers in intervals of growing width on a grid, e.g. steps 5, 10, 50.
+
+    Parameters
+    ----------
+    values : numbers as text.
+    steps : widths, each a whole multiple of the one before.
+    origin : a border of the grid.
+
+    Raises
+    ------
+    InvalidParameter : a value is no number, or a step is no multiple of the one before.
+    """
+    numbers = _numbers(values, pulse)
+    widths = [_decimal(step, "A step") for step in steps]
+    start = _decimal(origin, "The origin")
+    before = None
+    for width in widths:
+        if width <= 0 or (before is not None and width % before):
+            raise InvalidParameter(
+                "Steps must be positive, each a whole multiple of the one before."
+            )
+        before = width
+    rows = []
+    for number, value in paced(sorted((number, value) for value, number in numbers.items()), pulse):
+        row = [value]
+        for width in widths:
+            low = start + ((number - start) / width).to_integral_value(ROUND_FLOOR) * width
+            row.append(f"[{_plain(low)}, {_plain(low + width)})")
+        rows.append([*row, ROOT])
+    return _tree(rows, pulse)
+
+
+def dates(
+    values: Sequence[str],
+    steps: Sequence[str] = ("month", "year", "decade"),
+    *,
+    pulse: Pulse = no_pulse,
+) -> Hierarchy:
+    """Dates (``2024-05-17``) by calendar: month, quarter, year, 5y and decade, in that order.
+
+    Raises
+    ------
+    InvalidParameter : a value is no date, or the steps are unknown or not in order.
+    """
+    if any(step not in DATE_STEPS for step in steps) or [
+        step for step in DATE_STEPS if step in steps
+    ] != list(steps):
+        raise InvalidParameter("Steps of dates are, in this order: " + ", ".join(DATE_STEPS) + ".")
+    found = []
+    for value in paced(set(values), pulse):
+        try:
+            found.append((date.fromisoformat(value[:10]), value))
+        except ValueError:
+            raise InvalidParameter("A value is no date in the form 2024-05-17.") from None
+    rows = []
+    for day, value in paced(sorted(found), pulse):
+        labels = {
+            "month": f"{day.year:04d}-{day.month:02d}",
+            "quarter": f"{day.year:04d}-Q{(day.month + 2) // 3}",
+            "year": f"{day.year:04d}",
+            "5y": f"{day.year // 5 * 5:04d} to {day.year // 5 * 5 + 4:04d}",
+            "decade": f"{day.year // 10 * 10:04d}s",
+        }
+        # The calendar of an instant is that of its zone, which its text ends with.
+        zone = " UTC" if value.endswith("+00:00") else ""
+        rows.append([value, *(labels[step] + zone for step in steps), ROOT])
+    return _tree(rows, pulse)
+
+
+def prefixes(
+    values: Sequence[str],
+    keep: Sequence[int] | None = None,
+    mask: str = "*",
+    *,
+    pulse: Pulse = no_pulse,
+) -> Hierarchy:
+    """Codes of digits or letters masked from the right, e.g. 23208, 2320*, 232**, ... (zip codes).
+
+    Parameters
+    ----------
+    keep : how many leading characters each level keeps, falling; None for every number.
+    mask : one character for each one hidden; the root is all mask.
+
+    Raises
+    ------
+    InvalidParameter : the levels do not fall, or the mask is no single character.
+    """
+    if len(mask) != 1:
+        raise InvalidParameter("The mask must be one character.")
+    length = max((len(value) for value in values), default=0)
+    levels = list(range(length - 1, 0, -1)) if keep is None else list(keep)
+    if any(a <= b for a, b in pairwise(levels)) or min(levels, default=1) < 1:
+        raise InvalidParameter("The numbers of kept characters must fall, down to 1 at least.")
+    rows = []
+    for value in paced(sorted(set(values)), pulse):
+        if mask in value:
+            raise InvalidParameter("A value holds the mask character: choose another mask.")
+        # A shorter code is masked to its own length, so that its labels are its own.
+        kept = [
+            value[:count] + mask * (len(value) - count) for count in levels if count < len(value)
+        ]
+        rows.append([value, *kept, mask * max(length, 1)])
+    return _tree(rows, pulse)
+
+
+def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = no_pulse) -> Hierarchy:
+    """Ordered values (an enum, grades) in groups of ``fanout`` neighbours, level upon level.
+
+    Parameters
+    ----------
+    values : in their order, each once.
+    fanout : children of a node, 2 or more.
+
+    Raises
+    ------
+    InvalidParameter : a value stands twice, or the fanout is below 2.
+    """
+    if fanout < 2:
+        raise InvalidParameter("The fanout must be 2 or more.")
+    if len(set(values)) != len(values):
+        raise InvalidParameter("A value of the order stands twice.")
+    rows = [[value] for value in values]
+    size = fanout
+    while size < len(values):
+        for at, row in enumerate(paced(rows, pulse)):
+            first = at // size * size
+            last = min(first + size, len(values)) - 1
+            row.append(row[-1] if first == last else f"{values[first]} to {values[last]}")
+        size *= fanout
+    return _tree([[*row, ROOT] for row in rows], pulse)
+
+
+def grouped(values: Sequence[str], sizes: Sequence[int], *, pulse: Pulse = no_pulse) -> Hierarchy:
+    """Ordered values in one level of groups of the given sizes, in order.
+
+    Raises
+    ------
+    InvalidParameter : the sizes do not add up to the number of values.
+    """
+    if sum(sizes) != len(values) or min(sizes, default=1) < 1:
+        raise InvalidParameter("The sizes of the groups must add up to the number of values.")
+    rows, first = [], 0
+    for size in sizes:
+        group = list(values[first : first + size])
+        label = group[0] if size == 1 else f"{group[0]} to {group[-1]}"
+        rows += [[value, label, ROOT] for value in group]
+        first += size
+    return _tree(rows, pulse)
+
+
+def suggest(values: Sequence[str]) -> Hierarchy:
+    """A proposal from the values alone, to be edited by a person before it is used.
+
+    Dates by calendar; codes of equal length of digits by prefix; numbers in intervals of about a
+    tenth and a third of their width; all others directly below the root.
+    """
+    distinct = sorted(set(values))
+    if not distinct:
+        return flat([])
+    try:
+        return dates(distinct)
+    except InvalidParameter:
+        pass
+    lengths = {len(value) for value in distinct}
+    if all(value.isdigit() for value in distinct) and len(lengths) == 1 and min(lengths) >= 4:
+        return prefixes(distinct)
+    try:
+        numbers = _numbers(distinct).values()
+    except InvalidParameter:
+        return flat(distinct, ROOT)
+    width = max(numbers) - min(numbers)
+    if width == 0:
+        return flat(distinct, ROOT)
+    step = Decimal(1).scaleb((width / 20).adjusted())
+    step *= next(factor for factor in (1, 2, 5, 10) if step * factor * 20 >= width)
+    return intervals(distinct, [str(step), str(step * 5)])
+
+
+def _tree(rows: Sequence[Sequence[str]], pulse: Pulse) -> Hierarchy:
+    return Hierarchy.from_levels(rows, pulse) if rows else flat([])
+
+
+def _numbers(values: Sequence[str], pulse: Pulse = no_pulse) -> dict[str, Decimal]:
+    return {value: _decimal(value, "A value") for value in paced(set(values), pulse)}
+
+
+def _decimal(value: float | str, what: str) -> Decimal:
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        number = Decimal("NaN")
+    if not number.is_finite():
+        raise InvalidParameter(f"{what} is no number.")
+    return number
+
+
+def _plain(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

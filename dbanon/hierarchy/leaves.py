@@ -1,0 +1,105 @@
+"""The values of microdata as leaves of hierarchies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Microdata
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter
+from dbanon.hierarchy.tree import Hierarchy, flat
+
+# Behind the text of an instant.
+UTC = "+00:00"
+
+Hierarchies: TypeAlias = Mapping[str, Hierarchy]
+
+
+def trees_of(microdata: Microdata, hierarchies: Hierarchies) -> tuple[Hierarchy | None, ...]:
+    """The hierarchy of each attribute: the one given, flat for a category, None for a number.
+
+    Raises
+    ------
+    InvalidParameter : a name is no quasi-identifier.
+    """
+    names = [attribute.name for attribute in microdata.attributes]
+    for name in hierarchies:
+        if name not in names:
+            raise InvalidParameter(
+                f'The hierarchy of "{name}" names no quasi-identifier.',
+                hint="Give hierarchies to quasi-identifiers only.",
+            )
+    found: list[Hierarchy | None] = []
+    for attribute in microdata.attributes:
+        if attribute.name in hierarchies:
+            found.append(hierarchies[attribute.name])
+        elif attribute.kind.is_numeric:
+            found.append(None)
+        else:
+            position = microdata.categorical.index(attribute)
+            found.append(flat(microdata.categories[position]))
+    return tuple(found)
+
+
+def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> NDArray[np.int32]:
+    """The leaf position of each record's value, int32 (n,); 0 where it is NULL.
+
+    Raises
+    ------
+    HierarchyBroken : a value is no leaf.
+    """
+    if not attribute.kind.is_numeric:
+        position = microdata.categorical.index(attribute)
+        leaves = tree.encode(microdata.categories[position], attribute.name)
+        # One more place for the code -1 of NULL.
+        return np.append(leaves, np.int32(0))[microdata.codes[:, position]]
+    numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
+    valid = microdata.valid_column(attribute.name)
+    codes = np.zeros(len(numbers), np.int32)
+    present = slice(None) if valid is None else valid
+    values, inverse = np.unique(numbers[present], return_inverse=True)
+    texts = [number_text(value, attribute) for value in values]
+    if attribute.zoned:
+        # A tree that somebody wrote may leave out the zone of its leaves, which is UTC.
+        known = set(tree.labels)
+        texts = [text if text in known else text.removesuffix(UTC) for text in texts]
+    leaves = tree.encode(texts, attribute.name)
+    codes[present] = leaves[inverse.reshape(-1)]
+    return codes
+
+
+def column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
+    """The distinct values of an attribute as leaves spell them, in the attribute's order."""
+    if not attribute.kind.is_numeric:
+        return list(microdata.categories[microdata.categorical.index(attribute)])
+    numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
+    valid = microdata.valid_column(attribute.name)
+    values = np.unique(numbers if valid is None else numbers[valid])
+    return list(dict.fromkeys(number_text(value, attribute) for value in values))
+
+
+def number_text(value: float, attribute: Attribute) -> str:
+    """A number, date, timestamp or rank as the leaves of a hierarchy spell it."""
+    if attribute.kind is Kind.ORDINAL:
+        return attribute.order[int(value)]
+    if attribute.kind is Kind.DATE:
+        return str(np.datetime64(int(value), "D"))
+    if attribute.kind is Kind.TIMESTAMP:
+        # An instant is told in UTC and says so: readers cannot know whose clock it is.
+        zone = UTC if attribute.zoned else ""
+        return str(np.datetime64(int(value), "us")).replace("T", " ") + zone
+    if attribute.kind is Kind.DECIMAL:
+        return f"{value:.{attribute.scale}f}"
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def leaf_text(text: str, attribute: Attribute) -> str:
+    """A value as the leaves of a hierarchy spell it, from the text that a database makes of it."""
+    if attribute.kind is Kind.DECIMAL and attribute.scale > 0:
+        return f"{Decimal(text):.{attribute.scale}f}"
+    return number_text(float(text), attribute) if attribute.kind is Kind.FLOAT else text

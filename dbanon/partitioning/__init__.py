@@ -1,0 +1,1 @@
+"""Records into classes: strata, blocks, methods, refinement, privacy models."""

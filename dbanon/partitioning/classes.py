@@ -1,0 +1,310 @@
+"""Records into classes: null handling, strata, method, refinement."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import (
+    AttributePartition,
+    Levels,
+    MethodResult,
+    Partition,
+    combine,
+    places_of,
+)
+from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
+from dbanon.hierarchy.subset import Trees, only
+from dbanon.job.policy import Policy, refinement, require_kinds, require_rows
+from dbanon.methods import find_method, generalization
+from dbanon.methods import refine as centroid
+from dbanon.methods.enforce import Guard
+from dbanon.methods.registry import Method, Refine, Tick
+from dbanon.partitioning.blocks import cut, cut_classes, partition_blocks
+from dbanon.partitioning.entities import units_of
+from dbanon.partitioning.strata import count_of, strata_of, too_few
+
+# Of the progress told, when a refinement follows the method.
+_METHOD_SHARE = 0.5
+
+# Refinements in blocks, each with borders across another direction.
+_TURNS = 2
+
+
+def find_classes(
+    microdata: Microdata, policy: Policy, tick: Tick | None = None, trees: Trees | None = None
+) -> Partition:
+    """Put the records into equivalence classes as the policy says.
+
+    Where records have entities, classes hold k of them, and all records of one (in a stratum).
+    Where the levels of a full domain withhold records, the levels are found again without these:
+    they are those of a table that never had them. ``trees`` makes its hierarchies; None for those
+    of the policy.
+
+    Raises
+    ------
+    TooFewRecords : fewer than k records or entities, in all or in a stratum.
+    NullInQuasiIdentifier : NULLs, and the policy does not say what to do with them.
+    SuppressionOverBudget : more records would be withheld than allowed.
+    """
+    require_rows(policy)
+    strata = _feasible_strata(microdata, policy)
+    units = None
+    clustered = microdata
+    if microdata.entities is not None:
+        units = units_of(microdata, policy.hierarchies)
+        clustered = units.microdata
+        strata = strata_of(clustered, policy)
+    found = _found(clustered, strata, policy, tick)
+    partition: Partition
+    if find_method(policy.method).gives is Levels:
+        partition = _in_order(found, clustered.n_records)
+        if units is not None:
+            partition = partition.of(units.of_record)
+        _check_budget(policy, partition.n_suppressed, microdata)
+        if partition.n_suppressed:
+            return _found_again(microdata, partition, policy, tick, trees)
+        return partition
+    partition = combine(
+        [(records, result) for records, result in found if isinstance(result, Partition)],
+        clustered.n_records,
+    )
+    if units is not None:
+        partition = units.partition(partition)
+    _check_budget(policy, partition.n_suppressed, microdata)
+    return partition
+
+
+def _found_again(
+    microdata: Microdata,
+    partition: Partition,
+    policy: Policy,
+    tick: Tick | None,
+    trees: Trees | None,
+) -> Partition:
+    """The levels of the records that were not withheld, with nobody withheld any more."""
+    records = np.flatnonzero(partition.labels >= 0)
+    rest = replace(only(microdata, records), withheld=0)
+    options = {**policy.options, "suppression": 0.0}
+    hierarchies = policy.hierarchies if trees is None else trees(rest)
+    policy = replace(policy, options=options, hierarchies=hierarchies)
+    found = find_classes(rest, policy, None if tick is None else lambda share: tick(1.0))
+    return found.of(places_of(records, microdata.n_records))
+
+
+def find_attribute_classes(
+    microdata: Microdata, policy: Policy, tick: Tick | None = None
+) -> AttributePartition:
+    """Put the values of each attribute into classes of their own, which rows do not share.
+
+    Warns with ``RowsNotAnonymous``; raises as ``find_classes``, and where records have entities.
+    """
+    if microdata.entities is not None:
+        raise InvalidParameter(
+            "A release per attribute counts rows, not persons.",
+            hint="Leave entity out, or choose a method that groups rows.",
+        )
+    warnings.warn(RowsNotAnonymous(RowsNotAnonymous.__doc__), stacklevel=3)
+    found = _found(microdata, _feasible_strata(microdata, policy), policy, tick)
+    by_attribute = zip(
+        *(result.partitions for _, result in found if isinstance(result, AttributePartition)),
+        strict=True,
+    )
+    records = [records for records, _ in found]
+    n = microdata.n_records
+    return AttributePartition(
+        tuple(combine(list(zip(records, parts, strict=True)), n) for parts in by_attribute)
+    )
+
+
+def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
+    """The strata, after a check that the method takes the attributes and each stratum has k."""
+    require_kinds(policy, microdata.attributes)
+    strata = strata_of(microdata, policy)
+    _check_budget(policy, 0, microdata)
+    for records in strata:
+        if count_of(microdata, records) < policy.k:
+            raise too_few(microdata, policy, records, len(strata))
+    return strata
+
+
+def _found(
+    microdata: Microdata, strata: list[NDArray[np.int64]], policy: Policy, tick: Tick | None
+) -> list[tuple[NDArray[np.int64], MethodResult]]:
+    """What the method gives for each stratum, with the records of it."""
+    n = microdata.n_records
+    method = find_method(policy.method)
+    space = method.space(
+        microdata,
+        standardize=policy.standardize,
+        weights=policy.weights,
+        hierarchies=policy.hierarchies,
+    )
+    rng = np.random.Generator(np.random.PCG64(policy.seed))
+    tick = tick or _silent
+    if method.gives is Levels:
+        # One level for the whole table, whatever its strata are.
+        records = np.concatenate(strata)
+        apart = np.repeat(np.arange(len(strata)), [len(part) for part in strata])
+        return [(records, _run(method, space(records), policy, tick, rng, strata=apart))]
+    parts: list[tuple[NDArray[np.int64], MethodResult]] = []
+    done = 0
+    for records in strata:
+        share, before = len(records) / n, done / n
+
+        def advance(fraction: float, share: float = share, before: float = before) -> None:
+            tick(before + share * fraction)
+
+        parts.append((records, _run(method, space(records), policy, advance, rng)))
+        done += len(records)
+    return parts
+
+
+def _in_order(found: Sequence[tuple[NDArray[np.int64], MethodResult]], n: int) -> Levels:
+    """The levels of the n records, of which some stand in the result in another order."""
+    [(records, result)] = found
+    assert isinstance(result, Levels)
+    return result.of(places_of(records, n))
+
+
+def _run(
+    method: Method,
+    space: Any,
+    policy: Policy,
+    tick: Tick,
+    rng: np.random.Generator,
+    **more: Any,
+) -> MethodResult:
+    share = 1.0 if policy.refine is None else _METHOD_SHARE
+    result = _run_method(method, space, policy, lambda done: tick(share * done), rng, **more)
+    max_size = method.max_size(policy.k) if method.max_size else None
+    if isinstance(result, AttributePartition):
+        for partition in result.partitions:
+            partition.require(policy.k, max_size)
+        return result
+    assert isinstance(result, Partition)
+    result.require(policy.k, max_size)
+    refine = refinement(method)
+    if policy.refine is None or refine is None:
+        return result
+    refined = refine_classes(
+        refine,
+        space,
+        result,
+        policy,
+        lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
+    )
+    by_centroid = refine is centroid.refine
+    return refined.require(policy.k, centroid.max_refined_size(policy.k) if by_centroid else None)
+
+
+def refine_classes(
+    refine: Refine,
+    space: Any,
+    partition: Partition,
+    policy: Policy,
+    tick: Tick,
+    guard: Guard | None = None,
+) -> Partition:
+    """The refinement of all records at once, or, in generalization, of blocks of classes.
+
+    ``guard`` : of generalization, the privacy models that classes keep to.
+    """
+    guarded = {} if guard is None else {"guard": guard}
+    size = policy.block_size
+    if size is None or space.n_records <= size or refine is not generalization.refine:
+        return refine(
+            space,
+            partition,
+            int(policy.k),
+            str(policy.refine),
+            tick=tick,
+            seed=policy.seed,
+            iterations=policy.refine_iterations,
+            seconds=policy.refine_seconds,
+            **guarded,
+        )
+    for turn in range(_TURNS):
+        before = partition
+
+        def run(
+            number: int,
+            records: NDArray[np.int64],
+            tick: Tick,
+            turn: int = turn,
+            before: Partition = before,
+        ) -> Partition:
+            found, labels = np.unique(before.labels[records], return_inverse=True)
+            # A later turn has fewer classes: those of equal records were joined.
+            rounds = generalization.ROUNDS[str(policy.refine)] * len(found)
+            if policy.refine_iterations is not None:
+                rounds = policy.refine_iterations * len(records) // space.n_records
+            # Of its own, so that the order in which blocks end changes nothing.
+            seed = np.random.SeedSequence([policy.seed, turn, number]).generate_state(1, np.uint64)
+            return refine(
+                space.take(records),
+                Partition(labels),
+                int(policy.k),
+                str(policy.refine),
+                tick=tick,
+                seed=int(seed[0]),
+                iterations=rounds // _TURNS,
+                seconds=policy.refine_seconds,
+                **({} if guard is None else {"guard": guard.take(records)}),
+            )
+
+        def advance(share: float, turn: int = turn) -> None:
+            tick((turn + share) / _TURNS)
+
+        blocks = cut_classes(space.coordinates, partition, size, turn)
+        partition = partition_blocks(blocks, run, advance)
+    return partition
+
+
+def _run_method(
+    method: Method,
+    space: Any,
+    policy: Policy,
+    tick: Tick,
+    rng: np.random.Generator,
+    **more: Any,
+) -> MethodResult:
+    """The method on all records at once, or on blocks of them."""
+    size = policy.block_size
+    if size is None or space.n_records <= size:
+        return method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options, **more)
+
+    def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:
+        result = method.run(
+            space.take(records),
+            int(policy.k),
+            tick=tick,
+            # Of its own, so that the order in which blocks end changes nothing.
+            rng=np.random.Generator(np.random.PCG64([policy.seed, number])),
+            **policy.options,
+        )
+        assert isinstance(result, Partition)
+        return result
+
+    return partition_blocks(cut(space.coordinates, size), run, tick)
+
+
+def _check_budget(policy: Policy, withheld: int, microdata: Microdata) -> None:
+    """Check the share of all records that these many are, with those withheld for a NULL."""
+    withheld, n = withheld + microdata.withheld, microdata.n_read
+    if policy.max_suppression is not None and withheld > policy.max_suppression * n:
+        raise SuppressionOverBudget(
+            f"{withheld} of {n} records would be withheld, more than the allowed share"
+            f" {policy.max_suppression:g}.",
+            hint=f"It would be feasible with max_suppression = {withheld / n:.6f} or more.",
+        )
+
+
+def _silent(fraction: float) -> None:
+    """A tick for callers who watch nothing."""

@@ -1,0 +1,366 @@
+"""Privacy models on sensitive attributes: classes change until each keeps to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition, combine
+from dbanon.errors import InvalidParameter, ModelInfeasible, RecountFailed
+from dbanon.hierarchy.tree import Hierarchy, flat
+from dbanon.job.policy import Policy, refinement
+from dbanon.kernels import Models
+from dbanon.measures import Model, sensitive_counts
+from dbanon.measures.models import ModelLevel
+from dbanon.methods import find_method
+from dbanon.methods.enforce import Guard, enforce, keeps, merge
+from dbanon.methods.generalization import refine
+from dbanon.methods.registry import Tick
+from dbanon.partitioning.blocks import cut_classes, partition_blocks
+from dbanon.partitioning.classes import refine_classes
+from dbanon.partitioning.strata import groups
+from dbanon.spaces.mixed import MixedSpace, mixed_space
+
+# Above all numbers of values that a column can have here.
+_LARGEST_L = 2**31 - 1
+
+
+def protect(
+    microdata: Microdata,
+    partition: Partition,
+    policy: Policy,
+    codes: Mapping[str, NDArray[np.int32]],
+    tick: Tick = lambda share: None,
+) -> Partition:
+    """The partition with classes merged until each keeps to the models of the policy.
+
+    Classes of different strata or patterns of NULLs are not merged. Where the policy says so,
+    classes may be withheld instead. A refinement of loss follows where the policy has one, in which
+    classes go on keeping to the models; not where records have entities, which it would part.
+
+    Parameters
+    ----------
+    codes : by sensitive attribute, int32 (n,), each record's value as 0, 1, ...; NULL is a value.
+        For ordered and hierarchical t-closeness codes are positions in the order or of leaves.
+
+    Raises
+    ------
+    ModelInfeasible : the table as one class, or a pattern of NULLs, does not keep to a model.
+    """
+    if not policy.models or not partition.n_classes:
+        return partition
+    try:
+        return _protected(microdata, partition, policy, codes, tick)
+    except ModelInfeasible as error:
+        refusal = error
+    if policy.withhold_failing:
+        # Withholding some may have changed the table, so that others fail.
+        without = replace(policy, withhold_failing=False)
+        with suppress(ModelInfeasible):
+            return _protected(microdata, partition, without, codes, tick)
+    raise refusal
+
+
+def _protected(
+    microdata: Microdata,
+    partition: Partition,
+    policy: Policy,
+    codes: Mapping[str, NDArray[np.int32]],
+    tick: Tick,
+) -> Partition:
+    names = list(dict.fromkeys(model.attribute for model in policy.models))
+    n = microdata.n_records
+    space = mixed_space(
+        microdata,
+        standardize=policy.standardize,
+        weights=policy.weights,
+        hierarchies=policy.hierarchies,
+    )
+    while True:
+        before = partition
+        places = {name: _of_released(policy.models, name, codes[name], before) for name in names}
+        widths = {name: width_of(policy.models, name, places[name]) for name in names}
+        counts = {name: sensitive_counts(before, places[name], widths[name]) for name in names}
+        wholes = {name: _whole(counts[name]) for name in names}
+        values = np.column_stack([np.maximum(places[name], 0) for name in names]).astype(np.int32)
+        guard = Guard(values, compiled(policy.models, names, wholes))
+        strata = _strata(microdata, before)
+        budget = _budget(policy, microdata, before)
+        failing = [records for records in strata if not keeps(guard.take(records))]
+        for records in failing:
+            if len(records) > budget or len(failing) == len(strata):
+                together = _each_as_one(strata, n)
+                best = {
+                    name: sensitive_counts(together, places[name], widths[name]) for name in names
+                }
+                raise _infeasible(policy.models, best, wholes, len(records), microdata.n_read)
+            budget -= len(records)
+        parts = []
+        for records in strata:
+            own, guarded = space(records), guard.take(records)
+            if not keeps(guarded):
+                continue
+            _, labels = np.unique(before.labels[records], return_inverse=True)
+            part = Partition(labels.reshape(-1))
+            if not budget:
+                part = _by_blocks(own, part, guarded, policy, tick)
+            kept = enforce(own, part, guarded, tick, budget)
+            budget -= kept.n_suppressed
+            parts.append((records, kept))
+        partition = combine(parts, n)
+        # What is withheld changes the whole table, which models compare classes with.
+        if partition.n_suppressed == before.n_suppressed:
+            break
+    if policy.refine is None or not _can_refine(microdata, policy):
+        return partition
+    return combine(
+        [
+            (
+                records,
+                refine_classes(
+                    refine, space(records), part, policy, tick, guard.take(records)
+                ).require(int(policy.k)),
+            )
+            for records, part in parts
+        ],
+        n,
+    )
+
+
+def _of_released(
+    models: Sequence[Model], name: str, codes: NDArray[np.int32], partition: Partition
+) -> NDArray[np.int32]:
+    """Codes of the values that are released alone, int32 (n,), as a recount has them; or leaves."""
+    if any(m.attribute == name and isinstance(m.distance, Hierarchy) for m in models):
+        return codes
+    released = partition.labels >= 0
+    _, places = np.unique(codes[released], return_inverse=True)
+    found = np.zeros_like(codes)
+    found[released] = places.reshape(-1)
+    return found
+
+
+def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
+    """How many more records may be withheld so that classes keep to the models."""
+    if not policy.withhold_failing or policy.max_suppression is None:
+        return 0
+    allowed = int(policy.max_suppression * microdata.n_read)
+    return max(allowed - microdata.withheld - partition.n_suppressed, 0)
+
+
+def _can_refine(microdata: Microdata, policy: Policy) -> bool:
+    """Whether the method's search looks at loss, and at records that are a person each."""
+    return microdata.entities is None and refinement(find_method(policy.method)) is refine
+
+
+def _by_blocks(
+    space: MixedSpace, part: Partition, guard: Guard, policy: Policy, tick: Tick
+) -> Partition:
+    """Classes merged inside blocks of them, as far as they get there; all where no blocks are."""
+    size = policy.block_size
+    if size is None or space.n_records <= size:
+        return part
+
+    def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:
+        _, labels = np.unique(part.labels[records], return_inverse=True)
+        return merge(space.take(records), Partition(labels), guard.take(records), tick)
+
+    return partition_blocks(cut_classes(space.coordinates, part, size), run, tick)
+
+
+def compiled(
+    models: Sequence[Model], names: Sequence[str], wholes: Mapping[str, NDArray[np.float64]]
+) -> Models:
+    """The models as kernels have them."""
+    compiled = Models(np.array([len(wholes[name]) for name in names], np.int32))
+    for model in models:
+        wish, parents, ranges = model.kind, np.empty(0, np.int32), np.empty((0, 2), np.int32)
+        if isinstance(model.distance, Hierarchy):
+            wish = "hierarchical_t"
+            parents, ranges = model.distance.parents, model.distance.ranges
+        elif wish == "t_closeness":
+            wish = f"{model.distance}_t"
+        compiled.add(
+            wish,
+            names.index(model.attribute),
+            model.level,
+            min(model.l, _LARGEST_L),
+            wholes[model.attribute],
+            np.ascontiguousarray(parents, np.int32),
+            np.ascontiguousarray(ranges, np.int32),
+        )
+    return compiled
+
+
+def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
+    """Check what can be refused before anything is read.
+
+    Raises
+    ------
+    InvalidParameter : a model names no sensitive column, or a column has two orders.
+    """
+    orders: dict[str, object] = {}
+    for model in models:
+        name = model.attribute
+        if name not in sensitive:
+            raise InvalidParameter(
+                f'The privacy model of "{name}" names no sensitive column.',
+                hint="Name the column in sensitive, too.",
+            )
+        if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
+            raise InvalidParameter(
+                f'The privacy models of "{name}" measure distances in two ways.',
+                hint="Use one order or one hierarchy for all models of a column.",
+            )
+
+
+def with_null_leaves(models: Sequence[Model]) -> tuple[Model, ...]:
+    """The models, each hierarchy with one more leaf, the last, right below its root: NULL's."""
+    return tuple(
+        replace(model, distance=_with_null(model.distance))
+        if isinstance(model.distance, Hierarchy)
+        else model
+        for model in models
+    )
+
+
+def _with_null(tree: Hierarchy) -> Hierarchy:
+    label = "NULL"
+    while label in tree.labels:
+        label += "*"
+    if len(tree.labels) == 1:
+        return flat([*tree.labels, label])
+    return Hierarchy([*tree.labels, label], [*tree.parents.tolist(), 0])
+
+
+def require_models(
+    models: Sequence[Model], counts: Mapping[str, NDArray[np.int64]]
+) -> tuple[ModelLevel, ...]:
+    """Check counts of a written relation, by sensitive attribute int64 (n_classes, s).
+
+    Returns the levels that all classes keep to.
+
+    Raises
+    ------
+    RecountFailed : a class does not keep to a model.
+    """
+    for model in models:
+        found = counts[model.attribute]
+        failing = int((~model.satisfied(found, _whole(found))).sum())
+        if failing:
+            raise RecountFailed(
+                f"{failing} of {len(found)} classes counted do not keep to {model.describe()}.",
+                hint="This is an error in dbanon: please report it.",
+            )
+    return tuple(
+        ModelLevel(
+            model.describe(), model.worst(counts[model.attribute], _whole(counts[model.attribute]))
+        )
+        for model in models
+    )
+
+
+def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:
+    """The number of values: all leaves where a hierarchy has them."""
+    leaves = [
+        model.distance.n_leaves
+        for model in models
+        if model.attribute == name and isinstance(model.distance, Hierarchy)
+    ]
+    return max([int(codes.max(initial=-1)) + 1, *leaves])
+
+
+def _whole(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    whole: NDArray[np.float64] = counts.sum(axis=0) / max(int(counts.sum()), 1)
+    return whole
+
+
+def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:
+    """The released records of each stratum and pattern of NULLs."""
+    released = np.flatnonzero(partition.labels >= 0)
+    if not len(released):
+        return []
+    parts = [part for part in (microdata.strata, microdata.valid) if part is not None]
+    if not parts:
+        return [released]
+    return [released[group] for group in groups(np.column_stack(parts)[released])]
+
+
+def _each_as_one(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:
+    """Each stratum as one class: what no partition keeps to better."""
+    labels = np.full(n, -1, np.int32)
+    for number, records in enumerate(strata):
+        labels[records] = number
+    return Partition(labels)
+
+
+def _infeasible(
+    models: Sequence[Model],
+    counts: Mapping[str, NDArray[np.int64]],
+    wholes: Mapping[str, NDArray[np.float64]],
+    records: int,
+    n: int,
+) -> ModelInfeasible:
+    """The error that says what is feasible; ``counts`` are those of each stratum as one class."""
+
+    def fails(model: Model, counts: NDArray[np.int64]) -> bool:
+        return not model.satisfied(counts, wholes[model.attribute]).all()
+
+    failing = [model for model in models if fails(model, counts[model.attribute])]
+    hints = [_feasible(m, m.worst(counts[m.attribute], wholes[m.attribute])) for m in failing]
+    if len(next(iter(counts.values()))) > 1:
+        return ModelInfeasible(
+            f"The {records} records of a stratum or pattern of NULLs, which classes do not cross,"
+            " do not keep to the models.",
+            hint="; ".join(hints)
+            + f". Ask for less, {_by_withholding(failing, counts, wholes, n)}use nulls=suppress,"
+            " or leave out strata.",
+        )
+    values = {m.attribute: int((wholes[m.attribute] > 0).sum()) for m in failing}
+    return ModelInfeasible(
+        "Even the whole table as one class does not keep to "
+        + "; ".join(model.describe() for model in failing)
+        + ".",
+        hint="; ".join(f'"{name}" has {count} distinct values' for name, count in values.items())
+        + "; "
+        + "; ".join(hints)
+        + ". Ask for less.",
+    )
+
+
+def _by_withholding(
+    models: Sequence[Model],
+    counts: Mapping[str, NDArray[np.int64]],
+    wholes: Mapping[str, NDArray[np.float64]],
+    n: int,
+) -> str:
+    """The budget with which withholding whole strata is enough, where the others stay as they are.
+
+    Not where models compare classes with the table, which is another one then.
+    """
+    if any(model.compares_with_table for model in models):
+        return ""
+    kept = np.logical_and.reduce(
+        [model.satisfied(counts[model.attribute], wholes[model.attribute]) for model in models]
+    )
+    if not kept.any():
+        return ""
+    sizes = counts[models[0].attribute].sum(axis=1)
+    withheld = n - sizes[kept].sum()
+    share = np.ceil(withheld / n * 1e6) / 1e6
+    return f"use withhold_failing with max_suppression = {share:.6f} or more, "
+
+
+def _feasible(model: Model, best: float) -> str:
+    """The levels of a model that are in reach, rounded to the safe side."""
+    what = f'{model.kind} of "{model.attribute}"'
+    if not np.isfinite(best):
+        return f"no level of {what} is feasible"
+    if model.at_least:
+        return f"{what} is feasible up to {np.floor(best * 1e4) / 1e4:g}"
+    return f"{what} is feasible from {np.ceil(best * 1e4 + 1) / 1e4:g}"

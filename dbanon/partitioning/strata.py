@@ -1,0 +1,86 @@
+"""Strata: sets of records that classes must not cross."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Microdata
+from dbanon.errors import NullInQuasiIdentifier, TooFewRecords
+from dbanon.job.policy import Policy
+
+
+def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
+    """Sets of records that classes must not cross.
+
+    Raises
+    ------
+    NullInQuasiIdentifier : NULLs. Where they are to be withheld, they are before anything is
+        looked at, and none is here.
+    """
+    n = microdata.n_records
+    given = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
+    if microdata.valid is None:
+        return groups(given)
+    if policy.nulls == "category":
+        return groups(np.column_stack([given, microdata.valid]))
+    holding = [
+        f'"{attribute.name}" in {count} rows'
+        for attribute, count in zip(
+            microdata.attributes, (~microdata.valid).sum(axis=0), strict=True
+        )
+        if count
+    ]
+    raise NullInQuasiIdentifier(
+        f"Quasi-identifiers hold NULL: {', '.join(holding)}.",
+        hint="Choose nulls=suppress (withhold these records) or nulls=category (classes within"
+        " each pattern of NULLs).",
+    )
+
+
+def groups(values: NDArray[Any]) -> list[NDArray[np.int64]]:
+    """Positions of equal values or rows, each set ascending; at least one set."""
+    _, group = np.unique(values, axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+
+
+def count_of(microdata: Microdata, records: NDArray[np.int64]) -> int:
+    """What k is compared with: the number of these records, or of the persons they are of."""
+    if microdata.entities is None:
+        return len(records)
+    return len(np.unique(microdata.entities[records]))
+
+
+def too_few(
+    microdata: Microdata,
+    policy: Policy,
+    records: NDArray[np.int64],
+    n_strata: int,
+) -> TooFewRecords:
+    withheld = microdata.withheld
+    count = count_of(microdata, records)
+    what = "records" if microdata.entities is None else "persons"
+    if n_strata == 1:
+        text = f"There are {count} {what}, fewer than k = {policy.k}"
+        text += f" ({withheld} more records have a NULL and are withheld)." if withheld else "."
+        hint = f"k can be {count} at most here." if count >= 2 else "Anonymize a larger table."
+        return TooFewRecords(text, hint=hint)
+    text = f"A stratum holds only {count} {what}"
+    if microdata.valid is not None:
+        absent = [
+            f'"{attribute.name}"'
+            for attribute, present in zip(
+                microdata.attributes, microdata.valid[records[0]], strict=True
+            )
+            if not present
+        ]
+        text += f" with NULL in {', '.join(absent)}" if absent else " without NULL"
+    hint = "Leave columns out of the strata, or bring rare values together in a view."
+    if microdata.strata is None:
+        hint = f"With nulls=category each pattern of NULLs needs k {what}; nulls=suppress withholds"
+        hint += " records with a NULL instead."
+    return TooFewRecords(f"{text}, fewer than k = {policy.k}.", hint=hint)

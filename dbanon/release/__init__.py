@@ -1,0 +1,1 @@
+"""Classes into what is released, and what is said about it."""

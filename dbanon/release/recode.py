@@ -1,0 +1,178 @@
+"""From classes to a release: the values of each class, and what they lose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import AttributePartition, Levels, Partition
+from dbanon.hierarchy.leaves import leaf_codes, trees_of
+from dbanon.hierarchy.subset import Trees, only
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.policy import Policy, guarantee
+from dbanon.measures import Loss, iloss, released_loss
+from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_attributes
+from dbanon.spaces.numeric import standardization
+
+
+def recode(
+    microdata: Microdata,
+    partition: Partition | AttributePartition,
+    policy: Policy,
+    exact_totals: ExactTotals,
+    by: Sequence[str] = (),
+    entity: str | None = None,
+    levels: Levels | None = None,
+    trees: Trees | None = None,
+) -> Release:
+    """Give every class its released values, and measure what they lose.
+
+    Both look at released records only, as if there were no others: ``trees`` makes the hierarchies
+    of these where some are withheld; None for those of the policy.
+
+    The classes of a release are rows that are released alike: where attributes are grouped by
+    themselves, those that share their class in each.
+    ``by`` names the columns of the strata, which the guarantee holds for, too; ``entity`` the
+    column whose values it counts. ``levels`` are what the method found before classes were merged.
+    """
+    recoding = find_recoding(str(policy.recoding))
+    parameters = {name: policy.options[name] for name in recoding.parameters}
+    settings = policy.settings
+    if not policy.options.get("contract"):
+        settings = replace(settings, levels=levels)
+
+    def run(
+        microdata: Microdata, partition: Partition, exact_totals: ExactTotals
+    ) -> tuple[ReleasedColumn, ...]:
+        return recoding.run(microdata, partition, exact_totals, settings, **parameters)
+
+    if isinstance(partition, AttributePartition):
+        rows, columns = recode_attributes(microdata, partition, run, exact_totals)
+        released = rows
+    else:
+        rows = released = partition
+        if rows.n_suppressed:
+            records = np.flatnonzero(rows.labels >= 0)
+            microdata, released = only(microdata, records), rows.of(records)
+            if trees is not None:
+                policy = replace(policy, hierarchies=trees(microdata))
+            settings = replace(
+                settings,
+                hierarchies=policy.hierarchies,
+                levels=None if settings.levels is None else settings.levels.of(records),
+            )
+        # Stores have the classes of all records that were read.
+        columns = run(microdata, released, lambda _, wide: exact_totals(rows, wide))
+    before, after = _MEASURES[recoding.measure](microdata, released, policy, columns)
+    measured = [
+        column for column in columns if recoding.measure == "sse" or column.lost is not None
+    ]
+    return Release(
+        partition=rows,
+        columns=tuple(column.spelled() for column in columns),
+        losses=tuple(
+            ColumnLoss(column.source, float(before.columns[i]), float(after.columns[i]))
+            for i, column in enumerate(measured)
+        ),
+        loss_before_rounding=before.total,
+        loss=after.total,
+        guarantee=guarantee(policy, [c.attribute.name for c in columns], by, entity),
+        measure=recoding.measure,
+    )
+
+
+def _sse(
+    microdata: Microdata,
+    partition: Partition,
+    policy: Policy,
+    columns: tuple[ReleasedColumn, ...],
+) -> tuple[Loss, Loss]:
+    """SSE/SST on z-scores before and after rounding."""
+    del policy
+    valid = microdata.numeric_valid()
+    transform = standardization(microdata.numbers, "zscore", valid)
+    points = transform.apply(microdata.numbers)
+
+    def loss(released: list[NDArray[np.float64]]) -> Loss:
+        standardized = transform.apply(np.column_stack(released))
+        return released_loss(
+            points, partition, standardized, None if microdata.valid is None else valid
+        )
+
+    before = loss([_filled(column.unrounded) for column in columns])
+    return before, loss([column.as_float() for column in columns])
+
+
+def _iloss(
+    microdata: Microdata,
+    partition: Partition,
+    policy: Policy,
+    columns: tuple[ReleasedColumn, ...],
+) -> tuple[Loss, Loss]:
+    """iloss per cell on the classes' own ranges, and as released."""
+    records = max(int(partition.sizes.sum()), 1)
+    own = class_losses(microdata, partition, policy.hierarchies) / records
+    released = np.array([column.lost.sum() for column in columns if column.lost is not None])
+    released /= records
+    return Loss(own, float(own.mean())), Loss(released, float(released.mean()))
+
+
+_MEASURES = {"sse": _sse, "iloss": _iloss}
+
+
+def class_losses(
+    microdata: Microdata, partition: Partition, hierarchies: Mapping[str, Hierarchy]
+) -> NDArray[np.float64]:
+    """iloss of each attribute on the classes' own ranges, float64 (d,), summed over records."""
+    losses = []
+    trees = trees_of(microdata, hierarchies)
+    for attribute, tree in zip(microdata.attributes, trees, strict=True):
+        values = (
+            microdata.numbers[:, microdata.numeric.index(attribute)]
+            if tree is None
+            else leaf_codes(microdata, attribute, tree)
+        )
+        losses.append(iloss(values, tree, partition, microdata.valid_column(attribute.name)))
+    return np.array(losses)
+
+
+def _filled(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    assert values is not None
+    return values
+
+
+@dataclass(frozen=True)
+class ColumnLoss:
+    """Information lost in one column, 0 to 1: SSE/SST on z-scores, or iloss per record."""
+
+    name: str
+    before_rounding: float
+    released: float
+
+
+@dataclass(frozen=True)
+class Release:
+    """Classes and their released values, ready to be written.
+
+    Parameters
+    ----------
+    partition : the classes, in record order.
+    columns : the released quasi-identifiers.
+    losses : one entry a numeric quasi-identifier.
+    loss_before_rounding, loss : over all columns; ``loss`` is of the values that are written.
+    guarantee : what holds once the recount succeeds, in words.
+    measure : ``sse``: SSE/SST on z-scores; ``iloss``: iloss per cell, ``loss_before_rounding``
+        being that of the classes' own ranges.
+    """
+
+    partition: Partition
+    columns: tuple[ReleasedColumn, ...]
+    losses: tuple[ColumnLoss, ...]
+    loss_before_rounding: float
+    loss: float
+    guarantee: str
+    measure: str = "sse"

@@ -1,0 +1,230 @@
+"""Columns that are released as they are, and tell rows apart or the values that a release hides.
+
+Two things are counted for such a column, of the released rows that have a value in it. *Rare*: its
+value is shared by fewer than k of them. *Determined*: all rows of its value had one value of a
+quasi-identifier, so that the one follows from the other. Rows that share their value with nobody
+always do that: from the share of determined rows goes what would be expected if the column told
+nothing, and what is left counts only as far as the release hides the quasi-identifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.release.report import TellingColumn
+
+if TYPE_CHECKING:
+    from dbanon.recoding import ReleasedColumn
+
+# Of the rows that have a value: what is told from here on.
+SHARE = 0.5
+
+# Up to so many rows all are counted. Of more a sample is looked at first.
+ALL_ROWS = 50_000
+# What a sample without two equal values leaves open: this share of the rows may have one that
+# others share, but for one sample in exp(_CERTAIN).
+_OPEN = 0.1
+_CERTAIN = 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class ValueGroups:
+    """The released rows that have a value in a column, by that value.
+
+    Parameters
+    ----------
+    sizes : int64 (g,), the sizes in rows that there are.
+    counts : int64 (g,), how many values are shared by so many rows.
+    rare : int64 (g,), how many of these values fewer than k rows, or persons, share.
+    alike : int64 (g, d), at how many of these values all rows had one value of each
+        quasi-identifier.
+    """
+
+    sizes: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    rare: NDArray[np.int64]
+    alike: NDArray[np.int64]
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows that have a value."""
+        return int(self.sizes @ self.counts)
+
+
+def groups_of(
+    values: NDArray[np.int64],
+    quasi_identifiers: Sequence[NDArray[np.int64]],
+    k: int,
+    persons: NDArray[np.int32] | None = None,
+) -> ValueGroups:
+    """The groups of a column.
+
+    Parameters
+    ----------
+    values : int64 (n,), the column as codes; -1 for NULL.
+    quasi_identifiers : d of int64 (n,), the original values as codes, of which NULL has one.
+    persons : int32 (n,), whose the rows are; None where each is a person.
+    """
+    known = np.flatnonzero(values >= 0)
+    order = known[np.argsort(values[known], kind="stable")]
+    _, starts, sizes = np.unique(values[order], return_index=True, return_counts=True)
+    fewest = sizes
+    if persons is not None and len(order):
+        group = np.repeat(np.arange(len(sizes)), sizes)
+        pairs = np.unique(np.column_stack((group, persons[order])), axis=0)
+        fewest = np.bincount(pairs[:, 0], minlength=len(sizes))
+    alike = [
+        np.minimum.reduceat(codes[order], starts) == np.maximum.reduceat(codes[order], starts)
+        for codes in quasi_identifiers
+        if len(order)
+    ]
+    found, inverse = np.unique(sizes, return_inverse=True)
+    inverse = inverse.reshape(-1)
+
+    def by_size(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(inverse, flags, len(found)).astype(np.int64)
+
+    return ValueGroups(
+        found.astype(np.int64),
+        np.bincount(inverse, minlength=len(found)).astype(np.int64),
+        by_size(fewest < k),
+        np.column_stack([by_size(flags) for flags in alike])
+        if alike
+        else np.zeros((len(found), len(quasi_identifiers)), np.int64),
+    )
+
+
+class Originals:
+    """What the released rows were before, and how far a release hides it.
+
+    Parameters
+    ----------
+    microdata : all records.
+    partition : the classes that are released.
+    columns : the released quasi-identifiers.
+    """
+
+    def __init__(
+        self, microdata: Microdata, partition: Partition, columns: Sequence[ReleasedColumn]
+    ) -> None:
+        self._microdata, self._partition, self._columns = microdata, partition, columns
+        self.names = [attribute.name for attribute in microdata.attributes]
+        self._frequencies: dict[str, NDArray[np.int64]] = {}
+
+    def codes(self, name: str) -> NDArray[np.int64]:
+        """The values as codes, int64 (n,); NULL has one of its own."""
+        microdata = self._microdata
+        attribute = microdata.attributes[self.names.index(name)]
+        if attribute.kind.is_numeric:
+            values = microdata.numbers[:, microdata.numeric.index(attribute)]
+            codes = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        else:
+            codes = microdata.codes[:, microdata.categorical.index(attribute)].astype(np.int64)
+        valid = microdata.valid_column(name)
+        return codes if valid is None else np.where(valid, codes, codes.max(initial=0) + 1)
+
+    def frequencies(self, name: str) -> NDArray[np.int64]:
+        """How many released rows had each value, int64 (v,)."""
+        if name not in self._frequencies:
+            codes = self.codes(name)[self._partition.members]
+            counts = np.unique(codes, return_counts=True)[1]
+            self._frequencies[name] = counts.astype(np.int64)
+        return self._frequencies[name]
+
+    def hidden(self, name: str) -> float:
+        """The share of released rows whose own value the release does not show."""
+        partition = self._partition
+        lost = [c.lost for c in self._columns if c.source == name and c.lost is not None]
+        if lost:
+            hides = np.any([part > 0 for part in lost], axis=0)
+        else:
+            codes = self.codes(name)[partition.members]
+            hides = np.minimum.reduceat(codes, partition.starts) != np.maximum.reduceat(
+                codes, partition.starts
+            )
+        return float(partition.sizes[hides].sum() / max(partition.sizes.sum(), 1))
+
+
+def telling(name: str, groups: ValueGroups, originals: Originals, k: int) -> list[TellingColumn]:
+    """What a column tells, most of all first; empty where it is nothing of note."""
+    n = groups.n_rows
+    if not n:
+        return []
+    found = []
+    rare = int(groups.sizes @ groups.rare)
+    if rare >= SHARE * n:
+        found.append(TellingColumn(name, None, told_share(rare, n, k)))
+    for position, quasi_identifier in enumerate(originals.names):
+        determined = int(groups.sizes @ groups.alike[:, position])
+        if determined < SHARE * n:
+            continue
+        # A row that stands alone is always determined: without others nothing is left over.
+        together = groups.sizes > 1
+        if int(groups.sizes[together] @ groups.alike[together, position]) < SHARE * n:
+            continue
+        excess = determined - _by_chance(groups, originals.frequencies(quasi_identifier))
+        if excess >= SHARE * n and excess * originals.hidden(quasi_identifier) >= SHARE * n:
+            share = told_share(determined, n, k)
+            found.append(TellingColumn(name, quasi_identifier, share))
+    return found
+
+
+def _by_chance(groups: ValueGroups, frequencies: NDArray[np.int64]) -> float:
+    """Rows expected to be determined by a column of such groups that tells nothing.
+
+    All m rows of a value have the same one of a quasi-identifier by chance with the sum of the m-th
+    powers of its values' shares.
+    """
+    times, repeated = np.unique(frequencies, return_counts=True)
+    shares = times / frequencies.sum()
+    expected = 0.0
+    for size, count in zip(groups.sizes.tolist(), groups.counts.tolist(), strict=True):
+        expected += size * count * float(repeated @ shares**size)
+    return expected
+
+
+def told_share(count: int, n: int, k: int) -> float:
+    """A share of n rows, half of them or more, as it is told: rounded down to a hundredth.
+
+    Fewer than k rows that are not in it are told as k.
+    """
+    if 0 < n - count < k:
+        count = n - k
+    return max(count * 100 // n / 100, SHARE)
+
+
+def sample_size(rows: int) -> int:
+    """Rows of a sample that tells a column of different values from others; 0: count all."""
+    if rows <= ALL_ROWS:
+        return 0
+    # A tenth more than is needed, as samples of a share vary.
+    return round(1.1 * sqrt(2 * rows * _CERTAIN / _OPEN))
+
+
+def all_different(
+    name: str, rows: int, sampled: int, values: int, different: int
+) -> TellingColumn | None:
+    """What a random sample proves: nearly all rows have a value of their own. None: count all.
+
+    Among s of n rows, s*s*u/(2n) pairs share a value at least, where a share u of rows has one that
+    others share.
+
+    Parameters
+    ----------
+    rows : in all.
+    sampled : rows in the sample.
+    values, different : rows of the sample that have a value, and how many values they have.
+    """
+    if not sampled or not sampled == values == different:
+        return None
+    if 2 * rows * _CERTAIN / sampled**2 > _OPEN:
+        return None
+    return TellingColumn(name, None, 1 - _OPEN)

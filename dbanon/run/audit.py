@@ -1,0 +1,226 @@
+"""Looking at releases again: recounting what is published, and clearing what is no longer shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from dbanon.data.schema import require_lists
+from dbanon.errors import (
+    DbanonError,
+    InvalidParameter,
+    RecountFailed,
+)
+from dbanon.hierarchy.spec import parse
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.policy import PER_ATTRIBUTE, Policy
+from dbanon.measures import HIERARCHICAL, Model
+from dbanon.release.counts import Recount
+from dbanon.run.comparison import Comparison, ModelCount
+from dbanon.run.enforcement import Enforcement
+from dbanon.stores import digest, ledger
+from dbanon.stores.base import Store
+from dbanon.stores.hierarchies import resolve
+from dbanon.stores.names import RelationName
+from dbanon.stores.sql import Session
+from dbanon.stores.statements import recount_for_people
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a recount of a published relation found.
+
+    ``k_requested`` is what was asked for, ``k_achieved`` the smallest class counted now, in rows.
+    ``entity`` is the column whose values the release counted instead; it was not released, so that
+    only rows can be counted now. ``k_rows`` is not None for a release whose attributes were grouped
+    by themselves, and classes are counted so: the rows that share the rarest combination of values,
+    of which nothing was guaranteed. ``release_id``, ``unchanged`` and ``digest`` are None for a
+    relation that is not in the ledger. ``unchanged`` is True when names, order and types of
+    columns, the digest of the rows, class sizes and levels of models are as recorded, and
+    None when the rows could not be compared. ``digest`` says that: "unchanged", "not recorded"
+    (releases of version 0.1.0, of which the columns' names, class sizes and models are compared) or
+    "recorded by another version of the database". ``models`` are those of the ledger's entry.
+    """
+
+    relation: str
+    quasi_identifiers: tuple[str, ...]
+    rows: int
+    classes: int
+    smallest_class: int
+    median_class: float
+    largest_class: int
+    null_rows: int
+    k_requested: int
+    k_achieved: int
+    release_id: str | None
+    unchanged: bool | None
+    guarantee: str | None
+    recount_sql: str
+    entity: str | None = None
+    k_rows: int | None = None
+    models: tuple[ModelCount, ...] = ()
+    digest: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verification as plain values, for JSON."""
+        return asdict(self)
+
+
+def verify(
+    store: Store,
+    relation: RelationName,
+    quasi_identifiers: Sequence[str] = (),
+    k: int | None = None,
+) -> Verification:
+    """Recount a published relation by GROUP BY, against its ledger entry or the given wishes.
+
+    Parameters
+    ----------
+    quasi_identifiers, k : only for relations that the ledger of their database does not know; with
+        a ledger entry, ``k`` may ask for more than was requested then.
+
+    Raises
+    ------
+    RecountFailed : a class holds fewer than k rows, or does not keep to a privacy model.
+    ReleaseChanged : it is not as it was released; the message says in what.
+    ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
+    """
+    require_lists(quasi_identifiers=quasi_identifiers)
+    if k is not None and k < 2:
+        raise InvalidParameter("k must be a whole number, 2 or more.")
+    with store.session(write=False) as session:
+        if quasi_identifiers:
+            if k is None:
+                raise InvalidParameter("k is needed with quasi-identifiers.", hint="Add k.")
+            source = session.find_source(relation)
+            for name in quasi_identifiers:
+                source.attribute(name)
+            entry, relation, names = None, source.name, tuple(quasi_identifiers)
+        else:
+            entry = ledger.find_release(session, relation)
+            # Looked at as a source is: its owner may have made a view of it.
+            session.find_source(entry["name"])
+            relation, names = entry["name"], tuple(entry["quasi_identifiers"])
+            k = int(entry["k_requested"]) if k is None else k
+        comparison = Comparison(session, relation, entry)
+        comparison.require_columns(names)
+        recount, query = _recount(session, relation, names, entry)
+        if recount.smallest < k:
+            raise RecountFailed(
+                f"The smallest class of {relation} holds {recount.smallest} rows, fewer than"
+                f" k = {k}.",
+                hint="Withdraw the relation, and release it again.",
+            )
+        models: tuple[ModelCount, ...] = ()
+        if entry is not None:
+            comparison.compare_class_sizes(recount)
+            if not comparison.columns_differ:
+                models = _recount_models(session, relation, entry, recount.rows)
+                comparison.compare_models(models)
+        comparison.compare_rows()
+    return Verification(
+        relation=str(relation),
+        quasi_identifiers=names,
+        rows=recount.rows,
+        classes=recount.classes,
+        smallest_class=recount.smallest,
+        median_class=recount.median,
+        largest_class=recount.largest,
+        null_rows=recount.null_rows,
+        k_requested=k,
+        k_achieved=recount.smallest,
+        release_id=entry["release_id"] if entry else None,
+        unchanged=True if comparison.digest == digest.UNCHANGED else None,
+        guarantee=entry["guarantee"] if entry else None,
+        recount_sql=query,
+        entity=entry["entity"] if entry else None,
+        k_rows=recount.k_rows,
+        models=models,
+        digest=comparison.digest,
+    )
+
+
+def _recount(
+    session: Session,
+    relation: RelationName,
+    names: Sequence[str],
+    entry: Mapping[str, Any] | None,
+) -> tuple[Recount, str]:
+    """The classes of a relation as its release counts them, and the query that anyone can run."""
+    if entry is not None and entry["guarantees"] == PER_ATTRIBUTE:
+        by = entry["by"]
+        alone = [name for name in names if name not in by]
+        query = "\n".join(recount_for_people(relation, [name, *by]) for name in alone)
+        return session.recount_attributes(relation, alone, by), query
+    return session.recount(relation, names), recount_for_people(relation, names)
+
+
+def _recount_models(
+    session: Session, relation: RelationName, entry: Mapping[str, Any], rows: int
+) -> tuple[ModelCount, ...]:
+    """The privacy models of a release, counted again where the ledger says enough of them.
+
+    Raises
+    ------
+    RecountFailed : a class does not keep to one.
+    """
+    found: list[ModelCount] = []
+    models: dict[int, Model] = {}
+    for place, recorded in enumerate(entry["models"]):
+        model = _recorded_model(session, recorded, entry["hierarchies"])
+        why_not = None
+        if isinstance(model, Model):
+            models[place] = model
+        else:
+            why_not = model
+        found.append(ModelCount(recorded["model"], float(recorded["counted"]), None, why_not))
+    if not models:
+        return tuple(found)
+    enforcement = Enforcement(Policy(k=2, models=tuple(models.values())), None)
+    source = session.find_source(relation)
+    modelled = [source.attribute(name) for name in enforcement.names]
+    source = source.with_attributes(session.inspect(source, modelled))
+    try:
+        enforcement.recount(session, source, relation, entry["quasi_identifiers"], rows)
+    except RecountFailed as error:
+        error.hint = "Withdraw the relation, and release it again."
+        raise
+    for place, level in zip(models, enforcement.levels, strict=True):
+        found[place] = replace(found[place], counted=level.achieved)
+    return tuple(found)
+
+
+def _recorded_model(
+    session: Session, recorded: Mapping[str, Any], hierarchies: Mapping[str, Any]
+) -> Model | str:
+    """The model of a ledger's entry, or why it cannot be known again."""
+    if "kind" not in recorded:
+        return "recorded by an earlier version, in words only"
+    distance: Any = recorded.get("distance", "equal")
+    if distance == HIERARCHICAL:
+        origin = hierarchies.get(recorded["attribute"], {})
+        if "sha256" not in origin:
+            return "its hierarchy is not stored in this database"
+        try:
+            distance = resolve(session, parse(origin["from"], files=False))
+        except DbanonError:
+            return "its hierarchy is not in this database any more, or may not be read"
+        if not isinstance(distance, Hierarchy) or distance.sha256 != origin["sha256"]:
+            return "its hierarchy changed since"
+    kind, attribute = recorded["kind"], recorded["attribute"]
+    return Model(kind, attribute, recorded["level"], recorded.get("l", 2), distance)
+
+
+def collect_garbage(store: Store, keep_last: int = 1) -> list[str]:
+    """Drop released tables that a view no longer shows, but for the newest ``keep_last``.
+
+    Only tables are dropped that the ledger knows and that bear their release's mark.
+    """
+    if keep_last < 0:
+        raise InvalidParameter("keep_last must be 0 or more.")
+    with store.session(write=True) as session:
+        tables = ledger.superseded_tables(session, keep_last)
+        for table in tables:
+            session.drop_table(table)
+    return [str(table) for table in tables]

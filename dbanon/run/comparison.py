@@ -1,0 +1,139 @@
+"""A published relation beside what the ledger recorded of it: what is the same, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isclose
+from typing import Any
+
+from dbanon.errors import ReleaseChanged
+from dbanon.release.counts import Recount
+from dbanon.stores import digest, ledger
+from dbanon.stores.names import RelationName
+from dbanon.stores.sql import Session
+
+# What can differ, in the words of messages.
+COLUMNS, TYPES, ROWS = "columns", "types", "rows (digest)"
+CLASS_SIZES, MODELS = "class sizes", "levels of privacy models"
+
+
+@dataclass(frozen=True)
+class ModelCount:
+    """A privacy model of a release, recounted.
+
+    Parameters
+    ----------
+    model : in words.
+    recorded : the level counted when it was released.
+    counted : the level counted now; None where it could not be.
+    why_not : why it could not.
+    """
+
+    model: str
+    recorded: float
+    counted: float | None
+    why_not: str | None = None
+
+
+class Comparison:
+    """What differs between a relation and its entry in the ledger, gathered piece by piece.
+
+    Parameters
+    ----------
+    entry : as ``ledger.find_release`` gives it; None for a relation without one: nothing differs.
+
+    Attributes
+    ----------
+    digest : what that of the rows says, in the words of ``stores.digest``; None without entry.
+    """
+
+    def __init__(
+        self, session: Session, relation: RelationName, entry: Mapping[str, Any] | None
+    ) -> None:
+        self._session, self._relation, self._entry = session, relation, entry
+        self._differing: list[str] = []
+        self._detail: str | None = None
+        self._recorded: str | None = None
+        self.digest: str | None = None
+        self._now: list[str] = []
+        if entry is not None:
+            self._recorded = ledger.recorded_digest(session, entry["release_id"])
+            self._compare_columns(ledger.released_columns(session, entry["release_id"]))
+
+    def _compare_columns(self, then: Sequence[tuple[str, str]]) -> None:
+        now = self._session.columns_of(self._relation)
+        self._now = [name for name, _ in now]
+        names = [name for name, _ in then]
+        # Releases of version 0.1.0 recorded neither the order nor the types of the catalog.
+        in_order = list if self._recorded is not None else sorted
+        if in_order(self._now) != in_order(names):
+            self._differing.append(COLUMNS)
+            new = [name for name in self._now if name not in names]
+            gone = [name for name in names if name not in self._now]
+            self._detail = f"Columns now {len(now)}, released {len(names)}." + "".join(
+                f" {word}: {', '.join(shown)}."
+                for word, shown in (("New", _quoted(new)), ("Missing", _quoted(gone)))
+                if shown
+            )
+        elif self._recorded is not None and now != list(then):
+            self._differing.append(TYPES)
+            changed = [name for (name, a), (_, b) in zip(now, then, strict=True) if a != b]
+            self._detail = f"Of another type now: {', '.join(_quoted(changed))}."
+
+    @property
+    def columns_differ(self) -> bool:
+        """True when names, order or types do: then neither models nor rows can be compared."""
+        return bool({COLUMNS, TYPES} & set(self._differing))
+
+    def require_columns(self, names: Sequence[str]) -> None:
+        """Check that there is something to count.
+
+        Raises
+        ------
+        ReleaseChanged : a quasi-identifier is gone.
+        """
+        if self._entry is not None and not set(names) <= set(self._now):
+            raise self._changed()
+
+    def compare_class_sizes(self, recount: Recount) -> None:
+        """Compare the histogram."""
+        assert self._entry is not None
+        found = {str(size): count for size, count in sorted(recount.histogram.items())}
+        if found != self._entry["histogram"]:
+            self._differing.append(CLASS_SIZES)
+
+    def compare_models(self, models: Sequence[ModelCount]) -> None:
+        """Compare the levels of those that could be counted."""
+        if any(
+            model.counted is not None and not isclose(model.counted, model.recorded, rel_tol=1e-9)
+            for model in models
+        ):
+            self._differing.append(MODELS)
+
+    def compare_rows(self) -> None:
+        """Compare the digest, the last of all.
+
+        Raises
+        ------
+        ReleaseChanged : anything differs.
+        """
+        if self._entry is None:
+            return
+        if not self.columns_differ:
+            self.digest = digest.compare(self._session, self._relation, self._recorded)
+        if self.digest == digest.CHANGED:
+            self._differing.append(ROWS)
+        if self._differing:
+            raise self._changed()
+
+    def _changed(self) -> ReleaseChanged:
+        return ReleaseChanged(
+            f"{self._relation} is not as it was released: {', '.join(self._differing)} differ.",
+            detail=self._detail,
+            hint="Find out who changed it, and release it again.",
+        )
+
+
+def _quoted(names: Sequence[str]) -> list[str]:
+    return [f'"{name}"' for name in names]

@@ -1,0 +1,86 @@
+"""The store of a database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dbanon.errors import InvalidParameter
+from dbanon.stores.base import OnSql, Store
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+
+def open_store(database: Any, on_sql: OnSql | None = None) -> Store:
+    """The store for a URL, a SQLAlchemy engine or a DuckDB connection.
+
+    Parameters
+    ----------
+    database : ``postgresql://…``, ``sqlite:///file.db``, ``duckdb:///file.duckdb``, a SQLAlchemy
+        ``Engine`` of PostgreSQL or SQLite, or a DuckDB connection.
+    on_sql : called with the text of each statement before it runs.
+
+    Raises
+    ------
+    InvalidParameter : there is no store for it.
+    """
+    # Each import costs a quarter of a second or more: only the one that is needed.
+    if type(database).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
+        from dbanon.stores.duckdb.store import DuckdbStore
+
+        return DuckdbStore(database, on_sql)
+    from sqlalchemy import URL, Engine, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        if not isinstance(database, (Engine, URL, str)):
+            raise ArgumentError
+        url = database.url if isinstance(database, Engine) else make_url(database)
+    except (ArgumentError, ValueError):
+        raise InvalidParameter(
+            "The database URL cannot be read.",
+            hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",
+        ) from None
+    backend = url.get_backend_name()
+    if backend == "postgresql":
+        from dbanon.stores.postgresql.client import PostgresqlStore
+
+        return PostgresqlStore(database if isinstance(database, Engine) else url, on_sql)
+    if backend == "sqlite":
+        from dbanon.stores.sqlite.store import SqliteStore
+
+        if not isinstance(database, Engine) and _in_memory(url):
+            raise InvalidParameter(
+                "A SQLite URL must name a file.",
+                hint="Write sqlite:///file.db: a database in memory is gone with the run. In Python"
+                " an engine may be given.",
+            )
+        return SqliteStore(database if isinstance(database, Engine) else url, on_sql)
+    if backend == "duckdb":
+        from dbanon.stores.duckdb.store import DuckdbStore
+
+        if not url.database or url.database.startswith(":memory:"):
+            raise InvalidParameter(
+                "A DuckDB URL must name a file.",
+                hint="Write duckdb:///file.duckdb; in Python a DuckDB connection may be given.",
+            )
+        if url.query:
+            raise InvalidParameter(
+                "A DuckDB URL takes no arguments.",
+                hint="Write duckdb:///file.duckdb: a file is opened read-only wherever nothing is"
+                " written.",
+            )
+        return DuckdbStore(url.database, on_sql)
+    raise InvalidParameter(
+        f"There is no store for {backend}.", hint="Use PostgreSQL, DuckDB or SQLite."
+    )
+
+
+def _in_memory(url: URL) -> bool:
+    """True for a SQLite database that no file holds."""
+    name = url.database or ""
+    return (
+        not name
+        or ":memory:" in name
+        or (name.startswith("file:") and url.query.get("mode") == "memory")
+    )

@@ -1,0 +1,1 @@
+"""What methods see of the records: points, or costs of generalization."""

@@ -1,0 +1,166 @@
+"""Where methods of generalization measure cost: mixed attributes in fixed-point whole numbers.
+
+Costs are counted in units of which ``UNIT`` make one attribute of one record released as its root.
+Whole numbers make every sum independent of its order; ``UNIT`` can be divided by every depth up to
+16, so that climbing a hierarchy costs the same on every way to the same share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Microdata
+from dbanon.errors import InvalidParameter
+from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
+from dbanon.hierarchy.tree import Hierarchy
+
+# lcm(1, ..., 16) = 720720 times 2**10: below 2**30, so that a cost fits into 32 bits.
+_STEP = 720720
+UNIT = _STEP * 1024
+
+# Up to this many steps between minimum and maximum whole numbers keep equal distances equal.
+_GRID_STEPS = 1 << 17
+
+
+@dataclass(frozen=True)
+class MixedSpace:
+    """The records as a method of generalization sees them.
+
+    Parameters
+    ----------
+    codes : int32 (n, d), C order, read-only. Numeric attributes: 0 at the table's minimum to the
+        attribute's unit at its maximum. Others: positions of leaves.
+    units : int64 (d,), the cost of a record's attribute released as its root: the weight.
+    trees : the hierarchy of each attribute; None where it is numeric.
+    names : the d attributes' names.
+    """
+
+    codes: NDArray[np.int32]
+    units: NDArray[np.int64]
+    trees: tuple[Hierarchy | None, ...]
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self.codes.setflags(write=False)
+
+    @property
+    def n_records(self) -> int:
+        """The number of records, n."""
+        return len(self.codes)
+
+    @property
+    def coordinates(self) -> NDArray[np.float64]:
+        """Where the records lie, float64 (n, d), for cutting them into blocks.
+
+        Leaves in the order of their hierarchy stand for places: those of one branch are together.
+        """
+        spans = [
+            max(int(unit) if tree is None else tree.n_leaves - 1, 1)
+            for unit, tree in zip(self.units, self.trees, strict=True)
+        ]
+        return self.codes / np.array(spans, np.float64)
+
+    def take(self, records: NDArray[np.int64]) -> MixedSpace:
+        """The space of some of the records, int64 (m,)."""
+        codes = np.ascontiguousarray(self.codes[records])
+        return MixedSpace(codes, self.units, self.trees, self.names)
+
+    def arrays(
+        self,
+    ) -> tuple[
+        NDArray[np.int32],
+        NDArray[np.int64],
+        NDArray[np.int32],
+        NDArray[np.int32],
+        NDArray[np.int32],
+    ]:
+        """What kernels take: codes, units, leaves per attribute, their depths and gaps."""
+        trees = [tree for tree in self.trees if tree is not None]
+        counts = [0 if tree is None else tree.n_leaves for tree in self.trees]
+        zero, none = np.zeros(1, np.int32), np.empty(0, np.int32)
+        depths = [tree.leaf_depths for tree in trees]
+        gaps = [part for tree in trees for part in (tree.gaps, zero)]
+        return (
+            self.codes,
+            self.units,
+            np.array(counts, np.int32),
+            np.concatenate([none, *depths]),
+            np.concatenate([none, *gaps]),
+        )
+
+
+def mixed_space(
+    microdata: Microdata,
+    *,
+    standardize: str,
+    weights: Mapping[str, float],
+    hierarchies: Hierarchies,
+) -> Callable[[NDArray[np.int64]], MixedSpace]:
+    """A function from sets of records, int64 (m,), to their space; ranges are the whole table's.
+
+    An attribute with a hierarchy is measured by it; without one, numbers by their range and other
+    values as different or not. NULLs have the code 0: a method sees one pattern of NULLs at a time.
+
+    Raises
+    ------
+    InvalidParameter : a weight is negative or not finite, or a name is no quasi-identifier.
+    HierarchyBroken : a value is no leaf of its hierarchy.
+    """
+    del standardize  # ranges are the measure here
+    names = tuple(attribute.name for attribute in microdata.attributes)
+    units = _units(names, weights)
+    trees = trees_of(microdata, hierarchies)
+    codes = np.empty((microdata.n_records, len(names)), np.int32)
+    for position, (attribute, tree) in enumerate(zip(microdata.attributes, trees, strict=True)):
+        valid = microdata.valid_column(attribute.name)
+        if tree is None:
+            values = microdata.numbers[:, microdata.numeric.index(attribute)]
+            codes[:, position] = _steps(values, valid, int(units[position]))
+        else:
+            codes[:, position] = leaf_codes(microdata, attribute, tree)
+            if valid is not None:
+                codes[~valid, position] = 0
+    return lambda records: MixedSpace(np.ascontiguousarray(codes[records]), units, trees, names)
+
+
+def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.int64]:
+    """The unit of each attribute: the largest weight has UNIT, one step of UNIT / 1024 is kept."""
+    for name, weight in weights.items():
+        if name not in names:
+            raise InvalidParameter(
+                f'The weight of "{name}" names no quasi-identifier.',
+                hint="Give weights to quasi-identifiers only.",
+            )
+        if not np.isfinite(weight) or weight < 0:
+            raise InvalidParameter(f'The weight of "{name}" must be 0 or more and finite.')
+    given = np.array([weights.get(name, 1.0) for name in names])
+    if not given.any():
+        return np.zeros(len(names), np.int64)
+    shares = np.maximum(np.rint(given / given.max() * (UNIT // _STEP)), given > 0)
+    units: NDArray[np.int64] = shares.astype(np.int64) * _STEP
+    return units
+
+
+def _steps(
+    values: NDArray[np.float64], valid: NDArray[np.bool_] | None, unit: int
+) -> NDArray[np.int32]:
+    """Numbers as whole steps from 0 at the minimum to ``unit`` at the maximum; 0 where NULL."""
+    present = values if valid is None else values[valid]
+    if not present.size or present.max() == present.min():
+        return np.zeros(len(values), np.int32)
+    low, high = float(present.min()), float(present.max())
+    # A power of two first, so that the width of huge numbers does not overflow.
+    exponent = int(np.frexp(max(abs(low), abs(high)))[1])
+    with np.errstate(invalid="ignore", over="ignore"):
+        if high - low <= _GRID_STEPS and not np.mod(present, 1.0).any():
+            codes = (values - low) * (unit // int(high - low))
+        else:
+            start, end = np.ldexp(low, -exponent), np.ldexp(high, -exponent)
+            codes = np.rint((np.ldexp(values, -exponent) - start) / (end - start) * unit)
+    if valid is not None:
+        codes = np.where(valid, codes, 0.0)
+    return np.asarray(codes).astype(np.int32)

@@ -1,0 +1,177 @@
+"""Column types of DuckDB: how values are read, staged and released, and what other types become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dbanon.data.microdata import Chunk, chunk_from_columns
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import UnsupportedType
+from dbanon.recoding import ReleasedColumn
+from dbanon.stores import statements
+from dbanon.stores.names import quote
+
+_INTEGERS = {
+    "TINYINT": 16, "SMALLINT": 16, "UTINYINT": 16, "INTEGER": 32, "USMALLINT": 32,
+    "BIGINT": 64, "UINTEGER": 64, "UBIGINT": 128, "HUGEINT": 128,
+}  # fmt: skip
+_TIMESTAMPS = {
+    "TIMESTAMP": 6,
+    "TIMESTAMP WITH TIME ZONE": 6,
+    "TIMESTAMP_S": 0,
+    "TIMESTAMP_MS": 3,
+    "TIMESTAMP_NS": 6,
+}
+_KINDS = {
+    "DATE": Kind.DATE,
+    "BOOLEAN": Kind.BOOLEAN,
+    "VARCHAR": Kind.CATEGORY,
+    "UUID": Kind.CATEGORY,
+}
+
+
+def attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
+    if decimal := re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", sql_type):
+        precision, scale = map(int, decimal.groups())
+        return Attribute(
+            name, Kind.DECIMAL, sql_type=sql_type, precision=precision, scale=scale,
+            nullable=nullable,
+        )  # fmt: skip
+    if sql_type in _INTEGERS:
+        return Attribute(
+            name, Kind.INTEGER, sql_type=sql_type, bits=_INTEGERS[sql_type], nullable=nullable
+        )
+    if sql_type in ("FLOAT", "DOUBLE"):
+        bits = 32 if sql_type == "FLOAT" else 64
+        return Attribute(name, Kind.FLOAT, sql_type=sql_type, bits=bits, nullable=nullable)
+    if sql_type in _TIMESTAMPS:
+        return Attribute(
+            name,
+            Kind.TIMESTAMP,
+            sql_type=sql_type,
+            scale=_TIMESTAMPS[sql_type],
+            zoned="ZONE" in sql_type,
+            nullable=nullable,
+        )
+    if sql_type.startswith("ENUM("):
+        values = re.findall(r"'((?:[^']|'')*)'", sql_type)
+        order = tuple(value.replace("''", "'") for value in values)
+        return Attribute(name, Kind.CATEGORY, sql_type=sql_type, nullable=nullable, order=order)
+    kind = _KINDS.get(sql_type, Kind.OTHER)
+    return Attribute(name, kind, sql_type=sql_type, nullable=nullable)
+
+
+def number(position: int, attribute: Attribute) -> str:
+    """SQL of a quasi-identifier as a number or a code, NULL where it is."""
+    column = f"s.{quote(attribute.name)}"
+    if attribute.kind is Kind.DATE:
+        # Infinite dates have no distance from any other; the record is found by its infinity.
+        finite = f"CAST(({column} - DATE '1970-01-01') AS DOUBLE)"
+        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
+    if attribute.kind is Kind.TIMESTAMP:
+        finite = f"CAST(epoch_us({column}) AS DOUBLE)"
+        return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
+    if attribute.kind.is_coded:
+        column = f"d{position}.code"
+    return f"CAST({column} AS DOUBLE)"
+
+
+def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
+    """Class values as staging holds them: SQL type and Arrow array."""
+    values, missing = column.values, column.missing
+    if column.attribute.kind is Kind.DECIMAL:
+        scale = column.attribute.scale
+        kind = pa.decimal128(38, scale)
+        if values.dtype == object:
+            exact = [Decimal(f"{value}E-{scale}") for value in values]
+            array = pa.array(exact, kind, mask=missing)
+        else:
+            # Unscaled 128-bit numbers: the lower 64 bits and their sign.
+            halves = np.column_stack([values, values >> 63])
+            array = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(halves)])
+            if missing is not None:
+                array = pc.if_else(pa.array(missing), pa.scalar(None, kind), array)
+        return f"DECIMAL(38,{scale})", array
+    if values.dtype == object:
+        return "VARCHAR", pa.array([str(value) for value in values], mask=missing)
+    kind_name = "DOUBLE" if values.dtype == np.float64 else "BIGINT"
+    return kind_name, pa.array(values, mask=missing)
+
+
+def portable(attribute: Attribute) -> str:
+    """SQL of a kept column as another database can take it."""
+    column = f"s.{quote(attribute.name)}"
+    if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
+        return f"CAST({column} AS VARCHAR)"
+    if attribute.kind is Kind.TIMESTAMP and not attribute.zoned:
+        return f"CAST({column} AS TIMESTAMP)"
+    return column
+
+
+def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
+    width = batch.num_columns - len(attributes)
+    keys = np.column_stack(
+        [batch.column(i).to_numpy().astype(np.int64, copy=False) for i in range(width)]
+    )
+    columns = np.empty((batch.num_rows, len(attributes)))
+    valid = None
+    for position in range(len(attributes)):
+        column = batch.column(width + position)
+        if column.null_count:
+            if valid is None:
+                valid = np.ones(columns.shape, bool)
+            valid[:, position] = column.is_valid().to_numpy(zero_copy_only=False)
+            column = column.fill_null(0.0)
+        columns[:, position] = column.to_numpy()
+    return chunk_from_columns(keys, columns, valid, attributes)
+
+
+def released_expression(position: int, column: ReleasedColumn) -> str:
+    attribute, name = column.attribute, f"c.{statements.value_column(position)}"
+    if attribute.kind is Kind.DATE:
+        name = f"DATE '1970-01-01' + CAST({name} AS INTEGER)"
+    elif attribute.kind is Kind.TIMESTAMP:
+        name = f"make_timestamp{'tz' if attribute.zoned else ''}({name})"
+    return f"CAST({name} AS {attribute.sql_type})"
+
+
+def wide_parts(attribute: Attribute) -> tuple[str, str]:
+    column = f"s.{quote(attribute.name)}"
+    if attribute.kind is Kind.TIMESTAMP:
+        unscaled = f"CAST(epoch_us({column}) AS HUGEINT) // {10 ** (6 - attribute.scale)}"
+    elif attribute.kind is Kind.DECIMAL:
+        # A decimal's text always has all digits of its scale: without the point it is unscaled.
+        unscaled = f"CAST(replace(CAST({column} AS VARCHAR), '.', '') AS HUGEINT)"
+    else:
+        unscaled = f"CAST({column} AS HUGEINT)"
+    return f"({unscaled}) // n.size", f"({unscaled}) % n.size"
+
+
+def type_of(attribute: Attribute) -> str:
+    if attribute.kind is Kind.INTEGER:
+        return {16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}.get(attribute.bits, "HUGEINT")
+    if attribute.kind is Kind.DECIMAL:
+        if attribute.precision > 38 or attribute.scale < 0:
+            raise UnsupportedType(
+                f'Column "{attribute.name}" of type {attribute.sql_type} does not fit DuckDB:'
+                " its decimals have at most 38 digits.",
+                hint="Cast it in a view, and anonymize the view.",
+            )
+        return f"DECIMAL({attribute.precision or 38},{attribute.scale})"
+    if attribute.kind is Kind.FLOAT:
+        return "REAL" if attribute.bits == 32 else "DOUBLE"
+    if attribute.kind is Kind.TIMESTAMP:
+        return "TIMESTAMP WITH TIME ZONE" if attribute.zoned else "TIMESTAMP"
+    if attribute.kind is Kind.OTHER:
+        raise UnsupportedType(
+            f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
+            " another database.",
+            hint="Cast it to text or to a number in a view, and anonymize the view.",
+        )
+    return {Kind.DATE: "DATE", Kind.BOOLEAN: "BOOLEAN", Kind.CATEGORY: "VARCHAR"}[attribute.kind]

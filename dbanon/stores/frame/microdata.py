@@ -1,0 +1,144 @@
+"""Columns of a data frame as microdata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
+from dbanon.data.schema import Attribute, Kind, with_orders
+from dbanon.errors import ColumnNotFound, InvalidParameter, UnsupportedType, nearest_names
+
+
+def microdata_from_frame(
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    named: Sequence[str] = (),
+    by: Sequence[str] = (),
+    *,
+    orders: Mapping[str, Sequence[str]] | None = None,
+) -> Microdata:
+    """The named columns of a frame as microdata, in the frame's order; ``by`` makes its strata.
+
+    Raises as ``require_columns``, for what stands in ``names`` or ``named``.
+    """
+    require_columns(frame, [*names, *named])
+    attributes = with_orders([attribute_of(str(name), frame[name]) for name in names], orders or {})
+    n = len(frame)
+    numbers = np.zeros((n, sum(not attribute.kind.is_coded for attribute in attributes)))
+    codes = []
+    categories = []
+    valid = np.ones((n, len(attributes)), bool)
+    wide = set()
+    column = 0
+    for position, (attribute, name) in enumerate(zip(attributes, names, strict=True)):
+        series = frame[name]
+        valid[:, position] = series.notna().to_numpy()
+        if attribute.kind.is_coded:
+            text = series.astype(str).to_numpy(object)
+            text[~valid[:, position]] = None
+            encoded, values = encode(text)
+            codes.append(encoded)
+            categories.append(values)
+            continue
+        numbers[:, column] = _numbers(attribute, series)
+        if is_wide(numbers[:, column], attribute):
+            wide.add(attribute.name)
+        column += 1
+    keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
+    chunk = Chunk(
+        keys,
+        numbers,
+        np.column_stack(codes) if codes else None,
+        None if valid.all() else valid,
+        frozenset(wide),
+    )
+    microdata = microdata_from_chunks(attributes, [chunk], categories=categories)
+    if not by:
+        return microdata
+    strata = frame.groupby(list(by), dropna=False, observed=True).ngroup().to_numpy(np.int32)
+    return replace(microdata, strata=strata)
+
+
+def require_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Check that each name is that of one column.
+
+    Raises
+    ------
+    ColumnNotFound : a name is no column of the frame.
+    InvalidParameter : it is two.
+    """
+    columns = list(frame.columns)
+    for name in dict.fromkeys(names):
+        if name not in columns:
+            raise ColumnNotFound(
+                f'The data frame has no column "{name}".',
+                hint=nearest_names(str(name), [str(column) for column in columns]),
+            )
+        if columns.count(name) > 1:
+            raise InvalidParameter(f'The data frame has two columns named "{name}".')
+
+
+def candidates(frame: pd.DataFrame, quasi_identifiers: Sequence[str], nulls: str) -> pd.DataFrame:
+    """The rows that may be released, as if there were no others.
+
+    Where NULLs are withheld, these are the rows without a NULL in a quasi-identifier. Categories
+    that none of them has go with the others: a rank must not count them.
+    """
+    if nulls != "suppress" or not frame[list(quasi_identifiers)].isna().any(axis=None):
+        return frame
+    rest: pd.DataFrame = frame[frame[list(quasi_identifiers)].notna().all(axis=1)].copy()
+    for name in quasi_identifiers:
+        if isinstance(rest[name].dtype, pd.CategoricalDtype):
+            rest[name] = rest[name].cat.remove_unused_categories()
+    return rest
+
+
+def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
+    """What a column of a frame is.
+
+    Raises
+    ------
+    UnsupportedType : floating-point numbers that are neither float32 nor float64.
+    """
+    dtype = series.dtype
+    types = pd.api.types
+    text = str(dtype)
+    if types.is_bool_dtype(dtype):
+        return Attribute(name, Kind.BOOLEAN, sql_type=text)
+    if types.is_integer_dtype(dtype):
+        # Above 2**63 an int64 does not hold what a uint64 does.
+        bits = 128 if "uint64" in text.lower() else 64
+        return Attribute(name, Kind.INTEGER, sql_type=text, bits=bits)
+    if types.is_float_dtype(dtype):
+        bits = 32 if "32" in text else 64
+        if "16" in text or "128" in text:
+            raise UnsupportedType(
+                f'Column "{name}" is of type {text}.', hint="Use float32 or float64."
+            )
+        return Attribute(name, Kind.FLOAT, sql_type=text, bits=bits)
+    if types.is_datetime64_any_dtype(dtype):
+        zoned = isinstance(dtype, pd.DatetimeTZDtype)
+        scale = 0 if "[s" in text else 3 if "[ms" in text else 6
+        return Attribute(name, Kind.TIMESTAMP, sql_type=text, scale=scale, zoned=zoned)
+    if isinstance(dtype, pd.CategoricalDtype):
+        order = tuple(map(str, dtype.categories)) if dtype.ordered else ()
+        return Attribute(name, Kind.CATEGORY, sql_type=text, order=order)
+    if types.is_string_dtype(dtype):
+        return Attribute(name, Kind.CATEGORY, sql_type=text)
+    return Attribute(name, Kind.OTHER, sql_type=text)
+
+
+def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64]:
+    if attribute.kind is Kind.TIMESTAMP:
+        if attribute.zoned:
+            series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+        moments = series.to_numpy("datetime64[us]")
+        empty = np.isnat(moments)
+        return np.where(empty, 0, moments.astype(np.int64)).astype(np.float64)
+    return np.asarray(series.to_numpy(np.float64, na_value=np.nan))

@@ -1,0 +1,1 @@
+"""PostgreSQL, from outside and from inside a backend."""

@@ -1,0 +1,430 @@
+"""PostgreSQL from inside a backend, through SPI, in the transaction of the caller.
+
+At READ COMMITTED, the default of psql and pg_cron, every statement of a function sees a snapshot
+of its own. So the first statement copies what a release needs, in record order, into a temporary
+table that nobody else can change; all that follows reads the copy, whose row addresses are the
+row keys.
+
+Nothing here commits. Settings are those of the SQL function that was called (its SET clauses), so
+none outlives it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Chunk, Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute
+from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFound
+from dbanon.hierarchy.edges import paced
+from dbanon.recoding import ReleasedColumn
+from dbanon.release.counts import Recount
+from dbanon.stores import statements
+from dbanon.stores.base import Locator, Output, Source, random_order
+from dbanon.stores.ledger_tables import HEAD
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.postgresql import catalog, packed
+from dbanon.stores.postgresql.backend_errors import translated
+from dbanon.stores.postgresql.given import given_sql, handed_over
+from dbanon.stores.postgresql.session import PostgresqlSession
+from dbanon.stores.postgresql.text import array_text, bound, literal, plain_text
+
+COPY = RelationName("pg_temp", "dbanon_source")
+
+# Rows or classes whose numbers travel as the text of one array.
+PIECE = 65_536
+
+# Up to here all classes travel as one array; PostgreSQL's arrays end at 67 million elements.
+ARRAY_ROWS = 10_000_000
+
+# A copy in the order of the row addresses: one process, by sequential scan, from the first page.
+_IN_ORDER = (
+    "max_parallel_workers_per_gather = 0",
+    "synchronize_seqscans = off",
+    "enable_indexscan = off",
+    "enable_indexonlyscan = off",
+    "enable_bitmapscan = off",
+    "enable_seqscan = on",
+)
+
+
+class PlpySession(PostgresqlSession):
+    """The caller's transaction, through SPI.
+
+    Parameters
+    ----------
+    plpy : the module that PL/Python gives its functions.
+    oid : the source, as the caller's ``regclass`` was resolved; None where there is none.
+    """
+
+    def __init__(self, plpy: Any, oid: int | None = None) -> None:
+        super().__init__(None)
+        self._plpy, self._source_oid = plpy, oid
+        self._source: RelationName | None = None
+        self._search_path = []
+        self._places: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
+        self._in_table = False
+        self._where = self._and_where = ""
+
+    # -- statements -------------------------------------------------------------------------------
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self._execute(*bound(sql, parameters))
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        # SPI gives rows as dictionaries, which lose columns of the same name; JSON text does not.
+        text, values = bound(sql, parameters)
+        query = f"SELECT row_to_json(q)::text AS found FROM ({text}) AS q"
+        found = paced(self._execute(query, values), self._look_for_cancel)
+        return [json.loads(row["found"], object_pairs_hook=_values) for row in found]
+
+    def _look_for_cancel(self) -> None:
+        """Any statement does it; rows that were fetched are read without one."""
+        with translated():
+            self._plpy.execute("SELECT 1")
+
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        found = self.rows(catalog.COLUMN_TYPES, (relation.quoted,))
+        types = dict(found)
+        names = [f"c{i}" for i in range(len(columns))]
+        values = ", ".join(
+            f"v.{name}::{types[column]}" for name, column in zip(names, columns, strict=True)
+        )
+        texts = ", ".join(given_sql(i, "text[]") for i in range(len(columns)))
+        self._execute(
+            f"INSERT INTO {relation.quoted} ({quote_list(columns)})"
+            f" SELECT {values} FROM unnest({texts}) AS v({', '.join(names)})",
+            [
+                plain_text([None if row[i] is None else plain_text(row[i]) for row in rows])
+                for i in range(len(columns))
+            ],
+        )
+
+    def _execute(self, sql: str, values: Sequence[str] = ()) -> Any:
+        """Execute one statement; ``values`` are what ``given_sql`` stands for in it, as text."""
+        self.note(sql)
+        with translated(), handed_over(values):
+            return self._plpy.execute(sql)
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        found: AbstractContextManager[Any] = self._plpy.subtransaction()
+        return found
+
+    # -- source -----------------------------------------------------------------------------------
+
+    def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
+        if name != self._source:
+            return super()._lookup(name)
+        # Not by its name: the caller's regclass is what was meant, whatever is renamed meanwhile.
+        found = self.rows(catalog.RELATION, (self._source_oid,))
+        return found[0] if found else None
+
+    def source_name(self) -> RelationName:
+        """The name of the source.
+
+        Raises
+        ------
+        TableNotFound : there is no relation of this oid.
+        """
+        found = self.rows(catalog.RELATION, (self._source_oid,))
+        if not found:
+            raise TableNotFound("The source is not a relation of this database.")
+        self._source = RelationName(found[0][1], found[0][2])
+        return self._source
+
+    def pin(self, source: Source, columns: Sequence[str]) -> Source:
+        self._require_no_staging()
+        locator = source.located
+        if locator.mapped:
+            ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
+        else:
+            ordered = list(locator.expressions)
+        by_address = locator.expressions == ("s.ctid",)
+        order = "" if by_address else f" ORDER BY {', '.join(ordered)}"
+        keys = locator.mapped or locator.unchecked
+        copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
+        before = self._set(_IN_ORDER if by_address else _IN_ORDER[:1])
+        self.run(
+            f"CREATE TEMPORARY TABLE {quote(COPY.name)} ON COMMIT DROP AS"
+            f" SELECT {copied} FROM {source.name.quoted} AS s{order}"
+        )
+        self._set(before)
+        source = replace(source, copy=COPY)
+        if keys:
+            self._check_keys(source, keys)
+        pages, rows = self.rows(
+            f"SELECT pg_relation_size({literal(COPY.quoted)}::regclass)"
+            " / current_setting('block_size')::integer,"
+            f" (SELECT count(*) FROM {COPY.quoted})"
+        )[0]
+        self._pages, self._copied = int(pages), int(rows)
+        self._where, self._and_where = source.where, source.and_where
+        return replace(source, estimated_rows=rows, locator=Locator(("s.ctid",), ("tid",)))
+
+    def check_keys(self, source: Source) -> None:
+        """Check that the key of a located source is unique and never NULL."""
+        self._check_keys(source, source.located.mapped or source.located.unchecked)
+
+    def _require_no_staging(self) -> None:
+        if self._staging():
+            raise OutputExists(
+                "This session has a temporary relation whose name starts with dbanon_.",
+                hint="Drop it: these names are needed for staging.",
+            )
+
+    def _set(self, settings: Iterable[str]) -> list[str]:
+        """Change settings ("name = value") for this transaction; what undoes it."""
+        before = []
+        for setting in settings:
+            name, _, value = setting.partition(" = ")
+            found = self.rows(
+                "SELECT current_setting(?), set_config(?, ?, true)", (name, name, value)
+            )
+            before.append(f"{name} = {found[0][0]}")
+        return before
+
+    def read_chunks(
+        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+    ) -> Iterator[Chunk]:
+        locator = source.located
+        record = packed.packed_record(locator.expressions, locator.types, attributes)
+        query = packed.by_address(
+            source.relation,
+            record,
+            ("$1", "$2"),
+            self.value_joins(attributes),
+            source.and_where,
+        )
+        step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
+        with translated():
+            plan = self._plpy.prepare(query, ["text", "text"])
+        for first in range(0, self._pages, step):
+            with translated():
+                found = self._plpy.execute(plan, [f"({first},0)", f"({first + step},0)"])
+            buffer = found[0]["string_agg"]
+            if buffer:
+                yield packed.unpack(buffer, locator.types, attributes)
+
+    # -- staging ----------------------------------------------------------------------------------
+
+    def stage_labels(
+        self, microdata: Microdata, partition: Partition, types: Sequence[str]
+    ) -> None:
+        """Give every record its class and its random position, once.
+
+        The addresses do not travel: the copy is scanned in order, and its i-th row that was read
+        takes the i-th class of an array, -1 for a record that is withheld. Only exact means, and
+        more records than one array should hold, need a table of them.
+        """
+        if self._staged is partition:
+            return
+        self._staged = partition
+        n = microdata.n_records
+        classes = np.append(self.class_numbers(partition), np.int32(-1))[partition.labels]
+        positions = random_order(n).astype(np.int32)
+        if n <= ARRAY_ROWS and not self._in_table:
+            self._places = (classes, positions)
+            return
+        table = quote(statements.LABELS)
+        self.run(
+            statements.create_staging(
+                statements.LABELS,
+                [("key0", "tid"), ("class", "integer"), ("position", "integer")],
+                self.staging_suffix,
+            )
+        )
+        # The arrays are decoded once, as scalar subqueries, not once a row.
+        query = (
+            f"INSERT INTO {table} SELECT l.key0, l.class, l.position FROM (SELECT s.ctid AS key0,"
+            f" {given_sql(2, 'integer[]')}[s.n] AS class,"
+            f" {given_sql(3, 'integer[]')}[s.n] AS position FROM"
+            f" (SELECT s.ctid, row_number() OVER () AS n FROM ONLY {COPY.quoted} AS s"
+            f" WHERE s.ctid >= {given_sql(0, 'tid')} AND s.ctid <= {given_sql(1, 'tid')}"
+            f"{self._and_where}) AS s) AS l"
+            " WHERE l.class >= 0"
+        )
+        keys = microdata.keys[:, 0]
+        for start in range(0, n, PIECE):
+            stop = min(start + PIECE, n)
+            self._execute(
+                query,
+                (
+                    _address(keys[start]),
+                    _address(keys[stop - 1]),
+                    array_text(classes[start:stop]),
+                    array_text(positions[start:stop]),
+                ),
+            )
+        self.run(f"ANALYZE {table}")
+
+    def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
+        if (partition.n_suppressed or microdata.withheld) and not self._in_table:
+            # The arrays were for one INSERT, which is done.
+            self._staged, self._in_table = None, True
+        return super().released_rows(source, microdata, partition)
+
+    def exact_totals(self, *given: Any) -> dict[str, NDArray[np.object_]]:
+        self._in_table = True
+        return super().exact_totals(*given)
+
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Source | None,
+        joins: str = "",
+    ) -> None:
+        if self._places is None:
+            super().insert(table, values, source, joins)
+            return
+        # Names that no column of the source has.
+        unique = uuid.uuid4().hex
+        place, label, order = (quote(f"{n}_{unique}") for n in ("n", "c", "p"))
+        query = (
+            f"INSERT INTO {table.quoted} ({quote_list(values)})"
+            f" SELECT {', '.join(values.values())} FROM (SELECT n.*,"
+            f" {given_sql(0, 'integer[]')}[n.{place}] AS {label},"
+            f" {given_sql(1, 'integer[]')}[n.{place}] AS {order} FROM"
+            f" (SELECT *, row_number() OVER () AS {place} FROM ONLY {COPY.quoted} AS s"
+            f"{self._where}) AS n) AS s"
+            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{label}{joins}"
+            f" ORDER BY s.{label}, s.{order}"
+        )
+        self.run("SET LOCAL enable_hashjoin = off")
+        self._execute(query, [array_text(numbers) for numbers in self._places])
+        self.run("SET LOCAL enable_hashjoin = on")
+
+    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
+        staged: list[tuple[str, str, NDArray[Any]]] = []
+        for position, column in enumerate(columns):
+            name = statements.value_column(position)
+            if column.values.dtype == object:
+                staged.append((name, "text", column.values))
+            elif column.values.dtype == np.float64:
+                staged.append((name, "double precision", column.values))
+            else:
+                staged.append((name, "bigint", column.values))
+            if column.missing is not None:
+                staged.append((f"{name}_null", "boolean", column.missing))
+        table = quote(statements.CLASSES)
+        self.run(
+            statements.create_staging(
+                statements.CLASSES,
+                [("class", "integer"), *((name, kind) for name, kind, _ in staged)],
+                self.staging_suffix,
+            )
+        )
+        arrays = ", ".join(given_sql(i, f"{kind}[]") for i, (_, kind, _) in enumerate(staged))
+        values = quote_list((name for name, _, _ in staged), "v.")
+        names = quote_list([*(name for name, _, _ in staged), "place"])
+        for start in range(0, n_classes, PIECE):
+            pieces = [array_text(column[start : start + PIECE]) for _, _, column in staged]
+            self._execute(
+                f"INSERT INTO {table} SELECT {start} + v.place::integer - 1, {values}"
+                f" FROM unnest({arrays}) WITH ORDINALITY AS v({names})",
+                pieces,
+            )
+        self.run(f"ANALYZE {table}")
+
+    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
+        self.recounted = super().recount(relation, quasi_identifiers)
+        return self.recounted
+
+    def recount_attributes(self, *given: Any) -> Recount:
+        self.recounted = super().recount_attributes(*given)
+        return self.recounted
+
+    def drop_staging(self) -> None:
+        """Drop the staging tables, so that another call in this transaction can have its own."""
+        self.run(f"DROP TABLE {quote_list(self._staging(), 'pg_temp.')}")
+        self._staged = self._class_numbers = self._places = None
+        self._in_table = False
+
+    def _staging(self) -> list[str]:
+        names = ", ".join(map(literal, (COPY.name, *self.staging_tables)))
+        return [
+            name
+            for (name,) in self.rows(
+                "SELECT relname FROM pg_class WHERE relnamespace = pg_my_temp_schema()"
+                f" AND relname IN ({names})"
+            )
+        ]
+
+    # Rows never leave this database, and ``stage_labels`` fills the table of labels.
+
+    def load_labels(self, *_: Any) -> None:
+        raise NotImplementedError
+
+    def read_rows(self, *_: Any) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def load_rows(self, *_: Any) -> None:
+        raise NotImplementedError
+
+    # -- output and ledger ------------------------------------------------------------------------
+
+    def resolve_output(self, name: RelationName) -> RelationName:
+        if name.schema is None:
+            raise InvalidName(
+                "The output has no schema.", hint="Name its schema, as in release.people."
+            )
+        if name.schema.startswith("pg_"):
+            raise InvalidName("The output's schema belongs to PostgreSQL or is temporary.")
+        return name
+
+    def publish(self, output: Output, columns: Sequence[str]) -> None:
+        self.drop_staging()
+        super().publish(output, columns)
+
+    def ensure_ledger(self) -> None:
+        found = self.rows("SELECT version_num FROM dbanon.alembic_version")
+        if found != [(HEAD,)]:
+            raise LedgerMissing(
+                "The ledger of this database is of another version than dbanon's functions.",
+                hint="Ask a superuser to run: dbanon upgrade",
+            )
+
+
+class PlpyStore:
+    """The database that this backend serves, for one source."""
+
+    def __init__(self, plpy: Any, oid: int) -> None:
+        self._session = PlpySession(plpy, oid)
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return "postgresql:///"
+
+    @property
+    def source_name(self) -> RelationName:
+        """The name of the source."""
+        return self._session.source_name()
+
+    @contextmanager
+    def session(self, *, write: bool, create: bool = False) -> Iterator[PlpySession]:
+        """The caller's transaction: committed or rolled back by the caller, not here."""
+        yield self._session
+
+    def same_database(self, other: object) -> bool:
+        """True for this store only."""
+        return other is self
+
+
+def _values(pairs: list[tuple[str, Any]]) -> Any:
+    return tuple(value for _, value in pairs)
+
+
+def _address(key: np.int64) -> str:
+    return f"({int(key) >> 16},{int(key) & 0xFFFF})"

@@ -1,0 +1,357 @@
+"""PostgreSQL through a client: SQLAlchemy for the connection, psycopg for what is large.
+
+A session is one REPEATABLE READ transaction: the reads, the join and the recount see one snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import URL, Engine, NullPool, create_engine, event
+
+from dbanon.data.microdata import Chunk
+from dbanon.data.schema import Attribute
+from dbanon.errors import (
+    ConnectionLost,
+    DatabaseUnreachable,
+    DbanonError,
+    MissingDependency,
+    OutputExists,
+    SourceChanged,
+)
+from dbanon.recoding import ReleasedColumn
+from dbanon.stores import statements
+from dbanon.stores.base import OnSql, Source
+from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.ledger_tables import HEAD
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.postgresql import catalog, packed
+from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql.commit import commit
+from dbanon.stores.postgresql.errors import translated
+from dbanon.stores.postgresql.session import ADDRESSED, CALLER_PATH, PostgresqlSession
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+# Where a connection of ours keeps the search path that it was opened with.
+_CALLER_PATH = "dbanon_caller_path"
+
+
+class PsycopgSession(PostgresqlSession):
+    """One transaction through psycopg."""
+
+    def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
+        super().__init__(on_sql)
+        self._connection = connection
+        self._driver: Any = connection.connection.driver_connection
+        # An engine of the caller's may have another.
+        self.run("SET LOCAL client_encoding = 'UTF8'")
+        self.enter()
+
+    def caller_path(self) -> list[str]:
+        found: list[str] | None = self._connection.info.get(_CALLER_PATH)
+        return super().caller_path() if found is None else found
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        with self._cursor(sql, parameters):
+            pass
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._cursor(sql, parameters) as cursor:
+            found: list[tuple[Any, ...]] = cursor.fetchall()
+            return found
+
+    @contextmanager
+    def _cursor(self, sql: str, parameters: Sequence[Any] = (), **how: Any) -> Iterator[Any]:
+        self.note(sql)
+        with translated(), self._driver.cursor(**how) as cursor:
+            if parameters:
+                cursor.execute(sql.replace("%", "%%").replace("?", "%s"), parameters)
+            else:
+                cursor.execute(sql)
+            yield cursor
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        self.run("SAVEPOINT dbanon")
+        try:
+            yield
+        except DbanonError:
+            self.run("ROLLBACK TO SAVEPOINT dbanon")
+            self.run("RELEASE SAVEPOINT dbanon")
+            raise
+        self.run("RELEASE SAVEPOINT dbanon")
+
+    def read_chunks(
+        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+    ) -> Iterator[Chunk]:
+        locator = source.located
+        record = packed.packed_record(locator.expressions, locator.types, attributes)
+        joins = self.value_joins(attributes)
+        for buffer in self._buffers(source, record, joins, chunk_rows):
+            yield packed.unpack(buffer, locator.types, attributes)
+
+    def _buffers(self, source: Source, record: str, joins: str, chunk_rows: int) -> Iterator[bytes]:
+        # Rights to some columns are none to the address of a row.
+        relation = self._relations[source.name]
+        oid = relation.oid
+        no_address = bool(self.rows(catalog.UNREADABLE, (["ctid"], oid, oid)))
+        joined = relation.has_children or bool(source.located.mapped)
+        if relation.kind not in ADDRESSED or joined or no_address:
+            query = packed.in_one_pass(
+                f"{source.from_clause}{joins}{source.where}", record, chunk_rows
+            )
+            with self._cursor(query, name="dbanon_read", binary=True) as cursor:
+                cursor.itersize = 1
+                yield from (buffer for (buffer,) in cursor)
+            return
+        pages, rows = self.rows(
+            "SELECT pg_relation_size(?::oid) / current_setting('block_size')::integer,"
+            " (SELECT reltuples::bigint FROM pg_class WHERE oid = ?::oid)",
+            (oid, oid),
+        )[0]
+        density = max(rows / pages, 1.0) if pages and rows > 0 else 64.0
+        step = max(int(chunk_rows / density), 1)
+        for first in range(0, int(pages), step):
+            # Not as parameters: a name may hold what the driver takes for one.
+            ends = (f"'({first},0)'", f"'({first + step},0)'")
+            query = packed.by_address(source.name, record, ends, joins, source.and_where)
+            if first == 0:
+                self.note(query)
+            with translated(), self._driver.cursor(binary=True) as cursor:
+                cursor.execute(query)
+                (buffer,) = cursor.fetchone()
+            if buffer:
+                yield buffer
+
+    def read_rows(
+        self, source: Source, columns: Sequence[str], chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+        locator = source.located
+        kept = ", ".join(types.portable(source.attribute(name)) for name in columns)
+        keys = ", ".join(
+            {
+                "tid": f"(({e}::text::point)[0]::bigint << 16) | ({e}::text::point)[1]::bigint",
+                "oid": f"{e}::bigint",
+            }.get(kind, f"({e})::bigint")
+            for e, kind in zip(locator.expressions, locator.types, strict=True)
+        )
+        query = f"SELECT {keys}, {kept} FROM {source.from_clause}{source.where}"
+        width = len(locator.types)
+        with self._cursor(query, name="dbanon_rows") as cursor:
+            cursor.itersize = chunk_rows
+            while rows := cursor.fetchmany(chunk_rows):
+                yield (
+                    np.array([row[:width] for row in rows], np.int64),
+                    [row[width:] for row in rows],
+                )
+
+    # -- staging ----------------------------------------------------------------------------------
+
+    def load_labels(
+        self,
+        keys: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        types: Sequence[str],
+    ) -> None:
+        columns: list[tuple[str, str, NDArray[Any]]] = [
+            (f"key{i}", kind, keys[:, i]) for i, kind in enumerate(types)
+        ]
+        columns += [("class", "integer", classes), ("position", "integer", positions)]
+        self._load_binary(statements.LABELS, columns)
+        self.analyze_staging(statements.LABELS)
+
+    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
+        staged: list[tuple[str, str, NDArray[Any]]] = [
+            ("class", "integer", np.arange(n_classes, dtype=np.int32))
+        ]
+        texts = []
+        for position, column in enumerate(columns):
+            name = statements.value_column(position)
+            if column.values.dtype == object:
+                texts.append((name, "text", column.values))
+            elif column.values.dtype == np.float64:
+                staged.append((name, "double precision", column.values))
+            else:
+                staged.append((name, "bigint", column.values))
+            if column.missing is not None:
+                staged.append((f"{name}_null", "boolean", column.missing))
+        if texts:
+            self._load_text(statements.CLASSES, [*staged, *texts])
+        else:
+            self._load_binary(statements.CLASSES, staged)
+        self.analyze_staging(statements.CLASSES)
+
+    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+        columns = [("class", "integer"), ("position", "integer")]
+        columns += [(statements.kept_column(i), types.type_of(a)) for i, a in enumerate(attributes)]
+        self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))
+        self._copy_rows(
+            f"COPY {quote(statements.ROWS)} FROM STDIN",
+            (
+                (label, position, *row)
+                for classes, positions, rows in pieces
+                for label, position, row in zip(
+                    classes.tolist(), positions.tolist(), rows, strict=True
+                )
+            ),
+        )
+        self.analyze_staging(statements.ROWS)
+
+    def analyze_staging(self, table: str) -> None:
+        """Tell the planner how large a staging table is; it is never analyzed by itself."""
+        self.run(f"ANALYZE {quote(table)}")
+
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        # Bind parameters are logged where statements are; what is copied never is.
+        self._copy_rows(f"COPY {relation.quoted} ({quote_list(columns)}) FROM STDIN", rows)
+
+    def call(self, function: str, parts: Sequence[str]) -> str:
+        table = quote(statements.HANDED)
+        self.run("DROP TABLE IF EXISTS pg_temp." + table)
+        self.run(
+            statements.create_staging(
+                statements.HANDED, [("place", "integer"), ("part", "jsonb")], self.staging_suffix
+            )
+        )
+        self._copy_rows(f"COPY {table} FROM STDIN", enumerate(parts))
+        arguments = ", ".join(
+            f"(SELECT part FROM {table} WHERE place = {place})" for place in range(len(parts))
+        )
+        return str(self.rows(f"SELECT {function}({arguments})::text")[0][0])
+
+    def _copy_rows(self, copy: str, rows: Iterable[Sequence[Any]]) -> None:
+        self.note(copy)
+        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
+            for row in rows:
+                stream.write_row(row)
+
+    def _load_binary(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
+        self.run(
+            statements.create_staging(
+                table, [(name, kind) for name, kind, _ in columns], self.staging_suffix
+            )
+        )
+        copy = f"COPY {quote(table)} FROM STDIN (FORMAT binary)"
+        self.note(copy)
+        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
+            for piece in packed.copy_binary(columns):
+                stream.write(piece)
+
+    def _load_text(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
+        self.run(
+            statements.create_staging(
+                table, [(name, kind) for name, kind, _ in columns], self.staging_suffix
+            )
+        )
+        self._copy_rows(
+            f"COPY {quote(table)} FROM STDIN",
+            zip(*(values.tolist() for _, _, values in columns), strict=True),
+        )
+
+    def ensure_ledger(self) -> None:
+        # Nearly always: then nobody's lock on the making of ledgers keeps a release waiting.
+        if self.find_existing(self.ledger_name("alembic_version")) is not None and self.rows(
+            f"SELECT version_num FROM {self.ledger_name('alembic_version').quoted}"
+        ) == [(HEAD,)]:
+            return
+        from dbanon.stores.migrate import migrate
+
+        self.require_trusted_ledger()
+        # Two first releases at once: the second waits here and finds the ledger made.
+        self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
+        try:
+            with translated():
+                migrate(self._connection)
+        except OutputExists:
+            raise SourceChanged(
+                "Another session made the ledger meanwhile; nothing was published.",
+                hint="Try again.",
+            ) from None
+
+
+class PostgresqlStore:
+    """A PostgreSQL database."""
+
+    def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
+        url = engine.url if isinstance(engine, Engine) else engine
+        if not isinstance(engine, Engine) or engine.driver != "psycopg":
+            try:
+                # At the connect, over what environment, role and database say: the very first
+                # answers are read as text.
+                engine = create_engine(
+                    url.set(drivername="postgresql+psycopg"),
+                    poolclass=NullPool,
+                    connect_args={"client_encoding": "UTF8"},
+                )
+                # Before SQLAlchemy, which asks a new connection things by unqualified names.
+                event.listen(engine, "connect", _pin_search_path, insert=True)
+            except ModuleNotFoundError:
+                raise MissingDependency(
+                    "PostgreSQL needs the package psycopg.",
+                    hint='Install it with: pip install "dbanon[postgres]"',
+                ) from None
+        self._engine, self._url, self._on_sql = engine, url, on_sql
+
+    @property
+    def url(self) -> str:
+        """Where it is, without secrets."""
+        return self._url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
+        """One REPEATABLE READ transaction; one that only reads when ``write`` is False."""
+        with held_once_committed() as hold:
+            connection = self._connect()
+            connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            try:
+                with translated():
+                    connection.begin()
+                    session = PsycopgSession(connection, self._on_sql)
+                    yield session
+                    if write:
+                        commit(connection, self._connect, session.release_id, hold)
+                    else:
+                        connection.commit()
+            except BaseException:
+                # Staging goes with the transaction; a connection in doubt is not used again.
+                connection.invalidate()
+                raise
+            finally:
+                connection.close()
+
+    def _connect(self) -> Connection:
+        try:
+            with translated():
+                return self._engine.connect()
+        except ConnectionLost as error:
+            raise DatabaseUnreachable(
+                f"The database {self.url} cannot be reached.", detail=error.detail
+            ) from None
+
+    def same_database(self, other: object) -> bool:
+        """True when both have the same host, port and database, and the same role."""
+        if not isinstance(other, PostgresqlStore):
+            return False
+        mine, theirs = self._url, other._url
+        return all(
+            getattr(mine, part) == getattr(theirs, part)
+            for part in ("host", "port", "database", "username", "query")
+        )
+
+
+def _pin_search_path(connection: Any, record: Any) -> None:
+    """Make a new connection independent of its search path, which may name anybody's functions."""
+    with connection.cursor() as cursor:
+        record.info[_CALLER_PATH] = cursor.execute(CALLER_PATH).fetchone()[0]
+        cursor.execute("SET search_path = pg_catalog, pg_temp")
+    connection.commit()

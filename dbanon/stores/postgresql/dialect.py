@@ -1,0 +1,157 @@
+"""Column types of PostgreSQL: how class values get them, and what other databases' types become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidName, UnsupportedType
+from dbanon.recoding import ReleasedColumn
+from dbanon.stores import statements
+from dbanon.stores.names import quote
+
+# Range types, and the types of what they hold.
+_RANGES = {
+    "int4range": "integer",
+    "int8range": "bigint",
+    "numrange": "numeric",
+    "daterange": "date",
+    "tsrange": "timestamp",
+    "tstzrange": "timestamptz",
+}
+_LARGEST_INTEGER = 2**31 - 1
+_SYSTEM_COLUMNS = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"})
+
+
+def released_expression(position: int, column: ReleasedColumn) -> str:
+    """SQL that gives the class value at this position the column's own type."""
+    if column.upper is not None:
+        return _range_expression(position, column)
+    attribute, name = column.attribute, f"c.{statements.value_column(position)}"
+    if attribute.kind is Kind.INTEGER:
+        value = f"{name}::numeric" if column.values.dtype == object else name
+    elif attribute.kind is Kind.DECIMAL:
+        value = f"{name}::numeric * {Decimal(1).scaleb(-attribute.scale):f}"
+    elif attribute.kind is Kind.DATE:
+        value = f"date '1970-01-01' + {name}::integer"
+    elif attribute.kind is Kind.TIMESTAMP:
+        start = "timestamptz" if attribute.zoned else "timestamp"
+        # In two parts: an interval is multiplied in floating point.
+        days = f"({name} / 86400000000)::integer * interval '1 day'"
+        micros = f"({name} % 86400000000)::double precision * interval '1 microsecond'"
+        value = f"{start} 'epoch' + {days} + {micros}"
+    elif attribute.enum_type:
+        value = _enum_value(name, attribute.enum_type)
+    else:
+        value = name
+    value = f"({value})::{attribute.sql_type}"
+    if column.missing is None:
+        return value
+    return f"CASE WHEN {name}_null THEN NULL ELSE {value} END"
+
+
+def text(attribute: Attribute) -> str:
+    """SQL of a column's values as text.
+
+    A type that is not PostgreSQL's own is written by its output function, which only a superuser
+    can make, and not by a cast, which its owner can. NULL stays NULL, also that of a row type.
+    """
+    column = f"s.{quote(attribute.name)}"
+    if not attribute.by_output:
+        return f"{column}::text"
+    return f"CASE WHEN {column} IS DISTINCT FROM NULL THEN format('%s', {column}) END"
+
+
+def _enum_value(label: str, enum_type: str) -> str:
+    """SQL of the value of an enumerated type that has a label: by its place, never by a cast."""
+    values = f"enum_range(NULL::{enum_type})"
+    labels = f"SELECT array_agg(format('%s', e) ORDER BY e) FROM unnest({values}) AS e"
+    return f"(SELECT {values})[array_position(({labels}), {label})]"
+
+
+def _range_expression(position: int, column: ReleasedColumn) -> str:
+    """SQL of a range, whose borders are staged at this position and the next one."""
+    kind = column.attribute.sql_type
+    held = replace(column.attribute, sql_type=_RANGES[kind])
+    lower, upper = (
+        released_expression(position + i, replace(part, attribute=held, missing=None))
+        for i, part in enumerate(column.parts)
+    )
+    value = f"{kind}({lower}, {upper}, '{'[]' if column.closed else '[)'}')"
+    if column.missing is None:
+        return value
+    return f"CASE WHEN c.{statements.value_column(position)}_null THEN NULL ELSE {value} END"
+
+
+def range_type(attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
+    """The type of ranges of a column's values, wide enough for these borders."""
+    if attribute.kind is Kind.INTEGER:
+        wide = attribute.bits > 32 or any(
+            len(ends) and max(-int(ends.min()), int(ends.max())) >= _LARGEST_INTEGER
+            for ends in borders
+        )
+        return "int8range" if wide else "int4range"
+    if attribute.kind is Kind.TIMESTAMP:
+        return "tstzrange" if attribute.zoned else "tsrange"
+    return "daterange" if attribute.kind is Kind.DATE else "numrange"
+
+
+def wide_parts(attribute: Attribute) -> tuple[str, str]:
+    """SQL of the quotient and the remainder by n.size of an integer, decimal or instant."""
+    column = f"s.{quote(attribute.name)}"
+    if attribute.kind is Kind.TIMESTAMP:
+        column = f"extract(epoch FROM {column})"
+    # A whole number, whose digits after the point trunc takes away.
+    column = f"trunc({column}::numeric * {10**attribute.scale})"
+    return f"div({column}, n.size)", f"mod({column}, n.size)"
+
+
+def type_of(attribute: Attribute) -> str:
+    """The type here of a column that may come from another database.
+
+    Raises
+    ------
+    UnsupportedType : there is none.
+    InvalidName : every table here has a column of this name already.
+    """
+    if attribute.name in _SYSTEM_COLUMNS:
+        raise InvalidName(
+            f'Every table of PostgreSQL has a column "{attribute.name}" of its own.',
+            hint="Rename the column in a view, and anonymize the view.",
+        )
+    if attribute.kind is Kind.INTEGER:
+        return {16: "smallint", 32: "integer", 64: "bigint"}.get(attribute.bits, "numeric")
+    if attribute.kind is Kind.DECIMAL:
+        limits = f"({attribute.precision},{attribute.scale})" if attribute.precision else ""
+        return f"numeric{limits}"
+    if attribute.kind is Kind.FLOAT:
+        return "real" if attribute.bits == 32 else "double precision"
+    if attribute.kind is Kind.TIMESTAMP:
+        zone = " with time zone" if attribute.zoned else ""
+        return f"timestamp({min(attribute.scale, 6)}){zone}"
+    if attribute.kind is Kind.OTHER:
+        raise UnsupportedType(
+            f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
+            " another database.",
+            hint="Cast it to text or to a number in a view, and anonymize the view.",
+        )
+    return {Kind.DATE: "date", Kind.BOOLEAN: "boolean", Kind.CATEGORY: "text"}[attribute.kind]
+
+
+def portable(attribute: Attribute) -> str:
+    """SQL of a kept column as another database can take it."""
+    if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
+        return text(attribute)
+    return f"s.{quote(attribute.name)}"
+
+
+def kept(attribute: Attribute) -> str:
+    """SQL of a kept column, which its type in the release takes without a cast of anybody's."""
+    if attribute.by_output and attribute.sql_type == "text":
+        return text(attribute)
+    return f"s.{quote(attribute.name)}"

@@ -1,0 +1,205 @@
+"""PostgreSQL rows as packed bytes, read and written: no object per row or value is made.
+
+The server concatenates the binary forms of keys and numbers into one ``bytea`` a chunk; numpy
+reads that as records of fixed width. A NULL would be skipped by the aggregate and shift all that
+follows, so every part is coalesced and a mask of NULLs is packed beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Chunk, chunk_from_columns
+from dbanon.data.schema import Attribute, Kind
+from dbanon.stores import statements
+from dbanon.stores.names import RelationName, quote
+
+# Days and microseconds from 1970-01-01 to 2000-01-01, where PostgreSQL's dates begin.
+EPOCH_DAYS = 10_957
+EPOCH_MICROSECONDS = EPOCH_DAYS * 86_400_000_000
+
+_MASK_BITS = 32
+_COPY_ROWS = 65_536
+_COPY_PARTS = {
+    "bigint": [("v{}", ">i8")],
+    "integer": [("v{}", ">i4")],
+    "oid": [("v{}", ">u4")],
+    "double precision": [("v{}", ">f8")],
+    "boolean": [("v{}", "?")],
+    "tid": [("{}_block", ">u4"), ("{}_row", ">u2")],
+}
+_KEY_PARTS = {
+    "bigint": ("int8send(({})::bigint)", [("{}", ">i8")]),
+    "oid": ("oidsend({})", [("{}", ">u4")]),
+    "tid": ("tidsend({})", [("{}_block", ">u4"), ("{}_row", ">u2")]),
+}
+
+
+def packed_record(
+    key_expressions: Sequence[str], key_types: Sequence[str], attributes: Sequence[Attribute]
+) -> str:
+    """SQL of one row's bytes: keys, numbers and codes, mask of NULLs."""
+    parts = [
+        _KEY_PARTS[key_type][0].format(expression)
+        for expression, key_type in zip(key_expressions, key_types, strict=True)
+    ]
+    parts += [
+        f"int4send({statements.code_column(position)}::integer)"
+        if attribute.kind.is_coded
+        else _number(attribute)
+        for position, attribute in enumerate(attributes)
+    ]
+    for start in range(0, len(_nullable(attributes)), _MASK_BITS):
+        bits = [
+            f"((s.{quote(attribute.name)} IS NULL)::integer::bigint << {bit})"
+            for bit, attribute in enumerate(_nullable(attributes)[start : start + _MASK_BITS])
+        ]
+        parts.append(f"int8send({' | '.join(bits)})")
+    return " || ".join(parts)
+
+
+def by_address(
+    source: RelationName, record: str, pages: tuple[str, str], joins: str = "", more: str = ""
+) -> str:
+    """A query for the records of a range of pages, given as SQL of two addresses.
+
+    ``more`` are further conditions of the rows that count.
+    """
+    low, high = pages
+    return (
+        f"SELECT string_agg({record}, ''::bytea) FROM ONLY {source.quoted} AS s{joins}"
+        f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid{more}"
+    )
+
+
+def in_one_pass(from_clause: str, record: str, chunk_rows: int) -> str:
+    """A query for all records of any relation, one row a chunk."""
+    return (
+        "SELECT string_agg(record, ''::bytea) FROM"
+        f" (SELECT {record} AS record, (row_number() OVER () - 1) / {int(chunk_rows)} AS chunk"
+        f" FROM {from_clause}) AS records GROUP BY chunk"
+    )
+
+
+def unpack(buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribute]) -> Chunk:
+    """The chunk that the bytes of ``packed_record`` hold."""
+    records = np.frombuffer(buffer, _record_type(key_types, attributes))
+    keys = np.column_stack([_key(records, i, kind) for i, kind in enumerate(key_types)])
+    columns = np.empty((len(records), len(attributes)))
+    for position, attribute in enumerate(attributes):
+        values = records[f"v{position}"]
+        if attribute.kind is Kind.DATE:
+            limits = np.iinfo(np.int32)
+            columns[:, position] = np.where(
+                (values == limits.max) | (values == limits.min), np.inf, values + EPOCH_DAYS
+            )
+        elif attribute.kind is Kind.TIMESTAMP:
+            limits64 = np.iinfo(np.int64)
+            infinite = (values == limits64.max) | (values == limits64.min)
+            # The last 30 years that PostgreSQL has are beyond 64 bits from 1970: as floats there.
+            late = ~infinite & (values > limits64.max - EPOCH_MICROSECONDS)
+            shifted = np.where(infinite | late, 0, values).astype(np.int64) + EPOCH_MICROSECONDS
+            columns[:, position] = np.where(infinite, np.inf, shifted)
+            columns[late, position] = values[late].astype(np.float64) + EPOCH_MICROSECONDS
+        else:
+            columns[:, position] = values
+    return chunk_from_columns(keys, columns, _valid(records, attributes), attributes)
+
+
+def _nullable(attributes: Sequence[Attribute]) -> list[Attribute]:
+    return [attribute for attribute in attributes if attribute.nullable]
+
+
+def _number(attribute: Attribute) -> str:
+    column = f"s.{quote(attribute.name)}"
+    if attribute.kind is Kind.DATE:
+        sent, zero = f"date_send({column}::date)", "int4send(0)"
+    elif attribute.kind is Kind.TIMESTAMP and attribute.zoned:
+        sent, zero = f"timestamptz_send({column}::timestamptz)", "int8send(0)"
+    elif attribute.kind is Kind.TIMESTAMP:
+        sent, zero = f"timestamp_send({column}::timestamp)", "int8send(0)"
+    else:
+        sent, zero = f"float8send({_float8(attribute, column)})", "float8send(0)"
+    return f"coalesce({sent}, {zero})" if attribute.nullable else sent
+
+
+def _float8(attribute: Attribute, column: str) -> str:
+    if attribute.kind is not Kind.DECIMAL or attribute.precision:
+        return f"{column}::double precision"
+    # Beyond float8's range the cast would fail, and quote the value in the server's log.
+    return (
+        f"CASE WHEN abs({column}) BETWEEN 1e-300 AND 1e300 THEN {column}::double precision"
+        f" WHEN abs({column}) < 1 THEN 0 ELSE 'Infinity' END"
+    )
+
+
+def _record_type(key_types: Sequence[str], attributes: Sequence[Attribute]) -> np.dtype[np.void]:
+    fields: list[tuple[str, str]] = []
+    for position, key_type in enumerate(key_types):
+        fields += [(name.format(f"key{position}"), code) for name, code in _KEY_PARTS[key_type][1]]
+    codes = {Kind.DATE: ">i4", Kind.TIMESTAMP: ">i8"}
+    codes |= {kind: ">i4" for kind in Kind if kind.is_coded}
+    fields += [
+        (f"v{position}", codes.get(attribute.kind, ">f8"))
+        for position, attribute in enumerate(attributes)
+    ]
+    masks = range(0, len(_nullable(attributes)), _MASK_BITS)
+    fields += [(f"mask{start}", ">i8") for start in masks]
+    return np.dtype(fields)
+
+
+def _key(records: NDArray[np.void], position: int, key_type: str) -> NDArray[np.int64]:
+    name = f"key{position}"
+    if key_type == "tid":
+        block = records[f"{name}_block"].astype(np.int64)
+        return np.asarray((block << 16) | records[f"{name}_row"], np.int64)
+    key: NDArray[np.int64] = records[name].astype(np.int64)
+    return key
+
+
+def _valid(records: NDArray[np.void], attributes: Sequence[Attribute]) -> NDArray[np.bool_] | None:
+    nullable = [i for i, attribute in enumerate(attributes) if attribute.nullable]
+    valid = None
+    for start in range(0, len(nullable), _MASK_BITS):
+        mask = records[f"mask{start}"].astype(np.int64)
+        if not mask.any():
+            continue
+        if valid is None:
+            valid = np.ones((len(records), len(attributes)), bool)
+        for bit, position in enumerate(nullable[start : start + _MASK_BITS]):
+            valid[:, position] = (mask >> bit) & 1 == 0
+    return valid
+
+
+def copy_binary(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[bytes]:
+    """The bytes of COPY … FROM STDIN (FORMAT binary) for columns of fixed width without NULL.
+
+    Columns are triples of name, SQL type and values, (n,) each; a ``tid`` is packed as
+    block * 65536 + row, as ``unpack`` gives it.
+    """
+    yield b"PGCOPY\n\xff\r\n\x00" + bytes(8)
+    fields: list[tuple[str, str]] = [("fields", ">i2")]
+    for position, (_, sql_type, _) in enumerate(columns):
+        fields.append((f"length{position}", ">i4"))
+        fields += [(name.format(position), code) for name, code in _COPY_PARTS[sql_type]]
+    record = np.dtype(fields)
+    n = len(columns[0][2])
+    for start in range(0, n, _COPY_ROWS):
+        stop = min(start + _COPY_ROWS, n)
+        rows = np.empty(stop - start, record)
+        rows["fields"] = len(columns)
+        for position, (_, sql_type, values) in enumerate(columns):
+            piece = values[start:stop]
+            width = sum(np.dtype(code).itemsize for _, code in _COPY_PARTS[sql_type])
+            rows[f"length{position}"] = width
+            if sql_type == "tid":
+                rows[f"{position}_block"] = piece >> 16
+                rows[f"{position}_row"] = piece & 0xFFFF
+            else:
+                rows[f"v{position}"] = piece
+        yield rows.tobytes()
+    yield b"\xff\xff"

@@ -1,0 +1,132 @@
+"""The summary beside a release: one row for its readers, with aggregates only.
+
+Counts of rows below k would single out few people: they are given as a range.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
+from dbanon.release.report import Report
+from dbanon.stores import ledger
+from dbanon.stores.base import MARK
+from dbanon.stores.names import RelationName, check_length, quote
+from dbanon.stores.postgresql.session import PostgresqlSession
+
+SUFFIX = "_summary"
+
+# Column and PostgreSQL type.
+COLUMNS = (
+    ("release_id", "uuid"),
+    ("created_at", "timestamp with time zone"),
+    ("dbanon_version", "text"),
+    ("method", "text"),
+    ("arguments", "jsonb"),
+    ("quasi_identifiers", "text[]"),
+    ("sensitive", "text[]"),
+    ("kept", "text[]"),
+    ("snapshot", "text"),
+    ("rows", "bigint"),
+    ("suppressed", "text"),
+    ("rows_with_null", "text"),
+    ("classes", "bigint"),
+    ("k_requested", "integer"),
+    ("k_achieved", "bigint"),
+    ("median_class", "double precision"),
+    ("largest_class", "bigint"),
+    ("histogram", "jsonb"),
+    ("information_loss", "double precision"),
+    ("information_loss_before_rounding", "double precision"),
+    ("column_losses", "jsonb"),
+    ("highest_risk", "double precision"),
+    ("guarantee", "text"),
+    ("earlier_releases", "text"),
+)
+
+
+def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> RelationName:
+    """The summary's name, checked before anything is read.
+
+    Raises
+    ------
+    OutputExists, OutputNotOurs : a relation of this name stands in the way.
+    """
+    output = session.resolve_output(output)
+    if if_exists == "error" and session.find_existing(output) is not None:
+        raise OutputExists(
+            f"The output {output} exists already.",
+            hint="Choose another name, or replace it with if_exists => 'replace'.",
+        )
+    name = output.sibling(output.name + SUFFIX)
+    check_length(name.name, session.name_limit, "name of the summary")
+    existing = session.find_existing(name)
+    if existing is None:
+        return name
+    if if_exists == "error":
+        raise OutputExists(
+            f"The summary {name} exists already.",
+            hint="Choose another output, or replace it with if_exists => 'replace'.",
+        )
+    if not ledger.is_summary_of(session, output, existing, session.find_existing(output)):
+        raise OutputNotOurs(
+            f"The summary's name {name} is taken by a relation that dbanon did not make.",
+            hint="Choose another output, or drop it yourself.",
+        )
+    session.drop_with_output(name)
+    return name
+
+
+def write(
+    session: PostgresqlSession, name: RelationName, report: Report, histogram: Mapping[int, int]
+) -> None:
+    """Write the summary of a release; the one before was dropped with the output.
+
+    Raises
+    ------
+    SourceChanged : another session made a relation of this name meanwhile.
+    """
+    body = ", ".join(f"{quote(column)} {sql_type}" for column, sql_type in COLUMNS)
+    try:
+        session.run(f"CREATE TABLE {name.quoted} ({body})")
+    except OutputExists:
+        # When it was looked for there was none.
+        raise SourceChanged(
+            f"Another session made {name} meanwhile; nothing was published.", hint="Try again."
+        ) from None
+    session.run(f"COMMENT ON TABLE {name.quoted} IS '{MARK}{report.release_id}'")
+    k = report.k_requested
+    rarest = report.k_achieved if report.k_rows is None else report.k_rows
+    row = {
+        "release_id": report.release_id,
+        "created_at": report.created_at,
+        "dbanon_version": report.dbanon_version,
+        "method": report.method,
+        "arguments": json.dumps(dict(report.arguments), sort_keys=True),
+        "quasi_identifiers": list(report.quasi_identifiers),
+        "sensitive": list(report.sensitive),
+        "kept": list(report.kept),
+        "snapshot": str(session.rows("SELECT pg_current_snapshot()::text")[0][0]),
+        "rows": report.rows_out,
+        "suppressed": binned(report.suppressed, k),
+        "rows_with_null": binned(report.null_rows, k),
+        "classes": report.classes,
+        "k_requested": k,
+        "k_achieved": report.k_achieved,
+        "median_class": report.median_class,
+        "largest_class": report.largest_class,
+        "histogram": json.dumps({str(size): histogram[size] for size in sorted(histogram)}),
+        "information_loss": report.information_loss,
+        "information_loss_before_rounding": report.information_loss_before_rounding,
+        "column_losses": json.dumps({c.name: c.released for c in report.column_losses}),
+        "highest_risk": 1 / rarest if rarest else None,
+        "guarantee": report.guarantee,
+        "earlier_releases": report.earlier_releases,
+    }
+    session.insert_rows(name, list(row), [tuple(row.values())])
+
+
+def binned(count: int, k: int) -> str:
+    """A count of rows as text; one below k as a range."""
+    return str(count) if count == 0 or count >= k else f"1-{k - 1}"

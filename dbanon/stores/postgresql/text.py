@@ -1,0 +1,85 @@
+"""Names and arrays as text in statements for SPI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import InvalidName
+from dbanon.stores.postgresql.given import given_sql
+
+# A quoted identifier may hold a question mark of its own.
+_MARK = re.compile(r'"(?:[^"]|"")*"|\?(?:::(\w+))?')
+
+
+def bound(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]]:
+    """A statement with its parameters, and the texts that are handed over beside it.
+
+    A text with a cast behind its mark, ``?::jsonb``, is handed over, so that no log has it. Others
+    are literals, as PostgreSQL gives a literal the type of its place: names and numbers of ours.
+    """
+    if not parameters:
+        return sql, []
+    values = iter(parameters)
+    handed: list[str] = []
+
+    def fill(found: re.Match[str]) -> str:
+        if not found[0].startswith("?"):
+            return found[0]
+        value, cast = next(values), found[1]
+        if cast is None:
+            return literal(value)
+        if not isinstance(value, str):
+            return f"{literal(value)}{found[0][1:]}"
+        handed.append(plain_text(value))
+        return given_sql(len(handed) - 1, cast)
+
+    filled = _MARK.sub(fill, sql)
+    assert next(values, fill) is fill
+    return filled, handed
+
+
+def literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return f"ARRAY[{', '.join(map(literal, value))}]::text[]"
+    # The escape form means the same whatever standard_conforming_strings is.
+    return "E'" + plain_text(value).replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def plain_text(value: Any) -> str:
+    """The text of a value or of a list of values, as the type of its place reads it.
+
+    Raises
+    ------
+    InvalidName : it holds a NUL character.
+    """
+    if isinstance(value, (list, tuple)):
+        return array_text(np.array([*value, None], object)[:-1])
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    if "\0" in text:
+        raise InvalidName("A name is empty or holds a NUL character.")
+    return text
+
+
+def array_text(values: NDArray[Any]) -> str:
+    """The text of an array; Python's shortest form of a float is read back as the same float."""
+    if values.dtype == np.bool_:
+        return "{" + ",".join("t" if value else "f" for value in values.tolist()) + "}"
+    if values.dtype == object:
+        return "{" + ",".join(map(_element, values.tolist())) + "}"
+    return "{" + str(values.tolist())[1:-1] + "}"
+
+
+def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

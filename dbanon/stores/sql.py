@@ -1,0 +1,444 @@
+"""What every SQL session does in the same way.
+
+A session is one transaction with one snapshot. What it wrote becomes visible when it is committed,
+all at once, and is gone when it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Role
+from dbanon.errors import (
+    DuplicateKeys,
+    InvalidName,
+    OutputExists,
+    OutputNotOurs,
+    UnsupportedType,
+)
+from dbanon.recoding import ReleasedColumn
+from dbanon.release.counts import EntityCount, Recount
+from dbanon.stores import ledger, statements
+from dbanon.stores.base import (
+    DEFAULT_CHUNK_ROWS,
+    OnSql,
+    Output,
+    Source,
+    random_order,
+    released_name,
+)
+from dbanon.stores.names import RelationName, check_length, quote
+from dbanon.stores.session_interface import SessionInterface
+
+Progress = Callable[[float], None]
+
+
+class Session(SessionInterface):
+    """One transaction on one database."""
+
+    def __init__(self, on_sql: OnSql | None = None) -> None:
+        self._on_sql = on_sql
+        self._staged: Partition | None = None
+        self._class_numbers: NDArray[np.int32] | None = None
+        self._value_tables: list[str] = []
+
+    def note(self, sql: str) -> None:
+        """Show a statement to those who asked to see the SQL."""
+        if self._on_sql is not None:
+            self._on_sql(sql)
+
+    def require_equality(self, source: Source, columns: Sequence[str]) -> None:
+        """Check that the values of these columns can be told apart.
+
+        Nothing to do where every type has an equality.
+
+        Raises
+        ------
+        UnsupportedType : a column's type has none.
+        """
+
+    def pin(self, source: Source, columns: Sequence[str]) -> Source:
+        """The source as one snapshot has it, with these columns, until the transaction ends.
+
+        Nothing to do where the transaction has one snapshot, as clients' have.
+        """
+        return source
+
+    def read(
+        self,
+        source: Source,
+        attributes: Sequence[Attribute],
+        *,
+        chunk_rows: int = DEFAULT_CHUNK_ROWS,
+        memory_limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> Microdata:
+        """Read the row keys and the given attributes, and nothing else, in record order.
+
+        Rows that have a NULL where the source may have none are counted, and not read.
+        """
+        locator = source.located
+        if locator.mapped or locator.unchecked:
+            self._check_keys(source, locator.mapped or locator.unchecked)
+        if locator.mapped:
+            ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
+            self.run(
+                statements.create_key_map(
+                    source.name, locator.mapped, ordered, self.staging_suffix, locator.compared
+                )
+            )
+        categories = self.stage_values(source, attributes)
+        chunks = self.read_chunks(source, attributes, chunk_rows)
+        if progress is not None:
+            chunks = _watched(chunks, source.estimated_rows, progress)
+        microdata = microdata_from_chunks(
+            attributes,
+            chunks,
+            categories=categories,
+            key_width=len(locator.types),
+            memory_limit=memory_limit,
+        )
+        return replace(microdata, withheld=self.count_withheld(source))
+
+    def count_withheld(self, source: Source) -> int:
+        """The number of rows that are not read, for a NULL where none may be."""
+        if not source.required:
+            return 0
+        query = statements.count_incomplete(source.relation, source.complete)
+        return int(self.rows(query)[0][0])
+
+    def _check_keys(self, source: Source, keys: Sequence[str]) -> None:
+        nulls, repeated = self.rows(statements.key_problems(source.relation, keys))[0]
+        if nulls or repeated:
+            raise DuplicateKeys(
+                f"The key of {source.name} is not unique: {repeated} keys occur more than once,"
+                f" {nulls} rows have a key with NULL.",
+                hint="Name columns that tell every row from every other.",
+            )
+
+    def stage_values(
+        self, source: Source, attributes: Sequence[Attribute]
+    ) -> list[tuple[str, ...]]:
+        """Number the values of every attribute that is no number; its dictionary, in order.
+
+        The database does the encoding: a row travels with codes, a value once, and that of an
+        identifier never.
+        """
+        dictionaries: list[tuple[str, ...]] = []
+        for position, attribute in enumerate(attributes):
+            if not attribute.kind.is_coded:
+                continue
+            table = statements.values_table(position)
+            self.run(
+                statements.create_values(
+                    f"{source.relation.quoted} AS s",
+                    position,
+                    self.value_of(attribute),
+                    f"s.{quote(attribute.name)}",
+                    self.staging_suffix,
+                    source.and_where,
+                )
+            )
+            self._value_tables.append(table)
+            if attribute.role is Role.IDENTIFIER:
+                dictionaries.append(())
+                continue
+            found = self.rows(f"SELECT value FROM {quote(table)} ORDER BY code")
+            dictionaries.append(tuple(value for (value,) in found))
+        return dictionaries
+
+    def value_joins(self, attributes: Sequence[Attribute]) -> str:
+        """The JOINs that ``stage_values`` prepared, for the FROM clause of a read."""
+        return "".join(
+            statements.join_values(position, self.value_of(attribute))
+            for position, attribute in enumerate(attributes)
+            if attribute.kind.is_coded
+        )
+
+    def value_of(self, attribute: Attribute) -> str:
+        """SQL of what a dictionary holds; identifiers are told apart as the database does."""
+        if attribute.role is Role.IDENTIFIER:
+            return f"s.{quote(attribute.name)}"
+        return self.text_of(attribute)
+
+    def kept_value(self, attribute: Attribute) -> str:
+        """SQL of a column that is released as it is, in the type that it has in the release."""
+        return f"s.{quote(attribute.name)}"
+
+    @property
+    def staging_tables(self) -> tuple[str, ...]:
+        """The temporary tables that this session may have made."""
+        return (*statements.STAGING, *self._value_tables)
+
+    def sort_key(self, attribute: Attribute) -> str:
+        """A key column as it is sorted: text by code point, whatever its collation."""
+        return f"s.{quote(attribute.name)}"
+
+    def stage_labels(
+        self, microdata: Microdata, partition: Partition, types: Sequence[str]
+    ) -> None:
+        """Write the class of every released record to staging, once, under random class numbers.
+
+        Rows go in key order, which the join with the source likes best; the random positions
+        beside them give the release its order.
+        """
+        if self._staged is partition:
+            return
+        released = np.flatnonzero(partition.labels >= 0)
+        self.load_labels(
+            microdata.keys[released],
+            self.class_numbers(partition)[partition.labels[released]],
+            random_order(len(released)).astype(np.int32),
+            types,
+        )
+        self._staged = partition
+
+    def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
+        """What FROM has for the rows of a source that are released, with the alias s."""
+        if not (partition.n_suppressed or microdata.withheld):
+            return f"{source.relation.quoted} AS s"
+        self.stage_labels(microdata, partition, source.located.types)
+        return statements.released_rows(source.from_clause, source.located.expressions)
+
+    def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
+        """The number in staging of each class, int32 (n_classes,): random, the same all through."""
+        if self._class_numbers is None:
+            self._class_numbers = random_order(partition.n_classes).astype(np.int32)
+        return self._class_numbers
+
+    def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
+        """Write the released values of every class to staging, in the order of its numbers."""
+        order = np.argsort(self.class_numbers(partition))
+        parts = [part.take(order) for column in columns for part in column.parts]
+        self.load_classes(parts, partition.n_classes)
+
+    def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
+        """The SQL type of ranges of a column's values, wide enough for these borders.
+
+        Raises
+        ------
+        UnsupportedType : this database has no range types.
+        """
+        raise UnsupportedType(
+            f'Column "{attribute.name}" cannot be released as ranges: this database has no range'
+            " types.",
+            hint="Use intervals text, bounds or midpoint.",
+        )
+
+    def exact_totals(
+        self,
+        source: Source,
+        microdata: Microdata,
+        partition: Partition,
+        attributes: Sequence[Attribute],
+    ) -> dict[str, NDArray[np.object_]]:
+        """The sums of wide attributes in each class, by exact arithmetic in SQL.
+
+        Object arrays (n_classes,) of Python integers, in units of 10**-scale; 0 where NULL.
+        """
+        self.stage_labels(microdata, partition, source.located.types)
+        parts = [self.wide_parts(attribute) for attribute in attributes]
+        totals = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
+        query = statements.exact_sums(parts, source.from_clause, source.located.expressions)
+        labels = np.argsort(self.class_numbers(partition))
+        for number, *sums in self.rows(query):
+            label = labels[number]
+            size = int(partition.sizes[label])
+            for position, attribute in enumerate(attributes):
+                quotient, remainder = sums[2 * position], sums[2 * position + 1]
+                if quotient is not None:
+                    totals[attribute.name][label] = int(quotient) * size + int(remainder)
+        return totals
+
+    def plan_output(self, name: RelationName, kind: str, if_exists: str, release_id: str) -> Output:
+        """Check that the output may be made, before anything is read."""
+        name = self.resolve_output(name)
+        reserved = self.ledger_name("")
+        if name.schema == reserved.schema and name.name.startswith(reserved.name):
+            raise InvalidName(
+                f"The output {name} has a name that is the ledger's.", hint="Choose another name."
+            )
+        check_length(name.name, self.name_limit, "name of the output")
+        if name.schema is not None:
+            check_length(name.schema, self.name_limit, "schema of the output")
+        self.prepare_schema(name)
+        self.require_ledger_rights()
+        existing = self.find_existing(name)
+        written = released_name(name, release_id, self.name_limit)
+        relation = written if kind == "view" else name
+        replaces = existing.kind if existing else None
+        output = Output(name, relation, written, kind, release_id, replaces)
+        if existing is None:
+            return output
+        if if_exists == "error":
+            raise OutputExists(
+                f"The output {name} exists already.",
+                hint="Choose another name, or replace it with if_exists=replace.",
+            )
+        if ledger.entry_of(self, name, existing) is None:
+            raise OutputNotOurs(
+                f"The output {name} exists and was not made by dbanon, so it is not replaced.",
+                detail="The ledger has no release that is this relation, by name and mark"
+                + ("." if existing.oid is None else ", and by its oid."),
+                hint="Choose another name, or drop it yourself. After a dump was restored: dbanon"
+                " upgrade.",
+            )
+        if existing.kind != kind:
+            raise OutputExists(
+                f"The output {name} is a {existing.kind}, and a {kind} was asked for.",
+                hint=f"Drop the {existing.kind} yourself, or choose another name.",
+            )
+        if kind == "view" and existing.owner not in (None, self.current_user()):
+            raise OutputNotOurs(
+                f"The view {name} belongs to role {existing.owner}, who could point it elsewhere.",
+                hint="Publish as that role, or take the view over: ALTER VIEW … OWNER TO.",
+            )
+        return output
+
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Add rows to a table of dbanon's own, with the values of these columns."""
+        values = [value for row in rows for value in row]
+        self.run(statements.insert_rows(relation, columns, len(rows)), values)
+
+    def record_release(
+        self, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: ledger.Run
+    ) -> str:
+        """Write a release, its columns and its run into the ledger; the time it was recorded with.
+
+        Parameters
+        ----------
+        row : by column of the ledger; JSON as text, times in ISO format.
+        """
+        return ledger.insert_release(self, row, columns, run)
+
+    def record_run(self, run: ledger.Run) -> None:
+        """Write a run that made no release into the ledger."""
+        ledger.insert_run(self, run)
+
+    def timestamp(self, text: str) -> Any:
+        """A time as the ledger's column takes it."""
+        return datetime.fromisoformat(text)
+
+    def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
+        """Names and types of a relation's columns, in order, as the database's catalog has them."""
+        attributes = self.find_source(relation).schema.attributes
+        return [(attribute.name, attribute.sql_type) for attribute in attributes]
+
+    def write(
+        self,
+        output: Output,
+        columns: Sequence[tuple[str, str, str]],
+        source: Source | None,
+    ) -> None:
+        """Join class values with kept columns into the table that is written.
+
+        Parameters
+        ----------
+        columns : name, SQL type and SQL expression of each column of the release.
+        source : the relation that kept columns come from, or None when they were copied.
+        """
+        self.create_released(
+            output, [(name, sql_type) for name, sql_type, _ in columns], output.release_id
+        )
+        self.insert(output.written, {name: expression for name, _, expression in columns}, source)
+
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Source | None,
+        joins: str = "",
+    ) -> None:
+        """Fill a table from staging: one row for each that is released.
+
+        Parameters
+        ----------
+        values : SQL expression by column.
+        source, joins : where expressions take values from; None for the copies of another database.
+        """
+        names, expressions = list(values), list(values.values())
+        if source is None:
+            self.run(statements.write_from_copies(table, names, expressions))
+        else:
+            self.run(
+                statements.write_from_source(
+                    table, names, expressions, source.from_clause, source.located.expressions, joins
+                )
+            )
+
+    def recount_entities(
+        self,
+        columns: Sequence[tuple[str, str]],
+        source: Source | None,
+        person: str,
+        joins: str,
+    ) -> EntityCount:
+        """Count the persons in each class of released values, which staging has beside them.
+
+        The values are stored first, under the types that they have in the release: what readers see
+        as one class is one here.
+
+        Parameters
+        ----------
+        columns : SQL type and SQL expression of each column that a class shares.
+        source, person, joins : SQL of a row's person, and where it comes from, as in ``insert``.
+        """
+        names = [statements.value_column(position) for position in range(len(columns))]
+        types = [self.declared(sql_type) for sql_type, _ in columns]
+        self.run(
+            statements.create_staging(
+                statements.ENTITIES,
+                [*zip(names, types, strict=True), ("person", "integer")],
+                self.staging_suffix,
+            )
+        )
+        values = dict(zip(names, (expression for _, expression in columns), strict=True))
+        table = RelationName(None, statements.ENTITIES)
+        self.insert(table, values | {"person": person}, source, joins)
+        found = self.rows(statements.recount_entities(len(columns)))
+        return EntityCount(
+            persons=int(self.rows(statements.count_entities())[0][0]),
+            smallest=min((int(persons) for _, _, persons in found), default=0),
+            histogram={int(size): int(count) for size, count, _ in found},
+        )
+
+    def declared(self, sql_type: str) -> str:
+        """A column's type as CREATE TABLE takes it."""
+        return sql_type
+
+    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
+        """Count the classes of a relation by GROUP BY over its quasi-identifiers."""
+        histogram: dict[int, int] = {}
+        null_rows = rows = 0
+        for size, has_null, count in self.rows(statements.recount(relation, quasi_identifiers)):
+            histogram[int(size)] = histogram.get(int(size), 0) + int(count)
+            rows += int(size) * int(count)
+            null_rows += int(size) * int(count) if has_null else 0
+        return Recount(rows, histogram, null_rows)
+
+    def recount_attributes(
+        self, relation: RelationName, quasi_identifiers: Sequence[str], by: Sequence[str]
+    ) -> Recount:
+        """Count the classes of each quasi-identifier by itself, in each stratum; and of rows."""
+        return Recount.of_attributes(
+            [self.recount(relation, [name, *by]) for name in quasi_identifiers],
+            self.recount(relation, [*quasi_identifiers, *by]),
+        )
+
+
+def _watched(chunks: Iterable[Chunk], rows: int, progress: Progress) -> Iterator[Chunk]:
+    done = 0
+    for chunk in chunks:
+        done += len(chunk.keys)
+        progress(min(done / rows, 1.0) if rows > 0 else 0.0)
+        yield chunk

@@ -1,0 +1,283 @@
+"""Column types of SQLite: how values are read and released, and what other types become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Chunk, chunk_from_columns
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import UnsupportedType
+from dbanon.recoding import ReleasedColumn
+from dbanon.stores.base import cannot_travel
+from dbanon.stores.names import quote
+
+_CONSTRAINTS = frozenset(
+    [
+        "AS",
+        "CHECK",
+        "COLLATE",
+        "CONSTRAINT",
+        "DEFAULT",
+        "GENERATED",
+        "NOT",
+        "NULL",
+        "PRIMARY",
+        "REFERENCES",
+        "UNIQUE",
+    ]
+)
+_SMALLEST = -(2**63)
+# Days from 1970-01-01 to 0000-01-01 and 10000-01-01.
+_FIRST_DAY, _DAY_AFTER = -719_528, 2_932_897
+# What the values of a kind may be, in the words of typeof().
+STORED_AS = {
+    Kind.INTEGER: ("integer",),
+    Kind.DECIMAL: ("integer", "real"),
+    Kind.FLOAT: ("integer", "real"),
+    Kind.DATE: ("text",),
+    Kind.TIMESTAMP: ("text",),
+    Kind.BOOLEAN: ("integer",),
+    Kind.CATEGORY: ("text",),
+    Kind.ORDINAL: ("text",),
+}
+
+
+def is_well_formed(attribute: Attribute) -> str:
+    """SQL that is true where a stored value is what its column declares."""
+    column = f"s.{quote(attribute.name)}"
+    stored = ", ".join(f"'{name}'" for name in STORED_AS[attribute.kind])
+    condition = f"typeof({column}) IN ({stored})"
+    if attribute.kind is Kind.BOOLEAN:
+        condition += f" AND {column} IN (0, 1)"
+    elif attribute.kind is Kind.DATE:
+        # SQLite reads much as a date, and carries what is over into the next month.
+        condition += f" AND date({column}, '+0 days') = {column}"
+    elif attribute.kind is Kind.TIMESTAMP:
+        second = f"substr({column}, 1, 19)"
+        fraction = f"substr({column}, 20)"
+        written = f"replace({second}, 'T', ' '), {column} || ' 00:00:00'"
+        condition += (
+            f" AND datetime({second}, '+0 days') IN ({written})"
+            f" AND ({fraction} = '' OR {fraction} GLOB '.[0-9]*'"
+            f" AND NOT {fraction} GLOB '.*[^0-9]*' AND length({fraction}) <= 7)"
+        )
+    return condition
+
+
+def extent(attribute: Attribute) -> str:
+    """SQL of the longest text of a timestamp, and of the largest amount of a decimal."""
+    column = f"s.{quote(attribute.name)}"
+    if attribute.kind is Kind.DECIMAL:
+        # abs() of the smallest integer is an error.
+        amount = f"CASE WHEN {column} = {_SMALLEST} THEN CAST({column} AS REAL) ELSE {column} END"
+        return f"max(abs({amount}))"
+    return f"max(length({column}))" if attribute.kind is Kind.TIMESTAMP else "NULL"
+
+
+def with_extent(attribute: Attribute, extent: Any) -> Attribute:
+    """The attribute with what the extent of its values tells beyond its declaration."""
+    if attribute.kind is Kind.TIMESTAMP:
+        digits = max((extent or 0) - len("2000-01-01 00:00:00."), 0)
+        return replace(attribute, scale=digits)
+    if attribute.kind is Kind.DECIMAL and (extent or 0) >= 10 ** (
+        attribute.precision - attribute.scale
+    ):
+        # SQLite does not hold anyone to the precision; other databases do.
+        return replace(attribute, precision=38)
+    return attribute
+
+
+def expected(attribute: Attribute) -> str:
+    """What a stored value of a column must be, in words."""
+    if attribute.kind is Kind.DATE:
+        return "written as YYYY-MM-DD"
+    if attribute.kind is Kind.TIMESTAMP:
+        return "written as YYYY-MM-DD HH:MM:SS[.ffffff]"
+    if attribute.kind is Kind.BOOLEAN:
+        return "0 or 1"
+    return "stored as " + " or ".join(STORED_AS[attribute.kind])
+
+
+def declared(sql_type: str) -> str:
+    """A declared type as CREATE TABLE may have it.
+
+    SQLite takes any quoted text for a type, and tells it without the quotes: what is no plain type
+    name is quoted again, so that it stays a name.
+    """
+    plain = re.fullmatch(r"[A-Za-z_][\w ]*(\(\s*\d+\s*(,\s*\d+\s*)?\))?|", sql_type, re.ASCII)
+    # Words that begin a constraint would not be taken for a part of the type.
+    words = {word.upper() for word in re.findall(r"[A-Za-z]+", sql_type)}
+    return sql_type if plain and not words & _CONSTRAINTS else quote(sql_type)
+
+
+def attribute(name: str, declared: str, nullable: bool) -> Attribute:
+    """A column by the type it declares, as SQLite's own rules of affinity read it."""
+    upper = declared.upper()
+    kind, precision, scale = Kind.OTHER, 0, 0
+    limits = re.search(r"\((\d+)\s*(?:,\s*(\d+))?\)", upper)
+    if "BOOL" in upper:
+        kind = Kind.BOOLEAN
+    elif "INT" in upper:
+        kind = Kind.INTEGER
+    elif any(word in upper for word in ("CHAR", "CLOB", "TEXT")):
+        kind = Kind.CATEGORY
+    elif any(word in upper for word in ("REAL", "FLOA", "DOUB")):
+        kind = Kind.FLOAT
+    elif "TIME" in upper:
+        kind = Kind.TIMESTAMP if upper.startswith(("DATETIME", "TIMESTAMP")) else Kind.OTHER
+    elif "DATE" in upper:
+        kind = Kind.DATE
+    elif upper.startswith(("DEC", "NUM")):
+        kind = Kind.FLOAT
+        if limits is not None:
+            kind = Kind.DECIMAL
+            precision, scale = int(limits[1]), int(limits[2] or 0)
+    return Attribute(
+        name, kind, sql_type=declared, nullable=nullable, precision=precision, scale=scale
+    )
+
+
+def chunk(
+    keys: NDArray[np.int64],
+    columns: Sequence[tuple[Any, ...]],
+    attributes: Sequence[Attribute],
+) -> Chunk:
+    numbers = np.empty((len(keys), len(attributes)))
+    valid = None
+    for position, (attribute, values) in enumerate(zip(attributes, columns, strict=True)):
+        if None in values:
+            if valid is None:
+                valid = np.ones(numbers.shape, bool)
+            valid[:, position] = [value is not None for value in values]
+        numbers[:, position] = _numbers(attribute, values)
+    return chunk_from_columns(keys, numbers, valid, attributes)
+
+
+def _numbers(attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float64]:
+    """Stored values as numbers, float64 (c,); 0 where NULL."""
+    if attribute.kind not in (Kind.DATE, Kind.TIMESTAMP):
+        return np.array([0 if value is None else value for value in values], np.float64)
+    unit = "D" if attribute.kind is Kind.DATE else "us"
+    texts = ["1970-01-01" if value is None else value for value in values]
+    moments = np.array(texts, dtype=f"datetime64[{unit}]")
+    return moments.astype(np.int64).astype(np.float64)
+
+
+def stored_values(column: ReleasedColumn) -> Sequence[Any]:
+    """Class values as SQLite stores them, None where NULL."""
+    attribute, values = column.attribute, column.values
+    stored: list[Any]
+    if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
+        _require_years(column)
+    if attribute.kind is Kind.DATE:
+        stored = np.datetime_as_string(values.astype("datetime64[D]")).tolist()
+    elif attribute.kind is Kind.TIMESTAMP:
+        unit = "s" if attribute.scale == 0 else "ms" if attribute.scale <= 3 else "us"
+        moments = values.astype("datetime64[us]").astype(f"datetime64[{unit}]")
+        stored = np.char.replace(np.datetime_as_string(moments), "T", " ").tolist()
+    elif attribute.kind is Kind.DECIMAL:
+        unit = 10**attribute.scale
+        # What is no integer of 64 bits is a float here, as all decimals are.
+        stored = [
+            int(value) if unit == 1 and _is_integer(int(value)) else int(value) / unit
+            for value in values
+        ]
+    elif attribute.kind is Kind.INTEGER and values.dtype == object:
+        stored = [_integer(int(value)) for value in values]
+    else:
+        stored = values.tolist()
+    if column.missing is not None:
+        stored = [None if no else value for value, no in zip(stored, column.missing, strict=True)]
+    return stored
+
+
+def storable(value: Any) -> Any:
+    """A value of another database as SQLite stores it."""
+    if isinstance(value, (float, Decimal)) and value != value:
+        # NaN would silently be stored as NULL.
+        raise cannot_travel()
+    if isinstance(value, int):
+        return _integer(value)
+    if value is None or isinstance(value, (float, str, bytes)):
+        return value
+    if isinstance(value, Decimal):
+        if value.is_infinite():
+            raise cannot_travel()
+        return float(value) if int(value) != value else _integer(int(value))
+    if hasattr(value, "hour"):
+        return value.isoformat(sep=" ")
+    return str(value)
+
+
+def _is_integer(value: int) -> bool:
+    return _SMALLEST <= value < -_SMALLEST
+
+
+def _integer(value: int) -> int | float:
+    """A whole number as SQLite has it: a float where it is too wide, if that is the same number.
+
+    Raises
+    ------
+    UnsupportedType : it is not.
+    """
+    if _is_integer(value):
+        return value
+    if value.bit_length() > 1023 or value != float(value):
+        raise UnsupportedType(
+            "A column holds integers of more than 64 bits, which SQLite does not hold exactly.",
+            hint="Write to another database, or cast the column to text or to floating point in a"
+            " view.",
+        )
+    return float(value)
+
+
+def _require_years(column: ReleasedColumn) -> None:
+    """Check that SQLite has texts for these dates or instants: of the years 0 to 9999."""
+    values = column.values if column.missing is None else column.values[~column.missing]
+    unit = 1 if column.attribute.kind is Kind.DATE else 86_400_000_000
+    if len(values) and not (
+        _FIRST_DAY * unit <= int(values.min()) and int(values.max()) < _DAY_AFTER * unit
+    ):
+        raise UnsupportedType(
+            f'Column "{column.attribute.name}" is released with dates that are not of the years 0'
+            " to 9999, which SQLite does not have.",
+            hint="Write to another database, or withhold such dates in a view.",
+        )
+
+
+def wide_parts(attribute: Attribute) -> tuple[str, str]:
+    column = f"s.{quote(attribute.name)}"
+    if attribute.kind is Kind.TIMESTAMP:
+        # Apart, because SQLite rounds what it reads to milliseconds.
+        seconds = f"CAST(strftime('%s', substr({column}, 1, 19)) AS INTEGER)"
+        fraction = (
+            f"CAST(substr(substr({column}, 21) || '000000', 1, {attribute.scale}) AS INTEGER)"
+        )
+        column = f"({seconds} * {10**attribute.scale} + {fraction})"
+    return f"{column} / n.size", f"{column} % n.size"
+
+
+def type_of(attribute: Attribute) -> str:
+    if attribute.kind is Kind.OTHER:
+        raise UnsupportedType(
+            f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
+            " another database.",
+            hint="Cast it to text or to a number in a view, and anonymize the view.",
+        )
+    if attribute.kind is Kind.DECIMAL:
+        return f"DECIMAL({attribute.precision or 38},{attribute.scale})"
+    return {
+        Kind.INTEGER: "INTEGER",
+        Kind.FLOAT: "REAL",
+        Kind.DATE: "DATE",
+        Kind.TIMESTAMP: "TIMESTAMP",
+        Kind.BOOLEAN: "BOOLEAN",
+        Kind.CATEGORY: "TEXT",
+    }[attribute.kind]

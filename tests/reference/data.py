@@ -1,0 +1,42 @@
+"""Reference data of the literature: not part of the project, found where DBANON_DATA says."""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+CASC_SHAPES = {"tarragona": (834, 13), "census": (1080, 13), "eia": (4092, 11)}
+
+# Text, and dates that the published figures leave out.
+_LEFT_OUT = frozenset({"UTILNAME", "STATE", "YEAR", "MONTH"})
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numeric columns: `names` of length d, `values` of shape (n, d), float64."""
+
+    names: tuple[str, ...]
+    values: NDArray[np.float64]
+
+
+def data_directory() -> Path | None:
+    """The folder of casc, adult and magic: DBANON_DATA, else ../shared/data; None if missing."""
+    told = os.environ.get("DBANON_DATA")
+    folder = Path(told) if told else Path(__file__).resolve().parents[3] / "shared" / "data"
+    return folder if folder.is_dir() else None
+
+
+def load_casc(name: str, directory: Path) -> Table:
+    """The numeric columns, as used in the literature, of `tarragona`, `census` or `eia`."""
+    with (directory / "casc" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    used = [index for index, column in enumerate(header) if column not in _LEFT_OUT]
+    values = np.array([[float(row[index]) for index in used] for row in rows])
+    if values.shape != CASC_SHAPES[name]:
+        raise ValueError(f"{name}.csv has the shape {values.shape}, not {CASC_SHAPES[name]}")
+    return Table(tuple(header[index] for index in used), values)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dbanon.data.partition import Levels, Partition, combine
+from dbanon.errors import RecountFailed
+
+
+def test_sizes_and_members() -> None:
+    found = Partition([1, 0, -1, 1, 0, 1])
+    assert found.sizes.tolist() == [2, 3]
+    assert (found.n_classes, found.n_suppressed) == (2, 1)
+    assert found.members.tolist() == [1, 4, 0, 3, 5]
+    assert found.starts.tolist() == [0, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        found.labels[0] = 0
+
+
+@pytest.mark.parametrize("labels", [[0, 2], [1, 1], [-2, 0], [[0, 0]]])
+def test_no_partitions(labels: list[int]) -> None:
+    with pytest.raises(ValueError, match="labels must"):
+        Partition(labels)
+
+
+def test_empty_and_all_suppressed() -> None:
+    assert Partition([]).n_classes == 0
+    assert Partition([-1, -1]).n_suppressed == 2
+    assert Partition([-1, -1]).require(5).n_classes == 0
+
+
+def test_what_is_required() -> None:
+    found = Partition([0, 0, 1, 1, 1])
+    assert found.require(2, 3) is found
+    with pytest.raises(RecountFailed, match="2 records, fewer than k = 3"):
+        found.require(3)
+    with pytest.raises(RecountFailed, match="3 records, more than 2"):
+        found.require(2, 2)
+
+
+def test_parts_are_combined() -> None:
+    parts = [
+        (np.array([4, 0]), Partition([0, 0])),
+        (np.array([1, 2, 5]), Partition([1, -1, 0])),
+    ]
+    assert combine(parts, 6).labels.tolist() == [0, 2, -1, -1, 0, 1]
+
+
+def test_levels_of_some_records_have_no_gaps() -> None:
+    """Classes that are withheld whole for a model leave none (a campaign's finding)."""
+    levels = Levels([0, 0, 1, 1, 2, -1], {"age": 1}, {"age": np.arange(6)})
+    some = levels.of(np.array([5, 4, 0, 1, -1]))
+    assert some.labels.tolist() == [-1, 1, 0, 0, -1]
+    assert some.parts["age"].tolist() == [5, 4, 0, 1, -1]
+    assert some.levels == {"age": 1}

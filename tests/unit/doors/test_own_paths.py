@@ -1,0 +1,70 @@
+"""What `dbanon install` tells a server to import from, without a `--python-path`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dbanon
+from dbanon.doors import install
+from dbanon.errors import PythonNotUsable
+from dbanon.kernels import _kernels
+
+# Plain paths, as the server's Python is given them: no .pth file is read.
+ASK = f"""
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from {install.__name__} import own_paths
+print(json.dumps(own_paths()))
+"""
+IMPORT = """
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from dbanon import kernels
+print(json.dumps(kernels.__file__))
+"""
+
+
+def plain(code: str, paths: list[str]) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, json.dumps(paths)],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def test_a_plain_interpreter_imports_a_copy_from_them(tmp_path: Path) -> None:
+    package = shutil.copytree(Path(dbanon.__file__).parent, tmp_path / "dbanon")
+    core = Path(_kernels.__file__)
+    shutil.copy2(core, package / "kernels" / core.name)
+    packages = str(Path(np.__file__).parents[1])
+    paths = plain(ASK, [str(tmp_path), packages])
+    assert paths == [str(tmp_path), packages]
+    assert plain(IMPORT, paths).startswith(str(package))
+
+
+def test_an_editable_install_is_refused_before_anything_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(_kernels, "__file__", str(tmp_path / "dbanon" / "kernels" / "core.so"))
+    # Nobody listens there.
+    with pytest.raises(PythonNotUsable, match="editable") as refused:
+        install.install("postgresql://nobody@127.0.0.1:1/none")
+    assert "--python-path" in str(refused.value.hint)
+
+
+def test_a_plain_interpreter_imports_from_them_or_they_are_refused() -> None:
+    """In the environment that the tests run in, whatever it is."""
+    try:
+        paths = install.own_paths()
+    except PythonNotUsable:
+        assert Path(_kernels.__file__).parents[1] != Path(dbanon.__file__).parent
+        return
+    assert plain(IMPORT, paths).startswith(paths[0])

@@ -1,0 +1,66 @@
+"""How statements and arrays are written for SPI."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dbanon.errors import InvalidName
+from dbanon.stores.postgresql.given import given, handed_over
+from dbanon.stores.postgresql.summary import binned
+from dbanon.stores.postgresql.text import array_text, bound, literal
+
+
+def test_parameters_become_literals_and_quoted_names_stay() -> None:
+    sql = 'INSERT INTO "a?""?b" VALUES (?, ?, ?)'
+    assert bound(sql, ("it's \\", None, 3)) == (
+        "INSERT INTO \"a?\"\"?b\" VALUES (E'it''s \\\\', NULL, E'3')",
+        [],
+    )
+    assert bound('SELECT "?"', ()) == ('SELECT "?"', [])
+    with pytest.raises((AssertionError, StopIteration)):
+        bound("SELECT ?", (1, 2))
+
+
+def test_texts_with_a_cast_are_handed_over_beside_the_statement() -> None:
+    found = bound('SELECT "?::x", f(?::jsonb, ?, ?::jsonb, ?::oid)', ("{}", "n", "[]", 7))
+    assert found == (
+        "SELECT \"?::x\", f((SELECT dbanon._given(0)::jsonb), E'n',"
+        " (SELECT dbanon._given(1)::jsonb), E'7'::oid)",
+        ["{}", "[]"],
+    )
+    with pytest.raises(InvalidName):
+        bound("SELECT ?::text", ("a\0b",))
+
+
+def test_a_value_is_there_for_its_statement_only() -> None:
+    assert given(0) is None
+    with handed_over(["a", None]):
+        with handed_over(["b"]):
+            assert [given(i) for i in (0, 1, -1)] == ["b", None, None]
+        assert [given(i) for i in (0, 1, 2)] == ["a", None, None]
+    with pytest.raises(ZeroDivisionError), handed_over(["a"]):
+        raise ZeroDivisionError
+    assert given(0) is None
+
+
+def test_literals_of_lists_and_truth() -> None:
+    assert literal(["a", "b'"]) == "ARRAY[E'a', E'b''']::text[]"
+    assert literal(True) == "true"
+    with pytest.raises(InvalidName):
+        literal("a\0b")
+
+
+def test_arrays_hold_the_same_numbers() -> None:
+    values = np.array([0.1, -1e-300, 1 / 3, 1e22, 5e-324])
+    text = array_text(values)
+    assert [float(part) for part in text[1:-1].split(",")] == values.tolist()
+    assert array_text(np.array([1, -2], np.int32)) == "{1, -2}"
+    assert array_text(np.array([True, False])) == "{t,f}"
+    assert array_text(np.array(["a,b", 'c"\\', None, "", "NULL"], object)) == (
+        '{"a,b","c\\"\\\\",NULL,"","NULL"}'
+    )
+
+
+def test_small_counts_are_ranges() -> None:
+    assert [binned(count, 5) for count in (0, 1, 4, 5)] == ["0", "1-4", "1-4", "5"]
