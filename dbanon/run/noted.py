@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from dbanon.errors import DatabaseUnreachable, MemoryLimit, OutcomeUnknown, error_code
+from dbanon.errors import DatabaseUnreachable, MemoryLimit, OutcomeUnknown, error_code, lacks_memory
 from dbanon.release.report import Report
 from dbanon.run.run import Job, PhaseProgress, run
 from dbanon.stores import ledger
@@ -33,8 +33,7 @@ def run_noted(job: Job, progress: PhaseProgress | None = None) -> Report:
 def _within_memory(job: Job, progress: PhaseProgress | None) -> Report:
     try:
         return run(job, progress)
-    except MemoryError:
-        raise MemoryLimit(
-            "The process has no more memory; a run that was not finished is rolled back.",
-            hint="Give it more, or anonymize in blocks; a memory limit says so before it begins.",
-        ) from None
+    except (MemoryError, ImportError) as error:
+        if not lacks_memory(error):
+            raise
+        raise MemoryLimit.of_process() from None
