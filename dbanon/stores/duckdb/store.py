@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Chunk
+from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
     SchemaNotFound,

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import URL, Engine, NullPool, create_engine
 
-from dbanon.data.microdata import Chunk, Microdata
+from dbanon.data.chunks import Chunk
+from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
