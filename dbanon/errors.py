@@ -62,6 +62,12 @@ def error_code(error: BaseException) -> str:
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "unexpected"
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Whether the process has no room for an object, or for the code of a library it loads."""
+    told = str(error).lower() if isinstance(error, ImportError) else ""
+    return isinstance(error, MemoryError) or "failed to map" in told or "cannot allocate" in told
+
+
 class PrivacyWarning(UserWarning):
     """A result tells more than its readers may think."""
 
@@ -352,6 +358,14 @@ class MemoryLimit(PrivacyRefusal):
 
     code = "memory_limit"
     sqlstate = "54000"
+
+    @classmethod
+    def of_process(cls) -> MemoryLimit:
+        """The limit is the machine's, or of its administrator."""
+        return cls(
+            "The process has no more memory; a run that was not finished is rolled back.",
+            hint="Give it more, or anonymize in blocks; a memory limit says so before it begins.",
+        )
 
 
 # --- database: exit code 4, worth a retry -------------------------------------------------------

@@ -15,15 +15,14 @@ from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
-from dbanon.methods import refine as centroid
-from dbanon.methods.refine import check_refinement
-from dbanon.methods.registry import Method, Refine
+from dbanon.methods.registry import Method
 from dbanon.recoding import INTERVALS, Settings, find_recoding
 from dbanon.spaces.numeric import MAHALANOBIS, STANDARDIZATIONS, check_weights, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
 PER_ATTRIBUTE = "per_attribute"
 GUARANTEES = ("rows", PER_ATTRIBUTE)
+REFINEMENTS = ("fast", "thorough")
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,8 @@ class Policy:
             raise InvalidParameter("block_size must be a whole number, 2k or more.")
         if size is not None and method.gives is not Partition:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
-        check_refinement(self.refine, self.refine_iterations, self.refine_seconds)
-        if self.refine is not None and refinement(method) is None:
+        _check_refinement(self.refine, self.refine_iterations, self.refine_seconds)
+        if self.refine is not None and method.refine is None:
             raise InvalidParameter(
                 f"Method {method.name} gives no classes of rows that could be refined.",
                 hint="Leave refine out.",
@@ -323,11 +322,26 @@ def _about_nulls(policy: Policy) -> str:
     }.get(policy.nulls, "")
 
 
-def refinement(method: Method) -> Refine | None:
-    """The method's own local search, or that on sums of squares where points were clustered."""
-    if method.refine is not None:
-        return method.refine
-    return centroid.refine if method.gives is Partition and not method.takes_categories else None
+def _check_refinement(how: str | None, iterations: int | None, seconds: float | None) -> None:
+    """Check what a caller wants.
+
+    Raises
+    ------
+    InvalidParameter : no such refinement, or a budget that is none.
+    """
+    if how is not None and how not in REFINEMENTS:
+        raise InvalidParameter(
+            f"refine must be one of {', '.join(REFINEMENTS)}, or not given.",
+            hint="fast takes moments, thorough loses less.",
+        )
+    if how is None and (iterations is not None or seconds is not None):
+        raise InvalidParameter("A budget for refinement was given, but no refinement.")
+    if iterations is not None and (
+        isinstance(iterations, bool) or int(iterations) != iterations or iterations < 0
+    ):
+        raise InvalidParameter("refine_iterations must be a whole number, 0 or more.")
+    if seconds is not None and not 0 < seconds < float("inf"):
+        raise InvalidParameter("refine_seconds must be more than 0 and finite.")
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

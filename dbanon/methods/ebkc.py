@@ -19,7 +19,6 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import Merging
-from dbanon.methods.generalization import refine
 from dbanon.methods.registry import Method, Option, Tick, drive
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
@@ -42,7 +41,7 @@ METHOD = Method(
     recoding="generalization",
     takes_categories=True,
     space=mixed_space,
-    refine=refine,
+    refine="generalized",
     random=True,
     options=(
         Option("threshold", float, 0.5, "Largest distance of a record to a first class.", 0, 1),

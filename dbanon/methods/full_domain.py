@@ -171,6 +171,7 @@ METHOD = Method(
     recoding="generalization",
     takes_categories=True,
     gives=Levels,
+    refine=None,
     space=mixed_space,
     options=(
         Option("suppression", float, 0.0, "Largest share of records to withhold.", 0, 1),

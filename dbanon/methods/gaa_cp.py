@@ -19,7 +19,6 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import GaaCp
-from dbanon.methods.generalization import refine
 from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
@@ -41,5 +40,5 @@ METHOD = Method(
     recoding="generalization",
     takes_categories=True,
     space=mixed_space,
-    refine=refine,
+    refine="generalized",
 )

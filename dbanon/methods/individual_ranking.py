@@ -43,4 +43,5 @@ METHOD = Method(
     max_size=lambda k: 2 * k - 1,
     guarantee="k-anonymity per attribute only, not of rows",
     gives=AttributePartition,
+    refine=None,
 )

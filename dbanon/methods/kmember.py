@@ -18,7 +18,6 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import KMember
-from dbanon.methods.generalization import refine
 from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
@@ -40,5 +39,5 @@ METHOD = Method(
     recoding="generalization",
     takes_categories=True,
     space=mixed_space,
-    refine=refine,
+    refine="generalized",
 )

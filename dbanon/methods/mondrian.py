@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.methods.generalization import refine
 from dbanon.methods.registry import Method, Option, Tick
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
@@ -106,7 +105,7 @@ METHOD = Method(
     recoding="generalization",
     takes_categories=True,
     space=mixed_space,
-    refine=refine,
+    refine="generalized",
     options=(
         Option(
             "cut",

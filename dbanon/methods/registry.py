@@ -95,23 +95,6 @@ class SpaceBuilder(Protocol):
     ) -> Callable[[NDArray[np.int64]], Any]: ...
 
 
-class Refine(Protocol):
-    """How a method's classes are improved: never a larger loss, all classes still >= k."""
-
-    def __call__(
-        self,
-        space: Any,
-        partition: Partition,
-        k: int,
-        level: str,
-        *,
-        tick: Tick,
-        seed: int,
-        iterations: int | None,
-        seconds: float | None,
-    ) -> Partition: ...
-
-
 @dataclass(frozen=True)
 class Method:
     """A registered method.
@@ -135,8 +118,8 @@ class Method:
     takes_categories : True when attributes may be other than numeric.
     gives : the kind of result.
     space : what it sees of the records.
-    refine : the local search that may follow it; None for that on the sum of squares, which
-        methods on points share. After it ``max_size`` does not hold.
+    refine : the local search that may follow it: ``points`` (on the sum of squares, after which
+        ``max_size`` does not hold), ``generalized`` (on iloss), or None where none can.
     random : True when the result depends on the seed.
     options : its own parameters.
     """
@@ -155,7 +138,7 @@ class Method:
     takes_categories: bool = False
     gives: type = Partition
     space: SpaceBuilder = numeric_space
-    refine: Refine | None = None
+    refine: str | None = "points"
     random: bool = False
     options: tuple[Option, ...] = ()
 

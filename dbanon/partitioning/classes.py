@@ -21,20 +21,16 @@ from dbanon.data.partition import (
 )
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
 from dbanon.hierarchy.subset import Trees, only
-from dbanon.job.policy import Policy, refinement, require_kinds, require_rows
-from dbanon.methods import find_method, generalization
-from dbanon.methods import refine as centroid
-from dbanon.methods.enforce import Guard
-from dbanon.methods.registry import Method, Refine, Tick
-from dbanon.partitioning.blocks import cut, cut_classes, partition_blocks
+from dbanon.job.policy import Policy, require_kinds, require_rows
+from dbanon.methods import find_method
+from dbanon.methods.registry import Method, Tick
+from dbanon.partitioning.blocks import cut, partition_blocks
 from dbanon.partitioning.entities import units_of
+from dbanon.partitioning.refine import max_refined_size, refine_classes
 from dbanon.partitioning.strata import count_of, strata_of, too_few
 
 # Of the progress told, when a refinement follows the method.
 _METHOD_SHARE = 0.5
-
-# Refinements in blocks, each with borders across another direction.
-_TURNS = 2
 
 
 def find_classes(
@@ -190,81 +186,16 @@ def _run(
         return result
     assert isinstance(result, Partition)
     result.require(policy.k, max_size)
-    refine = refinement(method)
-    if policy.refine is None or refine is None:
+    if policy.refine is None or method.refine is None:
         return result
     refined = refine_classes(
-        refine,
+        method.refine,
         space,
         result,
         policy,
         lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
     )
-    by_centroid = refine is centroid.refine
-    return refined.require(policy.k, centroid.max_refined_size(policy.k) if by_centroid else None)
-
-
-def refine_classes(
-    refine: Refine,
-    space: Any,
-    partition: Partition,
-    policy: Policy,
-    tick: Tick,
-    guard: Guard | None = None,
-) -> Partition:
-    """The refinement of all records at once, or, in generalization, of blocks of classes.
-
-    ``guard`` : of generalization, the privacy models that classes keep to.
-    """
-    guarded = {} if guard is None else {"guard": guard}
-    size = policy.block_size
-    if size is None or space.n_records <= size or refine is not generalization.refine:
-        return refine(
-            space,
-            partition,
-            int(policy.k),
-            str(policy.refine),
-            tick=tick,
-            seed=policy.seed,
-            iterations=policy.refine_iterations,
-            seconds=policy.refine_seconds,
-            **guarded,
-        )
-    for turn in range(_TURNS):
-        before = partition
-
-        def run(
-            number: int,
-            records: NDArray[np.int64],
-            tick: Tick,
-            turn: int = turn,
-            before: Partition = before,
-        ) -> Partition:
-            found, labels = np.unique(before.labels[records], return_inverse=True)
-            # A later turn has fewer classes: those of equal records were joined.
-            rounds = generalization.ROUNDS[str(policy.refine)] * len(found)
-            if policy.refine_iterations is not None:
-                rounds = policy.refine_iterations * len(records) // space.n_records
-            # Of its own, so that the order in which blocks end changes nothing.
-            seed = np.random.SeedSequence([policy.seed, turn, number]).generate_state(1, np.uint64)
-            return refine(
-                space.take(records),
-                Partition(labels),
-                int(policy.k),
-                str(policy.refine),
-                tick=tick,
-                seed=int(seed[0]),
-                iterations=rounds // _TURNS,
-                seconds=policy.refine_seconds,
-                **({} if guard is None else {"guard": guard.take(records)}),
-            )
-
-        def advance(share: float, turn: int = turn) -> None:
-            tick((turn + share) / _TURNS)
-
-        blocks = cut_classes(space.coordinates, partition, size, turn)
-        partition = partition_blocks(blocks, run, advance)
-    return partition
+    return refined.require(policy.k, max_refined_size(method.refine, policy.k))
 
 
 def _run_method(

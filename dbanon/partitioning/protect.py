@@ -13,16 +13,15 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition, combine
 from dbanon.errors import ModelInfeasible, RecountFailed
 from dbanon.hierarchy.tree import Hierarchy, flat
-from dbanon.job.policy import Policy, refinement
+from dbanon.job.policy import Policy
 from dbanon.kernels import Models
 from dbanon.measures import Model, sensitive_counts
 from dbanon.measures.models import ModelLevel
 from dbanon.methods import find_method
-from dbanon.methods.enforce import Guard, enforce, keeps, merge
-from dbanon.methods.generalization import refine
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import cut_classes, partition_blocks
-from dbanon.partitioning.classes import refine_classes
+from dbanon.partitioning.merge import Guard, keeps, merge, merge_block
+from dbanon.partitioning.refine import refine_classes
 from dbanon.partitioning.strata import groups
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
@@ -109,7 +108,7 @@ def _protected(
             part = Partition(labels.reshape(-1))
             if not budget:
                 part = _by_blocks(own, part, guarded, policy, tick)
-            kept = enforce(own, part, guarded, tick, budget)
+            kept = merge(own, part, guarded, tick, budget)
             budget -= kept.n_suppressed
             parts.append((records, kept))
         partition = combine(parts, n)
@@ -123,7 +122,7 @@ def _protected(
             (
                 records,
                 refine_classes(
-                    refine, space(records), part, policy, tick, guard.take(records)
+                    "generalized", space(records), part, policy, tick, guard.take(records)
                 ).require(int(policy.k)),
             )
             for records, part in parts
@@ -155,7 +154,7 @@ def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
 
 def _can_refine(microdata: Microdata, policy: Policy) -> bool:
     """Whether the method's search looks at loss, and at records that are a person each."""
-    return microdata.entities is None and refinement(find_method(policy.method)) is refine
+    return microdata.entities is None and find_method(policy.method).refine == "generalized"
 
 
 def _by_blocks(
@@ -168,7 +167,7 @@ def _by_blocks(
 
     def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:
         _, labels = np.unique(part.labels[records], return_inverse=True)
-        return merge(space.take(records), Partition(labels), guard.take(records), tick)
+        return merge_block(space.take(records), Partition(labels), guard.take(records), tick)
 
     return partition_blocks(cut_classes(space.coordinates, part, size), run, tick)
 

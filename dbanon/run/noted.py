@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from dbanon.errors import DatabaseUnreachable, MemoryLimit, OutcomeUnknown, error_code
+from dbanon.errors import DatabaseUnreachable, MemoryLimit, OutcomeUnknown, error_code, lacks_memory
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.run.run import PhaseProgress, described, run
@@ -42,8 +42,7 @@ def _within_memory(
 ) -> Report:
     try:
         return run(job, source, target, progress)
-    except MemoryError:
-        raise MemoryLimit(
-            "The process has no more memory; a run that was not finished is rolled back.",
-            hint="Give it more, or anonymize in blocks; a memory limit says so before it begins.",
-        ) from None
+    except (MemoryError, ImportError) as error:
+        if not lacks_memory(error):
+            raise
+        raise MemoryLimit.of_process() from None

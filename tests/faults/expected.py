@@ -66,7 +66,7 @@ def due(case: Case, rows: Sequence[Row]) -> tuple[set[str], set[str]]:
     if case.arguments["method"] == "full_domain":
         may |= {"suppression_over_budget", *TOO_FEW}
     if any(column.extreme for column in case.table.columns):
-        may |= {"non_finite_value", "mixed_types", *UNFIT}
+        may |= {"non_finite_value", "mixed_types", *UNFIT, *must}
         must = set()
         may |= TOO_FEW | {"null_in_quasi_identifier", "suppression_over_budget", "null_in_entity"}
     return must, may

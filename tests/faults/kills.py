@@ -266,7 +266,8 @@ class Struck(ExitStack):
         killed = code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
         # Libraries of databases end their process where the address space does.
         # The loader, which finds no room for a library's code, leaves with 127.
-        killed |= code in (-signal.SIGABRT, 127) and way.startswith("address space")
+        ends = (-signal.SIGABRT, -signal.SIGSEGV, 127)
+        killed |= code in ends and way.startswith("address space")
         if code not in known and not killed:
             found.append(f"exit code {code} is not documented ({outcome.said.strip()[-150:]})")
         if outcome.code is not None and outcome.code not in documented_errors():

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from dbanon import errors
-from dbanon.errors import DbanonError, nearest_names
+from dbanon.errors import DbanonError, lacks_memory, nearest_names
 
 CLASSES = [
     value
@@ -51,3 +51,18 @@ def test_nearest_names() -> None:
     assert nearest_names("age", ["AGE", "Age"]) is not None
     assert nearest_names("zzz", ["people"]) is None
     assert nearest_names("x", []) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "lacks"),
+    [
+        (MemoryError(), True),
+        (ImportError("x.so: failed to map segment from shared object"), True),
+        (ImportError("x.so: cannot allocate memory in static TLS block"), True),
+        (ImportError("No module named 'x'"), False),
+        (ValueError("cannot allocate"), False),
+    ],
+)
+def test_what_lacks_memory(error: Exception, lacks: bool) -> None:
+    """A library that finds no room when it is loaded says so as an ImportError."""
+    assert lacks_memory(error) is lacks

@@ -27,9 +27,8 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.errors import InvalidParameter, PrivacyWarning
-from dbanon.job.policy import GUARANTEES, NULL_POLICIES
+from dbanon.job.policy import GUARANTEES, NULL_POLICIES, REFINEMENTS
 from dbanon.methods import METHODS
-from dbanon.methods.refine import REFINEMENTS
 from dbanon.recoding import INTERVALS, RECODINGS
 from dbanon.release.counts import rarest_row
 from dbanon.spaces.numeric import STANDARDIZATIONS

@@ -18,7 +18,14 @@ from typing import Any, NoReturn
 
 import click
 
-from dbanon.errors import CommitConfirmed, DbanonError, InvalidParameter, OutcomeUnknown
+from dbanon.errors import (
+    CommitConfirmed,
+    DbanonError,
+    InvalidParameter,
+    MemoryLimit,
+    OutcomeUnknown,
+    lacks_memory,
+)
 from dbanon.measures import Model
 from dbanon.methods import METHODS
 
@@ -296,6 +303,9 @@ def errors(form: str) -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
+        if lacks_memory(error):
+            _say_error(form, MemoryLimit.of_process())
+            sys.exit(MemoryLimit.exit_code)
         # The text of a foreign exception may quote a value: only where it happened is told.
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"

@@ -11,8 +11,8 @@ from dbanon import kernels
 from dbanon.data.partition import Partition
 from dbanon.errors import ModelInfeasible
 from dbanon.measures import Model, sensitive_counts
-from dbanon.methods import generalization
-from dbanon.methods.enforce import Guard, enforce
+from dbanon.partitioning import refine_generalized
+from dbanon.partitioning.merge import Guard, merge
 from dbanon.partitioning.protect import compiled
 from dbanon.spaces.mixed import UNIT, MixedSpace
 from tests.generalization_data import random_tree, spaces
@@ -142,14 +142,14 @@ def test_refinement_keeps_to_the_models(case, seed, rounds):
     start = Partition(finish(kernels.GaaCp(*space.arrays(), k)))
     guard, wholes = guard_of(codes, models, start.labels)
     try:
-        start = enforce(space, start, guard, lambda share: None)
+        start = merge(space, start, guard, lambda share: None)
     except ModelInfeasible:
         return
 
     def loss(labels):
         return sum(records.loss(np.flatnonzero(labels == c)) for c in range(labels.max() + 1))
 
-    found = generalization.refine(
+    found = refine_generalized.refine(
         space, start, k, "fast", tick=lambda share: None, seed=seed, iterations=rounds, guard=guard
     )
     counts = {name: sensitive_counts(found, codes[name], len(w)) for name, w in wholes.items()}

@@ -11,8 +11,11 @@ import dbanon
 from dbanon import kernels
 from dbanon.data.partition import Partition
 from dbanon.errors import InvalidParameter
+from dbanon.job.policy import REFINEMENTS
 from dbanon.measures import centroid_loss
-from dbanon.methods.refine import REFINEMENTS, refine
+from dbanon.methods import METHODS
+from dbanon.partitioning import refine_generalized, refine_points
+from dbanon.partitioning.refine_points import refine
 from dbanon.spaces.numeric import Space
 
 
@@ -193,3 +196,10 @@ def test_fast_on_reference_tables(casc, name):
     for k, limit in most[name].items():
         found = dbanon.partition(values, k, refine="fast")
         assert 100 * dbanon.information_loss(values, found) <= limit
+
+
+def test_every_refinement_knows_the_efforts_that_a_policy_knows():
+    assert tuple(refine_points._EFFORTS) == tuple(refine_generalized.ROUNDS) == REFINEMENTS
+    for method in METHODS.values():
+        assert method.refine in (None, "points", "generalized")
+        assert (method.refine is None) is (method.gives is not Partition)

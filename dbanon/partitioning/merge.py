@@ -41,7 +41,7 @@ class Guard:
         return Guard(np.ascontiguousarray(self.values[records]), self.models)
 
 
-def enforce(
+def merge(
     space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, budget: int = 0
 ) -> Partition:
     """The partition with classes merged until each keeps to the models.
@@ -58,17 +58,17 @@ def enforce(
         return partition
     if not keeps(guard.take(partition.members)):
         raise ModelInfeasible()
-    kept = merge(space, partition, guard, tick, budget)
+    kept = merge_block(space, partition, guard, tick, budget)
     if kept.n_classes == 1 and not keeps(guard.take(kept.members)):
         # What was withheld was needed.
-        kept = merge(space, partition, guard, tick)
+        kept = merge_block(space, partition, guard, tick)
     return kept
 
 
-def merge(
+def merge_block(
     space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, budget: int = 0
 ) -> Partition:
-    """As ``enforce``; one class that does not keep to the models is left as it is."""
+    """As ``merge``; one class that does not keep to the models is left as it is."""
     arrays = (*space.arrays(), partition.labels)
     return drive(Enforce(*arrays, guard.values, guard.models, budget), tick)
 

@@ -1,4 +1,4 @@
-"""Refinement: less information loss after any method that puts rows into classes.
+"""Refinement after methods on points: less information loss, whatever method made the classes.
 
 Local search on the sum of squares (SSE) of the points that the method used. Pools of neighbouring
 classes are taken out of the partition and improved by all moves and swaps of records that pay.
@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dbanon.data.partition import Partition
-from dbanon.errors import InvalidParameter
 from dbanon.kernels import Refine
 from dbanon.methods.registry import Tick, drive
 from dbanon.spaces.numeric import Space
@@ -37,7 +36,7 @@ class _Effort:
     most_heat: float
     classes: int
 
-    def budget(self, n: int) -> int:
+    def steps(self, n: int) -> int:
         """Steps for n records: ``work``, unless that is too much or too little for each."""
         return max(min(self.work, self.most_per_record * n), self.least_per_record * n)
 
@@ -54,7 +53,6 @@ _EFFORTS = {
     "fast": _Effort(60_000_000, 100_000, 8_000, most_heat=0.0, classes=6),
     "thorough": _Effort(25_000_000_000, 31_000_000, 2_000_000, most_heat=0.09, classes=7),
 }
-REFINEMENTS = tuple(_EFFORTS)
 
 
 def max_refined_size(k: int) -> int:
@@ -62,33 +60,11 @@ def max_refined_size(k: int) -> int:
     return 2 * k - 1
 
 
-def check_refinement(how: str | None, iterations: int | None, seconds: float | None) -> None:
-    """Check what a caller wants.
-
-    Raises
-    ------
-    InvalidParameter : no such refinement, or a budget that is none.
-    """
-    if how is not None and how not in REFINEMENTS:
-        raise InvalidParameter(
-            f"refine must be one of {', '.join(REFINEMENTS)}, or not given.",
-            hint="fast takes moments, thorough loses less.",
-        )
-    if how is None and (iterations is not None or seconds is not None):
-        raise InvalidParameter("A budget for refinement was given, but no refinement.")
-    if iterations is not None and (
-        isinstance(iterations, bool) or int(iterations) != iterations or iterations < 0
-    ):
-        raise InvalidParameter("refine_iterations must be a whole number, 0 or more.")
-    if seconds is not None and not 0 < seconds < float("inf"):
-        raise InvalidParameter("refine_seconds must be more than 0 and finite.")
-
-
 def refine(
     space: Space,
     partition: Partition,
     k: int,
-    level: str,
+    effort: str,
     *,
     tick: Tick,
     seed: int = 0,
@@ -101,21 +77,21 @@ def refine(
     ----------
     space : the points that the partition was made from.
     partition : every record in a class of at least k.
-    level : ``fast`` or ``thorough``.
+    effort : ``fast`` or ``thorough``.
     seed : the same seed gives the same classes, unless ``seconds`` is given.
     iterations : pools drawn and built anew; None for as many as the effort's budget allows.
     seconds : when to stop before that; None for no limit.
     """
-    effort = _EFFORTS[level]
+    budget = _EFFORTS[effort]
     kernel = Refine(
         space.points,
         k,
         partition.labels,
         _NO_LIMIT if iterations is None else iterations,
-        effort.budget(space.n_records) if iterations is None else _NO_LIMIT,
+        budget.steps(space.n_records) if iterations is None else _NO_LIMIT,
         seconds or 0.0,
-        effort.heat(k),
-        effort.classes,
+        budget.heat(k),
+        budget.classes,
         seed,
     )
     return drive(kernel, tick)

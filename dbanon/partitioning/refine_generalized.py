@@ -1,4 +1,4 @@
-"""What the methods of generalization share: the local search on the loss of their classes.
+"""Refinement after methods of generalization: a local search on the loss of their classes.
 
 A round takes a class that loses something, with a few classes that hold neighbours of its records,
 apart and puts their records together anew: randomized agglomeration in which copies of one record
@@ -13,8 +13,8 @@ import numpy as np
 from dbanon.data.partition import Partition
 from dbanon.errors import InvalidParameter
 from dbanon.kernels import Models, RefineLoss
-from dbanon.methods.enforce import Guard
 from dbanon.methods.registry import Tick, drive
+from dbanon.partitioning.merge import Guard
 from dbanon.spaces.mixed import MixedSpace
 
 # Rounds for each class of k records that the table could hold.
@@ -25,7 +25,7 @@ def refine(
     space: MixedSpace,
     partition: Partition,
     k: int,
-    level: str,
+    effort: str,
     *,
     tick: Tick,
     seed: int = 0,
@@ -37,8 +37,8 @@ def refine(
 
     Parameters
     ----------
-    level : ``fast`` or ``thorough``.
-    iterations : rounds; None for as many as the level says.
+    effort : ``fast`` or ``thorough``.
+    iterations : rounds; None for as many as the effort says.
     guard : privacy models that the classes keep to, and still do afterwards.
 
     Raises
@@ -51,7 +51,7 @@ def refine(
             hint="Give refine_iterations.",
         )
     if iterations is None:
-        iterations = ROUNDS[level] * (space.n_records // k)
+        iterations = ROUNDS[effort] * (space.n_records // k)
     if guard is None:
         guard = Guard(np.empty((space.n_records, 0), np.int32), Models(np.empty(0, np.int32)))
     arrays = (*space.arrays(), partition.labels)
