@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures
-from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.data.microdata import Microdata
 from dbanon.data.partition import AttributePartition, Partition, places_of
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind, Role

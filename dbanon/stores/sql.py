@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Role
 from dbanon.errors import (
@@ -24,11 +25,11 @@ from dbanon.errors import (
     OutputNotOurs,
     UnsupportedType,
 )
+from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.counts import EntityCount, Recount
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import (
-    DEFAULT_CHUNK_ROWS,
     OnSql,
     Output,
     Source,
