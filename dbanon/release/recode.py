@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import AttributePartition, Levels, Partition
+from dbanon.data.partition import AttributePartition, Found, Partition
 from dbanon.hierarchy.leaves import leaf_codes, trees_of
 from dbanon.hierarchy.subset import Trees, only
 from dbanon.hierarchy.tree import Hierarchy
@@ -21,12 +21,11 @@ from dbanon.spaces.numeric import standardization
 
 def recode(
     microdata: Microdata,
-    partition: Partition | AttributePartition,
+    found: Found,
     policy: Policy,
     exact_totals: ExactTotals,
     by: Sequence[str] = (),
     entity: str | None = None,
-    levels: Levels | None = None,
     trees: Trees | None = None,
 ) -> Release:
     """Give every class its released values, and measure what they lose.
@@ -37,19 +36,20 @@ def recode(
     The classes of a release are rows that are released alike: where attributes are grouped by
     themselves, those that share their class in each.
     ``by`` names the columns of the strata, which the guarantee holds for, too; ``entity`` the
-    column whose values it counts. ``levels`` are what the method found before classes were merged.
+    column whose values it counts.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
     settings = policy.settings
     if not policy.options.get("contract"):
-        settings = replace(settings, levels=levels)
+        settings = replace(settings, levels=found.levels)
 
     def run(
         microdata: Microdata, partition: Partition, exact_totals: ExactTotals
     ) -> tuple[ReleasedColumn, ...]:
         return recoding.run(microdata, partition, exact_totals, settings, **parameters)
 
+    partition = found.classes
     if isinstance(partition, AttributePartition):
         rows, columns = recode_attributes(microdata, partition, run, exact_totals)
         released = rows

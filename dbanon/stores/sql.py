@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.counts import EntityCount, Recount
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Role
@@ -27,7 +28,6 @@ from dbanon.errors import (
 )
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.counts import EntityCount, Recount
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import (
     OnSql,
@@ -426,15 +426,6 @@ class Session(SessionInterface):
             rows += int(size) * int(count)
             null_rows += int(size) * int(count) if has_null else 0
         return Recount(rows, histogram, null_rows)
-
-    def recount_attributes(
-        self, relation: RelationName, quasi_identifiers: Sequence[str], by: Sequence[str]
-    ) -> Recount:
-        """Count the classes of each quasi-identifier by itself, in each stratum; and of rows."""
-        return Recount.of_attributes(
-            [self.recount(relation, [name, *by]) for name in quasi_identifiers],
-            self.recount(relation, [*quasi_identifiers, *by]),
-        )
 
 
 def _watched(chunks: Iterable[Chunk], rows: int, progress: Progress) -> Iterator[Chunk]:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from dbanon.stores.kept import KeptColumns
 
 import dbanon
 from dbanon.errors import KeptColumnTells, RecountFailed, TellingColumnRefused
 from dbanon.release.report import TellingColumn
 from dbanon.release.telling import ValueGroups
-from dbanon.stores.kept import KeptColumns
 from dbanon.stores.sql import Session
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.refusal import refuse

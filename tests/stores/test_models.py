@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dbanon.run.enforcement import Enforcement
 
 import dbanon
 from dbanon.errors import (
@@ -18,7 +19,6 @@ from dbanon.errors import (
     ModelInfeasible,
     RecountFailed,
 )
-from dbanon.run.enforcement import Enforcement
 from tests.stores.databases import NAMES, Database
 from tests.stores.model_evaluator import (
     Counts,

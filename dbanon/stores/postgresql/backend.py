@@ -28,7 +28,6 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFound
 from dbanon.hierarchy.edges import paced
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.counts import Recount
 from dbanon.stores import statements
 from dbanon.stores.base import Locator, Output, Source, random_order
 from dbanon.stores.ledger_tables import HEAD
@@ -117,6 +116,13 @@ class PlpySession(PostgresqlSession):
         self.note(sql)
         with translated(), handed_over(values):
             return self._plpy.execute(sql)
+
+    def fetched(self, query: str, rows: int) -> Iterator[Any]:
+        """The rows of a query as dictionaries, fetched so many at a time."""
+        with translated():
+            cursor = self._plpy.cursor(query)
+            while found := cursor.fetch(rows):
+                yield from found
 
     def savepoint(self) -> AbstractContextManager[Any]:
         found: AbstractContextManager[Any] = self._plpy.subtransaction()
@@ -337,14 +343,6 @@ class PlpySession(PostgresqlSession):
                 pieces,
             )
         self.run(f"ANALYZE {table}")
-
-    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
-        self.recounted = super().recount(relation, quasi_identifiers)
-        return self.recounted
-
-    def recount_attributes(self, *given: Any) -> Recount:
-        self.recounted = super().recount_attributes(*given)
-        return self.recounted
 
     def drop_staging(self) -> None:
         """Drop the staging tables, so that another call in this transaction can have its own."""
