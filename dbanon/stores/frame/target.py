@@ -14,7 +14,7 @@ from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
-from dbanon.recoding import GENERALIZED, ReleasedColumn
+from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.report import Report, TellingColumn
 from dbanon.stores.base import Output, random_order
 from dbanon.stores.frame.categories import with_own_categories
@@ -48,15 +48,15 @@ class FrameTarget:
     released: pd.DataFrame | None = None
 
     def plan(self, job: Job, release_id: str) -> Output:
-        """The output: a frame in memory stands in nobody's way."""
+        """The output: a frame in memory stands in nobody's way. Raises as ``require_ranges``."""
+        if job.policy.intervals == RANGE:
+            raise _no_ranges()
         name = RelationName(None, NAME)
         return Output(name, name, name, KIND, release_id)
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Refuse ranges; raises InvalidParameter."""
-        raise InvalidParameter(
-            "A data frame has no range type.", hint="Use intervals text, bounds or midpoint."
-        )
+        raise _no_ranges()
 
     def copies_from(self, source: Source) -> bool:
         """False: a frame is made from a frame."""
@@ -105,6 +105,12 @@ class FrameTarget:
         """Hand the frame over."""
         self.released = written.frame
         return report.created_at
+
+
+def _no_ranges() -> InvalidParameter:
+    return InvalidParameter(
+        "A data frame has no range type.", hint="Use intervals text, bounds or midpoint."
+    )
 
 
 def _released(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> pd.DataFrame:
