@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
 from dbanon.stores import ledger
-from dbanon.stores.base import Store
+from dbanon.stores.store import Store
 
 
 def collect_garbage(store: Store, keep_last: int = 1) -> list[str]:

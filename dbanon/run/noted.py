@@ -11,10 +11,10 @@ from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.run.run import PhaseProgress, run
 from dbanon.stores import ledger
-from dbanon.stores.base import Store
 from dbanon.stores.names import parse_relation
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, described
+from dbanon.stores.store import Store
 
 
 def run_noted(

@@ -21,12 +21,12 @@ from dbanon.partitioning.protect import with_null_leaves
 from dbanon.partitioning.sensitive import levels_reached, trees_of_models
 from dbanon.run.comparison import Comparison, ModelCount
 from dbanon.stores import digest, ledger
-from dbanon.stores.base import Store
 from dbanon.stores.hierarchies import resolve
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
 from dbanon.stores.sql_target import cells_of, count_classes
 from dbanon.stores.statements import recount_for_people
+from dbanon.stores.store import Store
 
 
 @dataclass(frozen=True)

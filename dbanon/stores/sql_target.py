@@ -21,6 +21,7 @@ from dbanon.release.telling import all_different, sample_size
 from dbanon.stores import digest, ledger, statements
 from dbanon.stores.base import Output, Relation, random_order
 from dbanon.stores.names import RelationName, check_length, parse_relation
+from dbanon.stores.outputs import plan_output
 from dbanon.stores.ports import Draft, Progress, Source, Written
 from dbanon.stores.sql import Session
 from dbanon.stores.sql_source import SqlSource, in_order
@@ -52,10 +53,9 @@ class SqlTarget:
     session: Session
 
     def plan(self, job: Job, release_id: str) -> Output:
-        """The output's place; raises as ``Session.plan_output``."""
-        return self.session.plan_output(
-            parse_relation(job.output), job.output_kind, job.if_exists, release_id
-        )
+        """The output's place; raises as ``plan_output``."""
+        name = parse_relation(job.output)
+        return plan_output(self.session, name, job.output_kind, job.if_exists, release_id)
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that this database has ranges of the column's values."""

@@ -12,7 +12,7 @@ MOST = {
     "layers": 11,
     "upward": 0,
     "long_functions": 3,
-    "long_files": 6,
+    "long_files": 4,
     "spellings": 5,
 }
 
