@@ -155,7 +155,7 @@ def test_what_does_not_hold_is_not_published(
         object.__setattr__(microdata, "entities", None)
         return rows(microdata, policy, *more)
 
-    monkeypatch.setattr("dbanon.run.run.find_classes", by_rows)
+    monkeypatch.setattr("dbanon.partitioning.partition_for.find_classes", by_rows)
     refuse(database, RecountFailed, 'distinct values of "who", fewer than k = 4', **GIVEN)
 
 
