@@ -124,9 +124,6 @@ class Relation:
         return f"{self.relation.quoted} AS s{join}"
 
 
-Source = Relation
-
-
 @dataclass(frozen=True)
 class Output:
     """Where a release goes.

@@ -27,7 +27,7 @@ from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFoun
 from dbanon.hierarchy.edges import paced
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import Locator, Output, Source, random_order
+from dbanon.stores.base import Locator, Output, Relation, random_order
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import catalog, packed, snapshot
@@ -138,7 +138,7 @@ class PlpySession(PostgresqlSession):
         self._source = RelationName(found[0][1], found[0][2])
         return self._source
 
-    def pin(self, source: Source, columns: Sequence[str]) -> Source:
+    def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         self._require_no_staging()
         snapshot.copy(self, source, columns)
         keys = source.located.mapped or source.located.unchecked
@@ -149,7 +149,7 @@ class PlpySession(PostgresqlSession):
         self._where, self._and_where = source.where, source.and_where
         return replace(source, estimated_rows=self._copied, locator=Locator(("s.ctid",), ("tid",)))
 
-    def check_keys(self, source: Source) -> None:
+    def check_keys(self, source: Relation) -> None:
         """Check that the key of a located source is unique and never NULL."""
         self._check_keys(source, source.located.mapped or source.located.unchecked)
 
@@ -161,7 +161,7 @@ class PlpySession(PostgresqlSession):
             )
 
     def read_chunks(
-        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
         record = packed.packed_record(locator.expressions, locator.types, attributes)
@@ -234,7 +234,7 @@ class PlpySession(PostgresqlSession):
             )
         self.run(f"ANALYZE {table}")
 
-    def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
+    def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
         if (partition.n_suppressed or microdata.withheld) and not self._in_table:
             # The arrays were for one INSERT, which is done.
             self._staged, self._in_table = None, True
@@ -248,7 +248,7 @@ class PlpySession(PostgresqlSession):
         self,
         table: RelationName,
         values: Mapping[str, str],
-        source: Source | None,
+        source: Relation | None,
         joins: str = "",
     ) -> None:
         if self._places is None:
