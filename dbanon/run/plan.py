@@ -14,9 +14,9 @@ from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy, require_guarantee, require_kinds
+from dbanon.measures.counted import trees_of_models
 from dbanon.partitioning.entities import as_identifier
 from dbanon.partitioning.protect import with_null_leaves
-from dbanon.partitioning.sensitive import trees_of_models
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.run.hierarchies import GivenHierarchies, read_hierarchies
 from dbanon.stores.base import Output, Relation

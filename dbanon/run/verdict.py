@@ -11,8 +11,8 @@ from typing import Any
 from dbanon.data.counts import Counts, Questions, Recount
 from dbanon.data.microdata import Microdata
 from dbanon.errors import RecountFailed, SourceChanged
+from dbanon.measures.counted import levels_reached
 from dbanon.measures.models import ModelLevel
-from dbanon.partitioning.sensitive import levels_reached
 from dbanon.release.recode import Release
 from dbanon.run.plan import Plan
 

@@ -17,8 +17,8 @@ from dbanon.hierarchy.spec import parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import PER_ATTRIBUTE
 from dbanon.measures import HIERARCHICAL, Model
+from dbanon.measures.counted import levels_reached, trees_of_models
 from dbanon.partitioning.protect import with_null_leaves
-from dbanon.partitioning.sensitive import levels_reached, trees_of_models
 from dbanon.run.comparison import Comparison, ModelCount
 from dbanon.stores import digest, ledger
 from dbanon.stores.hierarchies import resolve
