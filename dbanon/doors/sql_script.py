@@ -129,7 +129,7 @@ def manual(method: Method) -> str:
     lines = [
         f"{method.summary}.",
         f"Data: {method.data}. Class sizes: {method.class_sizes}. Cost: {method.cost}.",
-        f"Guarantee: {method.guarantee}. Reference: {method.reference}.",
+        f"Guarantee: {method.sentence}. Reference: {method.reference}.",
         'Columns named nowhere are not copied. output is "schema.table".',
         "Keys of options:",
         *(f"  {name}: {text}" for name, text in known(method.name, writes=True).items()),

@@ -9,6 +9,7 @@ from dbanon.data.schema import require_lists
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
 
@@ -87,6 +88,11 @@ class Job:
                     f'Column "{column}" is named more than once.',
                     hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
                 )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the release guarantees."""
+        return self.policy.guaranteed(self.by, self.entity)
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -9,20 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.data.partition import AttributePartition, Partition
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.guarantee import GUARANTEES, Guarantee, guarantee
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
-from dbanon.methods.registry import Method
 from dbanon.recoding import INTERVALS, Settings, find_recoding
 from dbanon.spaces.numeric import check_weights, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
-PER_ATTRIBUTE = "per_attribute"
-GUARANTEES = ("rows", PER_ATTRIBUTE)
 REFINEMENTS = ("fast", "thorough")
 
 
@@ -103,7 +100,7 @@ class Policy:
         _one_of("nulls", self.nulls, NULL_POLICIES)
         _one_of("standardize", self.standardize, STANDARDIZATIONS)
         check_weights(self.standardize, self.weights)
-        if self.standardize == MAHALANOBIS and method.gives is AttributePartition:
+        if self.standardize == MAHALANOBIS and not method.gives.of_rows:
             raise InvalidParameter(
                 f"Method {method.name} groups each attribute by itself, without Mahalanobis"
                 " distances.",
@@ -116,7 +113,7 @@ class Policy:
         size = self.block_size
         if size is not None and (isinstance(size, bool) or int(size) != size or size < 2 * self.k):
             raise InvalidParameter("block_size must be a whole number, 2k or more.")
-        if size is not None and method.gives is not Partition:
+        if size is not None and not method.gives.in_blocks:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
         _check_refinement(self.refine, self.refine_iterations, self.refine_seconds)
         if self.refine is not None and method.refine is None:
@@ -125,8 +122,7 @@ class Policy:
                 hint="Leave refine out.",
             )
         _one_of("guarantee", self.guarantee, GUARANTEES)
-        if self.per_attribute:
-            _check_per_attribute(self, method)
+        self.guaranteed().check_policy(method, recoding)
         budget = self.max_suppression
         if budget is not None and not 0 <= budget <= 1:
             raise InvalidParameter("max_suppression must be a share from 0 to 1.")
@@ -139,10 +135,18 @@ class Policy:
         if not isinstance(seed, (int, np.integer)) or seed < 0:
             raise InvalidParameter("The seed must be a whole number, 0 or more.")
 
-    @property
-    def per_attribute(self) -> bool:
-        """True when attributes are grouped by themselves, and rows are not k-anonymous."""
-        return self.guarantee == PER_ATTRIBUTE
+    def guaranteed(self, by: Sequence[str] = (), entity: str | None = None) -> Guarantee:
+        """What a release guarantees; ``by`` are its strata, ``entity`` is the column k counts."""
+        return guarantee(
+            self.guarantee,
+            entity,
+            k=int(self.k),
+            by=tuple(by),
+            models=self.models,
+            nulls=self.nulls,
+            withhold_failing=self.withhold_failing,
+            method=find_method(self.method).sentence,
+        )
 
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""
@@ -235,92 +239,6 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
             hint="Name fewer quasi-identifiers, or choose another method.",
         )
     weight_vector(tuple(names), policy.weights)
-
-
-def require_rows(policy: Policy) -> None:
-    """Check that the policy's method gives classes of rows, before anything is read.
-
-    Raises
-    ------
-    InvalidParameter : it groups attributes by themselves, and rows would not be k-anonymous.
-    """
-    method = find_method(policy.method)
-    if method.gives is AttributePartition:
-        raise InvalidParameter(
-            f"Method {method.name} gives {method.guarantee}: a release of it would fail the"
-            " recount of its rows.",
-            hint="Choose a method that groups rows. A release whose rows are not k-anonymous needs"
-            " guarantee=per_attribute.",
-        )
-
-
-def require_guarantee(policy: Policy, entity: str | None = None) -> None:
-    """Check that the policy's method gives what a release guarantees, before anything is read.
-
-    Raises
-    ------
-    InvalidParameter : rows would not be k-anonymous, and the policy does not say so; or persons
-        shall be counted, who are no persons of one attribute.
-    """
-    if not policy.per_attribute:
-        require_rows(policy)
-    elif entity is not None:
-        raise InvalidParameter(
-            "With guarantee=per_attribute rows are counted, not persons.", hint="Leave entity out."
-        )
-
-
-def _check_per_attribute(policy: Policy, method: Method) -> None:
-    if method.gives is not AttributePartition:
-        raise InvalidParameter(
-            f"Method {method.name} groups rows, so that they are k-anonymous.",
-            hint="Leave guarantee out.",
-        )
-    if policy.models:
-        raise InvalidParameter(
-            "Privacy models are of classes of rows, which guarantee=per_attribute has not.",
-            hint="Leave the models out, or choose a method that groups rows.",
-        )
-    recoding = find_recoding(str(policy.recoding))
-    if recoding.takes_categories:
-        raise InvalidParameter(
-            f"Recoding {recoding.name} releases classes of rows, which guarantee=per_attribute"
-            " has not.",
-            hint="Use recoding mean, median or medoid.",
-        )
-
-
-def guarantee(
-    policy: Policy, names: list[str], by: Sequence[str] = (), entity: str | None = None
-) -> str:
-    """What a verified release guarantees, in words; ``entity`` is the column that k counts."""
-    if policy.per_attribute:
-        within = f" with equal ({', '.join(by)})" if by else ""
-        text = (
-            f"{find_method(policy.method).guarantee}: every released value of each of"
-            f" ({', '.join(names)}) by itself is shared by at least {policy.k} rows of the release"
-            f"{within}; ROWS ARE NOT k-ANONYMOUS: a combination of values may be one row's alone"
-        )
-        return text + _about_nulls(policy)
-    names = [*names, *by]
-    counted = "rows" if entity is None else f'persons (distinct values of "{entity}")'
-    text = (
-        f"{find_method(policy.method).guarantee}: every combination of released values of"
-        f" ({', '.join(names)}) is shared by at least {policy.k} {counted} of the release"
-    )
-    return (
-        text
-        + _about_nulls(policy)
-        + "".join(f"; {model.describe()} in each class" for model in policy.models)
-        + ("; classes that failed may have been withheld" if policy.withhold_failing else "")
-    )
-
-
-def _about_nulls(policy: Policy) -> str:
-    return {
-        "category": ", NULL counted as a value",
-        "suppress": "; records with a NULL were withheld",
-    }.get(policy.nulls, "")
 
 
 def _check_refinement(how: str | None, iterations: int | None, seconds: float | None) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found, Levels
+from dbanon.data.partition import Found
 from dbanon.data.schema import Attribute
 from dbanon.hierarchy.subset import Trees
 from dbanon.job.policy import Policy
+from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
 from dbanon.partitioning.protect import protect
@@ -37,11 +38,11 @@ def partition_for(
     ------
     DbanonError : as ``find_classes``, ``find_attribute_classes`` and ``protect``.
     """
-    if policy.per_attribute:
+    if not find_method(policy.method).gives.of_rows:
         return Found(find_attribute_classes(microdata, policy, tick))
     share = 0.5 if policy.models else 1.0
     partition = find_classes(microdata, policy, lambda done: tick(share * done), trees)
-    levels = partition if isinstance(partition, Levels) else None
+    levels = partition.levels_found
     if policy.models:
         codes = released_places(microdata, partition, policy.models, sensitive or {}, memory_limit)
         partition = protect(

@@ -29,7 +29,8 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.errors import InvalidParameter, PrivacyWarning
-from dbanon.job.policy import GUARANTEES, NULL_POLICIES, REFINEMENTS
+from dbanon.job.guarantee import GUARANTEES
+from dbanon.job.policy import NULL_POLICIES, REFINEMENTS
 from dbanon.methods import METHODS
 from dbanon.recoding import INTERVALS, RECODINGS
 
