@@ -12,7 +12,7 @@ MOST = {
     "layers": 10,
     "upward": 0,
     "long_functions": 3,
-    "long_files": 2,
+    "long_files": 0,
     "spellings": 5,
     "spelled_below": 2,
     "foreign": 0,
