@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition, combine
-from dbanon.errors import InvalidParameter, ModelInfeasible, RecountFailed
+from dbanon.errors import ModelInfeasible, RecountFailed
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
 from dbanon.kernels import Models
@@ -194,28 +194,6 @@ def compiled(
             np.ascontiguousarray(ranges, np.int32),
         )
     return compiled
-
-
-def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
-    """Check what can be refused before anything is read.
-
-    Raises
-    ------
-    InvalidParameter : a model names no sensitive column, or a column has two orders.
-    """
-    orders: dict[str, object] = {}
-    for model in models:
-        name = model.attribute
-        if name not in sensitive:
-            raise InvalidParameter(
-                f'The privacy model of "{name}" names no sensitive column.',
-                hint="Name the column in sensitive, too.",
-            )
-        if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
-            raise InvalidParameter(
-                f'The privacy models of "{name}" measure distances in two ways.',
-                hint="Use one order or one hierarchy for all models of a column.",
-            )
 
 
 def with_null_leaves(models: Sequence[Model]) -> tuple[Model, ...]:

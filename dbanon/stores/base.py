@@ -25,9 +25,7 @@ from dbanon.stores.names import RelationName, quote
 if TYPE_CHECKING:
     from dbanon.stores.sql import Session
 
-OUTPUT_KINDS = ("table", "view")
 MARK = "dbanon release "
-DEFAULT_CHUNK_ROWS = 65_536
 
 OnSql = Callable[[str], None]
 

@@ -24,11 +24,11 @@ from dbanon.errors import (
     OutputNotOurs,
     UnsupportedType,
 )
+from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.counts import EntityCount, Recount
 from dbanon.stores import ledger, statements
 from dbanon.stores.base import (
-    DEFAULT_CHUNK_ROWS,
     OnSql,
     Output,
     Source,

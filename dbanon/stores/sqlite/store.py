@@ -27,10 +27,10 @@ from dbanon.errors import (
     TableNotFound,
     nearest_names,
 )
+from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
 from dbanon.stores.base import (
-    DEFAULT_CHUNK_ROWS,
     MARK,
     Existing,
     Locator,
