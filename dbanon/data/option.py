@@ -14,15 +14,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from numbers import Real
 from types import MappingProxyType, NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, nearest_names
+
+Made = TypeVar("Made")
 
 # The default of an option that has none.
 REQUIRED = MISSING
@@ -112,6 +114,14 @@ class Parameter:
         """What a value must be, in words."""
         return self.option.expected or _words(self._inner, self.option)
 
+    @property
+    def by_default(self) -> str:
+        """The default in words; empty where there is none, or none that says more."""
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        told = isinstance(self.default, (int, float)) or (self.default and self.kind is str)
+        return str(self.default) if told else ""
+
     def told(self, named: Callable[[str], str]) -> str:
         """The help; ``named`` writes the name of another option."""
         return re.sub(r"`(\w+)`", lambda found: named(found[1]), self.option.help)
@@ -147,9 +157,49 @@ class Parameter:
         return parts[0] if self.nullable and len(parts) == 1 else self.type
 
 
-@cache
-def parameters(described: type) -> tuple[Parameter, ...]:
+def parameters(described: type[Any]) -> tuple[Parameter, ...]:
     """The options of a dataclass, in the order of its fields; other fields are no options."""
+    key: Any = described
+    return _parameters(key)
+
+
+def all_parameters(described: type[Any]) -> tuple[Parameter, ...]:
+    """The same, and in their places those of fields that are dataclasses with options."""
+    hints = get_type_hints(described)
+    found: list[Parameter] = []
+    for field in fields(described):
+        if is_dataclass(hints[field.name]):
+            found += all_parameters(hints[field.name])
+        else:
+            found += [one for one in parameters(described) if one.name == field.name]
+    return tuple(found)
+
+
+def make(described: type[Made], given: Mapping[str, Any]) -> Made:
+    """The dataclass, made of options by name, also of those of fields that are dataclasses.
+
+    Raises
+    ------
+    TypeError : a name is no option, or one is missing, as of a function that is called.
+    InvalidParameter : as ``check``.
+    """
+    hints = get_type_hints(described)
+    left = dict(given)
+    for field in fields(described):  # type: ignore[arg-type]
+        kind = hints[field.name]
+        if is_dataclass(kind):
+            known = [one.name for one in all_parameters(kind)]  # type: ignore[arg-type]
+            own = {name: left.pop(name) for name in known if name in left}
+            left[field.name] = make(kind, own)  # type: ignore[arg-type]
+    for name in left:
+        if name not in hints:
+            near = nearest_names(name, [one.name for one in all_parameters(described)])
+            raise TypeError(f"There is no option {name!r}. {near or ''}".rstrip())
+    return described(**left)
+
+
+@cache
+def _parameters(described: Any) -> tuple[Parameter, ...]:
     hints = get_type_hints(described, include_extras=True)
     found = []
     for field in fields(described):
@@ -163,7 +213,7 @@ def parameters(described: type) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def parameter(described: type, name: str) -> Parameter:
+def parameter(described: type[Any], name: str) -> Parameter:
     """The option of this name."""
     [found] = [one for one in parameters(described) if one.name == name]
     return found
@@ -211,14 +261,15 @@ def _number(kind: type, value: Any, option: Option) -> Any:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise _WrongError
     try:
-        if not math.isfinite(value):
-            raise _WrongError
+        number = float(value)
     except OverflowError:
         raise _WrongError from None
-    if kind is int:
-        if value != int(value):
+    if not math.isfinite(number):
+        raise _WrongError
+    if kind is int and not isinstance(value, int):
+        if not number.is_integer():
             raise _WrongError
-        value = int(value)
+        value = int(number)
     low, high = option.minimum, option.maximum
     if low is not None and (value < low or (option.above and value == low)):
         raise _WrongError
