@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.microdata import Microdata
 from dbanon.data.option import make, parameter, parameters
 from dbanon.data.partition import AttributePartition, Partition, places_of
 from dbanon.data.schema import Attribute, Kind, Role

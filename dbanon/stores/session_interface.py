@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Chunk
+from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute, Kind
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores.base import (

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Role
 from dbanon.errors import (

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks, with_entities
+from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.microdata import Microdata, with_entities
 from dbanon.data.partition import places_of
 from dbanon.data.schema import Attribute, with_orders
 from dbanon.hierarchy.spec import HierarchySpec, built
