@@ -84,11 +84,12 @@ def _value(one: Parameter, given: Any) -> Any:
     if one.item is float:
         return {name: _number(flag(one), text) for name, text in pairs.items()}
     if get_origin(one.item) is Sequence:
-        return {name: _values(text) for name, text in pairs.items()}
+        return {name: order(text) for name, text in pairs.items()}
     return pairs
 
 
-def _values(text: str) -> tuple[str, ...]:
+def order(text: str) -> tuple[str, ...]:
+    """The values that A,B,C states, from the lowest to the highest."""
     return tuple(next(csv.reader([text], skipinitialspace=True), []))
 
 
