@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from dbanon.data.option import Option, check, parameter, parameters
 from dbanon.data.partition import AttributePartition, Partition
+from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
@@ -16,7 +17,7 @@ from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
 from dbanon.recoding import INTERVALS, RECODINGS, Settings, find_recoding
-from dbanon.spaces.numeric import MAHALANOBIS, STANDARDIZATIONS, check_weights, weight_vector
+from dbanon.spaces.numeric import check_weights, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
 PER_ATTRIBUTE = "per_attribute"
@@ -28,36 +29,15 @@ REFINEMENTS = ("fast", "thorough")
 class Policy:
     """The wanted guarantee and how to reach it.
 
-    Parameters
-    ----------
-    k : the smallest number of records that may share all quasi-identifiers, 2 or more.
-    method : a name in the registry of methods.
-    options : the method's own parameters.
-    standardize : ``zscore``, ``range``, ``none`` or ``mahalanobis``.
-    weights : weight per quasi-identifier in the squared distance; 1 where not named. Refused with
-        ``mahalanobis``, where they could change nothing.
-    nulls : ``error``; ``suppress`` withholds records with a NULL; ``category`` makes each pattern
-        of NULLs a stratum of its own, within which k holds.
-    max_suppression : largest share of records that may be withheld, 0 to 1: none unless asked for.
-        None for no limit.
-    recoding : a name in the registry of recodings; None for the method's own.
-    hierarchies : by quasi-identifier, for methods of generalization.
-    orders : by quasi-identifier that is text, its values from the lowest to the highest: they are
-        then taken as ranks. Before the order of an enum; an empty one takes that away.
-    intervals, local_range, steps : how ranges of numbers are released, as in ``recoding.Settings``.
-    seed : for what draws; the same seed gives the same classes.
-    refine : ``fast`` or ``thorough`` search for classes of less loss after the method. Classes of
-        centroids then hold k to 2k-1 records, whatever the method's own sizes are.
-    refine_iterations : pools to build anew; None for as many as the budget of ``refine`` allows.
-    refine_seconds : limit for each stratum; the result then depends on the machine's speed.
-    guarantee : ``rows``; or ``per_attribute`` for a method that groups each attribute by itself:
-        the word without which such a release, whose rows are not k-anonymous, is refused.
-    strict : refuse a release with a column that tells too much, which is warned of otherwise.
-    models : privacy models of sensitive attributes, reached by ``protection.protect``.
-    withhold_failing : classes that do not keep to a model may be withheld, within
-        ``max_suppression``, where merging them would lose more than all that their records say.
-    block_size : cut strata of more records into blocks that no class crosses, on all cores: faster,
-        and a little more loss; a refinement then works across their borders. None does not cut.
+    What each option does, says its field; ``hierarchies`` are by quasi-identifier, for methods of
+    generalization. The default budget withholds nothing; None is no limit. After a refinement
+    classes of centroids hold k to 2k-1 records, whatever the method's own sizes are. Without
+    ``guarantee="per_attribute"`` a method that groups each attribute by itself is refused.
+
+    Raises
+    ------
+    InvalidParameter, UnknownMethod, UnknownOption : as the checks of options, and where options do
+        not fit each other.
     """
 
     k: Annotated[
@@ -388,39 +368,6 @@ def _check_per_attribute(policy: Policy, method: Method) -> None:
             " has not.",
             hint="Use recoding mean, median or medoid.",
         )
-
-
-def guarantee(
-    policy: Policy, names: list[str], by: Sequence[str] = (), entity: str | None = None
-) -> str:
-    """What a verified release guarantees, in words; ``entity`` is the column that k counts."""
-    if policy.per_attribute:
-        within = f" with equal ({', '.join(by)})" if by else ""
-        text = (
-            f"{find_method(policy.method).guarantee}: every released value of each of"
-            f" ({', '.join(names)}) by itself is shared by at least {policy.k} rows of the release"
-            f"{within}; ROWS ARE NOT k-ANONYMOUS: a combination of values may be one row's alone"
-        )
-        return text + _about_nulls(policy)
-    names = [*names, *by]
-    counted = "rows" if entity is None else f'persons (distinct values of "{entity}")'
-    text = (
-        f"{find_method(policy.method).guarantee}: every combination of released values of"
-        f" ({', '.join(names)}) is shared by at least {policy.k} {counted} of the release"
-    )
-    return (
-        text
-        + _about_nulls(policy)
-        + "".join(f"; {model.describe()} in each class" for model in policy.models)
-        + ("; classes that failed may have been withheld" if policy.withhold_failing else "")
-    )
-
-
-def _about_nulls(policy: Policy) -> str:
-    return {
-        "category": ", NULL counted as a value",
-        "suppress": "; records with a NULL were withheld",
-    }.get(policy.nulls, "")
 
 
 def _check_refinement(policy: Policy, method: Method) -> None:

@@ -9,8 +9,8 @@ from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.run.run import PhaseProgress, described, run
 from dbanon.stores import ledger
-from dbanon.stores.base import Store
 from dbanon.stores.names import parse_relation
+from dbanon.stores.store import Store
 
 
 def run_noted(

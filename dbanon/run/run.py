@@ -29,11 +29,13 @@ from dbanon.run.enforcement import Enforcement
 from dbanon.run.persons import Persons
 from dbanon.run.writing import copied_rows, require_counts, require_ranges, typed, written_columns
 from dbanon.stores import digest, ledger
-from dbanon.stores.base import Output, Source, Store
+from dbanon.stores.base import Output, Source
 from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.kept import KeptColumns
 from dbanon.stores.names import parse_relation
+from dbanon.stores.outputs import plan_output
 from dbanon.stores.sql import Session
+from dbanon.stores.store import Store
 from dbanon.version import version
 
 PHASES = ("read", "cluster", "write", "verify", "digest")
@@ -153,8 +155,12 @@ class _Run:
             source = replace(source, required=job.quasi_identifiers)
         self.source_session.require_rights(source, read)
         self.source_session.require_equality(source, [*job.by, *job.key])
-        output = self.target_session.plan_output(
-            parse_relation(job.output), job.output_kind, job.if_exists, self.release_id
+        output = plan_output(
+            self.target_session,
+            parse_relation(job.output),
+            job.output_kind,
+            job.if_exists,
+            self.release_id,
         )
         source = self._timed("read", lambda: self.source_session.pin(source, read))
         self._read_hierarchies(source)

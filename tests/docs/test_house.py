@@ -13,7 +13,7 @@ MOST = {
     "upward": 0,
     "long_functions": 3,
     "long_files": 4,
-    "spellings": 5,
+    "spellings": 1,
 }
 
 
