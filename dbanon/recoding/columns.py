@@ -105,7 +105,7 @@ class Recoding:
     run : ``(microdata, measures, partition, exact_totals, settings, **parameters) -> released
         columns``; the measures are those of the table that the records are of.
     summary : one line for people.
-    measure : what its loss is measured by, a name in ``pipeline``.
+    measure : what its loss is measured by, a name in ``release.recode``.
     takes_categories : True when attributes may be other than numeric.
     takes_ranks : False when attributes must be numbers, not ordinal.
     method : the only method it belongs to; None when it goes with any that groups rows.

@@ -102,13 +102,20 @@ def _sse(
     """SSE/SST on z-scores before and after rounding."""
     del policy
     valid = microdata.numeric_valid()
-    transform = Standardization.of([measures.numbers[a.name] for a in microdata.numeric])
+    scales = [measures.numbers[attribute.name] for attribute in microdata.numeric]
+    transform = Standardization.of(scales)
     points = transform.apply(microdata.numbers)
+    present = points.size if valid is None else int(valid.sum())
+    part = sum(scale.count for scale in scales) != present
 
     def loss(released: list[NDArray[np.float64]]) -> Loss:
         standardized = transform.apply(np.column_stack(released))
         return released_loss(
-            points, partition, standardized, None if microdata.valid is None else valid
+            points,
+            partition,
+            standardized,
+            None if microdata.valid is None else valid,
+            part=part,
         )
 
     before = loss([_filled(column.unrounded) for column in columns])

@@ -36,14 +36,14 @@ from dbanon.stores.base import (
 from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb import digest
 from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.file_session import FileSession
 from dbanon.stores.ledger_tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.sql import Session
 
 _INCOMING = "dbanon_incoming"
 
 
-class DuckdbSession(Session):
+class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
     digest_way = digest.WAY
@@ -58,11 +58,6 @@ class DuckdbSession(Session):
         self._connection = connection
         self._is_table = False
         self._reader: pa.RecordBatchReader | None = None
-
-    def drop_staging(self) -> None:
-        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
-        for name in self.staging_tables:
-            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -163,9 +158,6 @@ class DuckdbSession(Session):
         column = super().sort_key(attribute)
         # An enum sorts by its place in the type; text by code point on every database.
         return f"CAST({column} AS VARCHAR) COLLATE C" if attribute.kind is Kind.CATEGORY else column
-
-    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
-        """DuckDB has no roles."""
 
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS VARCHAR) COLLATE C"
@@ -275,9 +267,6 @@ class DuckdbSession(Session):
     def prepare_schema(self, name: RelationName) -> None:
         self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(str(name.schema))}")
 
-    def require_ledger_rights(self) -> None:
-        """DuckDB has no roles."""
-
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(
             "SELECT 'table', comment FROM duckdb_tables() WHERE database_name = current_database()"
@@ -317,16 +306,7 @@ class DuckdbSession(Session):
     def digest_probe(self) -> str:
         return str(self.rows(digest.PROBE)[0][0])
 
-    def analyze(self, relation: RelationName) -> None:
-        """DuckDB keeps statistics by itself."""
-
-    def drop_table(self, relation: RelationName) -> None:
-        self.run(f"DROP TABLE {relation.quoted}")
-
     # -- ledger -----------------------------------------------------------------------------------
-
-    def has_ledger(self) -> bool:
-        return self.find_existing(self.ledger_name("release")) is not None
 
     def ensure_ledger(self) -> None:
         self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(LEDGER_SCHEMA)}")
@@ -340,17 +320,5 @@ class DuckdbSession(Session):
         for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing):
             self.run(statement)
 
-    def require_trusted_ledger(self) -> None:
-        """DuckDB has no roles."""
-
-    def tie_releases(self) -> None:
-        """DuckDB keeps no numbers of relations."""
-
-    def same_name(self, one: RelationName, other: RelationName) -> bool:
-        return str(one).lower() == str(other).lower()
-
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(LEDGER_SCHEMA, table)
-
-    def current_user(self) -> str | None:
-        return None

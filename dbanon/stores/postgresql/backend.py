@@ -1,9 +1,7 @@
 """PostgreSQL from inside a backend, through SPI, in the transaction of the caller.
 
-At READ COMMITTED, the default of psql and pg_cron, every statement of a function sees a snapshot
-of its own. So the first statement copies what a release needs, in record order, into a temporary
-table that nobody else can change; all that follows reads the copy, whose row addresses are the
-row keys.
+What a release needs is copied first (``snapshot``); all that follows reads the copy, whose row
+addresses are the row keys.
 
 Nothing here commits. Settings are those of the SQL function that was called (its SET clauses), so
 none outlives it.
@@ -13,7 +11,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -33,29 +31,19 @@ from dbanon.stores import statements
 from dbanon.stores.base import Locator, Output, Source, random_order
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.postgresql import catalog, packed
+from dbanon.stores.postgresql import catalog, packed, snapshot
+from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.backend_errors import translated
 from dbanon.stores.postgresql.given import given_sql, handed_over
 from dbanon.stores.postgresql.session import PostgresqlSession
+from dbanon.stores.postgresql.snapshot import COPY
 from dbanon.stores.postgresql.text import array_text, bound, literal, plain_text
-
-COPY = RelationName("pg_temp", "dbanon_source")
 
 # Rows or classes whose numbers travel as the text of one array.
 PIECE = 65_536
 
 # Up to here all classes travel as one array; PostgreSQL's arrays end at 67 million elements.
 ARRAY_ROWS = 10_000_000
-
-# A copy in the order of the row addresses: one process, by sequential scan, from the first page.
-_IN_ORDER = (
-    "max_parallel_workers_per_gather = 0",
-    "synchronize_seqscans = off",
-    "enable_indexscan = off",
-    "enable_indexonlyscan = off",
-    "enable_bitmapscan = off",
-    "enable_seqscan = on",
-)
 
 
 class PlpySession(PostgresqlSession):
@@ -146,32 +134,14 @@ class PlpySession(PostgresqlSession):
 
     def pin(self, source: Source, columns: Sequence[str]) -> Source:
         self._require_no_staging()
-        locator = source.located
-        if locator.mapped:
-            ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
-        else:
-            ordered = list(locator.expressions)
-        by_address = locator.expressions == ("s.ctid",)
-        order = "" if by_address else f" ORDER BY {', '.join(ordered)}"
-        keys = locator.mapped or locator.unchecked
-        copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
-        before = self._set(_IN_ORDER if by_address else _IN_ORDER[:1])
-        self.run(
-            f"CREATE TEMPORARY TABLE {quote(COPY.name)} ON COMMIT DROP AS"
-            f" SELECT {copied} FROM {source.name.quoted} AS s{order}"
-        )
-        self._set(before)
+        snapshot.copy(self, source, columns)
+        keys = source.located.mapped or source.located.unchecked
         source = replace(source, copy=COPY)
         if keys:
             self._check_keys(source, keys)
-        pages, rows = self.rows(
-            f"SELECT pg_relation_size({literal(COPY.quoted)}::regclass)"
-            " / current_setting('block_size')::integer,"
-            f" (SELECT count(*) FROM {COPY.quoted})"
-        )[0]
-        self._pages, self._copied = int(pages), int(rows)
+        self._pages, self._copied = snapshot.extent(self)
         self._where, self._and_where = source.where, source.and_where
-        return replace(source, estimated_rows=rows, locator=Locator(("s.ctid",), ("tid",)))
+        return replace(source, estimated_rows=self._copied, locator=Locator(("s.ctid",), ("tid",)))
 
     def check_keys(self, source: Source) -> None:
         """Check that the key of a located source is unique and never NULL."""
@@ -183,17 +153,6 @@ class PlpySession(PostgresqlSession):
                 "This session has a temporary relation whose name starts with dbanon_.",
                 hint="Drop it: these names are needed for staging.",
             )
-
-    def _set(self, settings: Iterable[str]) -> list[str]:
-        """Change settings ("name = value") for this transaction; what undoes it."""
-        before = []
-        for setting in settings:
-            name, _, value = setting.partition(" = ")
-            found = self.rows(
-                "SELECT current_setting(?), set_config(?, ?, true)", (name, name, value)
-            )
-            before.append(f"{name} = {found[0][0]}")
-        return before
 
     def read_chunks(
         self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
@@ -307,17 +266,7 @@ class PlpySession(PostgresqlSession):
         self.run("SET LOCAL enable_hashjoin = on")
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        staged: list[tuple[str, str, NDArray[Any]]] = []
-        for position, column in enumerate(columns):
-            name = statements.value_column(position)
-            if column.values.dtype == object:
-                staged.append((name, "text", column.values))
-            elif column.values.dtype == np.float64:
-                staged.append((name, "double precision", column.values))
-            else:
-                staged.append((name, "bigint", column.values))
-            if column.missing is not None:
-                staged.append((f"{name}_null", "boolean", column.missing))
+        staged = types.staged_columns(columns)
         table = quote(statements.CLASSES)
         self.run(
             statements.create_staging(

@@ -33,7 +33,8 @@ from dbanon.stores.postgresql import catalog, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.commit import commit
 from dbanon.stores.postgresql.errors import translated
-from dbanon.stores.postgresql.session import ADDRESSED, CALLER_PATH, PostgresqlSession
+from dbanon.stores.postgresql.session import ADDRESSED, PostgresqlSession
+from dbanon.stores.postgresql.settings import CALLER_PATH
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -170,23 +171,11 @@ class PsycopgSession(PostgresqlSession):
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         staged: list[tuple[str, str, NDArray[Any]]] = [
-            ("class", "integer", np.arange(n_classes, dtype=np.int32))
+            ("class", "integer", np.arange(n_classes, dtype=np.int32)),
+            *types.staged_columns(columns),
         ]
-        texts = []
-        for position, column in enumerate(columns):
-            name = statements.value_column(position)
-            if column.values.dtype == object:
-                texts.append((name, "text", column.values))
-            elif column.values.dtype == np.float64:
-                staged.append((name, "double precision", column.values))
-            else:
-                staged.append((name, "bigint", column.values))
-            if column.missing is not None:
-                staged.append((f"{name}_null", "boolean", column.missing))
-        if texts:
-            self._load_text(statements.CLASSES, [*staged, *texts])
-        else:
-            self._load_binary(statements.CLASSES, staged)
+        load = self._load_text if any(t == "text" for _, t, _ in staged) else self._load_binary
+        load(statements.CLASSES, staged)
         self.analyze_staging(statements.CLASSES)
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:

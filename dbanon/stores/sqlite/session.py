@@ -39,8 +39,8 @@ from dbanon.stores.base import (
     is_integer_key,
     key_required,
 )
+from dbanon.stores.file_session import FileSession
 from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.sql import Session
 from dbanon.stores.sqlite import dialect as types
 from dbanon.stores.sqlite import digest
 from dbanon.stores.sqlite.errors import translated
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _ROWIDS = ("rowid", "_rowid_", "oid")
 
 
-class SqliteSession(Session):
+class SqliteSession(FileSession):
     """One transaction on SQLite."""
 
     digest_way = digest.WAY
@@ -62,11 +62,6 @@ class SqliteSession(Session):
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         self._driver = driver
-
-    def drop_staging(self) -> None:
-        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
-        for name in self.staging_tables:
-            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -137,9 +132,6 @@ class SqliteSession(Session):
 
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
-
-    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
-        """SQLite has no roles."""
 
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
@@ -288,9 +280,6 @@ class SqliteSession(Session):
     def prepare_schema(self, name: RelationName) -> None:
         """SQLite has no schemas."""
 
-    def require_ledger_rights(self) -> None:
-        """SQLite has no roles."""
-
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(
             "SELECT type, sql FROM sqlite_master"
@@ -342,16 +331,7 @@ class SqliteSession(Session):
     def digest_probe(self) -> str:
         return digest.probe()
 
-    def analyze(self, relation: RelationName) -> None:
-        """Statistics of the whole file are the owner's to collect."""
-
-    def drop_table(self, relation: RelationName) -> None:
-        self.run(f"DROP TABLE {relation.quoted}")
-
     # -- ledger -----------------------------------------------------------------------------------
-
-    def has_ledger(self) -> bool:
-        return self.find_existing(self.ledger_name("release")) is not None
 
     def ensure_ledger(self) -> None:
         from dbanon.stores.migrate import migrate
@@ -359,20 +339,8 @@ class SqliteSession(Session):
         with translated():
             migrate(self._connection)
 
-    def require_trusted_ledger(self) -> None:
-        """SQLite has no roles."""
-
-    def tie_releases(self) -> None:
-        """SQLite keeps no numbers of relations."""
-
-    def same_name(self, one: RelationName, other: RelationName) -> bool:
-        return str(one).lower() == str(other).lower()
-
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(None, f"dbanon_{table}")
 
     def timestamp(self, text: str) -> Any:
         return text
-
-    def current_user(self) -> str | None:
-        return None
