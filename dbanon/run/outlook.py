@@ -10,8 +10,8 @@ from typing import Any
 from dbanon.data.chunks import bytes_per_record
 from dbanon.errors import MemoryLimit
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.guarantee import guarantee
 from dbanon.job.job import Job
-from dbanon.job.policy import guarantee
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
 from dbanon.stores.ports import Source

@@ -174,8 +174,3 @@ def test_a_transaction_that_can_only_read_is_enough(postgresql: PostgresqlDataba
     sql: list[str] = []
     dbanon.plan(postgresql.url, **GIVEN, on_sql=sql.append)
     assert "SET TRANSACTION READ ONLY" in sql
-
-
-@pytest.mark.postgresql
-def test_rights_are_looked_at(pg_url: str, pg_role: Any) -> None:
-    """Rights that the run needs are asked for by the plan."""
