@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import AttributePartition, Levels, Partition
+from dbanon.data.partition import AttributePartition, Found, Partition
 from dbanon.data.scales import Standardization
 from dbanon.hierarchy.leaves import leaf_codes, trees_of
 from dbanon.hierarchy.subset import Trees, only
@@ -23,12 +23,11 @@ from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_a
 
 def recode(
     microdata: Microdata,
-    partition: Partition | AttributePartition,
+    found: Found,
     policy: Policy,
     exact_totals: ExactTotals,
     by: Sequence[str] = (),
     entity: str | None = None,
-    levels: Levels | None = None,
     trees: Trees | None = None,
     measures: Measures | None = None,
 ) -> Release:
@@ -41,13 +40,13 @@ def recode(
     The classes of a release are rows that are released alike: where attributes are grouped by
     themselves, those that share their class in each.
     ``by`` names the columns of the strata, which the guarantee holds for, too; ``entity`` the
-    column whose values it counts. ``levels`` are what the method found before classes were merged.
+    column whose values it counts.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
     settings = policy.settings
     if not policy.options.get("contract"):
-        settings = replace(settings, levels=levels)
+        settings = replace(settings, levels=found.levels)
 
     def run(
         microdata: Microdata, partition: Partition, exact_totals: ExactTotals
@@ -55,6 +54,7 @@ def recode(
         assert measures is not None
         return recoding.run(microdata, measures, partition, exact_totals, settings, **parameters)
 
+    partition = found.classes
     if isinstance(partition, AttributePartition):
         measures = measures or Measures.of(microdata)
         rows, columns = recode_attributes(microdata, partition, run, exact_totals)

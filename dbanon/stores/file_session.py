@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbanon.stores.base import Source
+from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.sql import Session
 
@@ -28,7 +28,7 @@ class FileSession(Session):
 
     # Who may open the file may read and write all of it.
 
-    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
+    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         """There are no roles."""
 
     def require_ledger_rights(self) -> None:

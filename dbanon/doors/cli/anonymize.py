@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dbanon.data.counts import rarest_row
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.support import (
@@ -24,7 +25,6 @@ from dbanon.doors.cli.support import (
 )
 from dbanon.errors import InvalidParameter, PrivacyWarning
 from dbanon.job.job import Job
-from dbanon.release.counts import rarest_row
 
 OPTIONS = all_parameters(Job)
 

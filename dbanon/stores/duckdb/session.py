@@ -27,7 +27,7 @@ from dbanon.stores.base import (
     Locator,
     OnSql,
     Output,
-    Source,
+    Relation,
     cannot_travel,
     choose_key,
     is_integer_key,
@@ -82,7 +82,7 @@ class DuckdbSession(FileSession):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def find_source(self, name: RelationName) -> Source:
+    def find_source(self, name: RelationName) -> Relation:
         schema = name.schema if name.schema is not None else self._current_schema()
         found = self.rows(
             "SELECT table_name, 'table', estimated_size FROM duckdb_tables()"
@@ -105,7 +105,7 @@ class DuckdbSession(FileSession):
             types.attribute(column, sql_type, nullable or kind == "view")
             for column, sql_type, nullable in columns
         )
-        return Source(resolved, Schema(attributes), kind, int(size or 0))
+        return Relation(resolved, Schema(attributes), kind, int(size or 0))
 
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
@@ -130,7 +130,7 @@ class DuckdbSession(FileSession):
             f"There is no table {name}.", hint=nearest_names(name.name, [n for (n,) in near])
         )
 
-    def locate(self, source: Source, key: Sequence[str]) -> Source:
+    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         stated = bool(key)
         self._is_table = source.kind == "table"
         if not stated and self._is_table:
@@ -165,11 +165,11 @@ class DuckdbSession(FileSession):
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
 
-    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         return tuple(attributes)
 
     def read_chunks(
-        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
         parts += [
@@ -182,7 +182,7 @@ class DuckdbSession(FileSession):
             yield types.chunk(batch, attributes)
 
     def read_rows(
-        self, source: Source, columns: Sequence[str], chunk_rows: int
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
         for name in columns:

@@ -26,9 +26,8 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFound
 from dbanon.hierarchy.edges import paced
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.counts import Recount
 from dbanon.stores import statements
-from dbanon.stores.base import Locator, Output, Source, random_order
+from dbanon.stores.base import Locator, Output, Relation, random_order
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import catalog, packed, snapshot
@@ -106,6 +105,13 @@ class PlpySession(PostgresqlSession):
         with translated(), handed_over(values):
             return self._plpy.execute(sql)
 
+    def fetched(self, query: str, rows: int) -> Iterator[Any]:
+        """The rows of a query as dictionaries, fetched so many at a time."""
+        with translated():
+            cursor = self._plpy.cursor(query)
+            while found := cursor.fetch(rows):
+                yield from found
+
     def savepoint(self) -> AbstractContextManager[Any]:
         found: AbstractContextManager[Any] = self._plpy.subtransaction()
         return found
@@ -132,7 +138,7 @@ class PlpySession(PostgresqlSession):
         self._source = RelationName(found[0][1], found[0][2])
         return self._source
 
-    def pin(self, source: Source, columns: Sequence[str]) -> Source:
+    def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         self._require_no_staging()
         snapshot.copy(self, source, columns)
         keys = source.located.mapped or source.located.unchecked
@@ -143,7 +149,7 @@ class PlpySession(PostgresqlSession):
         self._where, self._and_where = source.where, source.and_where
         return replace(source, estimated_rows=self._copied, locator=Locator(("s.ctid",), ("tid",)))
 
-    def check_keys(self, source: Source) -> None:
+    def check_keys(self, source: Relation) -> None:
         """Check that the key of a located source is unique and never NULL."""
         self._check_keys(source, source.located.mapped or source.located.unchecked)
 
@@ -155,7 +161,7 @@ class PlpySession(PostgresqlSession):
             )
 
     def read_chunks(
-        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
         record = packed.packed_record(locator.expressions, locator.types, attributes)
@@ -228,7 +234,7 @@ class PlpySession(PostgresqlSession):
             )
         self.run(f"ANALYZE {table}")
 
-    def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
+    def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
         if (partition.n_suppressed or microdata.withheld) and not self._in_table:
             # The arrays were for one INSERT, which is done.
             self._staged, self._in_table = None, True
@@ -242,7 +248,7 @@ class PlpySession(PostgresqlSession):
         self,
         table: RelationName,
         values: Mapping[str, str],
-        source: Source | None,
+        source: Relation | None,
         joins: str = "",
     ) -> None:
         if self._places is None:
@@ -286,14 +292,6 @@ class PlpySession(PostgresqlSession):
                 pieces,
             )
         self.run(f"ANALYZE {table}")
-
-    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
-        self.recounted = super().recount(relation, quasi_identifiers)
-        return self.recounted
-
-    def recount_attributes(self, *given: Any) -> Recount:
-        self.recounted = super().recount_attributes(*given)
-        return self.recounted
 
     def drop_staging(self) -> None:
         """Drop the staging tables, so that another call in this transaction can have its own."""

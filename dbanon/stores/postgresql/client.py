@@ -25,7 +25,7 @@ from dbanon.errors import (
 )
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import OnSql, Source
+from dbanon.stores.base import OnSql, Relation
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
@@ -90,7 +90,7 @@ class PsycopgSession(PostgresqlSession):
         self.run("RELEASE SAVEPOINT dbanon")
 
     def read_chunks(
-        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
         record = packed.packed_record(locator.expressions, locator.types, attributes)
@@ -98,7 +98,9 @@ class PsycopgSession(PostgresqlSession):
         for buffer in self._buffers(source, record, joins, chunk_rows):
             yield packed.unpack(buffer, locator.types, attributes)
 
-    def _buffers(self, source: Source, record: str, joins: str, chunk_rows: int) -> Iterator[bytes]:
+    def _buffers(
+        self, source: Relation, record: str, joins: str, chunk_rows: int
+    ) -> Iterator[bytes]:
         # Rights to some columns are none to the address of a row.
         relation = self._relations[source.name]
         oid = relation.oid
@@ -132,7 +134,7 @@ class PsycopgSession(PostgresqlSession):
                 yield buffer
 
     def read_rows(
-        self, source: Source, columns: Sequence[str], chunk_rows: int
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         locator = source.located
         kept = ", ".join(types.portable(source.attribute(name)) for name in columns)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbanon.errors import InsufficientRights, LedgerNotTrusted, OutputExists, SourceChanged
-from dbanon.stores.base import Locator, Source
+from dbanon.stores.base import Locator, Relation
 from dbanon.stores.names import quote
 from dbanon.stores.postgresql import catalog, foreign, ledger
 from dbanon.stores.sql import Session
 
 
-def require_readable(session: Session, source: Source, columns: Sequence[str], oid: int) -> None:
+def require_readable(session: Session, source: Relation, columns: Sequence[str], oid: int) -> None:
     """Check that these columns of a source may be read, and that no code of another role runs.
 
     Raises

@@ -30,7 +30,7 @@ from dbanon.stores.base import (
     Locator,
     OnSql,
     Output,
-    Source,
+    Relation,
     choose_key,
     is_integer_key,
     key_required,
@@ -83,7 +83,7 @@ class PostgresqlSession(Session):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def find_source(self, name: RelationName) -> Source:
+    def find_source(self, name: RelationName) -> Relation:
         found = self._lookup(name)
         if found is None:
             raise self._missing(name)
@@ -102,7 +102,7 @@ class PostgresqlSession(Session):
             kind = "inherited table"
         self.require_own_code(oid)
         columns = catalog.schema_of(self.rows(catalog.COLUMNS, (oid, oid)))
-        source = Source(resolved, columns, kind, max(tuples, 0))
+        source = Relation(resolved, columns, kind, max(tuples, 0))
         self._relations[resolved] = _Relation(oid, relkind, children)
         return source
 
@@ -135,7 +135,7 @@ class PostgresqlSession(Session):
         schemas = [name.schema] if name.schema is not None else self._search_path
         return catalog.missing(self, name, schemas)
 
-    def locate(self, source: Source, key: Sequence[str]) -> Source:
+    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         stated = bool(key)
         relation = self._relations[source.name]
         if not stated and not (relation.has_children and relation.kind == "r"):
@@ -178,10 +178,10 @@ class PostgresqlSession(Session):
     def kept_value(self, attribute: Attribute) -> str:
         return types.kept(attribute)
 
-    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
+    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
-    def require_equality(self, source: Source, columns: Sequence[str]) -> None:
+    def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
         for column in dict.fromkeys(columns):
             # PostgreSQL knows best: of a json in an array in a row type, too. Nothing is read.
             query = f"SELECT DISTINCT {quote(column)} FROM {source.name.quoted} LIMIT 0"
@@ -198,7 +198,7 @@ class PostgresqlSession(Session):
                 ) from None
 
     def stage_values(
-        self, source: Source, attributes: Sequence[Attribute]
+        self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
         dictionaries = super().stage_values(source, attributes)
         # Without it the planner takes them for large, and sorts the source once for each.
@@ -216,7 +216,7 @@ class PostgresqlSession(Session):
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
 
-    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
         if not open_scale:
             return tuple(attributes)
@@ -333,7 +333,7 @@ class PostgresqlSession(Session):
         self,
         table: RelationName,
         values: Mapping[str, str],
-        source: Source | None,
+        source: Relation | None,
         joins: str = "",
     ) -> None:
         # Labels lie in key order and are wanted in class order: merge joins read and sort what a

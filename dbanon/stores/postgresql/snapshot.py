@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dbanon.stores.base import Source
+from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql.text import literal
 from dbanon.stores.sql import Session
@@ -27,7 +27,7 @@ _IN_ORDER = (
 )
 
 
-def copy(session: Session, source: Source, columns: Sequence[str]) -> None:
+def copy(session: Session, source: Relation, columns: Sequence[str]) -> None:
     """Copy these columns of a located source, and those of its key, in record order."""
     locator = source.located
     if locator.mapped:

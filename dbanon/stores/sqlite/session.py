@@ -34,7 +34,7 @@ from dbanon.stores.base import (
     Locator,
     OnSql,
     Output,
-    Source,
+    Relation,
     choose_key,
     is_integer_key,
     key_required,
@@ -82,7 +82,7 @@ class SqliteSession(FileSession):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def find_source(self, name: RelationName) -> Source:
+    def find_source(self, name: RelationName) -> Relation:
         resolved = self.resolve_output(name)
         found = self.rows(
             "SELECT type FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
@@ -98,12 +98,12 @@ class SqliteSession(FileSession):
             types.attribute(column, declared, not not_null)
             for _, column, declared, not_null, *_ in self._columns(resolved)
         )
-        return Source(resolved, Schema(attributes), found[0][0])
+        return Relation(resolved, Schema(attributes), found[0][0])
 
     def _columns(self, name: RelationName) -> list[tuple[Any, ...]]:
         return self.rows("SELECT * FROM pragma_table_xinfo(?)", (name.name,))
 
-    def locate(self, source: Source, key: Sequence[str]) -> Source:
+    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         stated = bool(key)
         columns = self._columns(source.name)
         if not stated:
@@ -124,7 +124,7 @@ class SqliteSession(FileSession):
             return replace(source, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
         raise key_required(source)
 
-    def _holds_integers(self, source: Source, attribute: Attribute) -> bool:
+    def _holds_integers(self, source: Relation, attribute: Attribute) -> bool:
         """False where a column that declares integers holds something else."""
         column = f"s.{quote(attribute.name)}"
         query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
@@ -141,7 +141,7 @@ class SqliteSession(FileSession):
         chosen = f"(random() & {of - 1}) < {round(share * of)}"
         return f"(SELECT * FROM {relation.quoted} WHERE {chosen}) AS s"
 
-    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         looked_at = [a for a in attributes if a.kind in types.STORED_AS]
         if not looked_at:
             return tuple(attributes)
@@ -165,7 +165,7 @@ class SqliteSession(FileSession):
         return tuple(inspected.get(a.name, a) for a in attributes)
 
     def read_chunks(
-        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
         parts = [
@@ -182,7 +182,7 @@ class SqliteSession(FileSession):
             yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
 
     def read_rows(
-        self, source: Source, columns: Sequence[str], chunk_rows: int
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         parts = [*source.located.expressions, *(f"s.{quote(name)}" for name in columns)]
         query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
@@ -237,7 +237,7 @@ class SqliteSession(FileSession):
 
     def exact_totals(
         self,
-        source: Source,
+        source: Relation,
         microdata: Microdata,
         partition: Partition,
         attributes: Sequence[Attribute],
