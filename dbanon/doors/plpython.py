@@ -85,11 +85,8 @@ def classes(
         call = _call(given)
         wanted = options.parse(call, writes=False)
         progress = _Progress(plpy, wanted.pop("progress", False))
-        wanted["hierarchies"] = parse_all(wanted.get("hierarchies"), files=False)
-        wanted["memory_limit"] = wanted.get("memory_limit") or _half_of_memory()
         session = PlpySession(plpy, int(call["source"]))
-        table = str(session.source_name())
-        job = make(Job, {**wanted, "table": table, "output": "", "door": "sql"})
+        job = _job(wanted, table=str(session.source_name()), output="")
         found.append(_classes(job, StableSource(session), progress.tick))
         return {}
 
@@ -166,9 +163,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     wanted = options.parse(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))
     progress = _Progress(plpy, wanted.pop("progress", False))
-    wanted["hierarchies"] = parse_all(wanted["hierarchies"], files=False)
-    wanted["memory_limit"] = wanted.get("memory_limit") or _half_of_memory()
-    job = make(Job, {**wanted, "table": str(store.source_name), "door": "sql"})
+    job = _job(wanted, table=str(store.source_name))
     with store.session(write=True) as session:
         planned = summary.plan(session, parse_relation(job.output), job.if_exists)
         target = summary.SummarizedTarget(session, planned)
@@ -218,6 +213,14 @@ def _call(given: str) -> dict[str, Any]:
 
     call: dict[str, Any] = json.loads(given, parse_int=whole)
     return call
+
+
+def _job(wanted: dict[str, Any], **more: Any) -> Job:
+    hierarchies = parse_all(wanted.pop("hierarchies", {}), files=False)
+    limit = wanted.pop("memory_limit", None) or _half_of_memory()
+    return make(
+        Job, {**wanted, "hierarchies": hierarchies, "memory_limit": limit, "door": "sql", **more}
+    )
 
 
 def _half_of_memory() -> int:

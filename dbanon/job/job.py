@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from dbanon.data.option import Option, check, parameter
+from dbanon.data.option import Option, check
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
@@ -149,7 +149,7 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
     ------
     InvalidParameter : it is.
     """
-    if parameter(Job, "entity").check(entity) in named and entity is not None:
+    if entity is not None and entity in named:
         raise InvalidParameter(
             f'The entity column "{entity}" says whose a row is, so it cannot be released.',
             hint="Name it as entity only, and as no quasi-identifier, stratum, sensitive or kept"
