@@ -11,7 +11,7 @@ import pytest
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import AttributePartition, Levels, Partition
+from dbanon.data.partition import AttributePartition, Found, Levels, Partition
 from dbanon.data.scales import STANDARDIZATIONS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.hierarchy.subset import only
@@ -199,11 +199,11 @@ def test_a_class_is_released_alike_whoever_is_beside_it(
         np.column_stack([kind[order], np.arange(N) // (2 * K)]), axis=0, return_inverse=True
     )[1].reshape(-1)
     part = Partition(labels[HALF])
-    of_whole = recode(whole, Partition(labels), policy, lambda *_: {})
+    of_whole = recode(whole, Found(Partition(labels)), policy, lambda *_: {})
     measures = Measures.of(whole)
-    alone = recode(only(whole, HALF), part, policy, lambda *_: {})
+    alone = recode(only(whole, HALF), Found(part), policy, lambda *_: {})
     no_measuring(monkeypatch)
-    of_half = recode(only(whole, HALF), part, policy, lambda *_: {}, measures=measures)
+    of_half = recode(only(whole, HALF), Found(part), policy, lambda *_: {}, measures=measures)
     for half, all_of_it in zip(of_half.columns, of_whole.columns, strict=True):
         own = all_of_it.take(np.arange(part.n_classes))
         assert half.attribute == own.attribute
