@@ -71,6 +71,9 @@ def __getattr__(name: str) -> Any:
         from dbanon.version import version
 
         return version()
+    if name == "plpython":
+        # SQL functions of version 0.1.0 import it from here, to be told to upgrade.
+        return import_module("dbanon.doors.plpython")
     if name not in _HOMES:
         raise AttributeError(f"module 'dbanon' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
