@@ -15,7 +15,8 @@ from dbanon.data.scales import Standardization
 from dbanon.hierarchy.leaves import leaf_codes, trees_of
 from dbanon.hierarchy.subset import Trees, only
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.policy import Policy, guarantee
+from dbanon.job.guarantee import guarantee
+from dbanon.job.policy import Policy
 from dbanon.measures import Loss, iloss, released_loss
 from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_attributes
 
