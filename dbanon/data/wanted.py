@@ -62,11 +62,13 @@ class Wanted:
         ------
         NullInEntity : the entity column is NULL somewhere.
         """
+        names = {attribute.name for attribute in self.quasi_identifiers}
         coded = {
             attribute.name: Coded(microdata.codes[:, place].copy(), microdata.categories[place])
             for place, attribute in enumerate(microdata.categorical)
+            if attribute.name not in names
         }
-        rest = microdata.of_attributes([attribute.name for attribute in self.quasi_identifiers])
+        rest = microdata.of_attributes(names)
         rest = replace(rest, entities=self.entities(lambda column: coded[column.name].codes))
         if self.by:
             codes = np.column_stack([coded[attribute.name].codes for attribute in self.by])

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dbanon.data.counts import rarest_row
+from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.errors import (
@@ -29,7 +30,6 @@ from dbanon.errors import (
 from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job.job import Job
-from dbanon.job.policy import Policy
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.run.hierarchies import column_values
 from dbanon.run.plan import plan
@@ -83,21 +83,10 @@ def classes(
 
     def work() -> dict[str, Any]:
         call = _call(given)
-        wanted = options.parse(call["method"], call["options"], writes=False)
-        policy = _policy(call["method"], call, wanted)
+        wanted = options.parse(call, writes=False)
+        progress = _Progress(plpy, wanted.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
-        job = Job(
-            table=str(session.source_name()),
-            output="",
-            quasi_identifiers=_names(call, "quasi_identifiers"),
-            policy=policy,
-            hierarchies=parse_all(wanted["hierarchies"], files=False),
-            entity=wanted["entity"],
-            key=wanted["key"],
-            memory_limit=wanted["memory_limit"] or _half_of_memory(),
-            door="sql",
-        )
-        progress = _Progress(plpy, wanted["progress"])
+        job = _job(wanted, table=str(session.source_name()), output="")
         found.append(_classes(job, StableSource(session), progress.tick))
         return {}
 
@@ -171,28 +160,10 @@ def suggest_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
 
 def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     clock = time.perf_counter()
-    method = call["method"]
-    wanted = options.parse(method, call["options"], writes=True)
+    wanted = options.parse(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))
-    if call["output"] is None:
-        raise InvalidParameter("output must not be NULL.")
-    progress = _Progress(plpy, wanted["progress"])
-    job = Job(
-        table=str(store.source_name),
-        output=call["output"],
-        quasi_identifiers=_names(call, "quasi_identifiers"),
-        sensitive=_names(call, "sensitive"),
-        keep=_names(call, "keep"),
-        policy=_policy(method, call, wanted),
-        hierarchies=parse_all(call["hierarchies"], files=False),
-        by=wanted["by"],
-        entity=call["entity"],
-        key=wanted["key"],
-        output_kind=wanted["output_kind"],
-        if_exists=_text(call, "if_exists"),
-        memory_limit=wanted["memory_limit"] or _half_of_memory(),
-        door="sql",
-    )
+    progress = _Progress(plpy, wanted.pop("progress", False))
+    job = _job(wanted, table=str(store.source_name))
     with store.session(write=True) as session:
         planned = summary.plan(session, parse_relation(job.output), job.if_exists)
         target = summary.SummarizedTarget(session, planned)
@@ -244,38 +215,12 @@ def _call(given: str) -> dict[str, Any]:
     return call
 
 
-def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> Policy:
-    if call["k"] is None:
-        raise InvalidParameter("k must not be NULL.", hint="Common choices are 3, 5 and 10.")
-    # The writing functions have an argument for it, the reading one an option.
-    budget = wanted.get("max_suppression", call.get("max_suppression"))
-    if budget is None:
-        raise InvalidParameter("max_suppression must not be NULL.", hint="1 is no limit.")
-    if isinstance(budget, str):
-        # JSON has no word for NaN and infinity: they come as text.
-        raise InvalidParameter("max_suppression must be a share from 0 to 1.")
-    return Policy(
-        k=call["k"],
-        method=method,
-        options=wanted["method_options"],
-        nulls=wanted["nulls"] if "nulls" in wanted else _text(call, "nulls"),
-        max_suppression=budget,
-        models=options.models(wanted) if "models" in wanted else (),
-        **{name: wanted[name] for name in options.OF_THE_POLICY if name in wanted},
+def _job(wanted: dict[str, Any], **more: Any) -> Job:
+    hierarchies = parse_all(wanted.pop("hierarchies", {}), files=False)
+    limit = wanted.pop("memory_limit", None) or _half_of_memory()
+    return make(
+        Job, {**wanted, "hierarchies": hierarchies, "memory_limit": limit, "door": "sql", **more}
     )
-
-
-def _names(call: Mapping[str, Any], argument: str) -> tuple[str, ...]:
-    names = call[argument]
-    if names is None or any(name is None for name in names):
-        raise InvalidParameter(f"{argument} must not be NULL, nor hold NULL.")
-    return tuple(names)
-
-
-def _text(call: Mapping[str, Any], argument: str) -> str:
-    if call[argument] is None:
-        raise InvalidParameter(f"{argument} must not be NULL.")
-    return str(call[argument])
 
 
 def _half_of_memory() -> int:

@@ -24,16 +24,26 @@ def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
 
 def places(column: Coded, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int32]:
     """The place of each value among those of the column, or its leaf, int32 (n,)."""
-    used, inverse = np.unique(column.codes, return_inverse=True)
-    known = [column.values[code] for code in used.tolist() if code >= 0]
-    missing = len(used) - len(known)
+    found: NDArray[np.int32] = places_of_codes(Distribution.of_column(column), attribute, models)[
+        column.codes
+    ]
+    return found
+
+
+def places_of_codes(
+    table: Distribution, attribute: Attribute, models: Sequence[Model]
+) -> NDArray[np.int32]:
+    """The place of each code among those that occur, or its leaf, int32 (s,), the last NULL's."""
+    known = table.counts[:-1] > 0
+    found = np.zeros(len(table.counts), np.int32)
     tree = trees_of_models(models).get(attribute.name)
-    last, place_of = len(known), np.arange(len(known), dtype=np.int32)
-    if tree is not None:
-        place_of = tree.encode([leaf_text(text, attribute) for text in known], attribute.name)
-        last = tree.n_leaves - 1
-    of_used = np.append(np.full(missing, last), place_of).astype(np.int32)
-    found: NDArray[np.int32] = of_used[inverse.reshape(-1)]
+    if tree is None:
+        found[:-1] = np.maximum(np.cumsum(known) - 1, 0)
+        found[-1] = known.sum()
+        return found
+    texts = [leaf_text(table.values[code], attribute) for code in np.flatnonzero(known).tolist()]
+    found[:-1][known] = tree.encode(texts, attribute.name)
+    found[-1] = tree.n_leaves - 1
     return found
 
 

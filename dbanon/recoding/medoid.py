@@ -13,10 +13,9 @@ import numpy as np
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
-from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
+from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings
 from dbanon.recoding.mean import class_means
 from dbanon.recoding.representative import occurring, refuse_wide, table_deviation
-from dbanon.recoding.settings import Settings
 
 
 def medoid(

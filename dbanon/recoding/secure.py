@@ -22,10 +22,9 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, require_room
+from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings, require_room
 from dbanon.recoding.mean import mean
 from dbanon.recoding.representative import refuse_wide, table_deviation
-from dbanon.recoding.settings import Settings
 
 
 def ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:

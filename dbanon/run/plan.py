@@ -67,6 +67,12 @@ class Plan:
         return self.policy.guaranteed(self.job.by, self.job.entity)
 
     @property
+    def place(self) -> Output:
+        """Where the release goes, of a plan that writes one."""
+        assert self.output is not None
+        return self.output
+
+    @property
     def sensitive(self) -> dict[str, Attribute]:
         """What the columns of the privacy models are."""
         return {a.name: self.relation.attribute(a.name) for a in self.wanted.sensitive}

@@ -45,28 +45,17 @@ def run(
     clock = Clock(progress)
     with clock.phase("read") as tick:
         planned = plan(job, source, target, lambda: tick(0.0))
-        tick(0.0)
-        microdata = source.read(planned.relation, planned.wanted, job, tick)
-        policy = planned.policy_for(microdata, lambda: tick(1.0))
-    with clock.phase("cluster") as tick:
-        found = partition_for(
-            microdata,
-            policy,
-            trees=planned.trees,
-            sensitive=planned.sensitive,
-            memory_limit=job.memory_limit,
-            tick=tick,
-        )
+    microdata, policy, found = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
-        draft = _draft(planned, policy, source, microdata, found)
+        release = recoded(planned, policy, source, microdata, found)
+        draft = Draft(job, planned.place, planned.relation, planned.wanted, microdata, release)
         written = target.write(draft, source, tick)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        counts = target.count(written, _questions(planned, draft.release))
-        labels = draft.release.partition.labels
-        expected = Expected.of(microdata, labels, planned.sensitive)
+        counts = target.count(written, _questions(planned, release))
+        expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
         holds = planned.guarantee.check(counts, expected)
         tells = _tell(draft, source, target.sampled(written, job.kept))
     with clock.phase("digest"):
@@ -108,20 +97,38 @@ class Clock:
         self.seconds[name] += time.perf_counter() - started
 
 
-def _draft(
+def read_and_cluster(
+    planned: Plan, source: Source, clock: Clock
+) -> tuple[Microdata, Policy, Found]:
+    """The records, the policy with their hierarchies, and their classes."""
+    with clock.phase("read") as tick:
+        tick(0.0)
+        microdata = source.read(planned.relation, planned.wanted, planned.job, tick)
+        policy = planned.policy_for(microdata, lambda: tick(1.0))
+    with clock.phase("cluster") as tick:
+        found = partition_for(
+            microdata,
+            policy,
+            trees=planned.trees,
+            sensitive=planned.sensitive,
+            memory_limit=planned.job.memory_limit,
+            tick=tick,
+        )
+    return microdata, policy, found
+
+
+def recoded(
     planned: Plan, policy: Policy, source: Source, microdata: Microdata, found: Found
-) -> Draft:
+) -> Release:
     """The classes with their released values."""
-    job, relation = planned.job, planned.relation
-    release = recode(
+    relation = planned.relation
+    return recode(
         microdata,
         found,
         policy,
         lambda partition, wide: source.exact_totals(relation, microdata, partition, wide),
         planned.trees,
     )
-    assert planned.output is not None
-    return Draft(job, planned.output, relation, planned.wanted, microdata, release)
 
 
 def _questions(planned: Plan, release: Release) -> Questions:

@@ -27,7 +27,7 @@ PROGRAMS = {"python": (sys.executable, "-W", "error"), "bash": ("bash", "-euo", 
 
 # An editable install finds its own sources before any path is looked at.
 SITE = """import sys
-sys.meta_path[:] = [f for f in sys.meta_path if "dbanon_editable" not in type(f).__module__]
+sys.meta_path[:] = [f for f in sys.meta_path if "dbanon" not in type(f).__module__]
 """
 
 
