@@ -19,7 +19,7 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.measures import Model
 from dbanon.measures.counted import levels_reached
-from dbanon.measures.models import ModelLevel
+from dbanon.measures.models import CountedModel
 from dbanon.methods.registry import ROW_GUARANTEE, Method
 from dbanon.recoding import Recoding
 
@@ -99,7 +99,7 @@ class Verdict:
 
     k: int
     rarest: int
-    models: tuple[ModelLevel, ...] = ()
+    models: tuple[CountedModel, ...] = ()
     persons: int | None = None
     k_rows: int | None = None
     noted: Mapping[str, Any] = field(default_factory=dict)
@@ -201,7 +201,7 @@ class Guarantee:
         levels = levels_reached(self.models, expected.sensitive, counts)
         return self._verdict(counts, levels)
 
-    def _verdict(self, counts: Counts, levels: tuple[ModelLevel, ...]) -> Verdict:
+    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
         return Verdict(counts.rows.smallest, counts.rows.smallest, levels)
 
     def _require_rows(self, recount: Recount, expected: Expected) -> None:
@@ -246,7 +246,7 @@ class OfPersons(Guarantee):
         """What was counted when a published release was looked at again: rows are all it has."""
         return f'rows; the release counted persons by "{self.entity}", which it does not hold'
 
-    def _verdict(self, counts: Counts, levels: tuple[ModelLevel, ...]) -> Verdict:
+    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
         found = counts.persons[self.entity]
         if found.histogram != counts.rows.histogram:
             raise RecountFailed(
@@ -330,7 +330,7 @@ class PerAttribute(Guarantee):
         [caution] = self._verdict(Counts(recount), ()).cautions
         return f"rows of each attribute by itself; {caution.title}: {caution.why}"
 
-    def _verdict(self, counts: Counts, levels: tuple[ModelLevel, ...]) -> Verdict:
+    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
         k_rows = counts.rows.k_rows
         assert k_rows is not None
         return Verdict(

@@ -14,7 +14,7 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
 from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.measures.models import Model, ModelLevel
+from dbanon.measures.models import CountedModel, Model
 
 
 def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
@@ -49,7 +49,7 @@ def places_of_codes(
 
 def levels_reached(
     models: Sequence[Model], attributes: Mapping[str, Attribute], counts: Counts
-) -> tuple[ModelLevel, ...]:
+) -> tuple[CountedModel, ...]:
     """The levels that all classes of a written relation keep to; ``attributes`` by column.
 
     Raises
@@ -78,7 +78,7 @@ def _counts(cells: Cells, attribute: Attribute, models: Sequence[Model]) -> NDAr
 
 def require_models(
     models: Sequence[Model], counts: Mapping[str, NDArray[np.int64]]
-) -> tuple[ModelLevel, ...]:
+) -> tuple[CountedModel, ...]:
     """Check counts of a written relation, by sensitive attribute int64 (n_classes, s).
 
     Returns the levels that all classes keep to.
@@ -96,7 +96,7 @@ def require_models(
                 hint="This is an error in dbanon: please report it.",
             )
     return tuple(
-        ModelLevel(model.describe(), model.worst(found, Distribution(found.sum(axis=0)).shares))
+        CountedModel(model.describe(), model.worst(found, Distribution(found.sum(axis=0)).shares))
         for model, found in ((model, counts[model.attribute]) for model in models)
     )
 

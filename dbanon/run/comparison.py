@@ -9,7 +9,7 @@ from math import isclose
 from dbanon.data.counts import Recount
 from dbanon.errors import ReleaseChanged
 from dbanon.stores import digest, ledger
-from dbanon.stores.ledger import LedgerEntry
+from dbanon.stores.ledger_tables import LedgerEntry
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
 

@@ -22,7 +22,7 @@ from dbanon.partitioning.protect import with_null_leaves
 from dbanon.run.comparison import Comparison, ModelCount
 from dbanon.stores import digest, ledger
 from dbanon.stores.hierarchies import resolve
-from dbanon.stores.ledger import LedgerEntry
+from dbanon.stores.ledger_tables import LedgerEntry
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
 from dbanon.stores.sql_target import cells_of, count_classes

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from dbanon.data.counts import Recount
 from dbanon.data.schema import Role
 from dbanon.errors import ReleaseNotFound, TableNotFound
-from dbanon.job.guarantee import Guarantee, recorded
+from dbanon.job.guarantee import recorded
 from dbanon.release.report import Report
 from dbanon.stores.base import MARK, Existing, Output
-from dbanon.stores.ledger_tables import RELEASE_COLUMNS
+from dbanon.stores.ledger_tables import RELEASE_COLUMNS, LedgerEntry
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.sql import Session
 from dbanon.stores.store import Store
@@ -247,33 +247,6 @@ def _output_condition(name: RelationName) -> tuple[str, tuple[str, ...]]:
     if name.schema is None:
         return "output_schema IS NULL AND output_name = ?", (name.name,)
     return "output_schema = ? AND output_name = ?", (name.schema, name.name)
-
-
-@dataclass(frozen=True)
-class LedgerEntry:
-    """What the ledger has of a release.
-
-    Parameters
-    ----------
-    name : of its output.
-    quasi_identifiers : the released ones, with the strata, in the order of their columns.
-    histogram : how many classes there were of each size, as text.
-    guarantee : what was counted of it.
-    sentence : the guarantee in words, as they were recorded.
-    entity : the column whose values k counted; None for rows.
-    models, hierarchies : as in the arguments that were recorded.
-    """
-
-    release_id: str
-    name: RelationName
-    quasi_identifiers: tuple[str, ...]
-    k_requested: int
-    histogram: Mapping[str, int]
-    guarantee: Guarantee
-    sentence: str
-    entity: str | None
-    models: Sequence[Mapping[str, Any]]
-    hierarchies: Mapping[str, Mapping[str, Any]]
 
 
 def find_release(session: Session, name: RelationName) -> LedgerEntry:
