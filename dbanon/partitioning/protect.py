@@ -17,7 +17,7 @@ from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
 from dbanon.kernels import Models
 from dbanon.measures import Model, sensitive_counts
-from dbanon.measures.models import ModelLevel
+from dbanon.measures.models import CountedModel
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import cut_classes, partition_blocks
@@ -242,7 +242,7 @@ def _with_null(tree: Hierarchy) -> Hierarchy:
 
 def require_models(
     models: Sequence[Model], counts: Mapping[str, NDArray[np.int64]]
-) -> tuple[ModelLevel, ...]:
+) -> tuple[CountedModel, ...]:
     """Check counts of a written relation, by sensitive attribute int64 (n_classes, s).
 
     Returns the levels that all classes keep to.
@@ -260,7 +260,7 @@ def require_models(
                 hint="This is an error in dbanon: please report it.",
             )
     return tuple(
-        ModelLevel(model.describe(), model.worst(found, Distribution(found.sum(axis=0)).shares))
+        CountedModel(model.describe(), model.worst(found, Distribution(found.sum(axis=0)).shares))
         for model, found in ((model, counts[model.attribute]) for model in models)
     )
 

@@ -16,7 +16,7 @@ from dbanon.errors import MemoryLimit, RecountFailed
 from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
-from dbanon.measures.models import ModelLevel
+from dbanon.measures.models import CountedModel
 from dbanon.partitioning.protect import require_models, width_of
 
 # Counts of classes before and after merging, and a copy of them while classes merge.
@@ -100,7 +100,7 @@ def _codes_in(table: Distribution, column: Coded) -> NDArray[np.int64]:
 
 def levels_reached(
     models: Sequence[Model], attributes: Mapping[str, Attribute], counts: Counts
-) -> tuple[ModelLevel, ...]:
+) -> tuple[CountedModel, ...]:
     """The levels that all classes of a written relation keep to; ``attributes`` by column.
 
     Raises
