@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         load_hierarchy,
         store_hierarchy,
     )
-    from dbanon.doors.python import anonymize
+    from dbanon.doors.python import anonymize, plan
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.policy import Policy
@@ -43,6 +43,7 @@ _HOMES = {
     "list_hierarchies": "dbanon.doors.hierarchies",
     "load_hierarchy": "dbanon.doors.hierarchies",
     "partition": "dbanon.doors.arrays",
+    "plan": "dbanon.doors.python",
     "store_hierarchy": "dbanon.doors.hierarchies",
 }
 
@@ -62,6 +63,7 @@ __all__ = [
     "list_hierarchies",
     "load_hierarchy",
     "partition",
+    "plan",
     "store_hierarchy",
 ]
 

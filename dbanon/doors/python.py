@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dbanon.job.options import JobOptions
     from dbanon.release.report import Report
+    from dbanon.run.outlook import Outlook
     from dbanon.run.run import PhaseProgress
     from dbanon.stores.base import OnSql
 
@@ -60,12 +61,11 @@ def anonymize(
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
     door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
-
     options : the other options of ``Policy`` and ``Job``.
 
-    With ``guarantee="per_attribute"``
-    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says. Of columns copied as they
-    are that tell too much ``KeptColumnTells`` warns; ``strict`` refuses them.
+    With ``guarantee="per_attribute"`` rows are not k-anonymous, which the warning
+    ``RowsNotAnonymous`` says. Of columns copied as they are that tell too much ``KeptColumnTells``
+    warns; ``strict`` refuses them.
 
     Raises
     ------
@@ -74,9 +74,6 @@ def anonymize(
     from dbanon.run.noted import run_noted
     from dbanon.run.open import open_store
 
-    if options.get("chunk_rows", 0) is None:
-        # For the usual number, as it always was.
-        del options["chunk_rows"]
     given = {
         "table": table,
         "quasi_identifiers": quasi_identifiers,
@@ -87,10 +84,75 @@ def anonymize(
         "by": by,
         "entity": entity,
         "key": key,
-        "hierarchies": parse_all(hierarchies, files=True),
+        "hierarchies": hierarchies,
         "door": door,
     }
-    job = make(Job, {**given, **options})
+    job = _job({**given, **options})
     source = open_store(database, on_sql)
     to = None if target is None else open_store(target, on_sql)
     return run_noted(job, source, to, progress)
+
+
+@lists(all_parameters(Job))
+def plan(
+    database: Any,
+    *,
+    table: str,
+    quasi_identifiers: Sequence[str],
+    k: int,
+    output: str,
+    sensitive: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    by: Sequence[str] = (),
+    entity: str | None = None,
+    key: Sequence[str] = (),
+    hierarchies: Mapping[str, Given] | None = None,
+    target: Any = None,
+    cluster: bool = False,
+    progress: PhaseProgress | None = None,
+    on_sql: OnSql | None = None,
+    **options: Unpack[JobOptions],
+) -> Outlook:
+    """Say what ``anonymize`` would do with these arguments, or refuse it as ``anonymize`` would.
+
+    Rows are counted, names, types and rights are looked at. Nothing is changed, and no run is
+    noted.
+
+    Parameters
+    ----------
+    cluster : also read the quasi-identifiers, find the classes and tell what they lose.
+
+    The other parameters are those of ``anonymize``.
+
+    Raises
+    ------
+    DbanonError : what ``anonymize`` would raise before it reads a row; with ``cluster``, also what
+        it would raise before it writes one.
+    """
+    from dbanon.run.open import open_store
+    from dbanon.run.outlook import outlook
+
+    given = {
+        "table": table,
+        "quasi_identifiers": quasi_identifiers,
+        "k": k,
+        "output": output,
+        "sensitive": sensitive,
+        "keep": keep,
+        "by": by,
+        "entity": entity,
+        "key": key,
+        "hierarchies": hierarchies,
+    }
+    job = _job({**given, **options})
+    source = open_store(database, on_sql)
+    to = None if target is None else open_store(target, on_sql)
+    return outlook(job, source, to, cluster=cluster, progress=progress)
+
+
+def _job(given: dict[str, Any]) -> Job:
+    """The job of these arguments."""
+    if given.get("chunk_rows", 0) is None:
+        # For the usual number, as it always was.
+        del given["chunk_rows"]
+    return make(Job, given | {"hierarchies": parse_all(given["hierarchies"], files=True)})

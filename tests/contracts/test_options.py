@@ -97,6 +97,7 @@ def test_a_wrong_value_is_refused_in_the_same_words_at_all_doors(one: Parameter)
         calls = [
             lambda value=value: make(Job, {**JOB, one.name: value}),
             lambda value=value: dbanon.anonymize(NOWHERE, **{**JOB, one.name: value}),
+            lambda value=value: dbanon.plan(NOWHERE, **{**JOB, one.name: value}),
         ]
         if one.name in inspect.signature(frames.anonymize_frame).parameters:
             calls.append(
@@ -112,7 +113,7 @@ def test_a_wrong_value_is_refused_in_the_same_words_at_all_doors(one: Parameter)
             # What is in them, the door looks at that may read files, or may not.
             calls = calls[1:]
         for call in calls:
-            if value is None and one.name == "chunk_rows" and call is calls[1]:
+            if value is None and one.name == "chunk_rows" and call in calls[1:3]:
                 continue
             with pytest.raises(InvalidParameter) as refused:
                 call()
@@ -149,10 +150,11 @@ def parameter_of(name: str) -> Parameter:
     return found
 
 
+@pytest.mark.parametrize("door", ["anonymize", "plan"])
 @each_option
-def test_the_default_is_the_same_at_all_doors(one: Parameter) -> None:
-    listed = inspect.signature(dbanon.anonymize).parameters[one.name]
-    [option] = [found for found in main.commands["anonymize"].params if found.name == one.name]
+def test_the_default_is_the_same_at_all_doors(one: Parameter, door: str) -> None:
+    listed = inspect.signature(getattr(dbanon, door)).parameters[one.name]
+    [option] = [found for found in main.commands[door].params if found.name == one.name]
     if one.default is REQUIRED:
         assert listed.default is inspect.Parameter.empty
         assert option.required or one.kind is tuple
@@ -167,9 +169,10 @@ def test_the_default_is_the_same_at_all_doors(one: Parameter) -> None:
     assert at_rest == one.default or one.name == "recoding"
 
 
+@pytest.mark.parametrize("door", ["anonymize", "plan"])
 @each_option
-def test_the_type_is_the_same_at_all_doors(one: Parameter) -> None:
-    [option] = [found for found in main.commands["anonymize"].params if found.name == one.name]
+def test_the_type_is_the_same_at_all_doors(one: Parameter, door: str) -> None:
+    [option] = [found for found in main.commands[door].params if found.name == one.name]
     assert isinstance(option, click.Option)
     assert option.opts == [flag(one)]
     assert option.is_flag == (one.kind is bool)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,17 @@ def with_options(known: Sequence[Parameter]) -> Decorator:
     return given
 
 
+def asked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``with_options`` was given, as Python's door takes it."""
+    found = values(OPTIONS, given)
+    found["quasi_identifiers"] += given["single_q"]
+    found["sensitive"] += given["single_s"]
+    found["orders"] = with_files(found["orders"], given["order_files"])
+    if found["memory_limit"] is None:
+        found["memory_limit"] = half_of_memory()
+    return found | {"target": given["target"]}
+
+
 @click.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options(OPTIONS)
@@ -95,12 +106,6 @@ def anonymize(url: str, **given: Any) -> None:
         from dbanon.doors.cli.progress import ProgressDisplay
         from dbanon.doors.cli.render import report_table, save_report
 
-        asked = values(OPTIONS, given)
-        asked["quasi_identifiers"] += given["single_q"]
-        asked["sensitive"] += given["single_s"]
-        asked["orders"] = with_files(asked["orders"], given["order_files"])
-        if asked["memory_limit"] is None:
-            asked["memory_limit"] = half_of_memory()
         path: Path | None = given["report"]
         if path is not None and (
             path.suffix not in (".json", ".html", ".txt") or not path.parent.is_dir()
@@ -116,8 +121,7 @@ def anonymize(url: str, **given: Any) -> None:
             warnings.simplefilter("ignore", PrivacyWarning)
             report = api.anonymize(
                 url,
-                **asked,
-                target=given["target"],
+                **asked(given),
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
                 door="cli",
