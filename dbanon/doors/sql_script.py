@@ -138,7 +138,7 @@ def manual(method: Method, job: type[Any] = Job) -> str:
     lines = [
         f"{method.summary}.",
         f"Data: {method.data}. Class sizes: {method.class_sizes}. Cost: {method.cost}.",
-        f"Guarantee: {method.guarantee}. Reference: {method.reference}.",
+        f"Guarantee: {method.sentence}. Reference: {method.reference}.",
         'Columns named nowhere are not copied. output is "schema.table".',
         "Keys of options:",
         *(f"  {name}: {told(one)}" for name, one in known.items()),
