@@ -30,10 +30,9 @@ from dbanon.errors import (
 from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job.job import Job
-from dbanon.partitioning.partition_for import partition_for
 from dbanon.run.hierarchies import column_values
 from dbanon.run.plan import plan
-from dbanon.run.run import run
+from dbanon.run.run import Clock, read_and_cluster, run
 from dbanon.stores import hierarchies
 from dbanon.stores.names import parse_relation
 from dbanon.stores.postgresql import summary
@@ -87,7 +86,7 @@ def classes(
         progress = _Progress(plpy, wanted.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
         job = _job(wanted, table=str(session.source_name()), output="")
-        found.append(_classes(job, StableSource(session), progress.tick))
+        found.append(_classes(job, StableSource(session), progress))
         return {}
 
     outcome = _guarded(plpy, sql_version, work, writes=False)
@@ -98,14 +97,11 @@ def classes(
         yield row_key, label, ""
 
 
-def _classes(
-    job: Job, source: StableSource, tick: Callable[[float], None]
-) -> list[tuple[str, int | None]]:
+def _classes(job: Job, source: StableSource, progress: _Progress) -> list[tuple[str, int | None]]:
     """The row key (JSON text) and the class of every row, None where withheld."""
-    planned = plan(job, source, pulse=lambda: tick(0.0))
-    microdata = source.read(planned.relation, planned.wanted, job, lambda share: None)
-    policy = planned.policy_for(microdata, lambda: tick(0.0))
-    found = partition_for(microdata, policy, trees=planned.trees, tick=tick)
+    clock = Clock(progress)
+    planned = plan(job, source, pulse=lambda: clock.tell("read", 0.0))
+    microdata, _, found = read_and_cluster(planned, source, clock)
     assert isinstance(found.classes, Partition)
     return list(source.labelled(planned.relation, microdata, found.classes))
 
@@ -247,10 +243,6 @@ class _Progress:
         self._last = time.monotonic()
         self._name(f"dbanon {phase} {share:.0%}")
         self._plpy.notice(f"dbanon: {phase} {share:.0%}")
-
-    def tick(self, share: float) -> None:
-        """Progress of clustering alone."""
-        self("cluster", share)
 
     def restore(self) -> None:
         """Put the session's name back."""
