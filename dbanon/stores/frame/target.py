@@ -80,11 +80,11 @@ class FrameTarget:
             rows = Recount.of_attributes(
                 [_recount(frame, columns) for columns in questions.each], rows
             )
+        if questions.persons is None and not questions.sensitive:
+            return Counts(rows)
         classes = _groups(frame, questions.columns).ngroup().to_numpy(np.int64)
-        persons = None
-        if questions.persons is not None:
-            entities = written.draft.microdata.entities
-            assert entities is not None
+        persons, entities = None, written.draft.microdata.entities
+        if entities is not None:
             persons = _persons(classes, entities[written.records])
         ones = np.ones(len(frame), np.int64)
         cells = {
