@@ -61,12 +61,11 @@ def anonymize(
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
     door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
-
     options : the other options of ``Policy`` and ``Job``.
 
-    With ``guarantee="per_attribute"``
-    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says. Of columns copied as they
-    are that tell too much ``KeptColumnTells`` warns; ``strict`` refuses them.
+    With ``guarantee="per_attribute"`` rows are not k-anonymous, which the warning
+    ``RowsNotAnonymous`` says. Of columns copied as they are that tell too much ``KeptColumnTells``
+    warns; ``strict`` refuses them.
 
     Raises
     ------

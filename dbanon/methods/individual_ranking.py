@@ -41,7 +41,7 @@ METHOD = Method(
     cost="O(p n log n)",
     reference="Defays & Anwar 1998",
     max_size=lambda k: 2 * k - 1,
-    guarantee="k-anonymity per attribute only, not of rows",
+    sentence="k-anonymity per attribute only, not of rows",
     gives=AttributePartition,
     refine=None,
 )
