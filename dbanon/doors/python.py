@@ -55,7 +55,7 @@ def anonymize(
         (in a stratum) share a class. It is not released. None: every row is a person of its own.
     key : columns that tell every row from every other; needed for views and foreign tables.
     hierarchies : by column, for methods of generalization: a Hierarchy, the path of a file, or what
-        ``hierarchy_spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
+        ``hierarchy.spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
         ``{"intervals": [5, 10]}``.
     target : another database to write to, as ``database``; the same one when None.
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
