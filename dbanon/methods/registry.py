@@ -113,6 +113,11 @@ class Method:
         return float(value) if option.type is float else value
 
 
+def below_2k(k: int) -> int:
+    """The largest class of a method that would make two classes of 2k records."""
+    return 2 * k - 1
+
+
 class Kernel(Protocol):
     """A compiled method that works in slices."""
 
