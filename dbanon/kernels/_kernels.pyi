@@ -324,10 +324,11 @@ class Genetic(Kernel):
 class Linkage(Kernel):
     """The nearest of some points, and all that tie with it, for each of some questions, exact.
 
-    Squares of distances tie when they differ by a factor of 1e-9 at most. questions: float64 (n, p);
-    points: float64 (m, p). own: int32 (n,), a point of each question, beyond which nothing is looked
-    for; None for none. weights: int64 (m,), 0 to 2**32; None for ones. All are kept. Labels are the
-    nearest points, of several at the very same distance the first. What is wrong raises ValueError.
+    Squares of distances tie when they differ by a factor of 1e-9 at most. questions: float64
+    (n, p); points: float64 (m, p). own: int32 (n,), a point of each question, beyond which nothing
+    is looked for; None for none. weights: int64 (m,), 0 to 2**32; None for ones. All are kept.
+    Labels are the nearest points, of several at the very same distance the first. What is wrong
+    raises ValueError.
     """
 
     def __init__(

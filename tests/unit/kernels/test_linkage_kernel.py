@@ -146,7 +146,7 @@ def test_hundreds_of_ties():
 @pytest.mark.parametrize("p", [2, 5, 12])
 def test_index_equals_brute_on_larger_tables(p):
     rng = np.random.default_rng(p)
-    points = np.vstack((rng.normal(size=(20_000, p)), rng.integers(0, 3, size=(5_000, p))))
+    points = np.vstack((rng.normal(size=(9_000, p)), rng.integers(0, 3, size=(3_000, p))))
     for one, other in zip(
         run(points, points[::5] + 0.01, None, "index"),
         run(points, points[::5] + 0.01, None, "brute"),
