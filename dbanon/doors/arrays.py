@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.measures import Measures
+from dbanon.data.microdata import Microdata
 from dbanon.data.partition import AttributePartition, Partition, places_of
+from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy.spec import Given, built, parse_all
@@ -20,7 +23,6 @@ from dbanon.measures import centroid_loss
 from dbanon.methods import find_method
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
 from dbanon.release.recode import class_losses
-from dbanon.spaces.numeric import standardization
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +128,9 @@ def information_loss(
     microdata = _microdata(data, orders)
     _require_same(classes, microdata)
     valid = microdata.numeric_valid()
-    points = standardization(microdata.numbers, valid=valid).apply(microdata.numbers)
+    scales = Measures.of(microdata).numbers
+    transform = Standardization.of([scales[a.name] for a in microdata.numeric])
+    points = transform.apply(microdata.numbers)
     return centroid_loss(points, classes, valid).total
 
 
@@ -151,7 +155,7 @@ def generalization_loss(
     microdata = _microdata(data, orders)
     _require_same(classes, microdata)
     trees = built(parse_all(hierarchies, files=True), microdata)
-    return float(class_losses(microdata, classes, trees).sum())
+    return float(class_losses(microdata, Measures.of(microdata), classes, trees).sum())
 
 
 def _require_same(classes: Partition, microdata: Microdata) -> None:

@@ -26,10 +26,11 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
+from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.release.counts import rarest_row
 from dbanon.run.column_values import column_values
-from dbanon.run.run import Job, run
+from dbanon.run.run import run
 from dbanon.stores import hierarchies
 from dbanon.stores.names import parse_relation
 from dbanon.stores.postgresql import summary
@@ -159,9 +160,8 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidParameter("output must not be NULL.")
     progress = _Progress(plpy, wanted["progress"])
     job = Job(
-        source=store,
-        table=store.source_name,
-        output=parse_relation(call["output"]),
+        table=str(store.source_name),
+        output=call["output"],
         quasi_identifiers=_names(call, "quasi_identifiers"),
         sensitive=_names(call, "sensitive"),
         keep=_names(call, "keep"),
@@ -176,10 +176,10 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
         door="sql",
     )
     with store.session(write=True) as session:
-        planned = summary.plan(session, job.output, job.if_exists)
+        planned = summary.plan(session, parse_relation(job.output), job.if_exists)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
-            report = run(job, progress)
+            report = run(job, store, progress=progress)
         summary.write(session, planned, report, session.recounted.histogram)
     progress.restore()
     if report.k_rows is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.data.schema import require_lists
 from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
 
@@ -94,9 +95,6 @@ def anonymize(
     """
     from dbanon.run.noted import run_noted
     from dbanon.run.open import open_store
-    from dbanon.run.run import Job
-    from dbanon.stores.base import DEFAULT_CHUNK_ROWS
-    from dbanon.stores.names import parse_relation
 
     require_lists(
         quasi_identifiers=quasi_identifiers,
@@ -129,10 +127,11 @@ def anonymize(
         guarantee=guarantee,
         strict=strict,
     )
+    source = open_store(database, on_sql)
+    to = None if target is None else open_store(target, on_sql)
     job = Job(
-        source=open_store(database, on_sql),
-        table=parse_relation(table),
-        output=parse_relation(output),
+        table=table,
+        output=output,
         quasi_identifiers=tuple(quasi_identifiers),
         policy=policy,
         hierarchies=parse_all(hierarchies, files=True),
@@ -143,9 +142,8 @@ def anonymize(
         key=tuple(key),
         output_kind=output_kind,
         if_exists=if_exists,
-        target=None if target is None else open_store(target, on_sql),
         chunk_rows=DEFAULT_CHUNK_ROWS if chunk_rows is None else chunk_rows,
         memory_limit=memory_limit,
         door=door,
     )
-    return run_noted(job, progress)
+    return run_noted(job, source, to, progress)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
@@ -20,14 +21,17 @@ UTC = "+00:00"
 Hierarchies: TypeAlias = Mapping[str, Hierarchy]
 
 
-def trees_of(microdata: Microdata, hierarchies: Hierarchies) -> tuple[Hierarchy | None, ...]:
-    """The hierarchy of each attribute: the one given, flat for a category, None for a number.
+def trees_of(
+    attributes: Sequence[Attribute], hierarchies: Hierarchies, measures: Measures
+) -> tuple[Hierarchy | None, ...]:
+    """The hierarchy of each attribute: the one given, None for a number, flat for another: the
+    values of its table's dictionary, different or not.
 
     Raises
     ------
     InvalidParameter : a name is no quasi-identifier.
     """
-    names = [attribute.name for attribute in microdata.attributes]
+    names = [attribute.name for attribute in attributes]
     for name in hierarchies:
         if name not in names:
             raise InvalidParameter(
@@ -35,14 +39,13 @@ def trees_of(microdata: Microdata, hierarchies: Hierarchies) -> tuple[Hierarchy 
                 hint="Give hierarchies to quasi-identifiers only.",
             )
     found: list[Hierarchy | None] = []
-    for attribute in microdata.attributes:
+    for attribute in attributes:
         if attribute.name in hierarchies:
             found.append(hierarchies[attribute.name])
         elif attribute.kind.is_numeric:
             found.append(None)
         else:
-            position = microdata.categorical.index(attribute)
-            found.append(flat(microdata.categories[position]))
+            found.append(flat(measures.categories[attribute.name].values))
     return tuple(found)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dbanon.data.partition import AttributePartition, Partition
+from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
@@ -17,7 +18,7 @@ from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
 from dbanon.recoding import INTERVALS, Settings, find_recoding
-from dbanon.spaces.numeric import MAHALANOBIS, STANDARDIZATIONS, check_weights, weight_vector
+from dbanon.spaces.numeric import check_weights, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
 PER_ATTRIBUTE = "per_attribute"

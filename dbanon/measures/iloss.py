@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition
+from dbanon.data.scales import Scale
 from dbanon.hierarchy.tree import Hierarchy
 
 
 def iloss(
     numbers: NDArray[np.float64] | NDArray[np.int32],
-    tree: Hierarchy | None,
+    measure: Hierarchy | Scale,
     partition: Partition,
     valid: NDArray[np.bool_] | None = None,
 ) -> float:
@@ -26,7 +27,8 @@ def iloss(
 
     Parameters
     ----------
-    numbers : (n,), values when ``tree`` is None, else positions of leaves.
+    numbers : (n,), values, or positions of leaves where there is a hierarchy.
+    measure : the hierarchy, or the table's scale of the values.
     valid : bool (n,), False where the value is NULL; None for nowhere. No class is of both kinds.
     """
     if not partition.n_classes:
@@ -35,11 +37,9 @@ def iloss(
     grouped = numbers[members]
     low, high = np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
     present = np.ones(len(starts), bool) if valid is None else valid[members[starts]]
-    if tree is None:
-        whole = numbers if valid is None else numbers[valid]
-        spread = float(whole.max() - whole.min()) if whole.size else 0.0
-        if not spread:
+    if isinstance(measure, Scale):
+        if not measure.spread:
             return 0.0
-        return float((partition.sizes * (high - low) / spread)[present].sum())
-    nodes = np.repeat(tree.common(low, high), partition.sizes)
-    return float(tree.loss(grouped, nodes)[np.repeat(present, partition.sizes)].sum())
+        return float((partition.sizes * (high - low) / measure.spread)[present].sum())
+    nodes = np.repeat(measure.common(low, high), partition.sizes)
+    return float(measure.loss(grouped, nodes)[np.repeat(present, partition.sizes)].sum())

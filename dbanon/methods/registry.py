@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import MethodResult, Partition
 from dbanon.errors import InvalidParameter, UnknownOption
@@ -82,12 +83,13 @@ Run: TypeAlias = "Callable[..., MethodResult]"
 
 
 class SpaceBuilder(Protocol):
-    """How a method sees records: from the whole table's microdata, a function from sets of records
-    to the space that ``Run`` takes."""
+    """How a method sees records: from microdata and its table's measures, a function from sets of
+    records to the space that ``Run`` takes."""
 
     def __call__(
         self,
         microdata: Microdata,
+        measures: Measures,
         *,
         standardize: str,
         weights: Mapping[str, float],

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import (
     AttributePartition,
@@ -19,6 +20,7 @@ from dbanon.data.partition import (
     combine,
     places_of,
 )
+from dbanon.data.scales import MAHALANOBIS
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
 from dbanon.hierarchy.subset import Trees, only
 from dbanon.job.policy import Policy, require_kinds, require_rows
@@ -34,7 +36,11 @@ _METHOD_SHARE = 0.5
 
 
 def find_classes(
-    microdata: Microdata, policy: Policy, tick: Tick | None = None, trees: Trees | None = None
+    microdata: Microdata,
+    policy: Policy,
+    tick: Tick | None = None,
+    trees: Trees | None = None,
+    measures: Measures | None = None,
 ) -> Partition:
     """Put the records into equivalence classes as the policy says.
 
@@ -42,6 +48,11 @@ def find_classes(
     Where the levels of a full domain withhold records, the levels are found again without these:
     they are those of a table that never had them. ``trees`` makes its hierarchies; None for those
     of the policy.
+
+    Parameters
+    ----------
+    measures : of the table that the records are a part of; None where they are the table, which is
+        then measured by what is clustered: its records, or the units of its entities.
 
     Raises
     ------
@@ -57,7 +68,7 @@ def find_classes(
         units = units_of(microdata, policy.hierarchies)
         clustered = units.microdata
         strata = strata_of(clustered, policy)
-    found = _found(clustered, strata, policy, tick)
+    found = _found(clustered, strata, policy, tick, measures)
     partition: Partition
     if find_method(policy.method).gives is Levels:
         partition = _in_order(found, clustered.n_records)
@@ -95,11 +106,15 @@ def _found_again(
 
 
 def find_attribute_classes(
-    microdata: Microdata, policy: Policy, tick: Tick | None = None
+    microdata: Microdata,
+    policy: Policy,
+    tick: Tick | None = None,
+    measures: Measures | None = None,
 ) -> AttributePartition:
     """Put the values of each attribute into classes of their own, which rows do not share.
 
-    Warns with ``RowsNotAnonymous``; raises as ``find_classes``, and where records have entities.
+    Warns with ``RowsNotAnonymous``; ``measures`` are as for ``find_classes``. Raises as it does,
+    and where records have entities.
     """
     if microdata.entities is not None:
         raise InvalidParameter(
@@ -107,7 +122,7 @@ def find_attribute_classes(
             hint="Leave entity out, or choose a method that groups rows.",
         )
     warnings.warn(RowsNotAnonymous(RowsNotAnonymous.__doc__), stacklevel=3)
-    found = _found(microdata, _feasible_strata(microdata, policy), policy, tick)
+    found = _found(microdata, _feasible_strata(microdata, policy), policy, tick, measures)
     by_attribute = zip(
         *(result.partitions for _, result in found if isinstance(result, AttributePartition)),
         strict=True,
@@ -131,13 +146,20 @@ def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.in
 
 
 def _found(
-    microdata: Microdata, strata: list[NDArray[np.int64]], policy: Policy, tick: Tick | None
+    microdata: Microdata,
+    strata: list[NDArray[np.int64]],
+    policy: Policy,
+    tick: Tick | None,
+    measures: Measures | None,
 ) -> list[tuple[NDArray[np.int64], MethodResult]]:
     """What the method gives for each stratum, with the records of it."""
     n = microdata.n_records
     method = find_method(policy.method)
+    if measures is None:
+        measures = Measures.of(microdata, covariance=policy.standardize == MAHALANOBIS)
     space = method.space(
         microdata,
+        measures,
         standardize=policy.standardize,
         weights=policy.weights,
         hierarchies=policy.hierarchies,

@@ -9,7 +9,7 @@ intersected. Records of different strata, or of different patterns of NULLs, are
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Role
-from dbanon.errors import InvalidParameter, UnsupportedType
+from dbanon.errors import UnsupportedType
 
 
 @dataclass(frozen=True)
@@ -37,23 +37,6 @@ class Units:
     def partition(self, units: Partition) -> Partition:
         """The partition of the n records that follows from one of the m units."""
         return Partition(units.labels[self.of_record])
-
-
-def check_entity(entity: str | None, named: Sequence[str]) -> None:
-    """Check that the entity column is none of those that a release tells something of.
-
-    Raises
-    ------
-    InvalidParameter : it is.
-    """
-    if entity is not None and not isinstance(entity, str):
-        raise InvalidParameter("entity must be the name of one column.")
-    if entity is not None and entity in named:
-        raise InvalidParameter(
-            f'The entity column "{entity}" says whose a row is, so it cannot be released.',
-            hint="Name it as entity only, and as no quasi-identifier, stratum, sensitive or kept"
-            " column.",
-        )
 
 
 def as_identifier(attribute: Attribute) -> Attribute:

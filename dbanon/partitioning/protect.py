@@ -9,9 +9,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition, combine
-from dbanon.errors import InvalidParameter, ModelInfeasible, RecountFailed
+from dbanon.errors import ModelInfeasible, RecountFailed
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
 from dbanon.kernels import Models
@@ -35,6 +36,7 @@ def protect(
     policy: Policy,
     codes: Mapping[str, NDArray[np.int32]],
     tick: Tick = lambda share: None,
+    measures: Measures | None = None,
 ) -> Partition:
     """The partition with classes merged until each keeps to the models of the policy.
 
@@ -46,6 +48,9 @@ def protect(
     ----------
     codes : by sensitive attribute, int32 (n,), each record's value as 0, 1, ...; NULL is a value.
         For ordered and hierarchical t-closeness codes are positions in the order or of leaves.
+    measures : of the table that the records are a part of, with the distributions of these codes
+        among released records. None where they are the table; distributions alone may be left out,
+        and are those of the records that have classes.
 
     Raises
     ------
@@ -53,15 +58,16 @@ def protect(
     """
     if not policy.models or not partition.n_classes:
         return partition
+    measures = measures or Measures.of(microdata)
     try:
-        return _protected(microdata, partition, policy, codes, tick)
+        return _protected(microdata, partition, policy, codes, tick, measures)
     except ModelInfeasible as error:
         refusal = error
     if policy.withhold_failing:
         # Withholding some may have changed the table, so that others fail.
         without = replace(policy, withhold_failing=False)
         with suppress(ModelInfeasible):
-            return _protected(microdata, partition, without, codes, tick)
+            return _protected(microdata, partition, without, codes, tick, measures)
     raise refusal
 
 
@@ -71,21 +77,29 @@ def _protected(
     policy: Policy,
     codes: Mapping[str, NDArray[np.int32]],
     tick: Tick,
+    measures: Measures,
 ) -> Partition:
     names = list(dict.fromkeys(model.attribute for model in policy.models))
     n = microdata.n_records
+    released = partition.labels >= 0
+    table = {
+        name: measures.sensitive.get(name) or Distribution.of(codes[name][released])
+        for name in names
+    }
     space = mixed_space(
         microdata,
+        measures,
         standardize=policy.standardize,
         weights=policy.weights,
         hierarchies=policy.hierarchies,
     )
     while True:
         before = partition
-        places = {name: _of_released(policy.models, name, codes[name], before) for name in names}
-        widths = {name: width_of(policy.models, name, places[name]) for name in names}
-        counts = {name: sensitive_counts(before, places[name], widths[name]) for name in names}
-        wholes = {name: _whole(counts[name]) for name in names}
+        places, wholes = {}, {}
+        for name in names:
+            places[name], wholes[name] = _as_counted(
+                policy.models, name, codes[name], before.labels >= 0, table[name]
+            )
         values = np.column_stack([np.maximum(places[name], 0) for name in names]).astype(np.int32)
         guard = Guard(values, compiled(policy.models, names, wholes))
         strata = _strata(microdata, before)
@@ -95,7 +109,8 @@ def _protected(
             if len(records) > budget or len(failing) == len(strata):
                 together = _each_as_one(strata, n)
                 best = {
-                    name: sensitive_counts(together, places[name], widths[name]) for name in names
+                    name: sensitive_counts(together, places[name], len(wholes[name]))
+                    for name in names
                 }
                 raise _infeasible(policy.models, best, wholes, len(records), microdata.n_read)
             budget -= len(records)
@@ -115,6 +130,8 @@ def _protected(
         # What is withheld changes the whole table, which models compare classes with.
         if partition.n_suppressed == before.n_suppressed:
             break
+        gone = (before.labels >= 0) & (partition.labels < 0)
+        table = {name: table[name].without(codes[name][gone]) for name in names}
     if policy.refine is None or not _can_refine(microdata, policy):
         return partition
     return combine(
@@ -131,17 +148,24 @@ def _protected(
     )
 
 
-def _of_released(
-    models: Sequence[Model], name: str, codes: NDArray[np.int32], partition: Partition
-) -> NDArray[np.int32]:
-    """Codes of the values that are released alone, int32 (n,), as a recount has them; or leaves."""
+def _as_counted(
+    models: Sequence[Model],
+    name: str,
+    codes: NDArray[np.int32],
+    released: NDArray[np.bool_],
+    table: Distribution,
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Codes, int32 (n,), and shares of values as a recount of the release has them.
+
+    It has all leaves of a hierarchy, and of other columns only values that are released.
+    """
     if any(m.attribute == name and isinstance(m.distance, Hierarchy) for m in models):
-        return codes
-    released = partition.labels >= 0
-    _, places = np.unique(codes[released], return_inverse=True)
-    found = np.zeros_like(codes)
-    found[released] = places.reshape(-1)
-    return found
+        shares = table.shares
+        leaves = width_of(models, name, codes)
+        return codes, np.pad(shares, (0, max(leaves - len(shares), 0)))
+    places = np.zeros_like(codes)
+    places[released] = table.places[codes[released]]
+    return places, table.occurring().shares
 
 
 def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
@@ -196,28 +220,6 @@ def compiled(
     return compiled
 
 
-def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
-    """Check what can be refused before anything is read.
-
-    Raises
-    ------
-    InvalidParameter : a model names no sensitive column, or a column has two orders.
-    """
-    orders: dict[str, object] = {}
-    for model in models:
-        name = model.attribute
-        if name not in sensitive:
-            raise InvalidParameter(
-                f'The privacy model of "{name}" names no sensitive column.',
-                hint="Name the column in sensitive, too.",
-            )
-        if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
-            raise InvalidParameter(
-                f'The privacy models of "{name}" measure distances in two ways.',
-                hint="Use one order or one hierarchy for all models of a column.",
-            )
-
-
 def with_null_leaves(models: Sequence[Model]) -> tuple[Model, ...]:
     """The models, each hierarchy with one more leaf, the last, right below its root: NULL's."""
     return tuple(
@@ -250,17 +252,15 @@ def require_models(
     """
     for model in models:
         found = counts[model.attribute]
-        failing = int((~model.satisfied(found, _whole(found))).sum())
+        failing = int((~model.satisfied(found, Distribution(found.sum(axis=0)).shares)).sum())
         if failing:
             raise RecountFailed(
                 f"{failing} of {len(found)} classes counted do not keep to {model.describe()}.",
                 hint="This is an error in dbanon: please report it.",
             )
     return tuple(
-        ModelLevel(
-            model.describe(), model.worst(counts[model.attribute], _whole(counts[model.attribute]))
-        )
-        for model in models
+        ModelLevel(model.describe(), model.worst(found, Distribution(found.sum(axis=0)).shares))
+        for model, found in ((model, counts[model.attribute]) for model in models)
     )
 
 
@@ -272,11 +272,6 @@ def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> in
         if model.attribute == name and isinstance(model.distance, Hierarchy)
     ]
     return max([int(codes.max(initial=-1)) + 1, *leaves])
-
-
-def _whole(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    whole: NDArray[np.float64] = counts.sum(axis=0) / max(int(counts.sum()), 1)
-    return whole
 
 
 def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:

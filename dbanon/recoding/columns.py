@@ -102,7 +102,8 @@ class Recoding:
     Parameters
     ----------
     name : as in calls and commands.
-    run : ``(microdata, partition, exact_totals, settings, **parameters) -> released columns``.
+    run : ``(microdata, measures, partition, exact_totals, settings, **parameters) -> released
+        columns``; the measures are those of the table that the records are of.
     summary : one line for people.
     measure : what its loss is measured by, a name in ``pipeline``.
     takes_categories : True when attributes may be other than numeric.

@@ -6,7 +6,7 @@ is the same for all classes: the borders of a class's own range are values of it
 ordinal attribute: an interval of ranks, which holds both of its ends. After a full-domain search:
 the node of the level found, and an interval around all numbers of the part that the level makes.
 
-Loss of a cell: climbed edges over all edges; width over the width of the whole column, 1 at most.
+Loss of a cell: climbed edges over all edges; width over the width of the table's column, 1 at most.
 It is that of the label released, not of the range behind it.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -38,7 +39,11 @@ _WIDER = "Release its ranges as text, or cast the column to a wider type in a vi
 
 
 def generalization(
-    microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
+    microdata: Microdata,
+    measures: Measures,
+    partition: Partition,
+    exact_totals: ExactTotals,
+    settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
     """The common ancestor or interval of every class and attribute, in the attributes' order.
 
@@ -50,7 +55,7 @@ def generalization(
     UnsupportedType : a border or midpoint lies outside of what the column's type holds.
     """
     del exact_totals
-    trees = trees_of(microdata, settings.hierarchies)
+    trees = trees_of(microdata.attributes, settings.hierarchies, measures)
     _check_steps(microdata, trees, settings)
     columns: list[ReleasedColumn] = []
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
@@ -61,7 +66,7 @@ def generalization(
             level = 0 if settings.levels is None else settings.levels.levels[attribute.name]
             columns.append(_ancestors(microdata, partition, attribute, tree, missing, level))
         else:
-            columns += _intervals(microdata, partition, attribute, settings, missing)
+            columns += _intervals(microdata, measures, partition, attribute, settings, missing)
     return tuple(columns)
 
 
@@ -90,6 +95,7 @@ def _ancestors(
 
 def _intervals(
     microdata: Microdata,
+    measures: Measures,
     partition: Partition,
     attribute: Attribute,
     settings: Settings,
@@ -104,23 +110,23 @@ def _intervals(
             hint="Give it a hierarchy, or leave it out of the quasi-identifiers.",
         )
     valid = microdata.valid_column(attribute.name)
-    present = numbers if valid is None else numbers[valid]
+    scale = measures.numbers[attribute.name]
     if valid is not None:
-        numbers = np.where(valid, numbers, present[0] if present.size else 0.0)
+        # Any number of the column will do.
+        numbers = np.where(valid, numbers, scale.least)
     if settings.levels is None:
         low, high = _ends(numbers, partition)
     else:
         parts = settings.levels.parts[attribute.name]
         low, high = _ends_of_parts(numbers, partition, parts, valid)
-    least, most = (present.min(), present.max()) if present.size else (0.0, 0.0)
-    grid = grid_for(attribute, least, most, settings.steps.get(attribute.name))
+    grid = grid_for(attribute, scale.least, scale.most, settings.steps.get(attribute.name))
     ordinal = attribute.kind is Kind.ORDINAL
     closed = settings.local_range or ordinal
     if not settings.local_range:
         low, high = grid.around(low, high)
         if ordinal:
             high = np.minimum(high, len(attribute.order)) - 1
-    width = np.minimum(1.0, (high - low) / (most - least)) if most > least else np.zeros(len(low))
+    width = np.zeros(len(low)) if scale.constant else np.minimum(1.0, (high - low) / scale.spread)
     lost = _none_where(width * partition.sizes, missing)
     if settings.intervals == "text" or (settings.intervals == RANGE and ordinal):
         texts = _texts(low, high, attribute, grid, closed)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import EXACT_INTEGER, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -84,7 +85,11 @@ def _instants(attribute: Attribute, micros: NDArray[np.object_]) -> NDArray[np.i
 
 
 def mean(
-    microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
+    microdata: Microdata,
+    measures: Measures,
+    partition: Partition,
+    exact_totals: ExactTotals,
+    settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
     """The class means of every attribute, in the type of its column.
 
@@ -92,7 +97,7 @@ def mean(
     ------
     UnsupportedType : a mean of instants is beyond 64 bits.
     """
-    del settings
+    del measures, settings
     wide = [attribute for attribute in microdata.numeric if attribute.name in microdata.wide]
     totals = exact_totals(partition, wide) if wide else {}
     exact = {name: _exact_means(sums, partition) for name, sums in totals.items()}

@@ -7,6 +7,7 @@ attribute is not kept.
 
 from __future__ import annotations
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
@@ -15,7 +16,11 @@ from dbanon.recoding.settings import Settings
 
 
 def median(
-    microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
+    microdata: Microdata,
+    measures: Measures,
+    partition: Partition,
+    exact_totals: ExactTotals,
+    settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
     """The class medians of every attribute, in the type of its column.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
@@ -19,7 +20,11 @@ from dbanon.recoding.settings import Settings
 
 
 def medoid(
-    microdata: Microdata, partition: Partition, exact_totals: ExactTotals, settings: Settings
+    microdata: Microdata,
+    measures: Measures,
+    partition: Partition,
+    exact_totals: ExactTotals,
+    settings: Settings,
 ) -> tuple[ReleasedColumn, ...]:
     """The values of each class's medoid, in the types of their columns.
 

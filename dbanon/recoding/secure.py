@@ -18,6 +18,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -70,6 +71,7 @@ def choose(downwards: Iterable[float], upwards: Iterable[float]) -> list[bool]:
 
 def secure(
     microdata: Microdata,
+    measures: Measures,
     partition: Partition,
     exact_totals: ExactTotals,
     settings: Settings,
@@ -85,7 +87,7 @@ def secure(
     """
     refuse_wide(microdata, "secure")
     columns = []
-    for position, column in enumerate(mean(microdata, partition, exact_totals, settings)):
+    for position, column in enumerate(mean(microdata, measures, partition, exact_totals, settings)):
         columns.append(_secured(microdata, partition, column, position, epsilon, gamma0))
     return tuple(columns)
 

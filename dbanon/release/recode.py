@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import AttributePartition, Levels, Partition
+from dbanon.data.scales import Standardization
 from dbanon.hierarchy.leaves import leaf_codes, trees_of
 from dbanon.hierarchy.subset import Trees, only
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy, guarantee
 from dbanon.measures import Loss, iloss, released_loss
 from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_attributes
-from dbanon.spaces.numeric import standardization
 
 
 def recode(
@@ -28,11 +29,13 @@ def recode(
     entity: str | None = None,
     levels: Levels | None = None,
     trees: Trees | None = None,
+    measures: Measures | None = None,
 ) -> Release:
     """Give every class its released values, and measure what they lose.
 
     Both look at released records only, as if there were no others: ``trees`` makes the hierarchies
-    of these where some are withheld; None for those of the policy.
+    of these where some are withheld; None for those of the policy. ``measures`` are those of the
+    table that they are a part of, of its released records; None where they are the table.
 
     The classes of a release are rows that are released alike: where attributes are grouped by
     themselves, those that share their class in each.
@@ -48,9 +51,11 @@ def recode(
     def run(
         microdata: Microdata, partition: Partition, exact_totals: ExactTotals
     ) -> tuple[ReleasedColumn, ...]:
-        return recoding.run(microdata, partition, exact_totals, settings, **parameters)
+        assert measures is not None
+        return recoding.run(microdata, measures, partition, exact_totals, settings, **parameters)
 
     if isinstance(partition, AttributePartition):
+        measures = measures or Measures.of(microdata)
         rows, columns = recode_attributes(microdata, partition, run, exact_totals)
         released = rows
     else:
@@ -65,9 +70,10 @@ def recode(
                 hierarchies=policy.hierarchies,
                 levels=None if settings.levels is None else settings.levels.of(records),
             )
+        measures = measures or Measures.of(microdata)
         # Stores have the classes of all records that were read.
         columns = run(microdata, released, lambda _, wide: exact_totals(rows, wide))
-    before, after = _MEASURES[recoding.measure](microdata, released, policy, columns)
+    before, after = _LOSSES[recoding.measure](microdata, measures, released, policy, columns)
     measured = [
         column for column in columns if recoding.measure == "sse" or column.lost is not None
     ]
@@ -87,6 +93,7 @@ def recode(
 
 def _sse(
     microdata: Microdata,
+    measures: Measures,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
@@ -94,7 +101,7 @@ def _sse(
     """SSE/SST on z-scores before and after rounding."""
     del policy
     valid = microdata.numeric_valid()
-    transform = standardization(microdata.numbers, "zscore", valid)
+    transform = Standardization.of([measures.numbers[a.name] for a in microdata.numeric])
     points = transform.apply(microdata.numbers)
 
     def loss(released: list[NDArray[np.float64]]) -> Loss:
@@ -109,34 +116,39 @@ def _sse(
 
 def _iloss(
     microdata: Microdata,
+    measures: Measures,
     partition: Partition,
     policy: Policy,
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
     """iloss per cell on the classes' own ranges, and as released."""
     records = max(int(partition.sizes.sum()), 1)
-    own = class_losses(microdata, partition, policy.hierarchies) / records
+    own = class_losses(microdata, measures, partition, policy.hierarchies) / records
     released = np.array([column.lost.sum() for column in columns if column.lost is not None])
     released /= records
     return Loss(own, float(own.mean())), Loss(released, float(released.mean()))
 
 
-_MEASURES = {"sse": _sse, "iloss": _iloss}
+_LOSSES = {"sse": _sse, "iloss": _iloss}
 
 
 def class_losses(
-    microdata: Microdata, partition: Partition, hierarchies: Mapping[str, Hierarchy]
+    microdata: Microdata,
+    measures: Measures,
+    partition: Partition,
+    hierarchies: Mapping[str, Hierarchy],
 ) -> NDArray[np.float64]:
     """iloss of each attribute on the classes' own ranges, float64 (d,), summed over records."""
     losses = []
-    trees = trees_of(microdata, hierarchies)
+    trees = trees_of(microdata.attributes, hierarchies, measures)
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
-        values = (
-            microdata.numbers[:, microdata.numeric.index(attribute)]
-            if tree is None
-            else leaf_codes(microdata, attribute, tree)
-        )
-        losses.append(iloss(values, tree, partition, microdata.valid_column(attribute.name)))
+        valid = microdata.valid_column(attribute.name)
+        if tree is None:
+            values = microdata.numbers[:, microdata.numeric.index(attribute)]
+            losses.append(iloss(values, measures.numbers[attribute.name], partition, valid))
+        else:
+            leaves = leaf_codes(microdata, attribute, tree)
+            losses.append(iloss(leaves, tree, partition, valid))
     return np.array(losses)
 
 

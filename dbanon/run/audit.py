@@ -20,11 +20,11 @@ from dbanon.release.counts import Recount
 from dbanon.run.comparison import Comparison, ModelCount
 from dbanon.run.enforcement import Enforcement
 from dbanon.stores import digest, ledger
-from dbanon.stores.base import Store
 from dbanon.stores.hierarchies import resolve
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
 from dbanon.stores.statements import recount_for_people
+from dbanon.stores.store import Store
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dbanon.data.schema import Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import leaf_text
 from dbanon.stores import statements
-from dbanon.stores.base import Store
 from dbanon.stores.names import RelationName
+from dbanon.stores.store import Store
 
 
 def column_values(store: Store, table: RelationName, column: str) -> list[str]:

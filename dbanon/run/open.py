@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import InvalidParameter
-from dbanon.stores.base import OnSql, Store
+from dbanon.stores.base import OnSql
+from dbanon.stores.store import Store
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

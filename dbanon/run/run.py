@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata, with_strata
 from dbanon.data.partition import AttributePartition, Levels, Partition
-from dbanon.data.schema import Attribute, Kind, require_lists, with_orders
-from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
-from dbanon.hierarchy.spec import HierarchySpec, built, require_own_ranges
+from dbanon.data.schema import Attribute, Kind, with_orders
+from dbanon.errors import OutputExists, SourceChanged
+from dbanon.hierarchy.spec import built
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.policy import Policy, require_guarantee, require_kinds
+from dbanon.job.job import Job
+from dbanon.job.policy import require_guarantee, require_kinds
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
-from dbanon.partitioning.entities import check_entity
-from dbanon.partitioning.protect import check_models
 from dbanon.release.counts import Recount
 from dbanon.release.recode import Release, recode
 from dbanon.release.report import Report
@@ -30,103 +29,29 @@ from dbanon.run.enforcement import Enforcement
 from dbanon.run.persons import Persons
 from dbanon.run.writing import copied_rows, require_counts, require_ranges, typed, written_columns
 from dbanon.stores import digest, ledger
-from dbanon.stores.base import DEFAULT_CHUNK_ROWS, OUTPUT_KINDS, Output, Source, Store
+from dbanon.stores.base import Output, Source
 from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.kept import KeptColumns
-from dbanon.stores.names import RelationName
+from dbanon.stores.names import parse_relation
+from dbanon.stores.outputs import plan_output
 from dbanon.stores.sql import Session
+from dbanon.stores.store import Store
 from dbanon.version import version
 
 PHASES = ("read", "cluster", "write", "verify", "digest")
-COLUMN_LISTS = ("quasi_identifiers", "sensitive", "keep", "by", "key")
-IF_EXISTS = ("error", "replace")
-DOORS = ("python", "cli", "job", "sql")
 
 # Called with the phase and the share of it that is done; what it raises ends the run.
 PhaseProgress = Callable[[str, float], None]
 
 
-@dataclass(frozen=True)
-class Job:
-    """What shall be anonymized, how, and where to.
+def run(
+    job: Job, source: Store, target: Store | None = None, progress: PhaseProgress | None = None
+) -> Report:
+    """Run a job: read, cluster, write, recount; visible only when the recount holds.
 
     Parameters
     ----------
     source, target : the databases; the same one when ``target`` is None.
-    table, output : the relation that is read and the one that is made.
-    quasi_identifiers, sensitive, keep : columns by role; a column named nowhere is not copied.
-    policy : the wanted guarantee.
-    hierarchies : by quasi-identifier, beside those of the policy: what is still to be read or made.
-    by : columns whose values make strata: released as they are, and no class crosses them.
-    entity : the column that says whose a row is, so that k counts its distinct values; not
-        released. None where every row is a person of its own.
-    key : columns that tell every row from every other; empty for the relation's own row key.
-    output_kind : ``table``, or ``view`` for a stable name over a released table.
-    if_exists : ``error``, or ``replace`` for outputs that dbanon made.
-    chunk_rows : rows that are read at a time; never changes the result.
-    memory_limit : bytes that reading and clustering may use; None for no limit.
-    door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
-    """
-
-    source: Store
-    table: RelationName
-    output: RelationName
-    quasi_identifiers: tuple[str, ...]
-    policy: Policy
-    hierarchies: Mapping[str, Hierarchy | HierarchySpec] = field(default_factory=dict)
-    sensitive: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-    by: tuple[str, ...] = ()
-    key: tuple[str, ...] = ()
-    output_kind: str = "table"
-    if_exists: str = "error"
-    target: Store | None = None
-    chunk_rows: int = DEFAULT_CHUNK_ROWS
-    memory_limit: int | None = None
-    entity: str | None = None
-    door: str = "python"
-
-    def __post_init__(self) -> None:
-        for name, value, known in (
-            ("output_kind", self.output_kind, OUTPUT_KINDS),
-            ("if_exists", self.if_exists, IF_EXISTS),
-            ("door", self.door, DOORS),
-        ):
-            if value not in known:
-                raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
-        if self.chunk_rows < 1:
-            raise InvalidParameter("chunk_rows must be 1 or more.")
-        columns = {name: getattr(self, name) for name in COLUMN_LISTS}
-        require_lists(**columns)
-        for name, given in columns.items():
-            if not all(isinstance(column, str) for column in given):
-                raise InvalidParameter(f"{name} must be a list of names, each a text.")
-        check_models(self.policy.models, self.sensitive)
-        for column in self.hierarchies:
-            if column not in self.quasi_identifiers:
-                raise InvalidParameter(
-                    f'The hierarchy of "{column}" names no quasi-identifier.',
-                    hint="Give hierarchies to quasi-identifiers only.",
-                )
-        require_own_ranges(self.hierarchies, self.policy.local_range)
-        named = [*self.quasi_identifiers, *self.by, *self.sensitive, *self.keep]
-        check_entity(self.entity, named)
-        for column in named:
-            if named.count(column) > 1:
-                raise InvalidParameter(
-                    f'Column "{column}" is named more than once.',
-                    hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
-                )
-
-    def described(self, elapsed: float, error_code: str | None = None) -> ledger.Run:
-        """The run of this job as the ledger keeps it; ``elapsed`` in seconds."""
-        return ledger.Run(
-            self.door, self.policy.method, str(self.table), self.output, elapsed, None, error_code
-        )
-
-
-def run(job: Job, progress: PhaseProgress | None = None) -> Report:
-    """Run a job: read, cluster, write, recount; visible only when the recount holds.
 
     Raises
     ------
@@ -134,13 +59,13 @@ def run(job: Job, progress: PhaseProgress | None = None) -> Report:
     """
     progress = progress or _silent
     with ExitStack() as stack:
-        if job.target is None or job.target.same_database(job.source):
-            source_session = stack.enter_context(job.source.session(write=True))
+        if target is None or target.same_database(source):
+            source_session = stack.enter_context(source.session(write=True))
             target_session = source_session
         else:
             # Sessions end the other way round: the target's commit is the last that can fail.
-            target_session = stack.enter_context(job.target.session(write=True, create=True))
-            source_session = stack.enter_context(job.source.session(write=False))
+            target_session = stack.enter_context(target.session(write=True, create=True))
+            source_session = stack.enter_context(source.session(write=False))
         started = time.perf_counter()
         report = _Run(job, source_session, target_session, progress).report()
         before_commit = time.perf_counter()
@@ -148,6 +73,17 @@ def run(job: Job, progress: PhaseProgress | None = None) -> Report:
         spent = dict(report.seconds)
         spent["write"] += time.perf_counter() - before_commit
         return replace(report, seconds=spent | {"total": time.perf_counter() - started})
+
+
+def described(job: Job, elapsed: float, error_code: str | None = None) -> ledger.Run:
+    """The run of a job as the ledger keeps it; ``elapsed`` in seconds.
+
+    Raises
+    ------
+    InvalidName : the job's output has none that is valid.
+    """
+    table, output = str(parse_relation(job.table)), parse_relation(job.output)
+    return ledger.Run(job.door, job.policy.method, table, output, elapsed, None, error_code)
 
 
 class _Run:
@@ -162,7 +98,7 @@ class _Run:
         self.written: list[tuple[str, str, str]] = []
         self.levels: Levels | None = None
         self.persons = Persons(job.entity)
-        self.kept = KeptColumns((*job.by, *job.sensitive, *job.keep), job.policy, job.entity)
+        self.kept = KeptColumns(job.kept, job.policy, job.entity)
 
     def report(self) -> Report:
         job = self.job
@@ -194,7 +130,7 @@ class _Run:
         made = [(column.attribute.name, column.source) for column in release.columns]
         made += [(name, name) for name in job.by]
         created_at = ledger.record(
-            session, report, output, recount, types, made, self.job.described(self._elapsed())
+            session, report, output, recount, types, made, described(self.job, self._elapsed())
         )
         report = replace(report, created_at=created_at)
         self.progress("verify", 1.0)
@@ -204,8 +140,8 @@ class _Run:
     def _prepare(self) -> tuple[Source, tuple[Attribute, ...], Output]:
         """Everything that can be refused before a row is read."""
         job = self.job
-        source = self.source_session.find_source(job.table)
-        named = [*job.quasi_identifiers, *job.by, *job.sensitive, *job.keep]
+        source = self.source_session.find_source(parse_relation(job.table))
+        named = job.named
         for name in named:
             source.attribute(name)
         attributes = self._attributes(source)
@@ -219,8 +155,12 @@ class _Run:
             source = replace(source, required=job.quasi_identifiers)
         self.source_session.require_rights(source, read)
         self.source_session.require_equality(source, [*job.by, *job.key])
-        output = self.target_session.plan_output(
-            job.output, job.output_kind, job.if_exists, self.release_id
+        output = plan_output(
+            self.target_session,
+            parse_relation(job.output),
+            job.output_kind,
+            job.if_exists,
+            self.release_id,
         )
         source = self._timed("read", lambda: self.source_session.pin(source, read))
         self._read_hierarchies(source)
@@ -345,14 +285,11 @@ class _Run:
 
     def _named(self, source: Source) -> list[str]:
         """The columns of the source that a release tells something of, in their order."""
-        job = self.job
-        named = {*job.quasi_identifiers, *job.by, *job.sensitive, *job.keep}
-        return [a.name for a in source.schema.attributes if a.name in named]
+        return [a.name for a in source.schema.attributes if a.name in self.job.named]
 
     def _kept(self, source: Source) -> list[Attribute]:
         """The columns that are released as they are, in the order of the source."""
-        names = (*self.job.by, *self.job.sensitive, *self.job.keep)
-        return [a for a in source.schema.attributes if a.name in names]
+        return [a for a in source.schema.attributes if a.name in self.job.kept]
 
     def _verify(
         self, source: Source, output: Output, release: Release, microdata: Microdata

@@ -20,6 +20,7 @@ from dbanon.release.counts import Recount
 from dbanon.run.persons import Persons
 from dbanon.stores import statements
 from dbanon.stores.base import Source, random_order
+from dbanon.stores.names import check_length
 from dbanon.stores.sql import Session
 
 
@@ -76,6 +77,7 @@ def written_columns(
     Raises
     ------
     InvalidParameter : two columns would have one name.
+    NameTooLong : the target has no room for the name of a column, such as that of a bound.
     """
     written: list[tuple[str, str, str]] = []
     recoded = {column.source for column in columns}
@@ -102,6 +104,7 @@ def written_columns(
             written.append((name, attribute.sql_type, session.kept_value(attribute)))
     names = [name for name, _, _ in written]
     for name in names:
+        check_length(name, session.name_limit, f'column "{name}" of the release')
         if names.count(name) > 1:
             raise InvalidParameter(
                 f'The release would have two columns named "{name}".',

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
+from dbanon.data.scales import Scale
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.hierarchy.tree import Hierarchy
@@ -95,12 +97,13 @@ class MixedSpace:
 
 def mixed_space(
     microdata: Microdata,
+    measures: Measures,
     *,
     standardize: str,
     weights: Mapping[str, float],
     hierarchies: Hierarchies,
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
-    """A function from sets of records, int64 (m,), to their space; ranges are the whole table's.
+    """A function from sets of records, int64 (m,), to their space, on the ranges of ``measures``.
 
     An attribute with a hierarchy is measured by it; without one, numbers by their range and other
     values as different or not. NULLs have the code 0: a method sees one pattern of NULLs at a time.
@@ -113,13 +116,14 @@ def mixed_space(
     del standardize  # ranges are the measure here
     names = tuple(attribute.name for attribute in microdata.attributes)
     units = _units(names, weights)
-    trees = trees_of(microdata, hierarchies)
+    trees = trees_of(microdata.attributes, hierarchies, measures)
     codes = np.empty((microdata.n_records, len(names)), np.int32)
     for position, (attribute, tree) in enumerate(zip(microdata.attributes, trees, strict=True)):
         valid = microdata.valid_column(attribute.name)
         if tree is None:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
-            codes[:, position] = _steps(values, valid, int(units[position]))
+            scale = measures.numbers[attribute.name]
+            codes[:, position] = _steps(values, valid, scale, int(units[position]))
         else:
             codes[:, position] = leaf_codes(microdata, attribute, tree)
             if valid is not None:
@@ -146,21 +150,19 @@ def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.i
 
 
 def _steps(
-    values: NDArray[np.float64], valid: NDArray[np.bool_] | None, unit: int
+    values: NDArray[np.float64], valid: NDArray[np.bool_] | None, scale: Scale, unit: int
 ) -> NDArray[np.int32]:
     """Numbers as whole steps from 0 at the minimum to ``unit`` at the maximum; 0 where NULL."""
-    present = values if valid is None else values[valid]
-    if not present.size or present.max() == present.min():
+    if scale.constant:
         return np.zeros(len(values), np.int32)
-    low, high = float(present.min()), float(present.max())
-    # A power of two first, so that the width of huge numbers does not overflow.
-    exponent = int(np.frexp(max(abs(low), abs(high)))[1])
+    low, high = scale.least, scale.most
     with np.errstate(invalid="ignore", over="ignore"):
-        if high - low <= _GRID_STEPS and not np.mod(present, 1.0).any():
+        if scale.whole and high - low <= _GRID_STEPS:
             codes = (values - low) * (unit // int(high - low))
         else:
-            start, end = np.ldexp(low, -exponent), np.ldexp(high, -exponent)
-            codes = np.rint((np.ldexp(values, -exponent) - start) / (end - start) * unit)
+            # A power of two first, so that the width of huge numbers does not overflow.
+            start, end = np.ldexp([low, high], -scale.exponent)
+            codes = np.rint((np.ldexp(values, -scale.exponent) - start) / (end - start) * unit)
     if valid is not None:
         codes = np.where(valid, codes, 0.0)
     return np.asarray(codes).astype(np.int32)

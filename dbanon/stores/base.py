@@ -1,12 +1,10 @@
-"""The Store protocol and the plain things that stores and jobs hand each other."""
+"""The plain things that stores and jobs hand each other."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +20,7 @@ from dbanon.errors import (
 from dbanon.stores import statements
 from dbanon.stores.names import RelationName, quote
 
-if TYPE_CHECKING:
-    from dbanon.stores.sql import Session
-
-OUTPUT_KINDS = ("table", "view")
 MARK = "dbanon release "
-DEFAULT_CHUNK_ROWS = 65_536
 
 OnSql = Callable[[str], None]
 
@@ -153,15 +146,6 @@ class Output:
     replaces: str | None = None
 
 
-def released_name(name: RelationName, release_id: str, limit: int | None) -> RelationName:
-    """The name of a release's own table: the output's, cut where it must be, with a suffix."""
-    suffix = "_r" + release_id.replace("-", "")[:12]
-    start = name.name
-    if limit is not None:
-        start = start.encode()[: limit - len(suffix)].decode(errors="ignore")
-    return name.sibling(start + suffix)
-
-
 @dataclass(frozen=True)
 class Existing:
     """A relation that has a name now.
@@ -177,23 +161,6 @@ class Existing:
     mark: str | None
     oid: int | None = None
     owner: str | None = None
-
-
-class Store(Protocol):
-    """A database that sessions can be opened on."""
-
-    @property
-    def url(self) -> str:
-        """Where it is, without secrets."""
-
-    def session(self, *, write: bool, create: bool = False) -> AbstractContextManager[Session]:
-        """One transaction: committed at the end of the block, rolled back when it raises.
-
-        A database that is a file is made when ``create`` is True, and removed when it raises.
-        """
-
-    def same_database(self, other: Store) -> bool:
-        """True when both are the same database, so that one transaction can do all."""
 
 
 def random_order(n: int) -> NDArray[np.int64]:

@@ -10,12 +10,9 @@ another way is told from rows that changed.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
 
 from dbanon.stores.names import RelationName
-
-if TYPE_CHECKING:
-    from dbanon.stores.sql import Session
+from dbanon.stores.sql import Session
 
 UNCHANGED = "unchanged"
 CHANGED = "changed"

@@ -6,20 +6,19 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dbanon.data.schema import Role
 from dbanon.errors import ReleaseNotFound, TableNotFound
 from dbanon.release.counts import Recount
 from dbanon.release.report import Report
-from dbanon.stores.base import MARK, Existing, Output, Store
+from dbanon.stores.base import MARK, Existing, Output
 from dbanon.stores.ledger_tables import RELEASE_COLUMNS
 from dbanon.stores.names import RelationName, quote
-
-if TYPE_CHECKING:
-    from dbanon.stores.sql import Session
+from dbanon.stores.sql import Session
+from dbanon.stores.store import Store
 
 NOT_COPIED = "not_copied"
 
@@ -114,7 +113,11 @@ def record(
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
         found = session.find_existing(name)
         row[column] = found.oid if found else None
-    return session.record_release(row, column_rows(report, sql_types, made), run)
+    columns = column_rows(report, sql_types, made)
+    recorded = session.have_release_recorded(
+        row, columns, {"door": run.door, "elapsed": run.elapsed}
+    )
+    return insert_release(session, row, columns, run) if recorded is None else recorded
 
 
 def insert_release(
@@ -166,7 +169,14 @@ def note_failure(store: Store, run: Run) -> None:
     with suppress(Exception), store.session(write=True) as session:
         if session.has_ledger():
             session.require_trusted_ledger()
-            session.record_run(run)
+            if not session.have_run_recorded(_plain(run)):
+                insert_run(session, run)
+
+
+def _plain(run: Run) -> dict[str, Any]:
+    """A run that made no release as plain values."""
+    plain = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
+    return {key: value for key, value in plain.items() if key not in ("output", "release_id")}
 
 
 def _text(moment: datetime) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Chunk
+from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute, Kind
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores.base import (
@@ -199,6 +199,24 @@ class SessionInterface(ABC):
         ------
         LedgerNotTrusted : somebody's could.
         """
+
+    def have_release_recorded(
+        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
+    ) -> str | None:
+        """Have the ledger's owner write a release; the time that it was recorded with.
+
+        None where this session has to write it with its own rights, as where there are no roles.
+
+        Parameters
+        ----------
+        row, columns : by column of the ledger; JSON as text, times in ISO format.
+        run : its door, and the seconds that it took until now.
+        """
+        return None
+
+    def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
+        """Have the ledger's owner write a run that made no release; False where nobody does."""
+        return False
 
     def same_name(self, one: RelationName, other: RelationName) -> bool:
         """True when two names are those of one relation here."""

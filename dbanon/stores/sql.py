@@ -14,28 +14,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Role
 from dbanon.errors import (
     DuplicateKeys,
-    InvalidName,
-    OutputExists,
-    OutputNotOurs,
     UnsupportedType,
 )
+from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.counts import EntityCount, Recount
-from dbanon.stores import ledger, statements
+from dbanon.stores import statements
 from dbanon.stores.base import (
-    DEFAULT_CHUNK_ROWS,
     OnSql,
     Output,
     Source,
     random_order,
-    released_name,
 )
-from dbanon.stores.names import RelationName, check_length, quote
+from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session_interface import SessionInterface
 
 Progress = Callable[[float], None]
@@ -258,72 +255,12 @@ class Session(SessionInterface):
                     totals[attribute.name][label] = int(quotient) * size + int(remainder)
         return totals
 
-    def plan_output(self, name: RelationName, kind: str, if_exists: str, release_id: str) -> Output:
-        """Check that the output may be made, before anything is read."""
-        name = self.resolve_output(name)
-        reserved = self.ledger_name("")
-        if name.schema == reserved.schema and name.name.startswith(reserved.name):
-            raise InvalidName(
-                f"The output {name} has a name that is the ledger's.", hint="Choose another name."
-            )
-        check_length(name.name, self.name_limit, "name of the output")
-        if name.schema is not None:
-            check_length(name.schema, self.name_limit, "schema of the output")
-        self.prepare_schema(name)
-        self.require_ledger_rights()
-        existing = self.find_existing(name)
-        written = released_name(name, release_id, self.name_limit)
-        relation = written if kind == "view" else name
-        replaces = existing.kind if existing else None
-        output = Output(name, relation, written, kind, release_id, replaces)
-        if existing is None:
-            return output
-        if if_exists == "error":
-            raise OutputExists(
-                f"The output {name} exists already.",
-                hint="Choose another name, or replace it with if_exists=replace.",
-            )
-        if ledger.entry_of(self, name, existing) is None:
-            raise OutputNotOurs(
-                f"The output {name} exists and was not made by dbanon, so it is not replaced.",
-                detail="The ledger has no release that is this relation, by name and mark"
-                + ("." if existing.oid is None else ", and by its oid."),
-                hint="Choose another name, or drop it yourself. After a dump was restored: dbanon"
-                " upgrade.",
-            )
-        if existing.kind != kind:
-            raise OutputExists(
-                f"The output {name} is a {existing.kind}, and a {kind} was asked for.",
-                hint=f"Drop the {existing.kind} yourself, or choose another name.",
-            )
-        if kind == "view" and existing.owner not in (None, self.current_user()):
-            raise OutputNotOurs(
-                f"The view {name} belongs to role {existing.owner}, who could point it elsewhere.",
-                hint="Publish as that role, or take the view over: ALTER VIEW … OWNER TO.",
-            )
-        return output
-
     def insert_rows(
         self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
         """Add rows to a table of dbanon's own, with the values of these columns."""
         values = [value for row in rows for value in row]
         self.run(statements.insert_rows(relation, columns, len(rows)), values)
-
-    def record_release(
-        self, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: ledger.Run
-    ) -> str:
-        """Write a release, its columns and its run into the ledger; the time it was recorded with.
-
-        Parameters
-        ----------
-        row : by column of the ledger; JSON as text, times in ISO format.
-        """
-        return ledger.insert_release(self, row, columns, run)
-
-    def record_run(self, run: ledger.Run) -> None:
-        """Write a run that made no release into the ledger."""
-        ledger.insert_run(self, run)
 
     def timestamp(self, text: str) -> Any:
         """A time as the ledger's column takes it."""

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks
+from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.microdata import Microdata
 from dbanon.data.partition import AttributePartition, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import Cancelled, NonFiniteValue, TooFewRecords

@@ -8,11 +8,11 @@ from tests.house import House, house
 
 # A number that falls is written down here in the commit that lowers it.
 MOST = {
-    "at_the_root": 2,
+    "at_the_root": 1,
     "layers": 11,
     "upward": 0,
     "long_functions": 3,
-    "long_files": 9,
+    "long_files": 4,
     "spellings": 5,
 }
 
@@ -31,4 +31,4 @@ def test_a_number_does_not_rise(counted: House, what: str) -> None:
 def test_the_numbers_are_counted_of_this_tree(counted: House) -> None:
     """Counts of nothing would hold every limit."""
     assert counted.layers
-    assert "errors" in counted.at_the_root
+    assert counted.at_the_root == ["version"]

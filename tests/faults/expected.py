@@ -97,6 +97,12 @@ def _unfit(case: Case, columns: Sequence[Any]) -> set[str]:
     if arguments.get("intervals") in ("bounds", "midpoint") and any(map(_at_the_end, columns)):
         # The borders of the ranges have no room in the type.
         found |= {"unsupported_type"}
+    # PostgreSQL's names have 63 bytes; a bound's is the column's, and up to five more.
+    longest = 63 - (5 if arguments.get("intervals") == "bounds" else 0)
+    if (case.target or case.database) == "postgresql" and any(
+        len(c.name.encode()) > longest for c in case.table.columns
+    ):
+        found |= {"name_too_long"}
     if case.target is not None:
         others = [c.sql_type for c in case.table.columns if c.family == "other"]
         found |= UNFIT if others or arguments.get("intervals") == "range" else set()

@@ -139,3 +139,34 @@ def test_a_declared_type_stays_a_type(sqlite_file: SqliteDatabase, declared: str
     columns = sqlite_file.rows("SELECT name, type FROM pragma_table_xinfo('released')")
     before = sqlite_file.rows("SELECT name, type FROM pragma_table_xinfo('odd')")
     assert columns == before
+
+
+def test_bounds_of_a_long_name(database: Database) -> None:
+    """PostgreSQL would cut ``NAME_low`` and ``NAME_high`` to one name."""
+    name = "x" * 60
+    rows = [(i, i % 7) for i in range(12)]
+    database.load("people", {"id": "integer PRIMARY KEY", name: "integer"}, rows)
+    given: dict[str, Any] = {
+        "quasi_identifiers": [name], "k": 3, "method": "gaa_cp", "intervals": "bounds",
+    }  # fmt: skip
+    if database.name != "postgresql":
+        assert database.anonymize(**given).k_achieved >= 3
+        return
+    before = database.state()
+    with pytest.raises(errors.NameTooLong, match="x_low"):
+        database.anonymize(**given)
+    assert database.state() == before
+
+
+def test_a_name_too_long_for_the_target(
+    duckdb_file: DuckdbDatabase, postgresql: PostgresqlDatabase
+) -> None:
+    name = "x" * 64
+    rows = [(i, i % 7, i) for i in range(12)]
+    duckdb_file.load(
+        "people", {"id": "integer PRIMARY KEY", "age": "integer", name: "integer"}, rows
+    )
+    before = postgresql.state()
+    with pytest.raises(errors.NameTooLong, match="column"):
+        duckdb_file.anonymize(quasi_identifiers=["age"], keep=[name], k=3, target=postgresql.url)
+    assert postgresql.state() == before

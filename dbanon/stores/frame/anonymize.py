@@ -23,13 +23,13 @@ from dbanon.errors import (
 from dbanon.hierarchy.leaves import column_texts, leaf_text
 from dbanon.hierarchy.spec import Given, HierarchySpec, build, built, parse_all, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.job import check_entity, check_models
 from dbanon.job.policy import Policy, require_guarantee, require_kinds
 from dbanon.measures import Model, sensitive_counts
 from dbanon.measures.models import ModelLevel
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
-from dbanon.partitioning.entities import as_identifier, check_entity
+from dbanon.partitioning.entities import as_identifier
 from dbanon.partitioning.protect import (
-    check_models,
     protect,
     require_models,
     width_of,

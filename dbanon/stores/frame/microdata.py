@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Chunk, Microdata, encode, is_wide, microdata_from_chunks
+from dbanon.data.chunks import Chunk, encode, microdata_from_chunks
+from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.schema import Attribute, Kind, with_orders
 from dbanon.errors import ColumnNotFound, InvalidParameter, UnsupportedType, nearest_names
 

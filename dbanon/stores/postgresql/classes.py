@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dbanon.data.microdata import Chunk, Microdata, microdata_from_chunks, with_entities
+from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.microdata import Microdata, with_entities
 from dbanon.data.partition import places_of
 from dbanon.data.schema import Attribute, with_orders
 from dbanon.hierarchy.spec import HierarchySpec, built
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.job import DEFAULT_CHUNK_ROWS, check_entity
 from dbanon.job.policy import Policy, require_kinds
 from dbanon.partitioning.classes import find_classes
-from dbanon.partitioning.entities import as_identifier, check_entity
+from dbanon.partitioning.entities import as_identifier
 from dbanon.stores import statements
-from dbanon.stores.base import DEFAULT_CHUNK_ROWS, Source
+from dbanon.stores.base import Source
 from dbanon.stores.hierarchy_sources import Sources
 from dbanon.stores.names import quote, quote_list
 from dbanon.stores.postgresql import packed

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import URL, Engine, NullPool, create_engine, event
 
-from dbanon.data.microdata import Chunk
+from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute
 from dbanon.errors import (
     ConnectionLost,

@@ -10,7 +10,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores import ledger
 from dbanon.stores.base import (
     MARK,
     Existing,
@@ -452,25 +451,21 @@ class PostgresqlSession(Session):
             )
         self._ledger_trusted = True
 
-    def record_release(
-        self, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: ledger.Run
-    ) -> str:
+    def have_release_recorded(
+        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
+    ) -> str | None:
         if not self.rows(postgresql_ledger.WRITER):
-            return super().record_release(row, columns, run)
-        of_run = {"door": run.door, "elapsed": run.elapsed}
+            return None
         own = [{key: c[key] for key in c if key != "release_id"} for c in columns]
-        told = postgresql_ledger.told(row), own, of_run
+        told = postgresql_ledger.told(row), own, run
         recorded = self.call("dbanon._record_release", [json.dumps(part) for part in told])
         return str(json.loads(recorded)["created_at"])
 
-    def record_run(self, run: ledger.Run) -> None:
+    def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
         if not self.rows(postgresql_ledger.WRITER):
-            super().record_run(run)
-            return
-        of_run = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
-        for key in ("output", "release_id"):
-            del of_run[key]
-        self.call("dbanon._record_run", [json.dumps(of_run)])
+            return False
+        self.call("dbanon._record_run", [json.dumps(run)])
+        return True
 
     def call(self, function: str, parts: Sequence[str]) -> str:
         """Call a function of ours with JSON that no log shall have; the text of its result."""

@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.data.microdata import (
-    Chunk,
-    Microdata,
-    chunk_from_columns,
-    find_records,
-    is_wide,
-    microdata_from_chunks,
-)
+from dbanon.data.chunks import Chunk, chunk_from_columns, microdata_from_chunks
+from dbanon.data.microdata import Microdata, find_records, is_wide
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue, SourceChanged
 

@@ -8,8 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 import dbanon
+from dbanon.data.scales import whitening
 from dbanon.errors import InvalidParameter
-from dbanon.spaces.numeric import standardization, whitening
+from tests.scales import standardization
 
 RNG = np.random.default_rng(7)
 MIXED = RNG.normal(size=(60, 4)) @ RNG.normal(size=(4, 4)) * [1.0, 1e6, 1e-9, 3.0] + 5.0

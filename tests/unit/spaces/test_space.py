@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from dbanon.errors import InvalidParameter
-from dbanon.spaces.numeric import Space, standardization, weight_vector
+from dbanon.spaces.numeric import Space, weight_vector
+from tests.scales import standardization
 
 NUMBERS = np.random.default_rng(5).normal(size=(40, 3)) * [1.0, 50.0, 0.001] + [0.0, 1000.0, -5.0]
 

@@ -1,0 +1,64 @@
+"""What all errors have, and words for them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class DbanonError(Exception):
+    """Something went wrong."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+    sqlstate: ClassVar[str] = "XX000"
+
+    def __init__(
+        self, message: str | None = None, *, detail: str | None = None, hint: str | None = None
+    ) -> None:
+        self.message = message or (type(self).__doc__ or "error").partition("\n")[0]
+        self.detail = detail
+        self.hint = hint
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.detail:
+            parts.append(f"Detail: {self.detail}")
+        if self.hint:
+            parts.append(f"Hint: {self.hint}")
+        return "\n".join(parts)
+
+    def to_dict(self) -> dict[str, str | int | None]:
+        """The error as plain values, for machines."""
+        return {
+            "code": self.code,
+            "sqlstate": self.sqlstate,
+            "exit_code": self.exit_code,
+            "message": self.message,
+            "detail": self.detail,
+            "hint": self.hint,
+        }
+
+
+def nearest_names(wanted: str, known: Iterable[str], limit: int = 3) -> str | None:
+    """A hint that lists the known names nearest to ``wanted``, or None when none is near."""
+    folded = {name.casefold(): name for name in sorted(known, reverse=True)}
+    near = difflib.get_close_matches(wanted.casefold(), list(folded), n=limit, cutoff=0.6)
+    if not near:
+        return None
+    return "Did you mean " + " or ".join(f'"{folded[name]}"' for name in near) + "?"
+
+
+def error_code(error: BaseException) -> str:
+    """The code of an error, for machines; of one that is not ours, what it was."""
+    if isinstance(error, DbanonError):
+        return error.code
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "unexpected"
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether the process has no room for an object, or for the code of a library it loads."""
+    told = str(error).lower() if isinstance(error, ImportError) else ""
+    return isinstance(error, MemoryError) or "failed to map" in told or "cannot allocate" in told

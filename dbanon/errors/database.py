@@ -1,0 +1,76 @@
+"""The database failed: exit code 4, worth a retry. Rights: 5. Outcome unknown: 10, look first."""
+
+from __future__ import annotations
+
+from dbanon.errors.base import DbanonError
+
+
+class DatabaseFailure(DbanonError):
+    """The database failed."""
+
+    code = "database_failure"
+    exit_code = 4
+    sqlstate = "58000"
+
+
+class DatabaseUnreachable(DatabaseFailure):
+    """The database cannot be reached."""
+
+    code = "database_unreachable"
+    sqlstate = "08001"
+
+
+class ConnectionLost(DatabaseFailure):
+    """The connection to the database was lost; nothing was published."""
+
+    code = "connection_lost"
+    sqlstate = "08006"
+
+
+class DatabaseBusy(DatabaseFailure):
+    """The database is locked by another session, or a time limit was reached."""
+
+    code = "database_busy"
+    sqlstate = "55P03"
+
+
+class SourceChanged(DatabaseFailure):
+    """The source changed while it was read."""
+
+    code = "source_changed"
+    sqlstate = "40001"
+
+
+class Cancelled(DatabaseFailure):
+    """The run was cancelled."""
+
+    code = "cancelled"
+    sqlstate = "57014"
+
+
+class InsufficientRights(DbanonError):
+    """The role lacks a right that this needs."""
+
+    code = "insufficient_rights"
+    exit_code = 5
+    sqlstate = "42501"
+
+
+class LedgerNotTrusted(InsufficientRights):
+    """The ledger belongs to another role, or code of one hangs on it."""
+
+    code = "ledger_not_trusted"
+
+
+class ForeignCode(InsufficientRights):
+    """Code of another role would run with the rights of this one."""
+
+    code = "foreign_code"
+
+
+class OutcomeUnknown(DbanonError):
+    """The connection was lost at COMMIT: it is not known whether it was committed."""
+
+    code = "outcome_unknown"
+    exit_code = 10
+    sqlstate = "08007"

@@ -1,0 +1,96 @@
+"""What was wanted does not hold: refusals, exit code 3; drift and strict, exit code 6."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dbanon.errors.base import DbanonError
+
+
+class PrivacyRefusal(DbanonError):
+    """The wanted guarantee was not reached, and nothing was published."""
+
+    code = "privacy_refusal"
+    exit_code = 3
+    sqlstate = "ZK002"
+
+
+class RecountFailed(PrivacyRefusal):
+    """The relation failed its recount."""
+
+    code = "recount_failed"
+    sqlstate = "ZK001"
+
+
+class TooFewRecords(PrivacyRefusal):
+    """There are fewer records than k."""
+
+    code = "too_few_records"
+    sqlstate = "ZK002"
+
+
+class SuppressionOverBudget(PrivacyRefusal):
+    """More records would be suppressed than allowed."""
+
+    code = "suppression_over_budget"
+    sqlstate = "ZK003"
+
+
+class ModelInfeasible(PrivacyRefusal):
+    """The table as one class does not keep to the privacy model: no release of it can."""
+
+    code = "model_infeasible"
+    sqlstate = "ZK002"
+
+
+class HierarchyBroken(PrivacyRefusal):
+    """A hierarchy is not a tree over the values of its column.
+
+    ``problems`` holds every problem found. The message names lines and counts, never a label: a
+    hierarchy often lists the very values that its column holds.
+    """
+
+    code = "hierarchy_broken"
+    sqlstate = "ZK004"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        problems: Iterable[object] = (),
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint)
+        self.problems = tuple(problems)
+
+
+class MemoryLimit(PrivacyRefusal):
+    """The job needs more memory than allowed."""
+
+    code = "memory_limit"
+    sqlstate = "54000"
+
+    @classmethod
+    def of_process(cls) -> MemoryLimit:
+        """The limit is the machine's, or of its administrator."""
+        return cls(
+            "The process has no more memory; a run that was not finished is rolled back.",
+            hint="Give it more, or anonymize in blocks; a memory limit says so before it begins.",
+        )
+
+
+class ReleaseChanged(DbanonError):
+    """The published relation changed since it was verified."""
+
+    code = "release_changed"
+    exit_code = 6
+    sqlstate = "ZK007"
+
+
+class TellingColumnRefused(DbanonError):
+    """A column that is released as it is tells too much, and strict was asked for."""
+
+    code = "telling_column"
+    exit_code = 6
+    sqlstate = "ZK005"

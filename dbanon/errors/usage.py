@@ -1,0 +1,210 @@
+"""The call is not valid: exit code 2."""
+
+from __future__ import annotations
+
+from dbanon.errors.base import DbanonError
+
+
+class UsageError(DbanonError):
+    """The call is not valid."""
+
+    code = "usage"
+    exit_code = 2
+    sqlstate = "22023"
+
+
+class InvalidParameter(UsageError):
+    """A parameter has a value that is not allowed."""
+
+    code = "invalid_parameter"
+
+
+class UnknownMethod(UsageError):
+    """No method has this name."""
+
+    code = "unknown_method"
+
+
+class UnknownOption(UsageError):
+    """The method has no such option."""
+
+    code = "unknown_option"
+
+
+class InvalidName(UsageError):
+    """A name cannot be used as an identifier."""
+
+    code = "invalid_name"
+    sqlstate = "42602"
+
+
+class NameTooLong(InvalidName):
+    """A name is longer than the database allows."""
+
+    code = "name_too_long"
+    sqlstate = "42622"
+
+
+class TableNotFound(UsageError):
+    """The table does not exist."""
+
+    code = "table_not_found"
+    sqlstate = "42P01"
+
+
+class SchemaNotFound(UsageError):
+    """The schema does not exist."""
+
+    code = "schema_not_found"
+    sqlstate = "3F000"
+
+
+class ColumnNotFound(UsageError):
+    """The column does not exist."""
+
+    code = "column_not_found"
+    sqlstate = "42703"
+
+
+class OutputExists(UsageError):
+    """The output exists already."""
+
+    code = "output_exists"
+    sqlstate = "42P07"
+
+
+class OutputNotOurs(UsageError):
+    """The output exists and was not made by dbanon, so it is not replaced."""
+
+    code = "output_not_ours"
+    sqlstate = "42P07"
+
+
+class OutputChanged(UsageError):
+    """The view has other columns or types than the new release."""
+
+    code = "output_changed"
+    sqlstate = "42P16"
+
+
+class UnsupportedType(UsageError):
+    """The column's type cannot be used here."""
+
+    code = "unsupported_type"
+    sqlstate = "0A000"
+
+
+class KeyRequired(UsageError):
+    """The relation has no row key of its own: name a unique key."""
+
+    code = "key_required"
+    sqlstate = "0A000"
+
+
+class DuplicateKeys(UsageError):
+    """The row key is not unique."""
+
+    code = "duplicate_keys"
+    sqlstate = "23505"
+
+
+class NullInQuasiIdentifier(UsageError):
+    """A quasi-identifier holds NULL."""
+
+    code = "null_in_quasi_identifier"
+    sqlstate = "22004"
+
+
+class NullInEntity(UsageError):
+    """The entity column holds NULL."""
+
+    code = "null_in_entity"
+    sqlstate = "22004"
+
+
+class NonFiniteValue(UsageError):
+    """A quasi-identifier holds NaN or infinity."""
+
+    code = "non_finite_value"
+    sqlstate = "22003"
+
+
+class ValueNotInOrder(UsageError):
+    """An ordinal column holds a value that is not in its order."""
+
+    code = "value_not_in_order"
+
+
+class MixedTypes(UsageError):
+    """A column holds values of another type than it declares."""
+
+    code = "mixed_types"
+    sqlstate = "22P02"
+
+
+class ReleaseNotFound(UsageError):
+    """The ledger knows no release of this name."""
+
+    code = "release_not_found"
+    sqlstate = "42P01"
+
+
+class HierarchyNotFound(UsageError):
+    """No stored hierarchy has this name."""
+
+    code = "hierarchy_not_found"
+    sqlstate = "42704"
+
+
+class HierarchyExists(UsageError):
+    """A stored hierarchy has this name already."""
+
+    code = "hierarchy_exists"
+    sqlstate = "42710"
+
+
+class LedgerMissing(UsageError):
+    """The ledger is missing, or of another version."""
+
+    code = "ledger_missing"
+    sqlstate = "55000"
+
+
+class InstallRefused(UsageError):
+    """The SQL side is not installed in this database."""
+
+    code = "install_refused"
+    sqlstate = "55000"
+
+
+class PythonNotUsable(InstallRefused):
+    """The server's Python cannot use dbanon."""
+
+    code = "python_not_usable"
+
+
+class VersionMismatch(UsageError):
+    """SQL functions and Python package are of different versions."""
+
+    code = "version_mismatch"
+    sqlstate = "55000"
+
+
+class NotADatabase(UsageError):
+    """This is no database file."""
+
+    code = "not_a_database"
+
+
+class NotBuilt(UsageError):
+    """This is not built yet."""
+
+    code = "not_built"
+    sqlstate = "0A000"
+
+
+class MissingDependency(UsageError):
+    """A package that this needs is not installed."""
+
+    code = "missing_dependency"
+    sqlstate = "0A000"

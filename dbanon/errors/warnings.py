@@ -1,0 +1,19 @@
+"""What a result tells beyond its guarantee: warnings, which Python can make errors."""
+
+from __future__ import annotations
+
+
+class PrivacyWarning(UserWarning):
+    """A result tells more than its readers may think."""
+
+
+class KeptColumnTells(PrivacyWarning):
+    """A column that is released as it is tells rows apart, or what a quasi-identifier was."""
+
+
+class RowsNotAnonymous(PrivacyWarning):
+    """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
+
+
+class CommitConfirmed(UserWarning):
+    """The connection was lost or a signal came at COMMIT, and it was committed all the same."""

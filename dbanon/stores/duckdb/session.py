@@ -1,0 +1,356 @@
+"""One transaction on DuckDB, through its own client, with Arrow for what is large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dbanon.data.chunks import Chunk
+from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.errors import (
+    SchemaNotFound,
+    TableNotFound,
+    nearest_names,
+)
+from dbanon.recoding import ReleasedColumn
+from dbanon.stores import statements
+from dbanon.stores.base import (
+    MARK,
+    Existing,
+    Locator,
+    OnSql,
+    Output,
+    Source,
+    cannot_travel,
+    choose_key,
+    is_integer_key,
+    key_required,
+)
+from dbanon.stores.duckdb import dialect as types
+from dbanon.stores.duckdb import digest
+from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.ledger_tables import LEDGER_SCHEMA, ledger_ddl
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.sql import Session
+
+_INCOMING = "dbanon_incoming"
+
+
+class DuckdbSession(Session):
+    """One transaction on DuckDB."""
+
+    digest_way = digest.WAY
+    ledger_types: ClassVar[Mapping[str, str]] = {
+        "uuid": "UUID", "timestamp": "TIMESTAMP WITH TIME ZONE", "text": "VARCHAR",
+        "json": "VARCHAR", "integer": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
+        "bytes": "BLOB",
+    }  # fmt: skip
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
+        super().__init__(on_sql)
+        self._connection = connection
+        self._is_table = False
+        self._reader: pa.RecordBatchReader | None = None
+
+    def drop_staging(self) -> None:
+        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
+        for name in self.staging_tables:
+            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self.note(sql)
+        with translated():
+            self._connection.execute(sql, list(parameters))
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        self.note(sql)
+        with translated():
+            return self._connection.execute(sql, list(parameters)).fetchall()
+
+    def _batches(self, sql: str, chunk_rows: int) -> Iterator[pa.RecordBatch]:
+        self.note(sql)
+        with translated():
+            self._reader = self._connection.sql(sql).to_arrow_reader(chunk_rows)
+            yield from self._reader
+
+    def stop_reading(self) -> None:
+        """Close what is still read: as long as it is open, the file is, even behind an error."""
+        if self._reader is not None:
+            self._reader.close()
+
+    # -- source -----------------------------------------------------------------------------------
+
+    def find_source(self, name: RelationName) -> Source:
+        schema = name.schema if name.schema is not None else self._current_schema()
+        found = self.rows(
+            "SELECT table_name, 'table', estimated_size FROM duckdb_tables()"
+            " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
+            " UNION ALL SELECT view_name, 'view', 0 FROM duckdb_views()"
+            " WHERE database_name = current_database() AND schema_name = ? AND view_name = ?",
+            (schema, name.name) * 2,
+        )
+        if not found:
+            raise self._not_found(name, schema)
+        _, kind, size = found[0]
+        resolved = RelationName(schema, name.name)
+        columns = self.rows(
+            "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
+            " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
+            " ORDER BY column_index",
+            (schema, name.name),
+        )
+        attributes = tuple(
+            types.attribute(column, sql_type, nullable or kind == "view")
+            for column, sql_type, nullable in columns
+        )
+        return Source(resolved, Schema(attributes), kind, int(size or 0))
+
+    def _current_schema(self) -> str:
+        return str(self.rows("SELECT current_schema()")[0][0])
+
+    def _not_found(self, name: RelationName, schema: str) -> TableNotFound | SchemaNotFound:
+        schemas = [
+            found
+            for (found,) in self.rows(
+                "SELECT schema_name FROM duckdb_schemas() WHERE database_name = current_database()"
+            )
+        ]
+        if schema not in schemas:
+            return SchemaNotFound(
+                f'There is no schema "{schema}".', hint=nearest_names(schema, schemas)
+            )
+        near = self.rows(
+            "SELECT table_name FROM information_schema.tables"
+            " WHERE table_catalog = current_database() AND table_schema = ?",
+            (schema,),
+        )
+        return TableNotFound(
+            f"There is no table {name}.", hint=nearest_names(name.name, [n for (n,) in near])
+        )
+
+    def locate(self, source: Source, key: Sequence[str]) -> Source:
+        stated = bool(key)
+        self._is_table = source.kind == "table"
+        if not stated and self._is_table:
+            found = self.rows(
+                "SELECT constraint_column_names FROM duckdb_constraints()"
+                " WHERE database_name = current_database() AND schema_name = ?"
+                " AND table_name = ? AND constraint_type = 'PRIMARY KEY'",
+                (source.name.schema, source.name.name),
+            )
+            key = found[0][0] if found else ()
+        attributes = choose_key(source, key)
+        if is_integer_key(attributes) and attributes[0].bits <= 64:
+            column = f"s.{quote(attributes[0].name)}"
+            return replace(
+                source,
+                locator=Locator((column,), ("BIGINT",), unchecked=tuple(key) if stated else ()),
+            )
+        if attributes:
+            return replace(source, locator=Locator(("m.ordinal",), ("BIGINT",), tuple(key)))
+        if self._is_table and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
+            return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
+        raise key_required(source, hidden="rowid" if self._is_table else None)
+
+    def sort_key(self, attribute: Attribute) -> str:
+        column = super().sort_key(attribute)
+        # An enum sorts by its place in the type; text by code point on every database.
+        return f"CAST({column} AS VARCHAR) COLLATE C" if attribute.kind is Kind.CATEGORY else column
+
+    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
+        """DuckDB has no roles."""
+
+    def text_of(self, attribute: Attribute) -> str:
+        return f"CAST(s.{quote(attribute.name)} AS VARCHAR) COLLATE C"
+
+    def sample(self, relation: RelationName, share: float) -> str:
+        return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
+
+    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        return tuple(attributes)
+
+    def read_chunks(
+        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+    ) -> Iterator[Chunk]:
+        parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
+        parts += [
+            f"{types.number(i, a)} AS {statements.value_column(i)}"
+            for i, a in enumerate(attributes)
+        ]
+        joins = self.value_joins(attributes)
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
+        for batch in self._batches(query, chunk_rows):
+            yield types.chunk(batch, attributes)
+
+    def read_rows(
+        self, source: Source, columns: Sequence[str], chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+        parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
+        for name in columns:
+            attribute = source.attribute(name)
+            parts.append(types.portable(attribute))
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
+        for batch in self._batches(query, chunk_rows):
+            try:
+                lists = [column.to_pylist() for column in batch.columns[1:]]
+            except (pa.ArrowException, ValueError, OverflowError):
+                raise cannot_travel() from None
+            rows = list(zip(*lists, strict=True)) if lists else [()] * batch.num_rows
+            yield batch.column(0).to_numpy().astype(np.int64).reshape(-1, 1), rows
+
+    # -- staging ----------------------------------------------------------------------------------
+
+    def _load(self, table: str, columns: Sequence[tuple[str, str]], data: pa.Table) -> None:
+        self.run(statements.create_staging(table, columns))
+        self._append(table, data)
+
+    def _append(self, table: str, data: pa.Table) -> None:
+        self._connection.register(_INCOMING, data)
+        try:
+            self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING}")
+        finally:
+            # In a transaction that failed, even this is refused.
+            with suppress(duckdb.Error):
+                self._connection.unregister(_INCOMING)
+
+    def load_labels(
+        self,
+        keys: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        key_types: Sequence[str],
+    ) -> None:
+        columns = [("key0", key_types[0]), ("class", "INTEGER"), ("position", "INTEGER")]
+        arrays = [keys[:, 0], classes, positions]
+        self._load(
+            statements.LABELS, columns, pa.table([pa.array(a) for a in arrays], ["k", "c", "p"])
+        )
+
+    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
+        named = [("class", "INTEGER")]
+        arrays = [pa.array(np.arange(n_classes, dtype=np.int32))]
+        for position, column in enumerate(columns):
+            kind, array = types.staged_values(column)
+            named.append((statements.value_column(position), kind))
+            arrays.append(array)
+        names = [str(i) for i in range(len(arrays))]
+        self._load(statements.CLASSES, named, pa.table(arrays, names))
+
+    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+        columns = [("class", "INTEGER"), ("position", "INTEGER")]
+        columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
+        self.run(statements.create_staging(statements.ROWS, columns))
+        for classes, positions, rows in pieces:
+            lists = list(zip(*rows, strict=True)) if attributes else []
+            arrays = [pa.array(classes), pa.array(positions)]
+            try:
+                arrays += [pa.array(list(values)) for values in lists]
+            except (pa.ArrowException, OverflowError):
+                raise cannot_travel() from None
+            self._append(statements.ROWS, pa.table(arrays, [str(i) for i in range(len(arrays))]))
+
+    # -- what the shared statements need ----------------------------------------------------------
+
+    def released_expression(self, position: int, column: ReleasedColumn) -> str:
+        return types.released_expression(position, column)
+
+    def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
+        return types.wide_parts(attribute)
+
+    def type_of(self, attribute: Attribute) -> str:
+        return types.type_of(attribute)
+
+    # -- output -----------------------------------------------------------------------------------
+
+    def resolve_output(self, name: RelationName) -> RelationName:
+        return name if name.schema is not None else RelationName(self._current_schema(), name.name)
+
+    def prepare_schema(self, name: RelationName) -> None:
+        self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(str(name.schema))}")
+
+    def require_ledger_rights(self) -> None:
+        """DuckDB has no roles."""
+
+    def find_existing(self, name: RelationName) -> Existing | None:
+        found = self.rows(
+            "SELECT 'table', comment FROM duckdb_tables() WHERE database_name = current_database()"
+            " AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?) UNION ALL"
+            " SELECT 'view', comment FROM duckdb_views() WHERE database_name = current_database()"
+            " AND lower(schema_name) = lower(?) AND lower(view_name) = lower(?)",
+            (name.schema, name.name) * 2,
+        )
+        return Existing(*found[0]) if found else None
+
+    def create_released(
+        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
+    ) -> None:
+        body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
+        self.run(f"CREATE TABLE {output.written.quoted} ({body})")
+
+    def publish(self, output: Output, columns: Sequence[str]) -> None:
+        mark = f"'{MARK}{output.release_id}'"
+        if output.kind == "view":
+            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
+            self.run(
+                f"{create} VIEW {output.name.quoted} AS"
+                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
+            )
+            self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")
+        else:
+            if output.replaces:
+                self.drop_table(output.name)
+            self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+        self.run(f"COMMENT ON TABLE {output.relation.quoted} IS {mark}")
+
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        columns = self.find_source(relation).schema.attributes
+        [(rows, total)] = self.rows(digest.statement(relation, columns, salt))
+        return int(rows), int(total)
+
+    def digest_probe(self) -> str:
+        return str(self.rows(digest.PROBE)[0][0])
+
+    def analyze(self, relation: RelationName) -> None:
+        """DuckDB keeps statistics by itself."""
+
+    def drop_table(self, relation: RelationName) -> None:
+        self.run(f"DROP TABLE {relation.quoted}")
+
+    # -- ledger -----------------------------------------------------------------------------------
+
+    def has_ledger(self) -> bool:
+        return self.find_existing(self.ledger_name("release")) is not None
+
+    def ensure_ledger(self) -> None:
+        self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(LEDGER_SCHEMA)}")
+        existing: dict[str, list[str]] = {}
+        for table, column in self.rows(
+            "SELECT table_name, column_name FROM duckdb_columns()"
+            " WHERE database_name = current_database() AND schema_name = ?",
+            (LEDGER_SCHEMA,),
+        ):
+            existing.setdefault(table, []).append(column)
+        for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing):
+            self.run(statement)
+
+    def require_trusted_ledger(self) -> None:
+        """DuckDB has no roles."""
+
+    def tie_releases(self) -> None:
+        """DuckDB keeps no numbers of relations."""
+
+    def same_name(self, one: RelationName, other: RelationName) -> bool:
+        return str(one).lower() == str(other).lower()
+
+    def ledger_name(self, table: str) -> RelationName:
+        return RelationName(LEDGER_SCHEMA, table)
+
+    def current_user(self) -> str | None:
+        return None

@@ -1,0 +1,378 @@
+"""One transaction on SQLite, through Python's own client.
+
+SQLite has no schemas: the schema part of a name becomes a prefix (``release.people`` is the table
+``release_people``). It has no fixed types either: what a column declares is checked on its values.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.chunks import Chunk
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.errors import (
+    MixedTypes,
+    TableNotFound,
+    nearest_names,
+)
+from dbanon.job.job import DEFAULT_CHUNK_ROWS
+from dbanon.recoding import ReleasedColumn
+from dbanon.stores import statements
+from dbanon.stores.base import (
+    MARK,
+    Existing,
+    Locator,
+    OnSql,
+    Output,
+    Source,
+    choose_key,
+    is_integer_key,
+    key_required,
+)
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.sql import Session
+from dbanon.stores.sqlite import dialect as types
+from dbanon.stores.sqlite import digest
+from dbanon.stores.sqlite.errors import translated
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_ROWIDS = ("rowid", "_rowid_", "oid")
+
+
+class SqliteSession(Session):
+    """One transaction on SQLite."""
+
+    digest_way = digest.WAY
+
+    def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
+        super().__init__(on_sql)
+        self._connection = connection
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        self._driver = driver
+
+    def drop_staging(self) -> None:
+        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
+        for name in self.staging_tables:
+            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self.note(sql)
+        with translated():
+            self._driver.execute(sql, tuple(parameters)).close()
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        self.note(sql)
+        with translated():
+            return self._driver.execute(sql, tuple(parameters)).fetchall()
+
+    def _pieces(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        self.note(sql)
+        with translated():
+            cursor = self._driver.execute(sql)
+            while rows := cursor.fetchmany(chunk_rows):
+                yield rows
+
+    # -- source -----------------------------------------------------------------------------------
+
+    def find_source(self, name: RelationName) -> Source:
+        resolved = self.resolve_output(name)
+        found = self.rows(
+            "SELECT type FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
+            (resolved.name,),
+        )
+        if not found:
+            known = self.rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+            raise TableNotFound(
+                f"There is no table {resolved}.",
+                hint=nearest_names(resolved.name, [n for (n,) in known]),
+            )
+        attributes = tuple(
+            types.attribute(column, declared, not not_null)
+            for _, column, declared, not_null, *_ in self._columns(resolved)
+        )
+        return Source(resolved, Schema(attributes), found[0][0])
+
+    def _columns(self, name: RelationName) -> list[tuple[Any, ...]]:
+        return self.rows("SELECT * FROM pragma_table_xinfo(?)", (name.name,))
+
+    def locate(self, source: Source, key: Sequence[str]) -> Source:
+        stated = bool(key)
+        columns = self._columns(source.name)
+        if not stated:
+            # pk is the place in the key, from 1.
+            key = [row[1] for row in sorted(columns, key=lambda row: row[5]) if row[5]]
+        attributes = choose_key(source, key)
+        if is_integer_key(attributes) and self._holds_integers(source, attributes[0]):
+            column = f"s.{quote(attributes[0].name)}"
+            return replace(
+                source,
+                locator=Locator((column,), ("INTEGER",), unchecked=tuple(key)),
+            )
+        if attributes:
+            return replace(source, locator=Locator(("m.ordinal",), ("INTEGER",), tuple(key)))
+        names = {row[1].lower() for row in columns}
+        free = [name for name in _ROWIDS if name not in names]
+        if source.kind == "table" and free:
+            return replace(source, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
+        raise key_required(source)
+
+    def _holds_integers(self, source: Source, attribute: Attribute) -> bool:
+        """False where a column that declares integers holds something else."""
+        column = f"s.{quote(attribute.name)}"
+        query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
+        return not self.rows(f"{query} LIMIT 1")
+
+    def sort_key(self, attribute: Attribute) -> str:
+        return f"{super().sort_key(attribute)} COLLATE BINARY"
+
+    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
+        """SQLite has no roles."""
+
+    def text_of(self, attribute: Attribute) -> str:
+        return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
+
+    def sample(self, relation: RelationName, share: float) -> str:
+        of = 2**32
+        chosen = f"(random() & {of - 1}) < {round(share * of)}"
+        return f"(SELECT * FROM {relation.quoted} WHERE {chosen}) AS s"
+
+    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        looked_at = [a for a in attributes if a.kind in types.STORED_AS]
+        if not looked_at:
+            return tuple(attributes)
+        checks = [
+            f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT TRUE),"
+            f" {types.extent(a)}"
+            for a in looked_at
+        ]
+        found = self.rows(
+            f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s{source.where}"
+        )[0]
+        inspected = {}
+        for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
+            if wrong:
+                raise MixedTypes(
+                    f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but'
+                    f" {wrong} of its values are not {types.expected(attribute)}.",
+                    hint="Correct these values, or cast the column in a view.",
+                )
+            inspected[attribute.name] = types.with_extent(attribute, extent)
+        return tuple(inspected.get(a.name, a) for a in attributes)
+
+    def read_chunks(
+        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+    ) -> Iterator[Chunk]:
+        locator = source.located
+        parts = [
+            *locator.expressions,
+            *(
+                f"d{i}.code" if a.kind.is_coded else f"s.{quote(a.name)}"
+                for i, a in enumerate(attributes)
+            ),
+        ]
+        joins = self.value_joins(attributes)
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
+        for rows in self._pieces(query, chunk_rows):
+            keys, *columns = zip(*rows, strict=True)
+            yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
+
+    def read_rows(
+        self, source: Source, columns: Sequence[str], chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+        parts = [*source.located.expressions, *(f"s.{quote(name)}" for name in columns)]
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
+        for rows in self._pieces(query, chunk_rows):
+            keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
+            yield keys, [row[1:] for row in rows]
+
+    # -- staging ----------------------------------------------------------------------------------
+
+    def _load(
+        self, table: str, columns: Sequence[tuple[str, str]], rows: Iterable[tuple[Any, ...]]
+    ) -> None:
+        self.run(statements.create_staging(table, columns))
+        marks = ", ".join("?" for _ in columns)
+        insert = f"INSERT INTO {quote(table)} VALUES ({marks})"
+        self.note(insert)
+        with translated():
+            self._driver.executemany(insert, rows).close()
+
+    def load_labels(
+        self,
+        keys: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        types: Sequence[str],
+    ) -> None:
+        # The join looks labels up by key, one by one: an index pays.
+        columns = [("key0", "INTEGER PRIMARY KEY"), ("class", "INTEGER"), ("position", "INTEGER")]
+        order = np.argsort(keys[:, 0])
+        lists = (values[order].tolist() for values in (keys[:, 0], classes, positions))
+        self._load(statements.LABELS, columns, zip(*lists, strict=True))
+
+    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
+        named = [("class", "INTEGER PRIMARY KEY")]
+        lists: list[Sequence[Any]] = [range(n_classes)]
+        for position, column in enumerate(columns):
+            named.append((statements.value_column(position), ""))
+            lists.append(types.stored_values(column))
+        self._load(statements.CLASSES, named, zip(*lists, strict=True))
+
+    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+        columns = [("class", "INTEGER"), ("position", "INTEGER")]
+        columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
+        rows = (
+            (label, position, *map(types.storable, row))
+            for classes, positions, piece in pieces
+            for label, position, row in zip(
+                classes.tolist(), positions.tolist(), piece, strict=True
+            )
+        )
+        self._load(statements.ROWS, columns, rows)
+
+    def exact_totals(
+        self,
+        source: Source,
+        microdata: Microdata,
+        partition: Partition,
+        attributes: Sequence[Attribute],
+    ) -> dict[str, NDArray[np.object_]]:
+        """As in every session; decimals are added up here, where numbers have no limit."""
+        self.stage_labels(microdata, partition, source.located.types)
+        others = [a for a in attributes if a.kind is not Kind.DECIMAL]
+        found = super().exact_totals(source, microdata, partition, others) if others else {}
+        labels = np.argsort(self.class_numbers(partition))
+        for attribute in (a for a in attributes if a.kind is Kind.DECIMAL):
+            unit = 10**attribute.scale
+            totals = np.zeros(partition.n_classes, object)
+            query = statements.class_values(
+                f"s.{quote(attribute.name)}", source.from_clause, source.located.expressions
+            )
+            for rows in self._pieces(query, DEFAULT_CHUNK_ROWS):
+                for number, value in rows:
+                    totals[labels[number]] += round(Fraction(value or 0) * unit)
+            found[attribute.name] = totals
+        return found
+
+    # -- what the shared statements need ----------------------------------------------------------
+
+    def released_expression(self, position: int, column: ReleasedColumn) -> str:
+        return f"c.{statements.value_column(position)}"
+
+    def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
+        return types.wide_parts(attribute)
+
+    def type_of(self, attribute: Attribute) -> str:
+        return types.type_of(attribute)
+
+    # -- output -----------------------------------------------------------------------------------
+
+    def resolve_output(self, name: RelationName) -> RelationName:
+        if name.schema is None or name.schema == "main":
+            return RelationName(None, name.name)
+        return RelationName(None, f"{name.schema}_{name.name}")
+
+    def prepare_schema(self, name: RelationName) -> None:
+        """SQLite has no schemas."""
+
+    def require_ledger_rights(self) -> None:
+        """SQLite has no roles."""
+
+    def find_existing(self, name: RelationName) -> Existing | None:
+        found = self.rows(
+            "SELECT type, sql FROM sqlite_master"
+            " WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')",
+            (name.name,),
+        )
+        if not found:
+            return None
+        kind, sql = found[0]
+        mark = re.search(rf"/\* ({MARK}[0-9a-f-]{{36}}) \*/", sql or "")
+        return Existing(kind, mark.group(1) if mark else None)
+
+    def create_released(
+        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
+    ) -> None:
+        # SQLite keeps the text of CREATE: the mark is a comment in it.
+        body = ", ".join(f"{quote(name)} {self.declared(kind)}" for name, kind in columns)
+        self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
+
+    def declared(self, sql_type: str) -> str:
+        return types.declared(sql_type)
+
+    def publish(self, output: Output, columns: Sequence[str]) -> None:
+        if output.kind == "view":
+            if output.replaces:
+                self.run(f"DROP VIEW {output.name.quoted}")
+            self.run(
+                f"CREATE VIEW {output.name.quoted} AS /* {MARK}{output.release_id} */"
+                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
+            )
+            return
+        if output.replaces:
+            self.drop_table(output.name)
+        # Otherwise the views on the table that was just dropped would make RENAME fail.
+        self.run("PRAGMA legacy_alter_table = ON")
+        try:
+            self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+        finally:
+            self.run("PRAGMA legacy_alter_table = OFF")
+
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        columns = self.find_source(relation).schema.attributes
+        names = quote_list((column.name for column in columns), "s.")
+        query = f"SELECT {names} FROM {relation.quoted} AS s"
+        self.note(query)
+        with translated():
+            return digest.of_query(self._driver, query, salt)
+
+    def digest_probe(self) -> str:
+        return digest.probe()
+
+    def analyze(self, relation: RelationName) -> None:
+        """Statistics of the whole file are the owner's to collect."""
+
+    def drop_table(self, relation: RelationName) -> None:
+        self.run(f"DROP TABLE {relation.quoted}")
+
+    # -- ledger -----------------------------------------------------------------------------------
+
+    def has_ledger(self) -> bool:
+        return self.find_existing(self.ledger_name("release")) is not None
+
+    def ensure_ledger(self) -> None:
+        from dbanon.stores.migrate import migrate
+
+        with translated():
+            migrate(self._connection)
+
+    def require_trusted_ledger(self) -> None:
+        """SQLite has no roles."""
+
+    def tie_releases(self) -> None:
+        """SQLite keeps no numbers of relations."""
+
+    def same_name(self, one: RelationName, other: RelationName) -> bool:
+        return str(one).lower() == str(other).lower()
+
+    def ledger_name(self, table: str) -> RelationName:
+        return RelationName(None, f"dbanon_{table}")
+
+    def timestamp(self, text: str) -> Any:
+        return text
+
+    def current_user(self) -> str | None:
+        return None
