@@ -21,14 +21,14 @@ class Coded:
     Parameters
     ----------
     before, after : int64 (m,), codes; of an ordinal column comparable with each other.
-    values : how many different originals there are.
+    levels : int64 (L,), the different originals, ascending.
     ordinal : True where codes have an order.
     """
 
     name: str
     before: Codes
     after: Codes
-    values: int
+    levels: Codes
     ordinal: bool
 
 
@@ -44,7 +44,7 @@ def coded(pairs: Pairs) -> list[Coded]:
         if held is not None:
             before, after = before[held[:, 0]], after[held[:, 0]]
         ordinal = isinstance(column, Numbers)
-        found.append(Coded(column.name, before, after, len(np.unique(before)), ordinal))
+        found.append(Coded(column.name, before, after, np.unique(before), ordinal))
     return found
 
 
@@ -65,17 +65,17 @@ def entropy(codes: Codes) -> float:
     return float(-(shares * np.log2(shares)).sum()) + 0.0
 
 
-def ordinal_entropy(codes: Codes, values: int) -> float:
+def ordinal_entropy(codes: Codes, levels: Codes) -> float:
     """The entropy of an ordinal column: that of being above or not, mean of all places to cut.
 
-    p_i is the share of values up to the i-th. ``values`` is the number of the original's values, on
+    p_i is the share of values up to the i-th of ``levels``, the originals' values, ascending, on
     both sides.
     """
-    if values < 2:
+    if len(levels) < 2:
         return 0.0
-    counts = np.unique(codes, return_counts=True)[1]
-    up_to = np.cumsum(counts)[:-1] / max(int(counts.sum()), 1)
+    up_to = np.searchsorted(np.sort(codes), levels[:-1], "right") / max(len(codes), 1)
     total = 0.0
     for shares in (up_to, 1 - up_to):
-        total -= float((shares * np.log2(shares)).sum())
-    return total / (values - 1) + 0.0
+        logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
+        total -= float((shares * logs).sum())
+    return total / (len(levels) - 1) + 0.0

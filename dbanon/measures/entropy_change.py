@@ -29,8 +29,8 @@ def entropy_change(task: Task) -> Figure:
 
 def _entropies(column: Coded) -> tuple[float, float]:
     if column.ordinal:
-        before = ordinal_entropy(column.before, column.values)
-        return before, ordinal_entropy(column.after, column.values)
+        before = ordinal_entropy(column.before, column.levels)
+        return before, ordinal_entropy(column.after, column.levels)
     return entropy(column.before), entropy(column.after)
 
 
