@@ -163,9 +163,7 @@ def structure(case):
     for one, other in combinations_with_replacement(case.numbers(), 2):
         found = _covariances(case, one, other)
         both = varies(one) and varies(other)
-        flat = any(
-            len({c["x"][i] for i in case.cells(c)}) < 2 for c in (one, other)
-        )
+        flat = any(len({c["x"][i] for i in case.cells(c)}) < 2 for c in (one, other))
         if found and both and not flat:
             (v, r), (v_after, _) = found
             absolute.append(abs(v - v_after))
@@ -182,8 +180,7 @@ def structure(case):
             together.append(abs((0 if flat[0] else r) - (0 if any(flat) else r_after)))
         else:
             together.append(0.0)
-    means = [statistics.fmean(terms) if terms else None for terms in (relative, together, absolute)]
-    return means
+    return [statistics.fmean(terms) if terms else None for terms in (relative, together, absolute)]
 
 
 def structure_loss(case):
@@ -247,9 +244,7 @@ def apart(column, x, y):
 
 
 def zil(case):
-    return math.fsum(
-        apart(c, c["x"][i], case.y(c, i)) for c in case.columns for i in case.cells(c)
-    )
+    return math.fsum(apart(c, c["x"][i], case.y(c, i)) for c in case.columns for i in case.cells(c))
 
 
 def direct_loss(case):

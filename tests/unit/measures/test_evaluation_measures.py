@@ -97,3 +97,17 @@ def test_notes_lead_to_the_part_that_is_missing():
     assert found["score"].value is None
     assert found["score"].note.startswith("overall_loss: distance_loss: no column of numbers")
     assert set(found) == set(MEASURES)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_columns_that_became_constant_have_no_correlation(seed):
+    """Rounding must not pass for a spread."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(100, 3)) @ rng.normal(size=(3, 3))
+    columns = [
+        {"name": f"a{j}", "kind": "number", "x": x.tolist(), "y": [float(rng.normal())]}
+        for j, x in enumerate(points.T)
+    ]
+    found = evaluate(Task(pairs(reference.Case(columns, [0] * 100))))
+    together = np.abs(np.corrcoef(points.T)[np.triu_indices(3, 1)])
+    assert found["correlation_loss"].value == pytest.approx(together.mean())
