@@ -8,7 +8,7 @@
 namespace dbanon {
 namespace {
 
-using Own = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Limits = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Weights = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // Sums over all points stay within 64 bits.
@@ -27,40 +27,37 @@ nb::ndarray<nb::numpy, Value, nb::ndim<1>> copied(const std::vector<Value>& valu
 
 class LinkageRun : public Run {
    public:
-    LinkageRun(Points questions, Points points, std::optional<Own> own,
+    LinkageRun(Points questions, Points points, std::optional<Limits> limits,
                std::optional<Weights> weights, bool second, const std::string& search)
-        : LinkageRun(questions, points, own, weights,
-                     make(questions, points, own, weights, second, search).release()) {}
+        : LinkageRun(questions, points, limits, weights,
+                     make(questions, points, limits, weights, second, search).release()) {}
 
     auto distances() { return copied(finished().nearest()); }
     auto seconds() { return copied(finished().next()); }
-    auto own() { return copied(finished().own()); }
     auto weights() { return copied(finished().weight()); }
 
    private:
-    LinkageRun(Points questions, Points points, std::optional<Own> own,
+    LinkageRun(Points questions, Points points, std::optional<Limits> limits,
                std::optional<Weights> weights, Linkage* kernel)
         : Run(std::move(questions), std::unique_ptr<Kernel>(kernel)),
           points_(std::move(points)),
-          own_(std::move(own)),
+          limits_(std::move(limits)),
           weights_(std::move(weights)),
           kernel_(kernel) {}
 
     static std::unique_ptr<Linkage> make(const Points& questions, const Points& points,
-                                         const std::optional<Own>& own,
+                                         const std::optional<Limits>& limits,
                                          const std::optional<Weights>& weights, bool second,
                                          const std::string& search) {
         const Table from = checked(questions, 1);
         const Table to = checked(points, 1);
         if (from.p != to.p) throw nb::value_error("questions and points of the same attributes");
-        if (own) {
-            if (own->shape(0) != static_cast<std::size_t>(from.n)) {
-                throw nb::value_error("one point for each question");
+        if (limits) {
+            if (limits->shape(0) != static_cast<std::size_t>(from.n)) {
+                throw nb::value_error("one limit for each question");
             }
             for (std::int32_t i = 0; i < from.n; ++i) {
-                if (own->data()[i] < 0 || own->data()[i] >= to.n) {
-                    throw nb::value_error("own must be indices of points");
-                }
+                if (!(limits->data()[i] >= 0.0)) throw nb::value_error("limits must be 0 or more");
             }
         }
         if (weights) {
@@ -73,7 +70,7 @@ class LinkageRun : public Run {
                 }
             }
         }
-        return std::make_unique<Linkage>(from, to, own ? own->data() : nullptr,
+        return std::make_unique<Linkage>(from, to, limits ? limits->data() : nullptr,
                                          weights ? weights->data() : nullptr, second,
                                          search_named(search));
     }
@@ -89,7 +86,7 @@ class LinkageRun : public Run {
     }
 
     Points points_;
-    std::optional<Own> own_;
+    std::optional<Limits> limits_;
     std::optional<Weights> weights_;
     Linkage* kernel_;  // Run's
 };
@@ -98,15 +95,14 @@ class LinkageRun : public Run {
 
 void bind_linkage(nb::module_& m) {
     nb::class_<LinkageRun, Run>(m, "Linkage")
-        .def(nb::init<Points, Points, std::optional<Own>, std::optional<Weights>, bool,
+        .def(nb::init<Points, Points, std::optional<Limits>, std::optional<Weights>, bool,
                       const std::string&>(),
              nb::arg("questions").noconvert(), nb::arg("points").noconvert(),
-             nb::arg("own").noconvert().none() = nb::none(),
+             nb::arg("limits").noconvert().none() = nb::none(),
              nb::arg("weights").noconvert().none() = nb::none(), nb::arg("second") = false,
              nb::arg("search") = "auto")
         .def("distances", &LinkageRun::distances)
         .def("seconds", &LinkageRun::seconds)
-        .def("own", &LinkageRun::own)
         .def("weights", &LinkageRun::weights);
 }
 

@@ -153,7 +153,12 @@ class Pairs:
         codes: list[NDArray[Any]] = [column.released_kinds for column in self.columns]
         if self.groups is not None:
             codes.append(self.groups[1])
-        return joined(codes, self.m)
+        found = joined(codes, self.m)
+        # In the order of the classes: what is asked one after the other lies together.
+        firsts = np.unique(found, return_index=True)[1]
+        places = np.empty(len(firsts), np.int64)
+        places[np.argsort(firsts)] = np.arange(len(firsts))
+        return places[found]
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -175,6 +180,8 @@ def joined(codes: Iterable[NDArray[Any]], n: int = 0) -> NDArray[np.int64]:
         at = at.reshape(-1).astype(np.int64)
         if together is None:
             together = at
+        elif len(together) == int(together.max(initial=-1)) + 1:
+            break  # all are different already
         elif len(values) > 1:
             mixed = together * len(values) + at
             together = np.unique(mixed, return_inverse=True)[1].reshape(-1).astype(np.int64)

@@ -1,7 +1,7 @@
 """Measures of a release in plain loops, from the formulas: slow and obvious.
 
-A case holds columns, each a dictionary: `name`, `kind`, `x` (the originals, None for NULL), `y` (the
-released value of each class, None for NULL). Kinds: `number`, `ordinal` (ranks), `nominal`,
+A case holds columns, each a dictionary: `name`, `kind`, `x` (the originals, None for NULL) and `y`
+(the released value of each class, None for NULL). Kinds: `number`, `ordinal` (ranks), `nominal`,
 `interval` and `ordinal interval` (y are pairs), `node` (x are leaves, y labels of the `tree`).
 """
 

@@ -24,10 +24,3 @@ def nearest(questions, points, weights=None):
         seconds.append(squares[~ties].min() if not ties.all() else first)
         sums.append(int(weights[ties].sum()))
     return np.array(labels), np.array(firsts), np.array(seconds), np.array(sums)
-
-
-def own(questions, points, own):
-    """The squared distance of each question to its own point, one of `points`, int (n,)."""
-    return np.array(
-        [distances(points[[at]], question)[0] for question, at in zip(questions, own, strict=True)]
-    )

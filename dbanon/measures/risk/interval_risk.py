@@ -15,6 +15,8 @@ Source: Chen and Han 2010, definition 5 and eq. (19).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,57 +31,53 @@ def interval_risk(task: Task) -> Figure:
     if not pairs.numbers:
         return Figure(None, note=NO_NUMBERS)
     reach = [int(percent / 100 * pairs.n / 2) for percent in percents]
-    most = np.zeros(pairs.n, np.int64)
+    inside = np.ones((len(reach), pairs.n), bool)
     counted = np.zeros(pairs.n, bool)
     columns = {}
     for at, column in enumerate(pairs.numbers):
         held = pairs.cells([column])
         flags = None if held is None else held[:, 0]
-        needed = steps(pairs, column, flags)
         cells = pairs.n if flags is None else int(flags.sum())
+        shares = []
+        for one, found in zip(inside, _inside(pairs, column, flags, reach), strict=True):
+            shares.append(int((found if flags is None else found & flags).sum()) / max(cells, 1))
+            one &= found if flags is None else found | ~flags
         if cells:
-            inside = needed if flags is None else needed[flags]
-            columns[column.name] = float(np.mean([(inside <= h).mean() for h in reach]))
-        np.maximum(most, needed, out=most)
+            columns[column.name] = float(np.mean(shares))
         counted |= True if flags is None else flags
         task.tick((at + 1) / len(pairs.numbers))
     if not pairs.all_numbers:
         return Figure(None, columns, note=NOT_ALL_NUMBERS)
     if not counted.any():
         return Figure(None, note=NO_ROWS)
-    curve = [float((most[counted] <= h).mean()) for h in reach]
+    curve = [int((one & counted).sum()) / int(counted.sum()) for one in inside]
     parts = {f"{percent:g} %": share for percent, share in zip(percents, curve, strict=True)}
     return Figure(float(np.mean(curve)), columns, parts)
 
 
-def steps(pairs: Pairs, column: Numbers, held: Flags | None) -> NDArray[np.int64]:
-    """How many ranks the interval must reach out to hold each original, int64 (n,).
+def _inside(
+    pairs: Pairs, column: Numbers, held: Flags | None, reach: list[int]
+) -> Iterator[NDArray[np.bool_]]:
+    """For each reach in ranks bool (n,), whether originals lie in their intervals.
 
-    0 where the cell does not count; more than n where the original lies outside of all released
-    values.
+    Anything where the cell does not count.
     """
     labels = pairs.partition.labels
     counts = np.bincount(labels if held is None else labels[held], minlength=pairs.m)
     rows = np.flatnonzero(counts)
     order = rows[np.argsort(column.released[rows], kind="stable")]
     values = column.released[order]
-    after = np.cumsum(counts[order])  # ranks up to here, of released rows
-    total = int(after[-1]) if len(after) else 0
-    before = after - counts[order]
-    # Ranks from 0; a tie is as wide as all its rows.
-    lowest, highest = np.zeros(pairs.m, np.int64), np.zeros(pairs.m, np.int64)
-    lowest[order] = before[np.searchsorted(values, values, "left")]
-    highest[order] = after[np.searchsorted(values, values, "right") - 1] - 1
-    original = column.original
-    ranks = np.append(before, total)
-    # The first rank of a value at or above the original, and the last of one at or below.
-    above = ranks[np.searchsorted(values, original, "left")]
-    below = ranks[np.searchsorted(values, original, "right")] - 1
-    found = np.maximum(np.maximum(above - highest[labels], lowest[labels] - below), 0)
-    found[(above == total) | (below < 0)] = pairs.n + 1
-    if held is not None:
-        found[~held] = 0
-    return np.asarray(found, np.int64)
+    ranked = np.repeat(values, counts[order])  # f, from rank 0
+    after = np.cumsum(counts[order])
+    # A tie is as wide as all its rows.
+    lowest = (after - counts[order])[np.searchsorted(values, values, "left")]
+    highest = after[np.searchsorted(values, values, "right") - 1] - 1
+    low, high = np.zeros(pairs.m), np.zeros(pairs.m)
+    for h in reach:
+        if len(ranked):
+            low[order] = ranked[np.maximum(lowest - h, 0)]
+            high[order] = ranked[np.minimum(highest + h, len(ranked) - 1)]
+        yield (low[labels] <= column.original) & (column.original <= high[labels])
 
 
 MEASURE = Measure(

@@ -24,6 +24,7 @@ from dbanon.measures.risk.links import (
     paired,
     search,
     share,
+    squares,
 )
 
 
@@ -60,13 +61,9 @@ def _numbers(
     """The squared distance of each record to its own row, and what is nearest."""
     points, released = task.pairs.points
     questions, rows = points[group.records], released[group.rows]
-    # Some row bounds the search also where the own one is of another group.
-    own = np.maximum(group.own, 0)
-    squares = np.zeros(len(own))
-    for column in range(rows.shape[1]):
-        gap = questions[:, column] - rows[own, column]
-        squares += gap * gap
-    return squares, search(questions, rows, task.tick, own=own, weights=weights)
+    # The nearest is no farther than the own row; records of other groups have none here.
+    own = squares(questions, rows[np.maximum(group.own, 0)])
+    return own, search(questions, rows, task.tick, limits=own, weights=weights)
 
 
 def _mixed(

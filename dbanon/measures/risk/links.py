@@ -86,13 +86,21 @@ def groups(pairs: Pairs) -> Iterator[Group]:
         yield Group(records, firsts[in_order[ends[0] : ends[1]]], own)
 
 
-def search(questions: Floats, points: Floats, tick: Tick, *, own: NDArray[np.int64] | None = None,
-           weights: NDArray[np.int64] | None = None, second: bool = False) -> Nearest:  # fmt: skip
+def search(
+    questions: Floats,
+    points: Floats,
+    tick: Tick,
+    *,
+    limits: Floats | None = None,
+    weights: NDArray[np.int64] | None = None,
+    second: bool = False,
+) -> Nearest:
     """The nearest of ``points``, float64 (m, p), to ``questions``, float64 (q, p).
 
     Parameters
     ----------
-    own : int (q,), a point of each question, which makes it faster; None for none.
+    limits : float64 (q,), squared distances that answers are expected within, which makes it
+        faster; None for no guess.
     weights : int64 (m,), of the points; None for ones.
     """
     if not points.shape[1]:
@@ -101,15 +109,20 @@ def search(questions: Floats, points: Floats, tick: Tick, *, own: NDArray[np.int
         total = len(points) if weights is None else int(weights.sum())
         return Nearest(zero, zero, np.full(len(questions), total))
     kernel = Linkage(
-        np.ascontiguousarray(questions),
-        np.ascontiguousarray(points),
-        None if own is None else own.astype(np.int32),
-        weights,
-        second,
+        np.ascontiguousarray(questions), np.ascontiguousarray(points), limits, weights, second
     )
     while not kernel.step():
         tick(kernel.progress)
     return Nearest(kernel.distances(), kernel.seconds(), kernel.weights())
+
+
+def squares(one: Floats, other: Floats) -> Floats:
+    """float64 (r,), squared distances of points, float64 (r, p), to the bit as ``search`` has them."""
+    found = np.zeros(len(one))
+    for column in range(one.shape[1]):
+        gap = one[:, column] - other[:, column]
+        found += gap * gap
+    return found
 
 
 def compare(pairs: Pairs, questions: NDArray[np.int64], points: NDArray[np.int64], tick: Tick, *,

@@ -28,6 +28,7 @@ from dbanon.measures.risk.links import (
     paired,
     search,
     share,
+    squares,
 )
 
 
@@ -72,15 +73,34 @@ def _numbers(
 ) -> _Asked:
     """By Euclidean distance, squared; originals with the same values are looked at once."""
     points, released = task.pairs.points
-    asked, at = np.unique(rows, return_inverse=True)
-    at = at.reshape(-1)
-    questions = released[group.rows[asked]]
-    own = np.zeros(len(records))
-    for column in range(points.shape[1]):
-        gap = questions[at, column] - points[records, column]
-        own += gap * gap
+    asked, at = _different(rows, len(group.rows))
+    own = squares(released[group.rows][rows], points[records])
     originals = _once(points[group.records])
-    return _Asked(own, at, search(questions, originals, task.tick, second=True))
+    found = search(
+        released[group.rows[asked]],
+        originals,
+        task.tick,
+        limits=_two_of_own(own, at, len(asked)),
+        second=True,
+    )
+    return _Asked(own, at, found)
+
+
+def _different(rows: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which of n rows are asked about, and the place of each of ``rows`` among them."""
+    used = np.zeros(n, bool)
+    used[rows] = True
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
+
+
+def _two_of_own(own: Floats, at: NDArray[np.int64], n: int) -> Floats:
+    """float64 (n,): within what squared distance each row has two of its own that do not tie."""
+    order = np.argsort(at, kind="stable")
+    starts = np.searchsorted(at[order], np.arange(n))
+    ordered = own[order]
+    least = np.minimum.reduceat(ordered, starts)
+    beyond = np.where(ordered > least[at[order]] * TIE, ordered, np.inf)
+    return np.asarray(np.minimum.reduceat(beyond, starts))
 
 
 def _once(points: Floats) -> Floats:
@@ -103,11 +123,11 @@ def _once(points: Floats) -> Floats:
 def _mixed(task: Task, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]) -> _Asked:
     """By the sum of eq. (11)."""
     pairs = task.pairs
-    asked, at = np.unique(rows, return_inverse=True)
+    asked, at = _different(rows, len(group.rows))
     kinds = [column.kinds[group.records] for column in pairs.columns]
     originals = group.records[different(kinds, len(group.records))[0]]
     found = compare(pairs, group.rows[asked], originals, task.tick, released=False)
-    return _Asked(paired(pairs, records, group.rows[rows]), at.reshape(-1), found)
+    return _Asked(paired(pairs, records, group.rows[rows]), at, found)
 
 
 MEASURE = Measure(

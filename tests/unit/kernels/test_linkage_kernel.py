@@ -18,32 +18,35 @@ def _restore_level():
     kernels.set_simd_level(level)
 
 
-def own_points(questions, points):
-    """A point of each question: the one with its number, then from the first on again."""
-    return (np.arange(len(questions)) % len(points)).astype(np.int32)
+def guesses(arrays, seed=0):
+    """Limits, float64 (n,): some right, some by far too small or too large, some on the edge."""
+    exact = reference.nearest(*arrays)[1]
+    factors = [0.0, 0.5, 1 - 1e-15, 1.0, 1 + 1e-9, 1 + 3e-9, 2.0, np.inf]
+    with np.errstate(invalid="ignore", over="ignore"):
+        limits = exact * np.random.default_rng(seed).choice(factors, len(exact))
+    return np.nan_to_num(limits, nan=1.0, posinf=np.inf)
 
 
 def run(questions, points, weights=None, search="auto", budget=kernels.DEFAULT_BUDGET):
     """Labels, distances, next distances and weights.
 
-    All but the next distances are the same when these are not asked for, or an own point is known.
+    All but the next distances are the same when these are not asked for, and all whatever the
+    guesses.
     """
     arrays = [np.ascontiguousarray(array, np.float64) for array in (questions, points)]
-    own = own_points(questions, points)
+    guess = guesses(arrays) if len(questions) < 2000 else None
     results = []
-    for second, mine in ((True, None), (True, own), (False, None), (False, own)):
-        kernel = kernels.Linkage(*arrays, mine, weights, second, search)
+    for second, limits in ((True, None), (True, guess), (False, None), (False, guess)):
+        kernel = kernels.Linkage(*arrays, limits, weights, second, search)
         while not kernel.step(budget):
             pass
         results.append((kernel.labels(), kernel.distances(), kernel.weights()))
-        if mine is None:
-            assert not kernel.own().size
-        else:
-            np.testing.assert_array_equal(kernel.own(), reference.own(*arrays, own))
-        if second:
+        if not second:
+            assert not kernel.seconds().size
+        elif limits is None:
             seconds = kernel.seconds()
         else:
-            assert not kernel.seconds().size
+            np.testing.assert_array_equal(kernel.seconds(), seconds)
     for other in results[1:]:
         for one, same in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(one, same)
@@ -159,7 +162,7 @@ def test_progress_and_early_results():
     points = np.random.default_rng(0).normal(size=(2000, 2))
     kernel = kernels.Linkage(points, points, second=True, search="index")
     seen = [kernel.progress]
-    for result in (kernel.labels, kernel.distances, kernel.seconds, kernel.own, kernel.weights):
+    for result in (kernel.labels, kernel.distances, kernel.seconds, kernel.weights):
         with pytest.raises(RuntimeError):
             result()
     while not kernel.step(5000):
@@ -189,7 +192,7 @@ def test_arrays_outlive_their_names():
     points = np.random.default_rng(0).normal(size=(3000, 2))
     expected = reference.nearest(points[:50], points, np.arange(3000))
     kernel = kernels.Linkage(
-        points[:50].copy(), points.copy(), np.arange(50, dtype=np.int32), np.arange(3000), True
+        points[:50].copy(), points.copy(), np.full(50, 0.01), np.arange(3000), True
     )
     points[:] = 0
     while not kernel.step(1000):
@@ -220,10 +223,10 @@ def test_wrong_values(questions, points, weights):
         kernels.Linkage(questions, points, weights=weights)
 
 
-@pytest.mark.parametrize("own", [[0, 1], [0, 1, 2], [0, 1, -1]])
-def test_wrong_own_points(own):
+@pytest.mark.parametrize("limits", [[0.0, 1.0], [0.0, 1.0, -1.0], [0.0, 1.0, np.nan]])
+def test_wrong_limits(limits):
     with pytest.raises(ValueError):
-        kernels.Linkage(np.zeros((3, 2)), np.zeros((2, 2)), np.array(own, np.int32))
+        kernels.Linkage(np.zeros((3, 2)), np.zeros((2, 2)), np.array(limits))
 
 
 def test_wrong_arrays():
