@@ -23,6 +23,8 @@ def correlation_loss(task: Task) -> Figure:
     """Over the columns of numbers."""
     if not task.pairs.numbers:
         return Figure(None, note=NO_NUMBERS)
+    if task.pairs.n < 2:
+        return Figure(None, note="there are fewer than two rows")
     change = change_of_correlations(task.pairs.moments)
     return Figure(change, note="" if change is not None else "there is one column of numbers")
 

@@ -191,7 +191,7 @@ def structure_loss(case):
 
 
 def correlation_loss(case):
-    return structure(case)[1]
+    return structure(case)[1] if case.numbers() and case.n > 1 else None
 
 
 def covariance_loss(case):

@@ -117,7 +117,7 @@ def search(
 
 
 def squares(one: Floats, other: Floats) -> Floats:
-    """float64 (r,), squared distances of points, float64 (r, p), to the bit as ``search`` has them."""
+    """float64 (r,), squared distances of points, float64 (r, p), to the bit as in ``search``."""
     found = np.zeros(len(one))
     for column in range(one.shape[1]):
         gap = one[:, column] - other[:, column]

@@ -75,7 +75,8 @@ def _numbers(
     points, released = task.pairs.points
     asked, at = _different(rows, len(group.rows))
     own = squares(released[group.rows][rows], points[records])
-    originals = _once(points[group.records])
+    whole = len(group.records) == len(points)
+    originals = _once(points if whole else points[group.records])
     found = search(
         released[group.rows[asked]],
         originals,

@@ -15,6 +15,9 @@ import numpy as np
 
 from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
 
+# Of values below 1.
+_ROUNDING = 1e-15
+
 
 def security_ratio(task: Task) -> Figure:
     """Over classes and columns of numbers; ``below half`` is the share of classes under 1/2."""
@@ -27,9 +30,9 @@ def security_ratio(task: Task) -> Figure:
             continue
         held = pairs.cells([column])
         small = -column.scale.exponent
-        # As the recoding ``secure`` measures it, so that what it promises is what is found.
+        # What the recoding ``secure`` promises is found, whatever rounding did to its values.
         gap = np.abs(np.ldexp(column.original, small) - np.ldexp(column.released, small)[labels])
-        safe = gap >= task.parameters.epsilon * column.scale.deviation
+        safe = gap >= task.parameters.epsilon * column.scale.deviation - _ROUNDING
         if held is not None:
             safe &= held[:, 0]
         counts = np.bincount(labels if held is None else labels[held[:, 0]], minlength=pairs.m)
