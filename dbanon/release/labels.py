@@ -21,6 +21,8 @@ def intervals(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The ends of ``[a, b)``, ``[a, b]`` or one value, float64 (m,) each; ``*`` is least to most.
 
+    ARX writes ``[a, b[``.
+
     Parameters
     ----------
     labels : m texts, numbers in them spelled as leaves of hierarchies spell them.
@@ -61,7 +63,7 @@ def nodes(labels: Sequence[str], tree: Hierarchy, name: str) -> NDArray[np.int32
 def _ends(label: str, attribute: Attribute) -> tuple[float, float] | None:
     if (value := _number(label, attribute)) is not None:
         return value, value
-    if label[:1] != "[" or label[-1:] not in ("]", ")"):
+    if label[:1] != "[" or label[-1:] not in ("]", ")", "["):
         return None
     inner = label[1:-1]
     at = inner.find(", ")

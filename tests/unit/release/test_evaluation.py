@@ -286,6 +286,7 @@ def test_no_value_of_a_record_is_in_it():
     ("attribute", "label", "ends"),
     [
         (Attribute("a", Kind.INTEGER), "[30, 40)", (30, 40)),
+        (Attribute("a", Kind.INTEGER), "[30, 40[", (30, 40)),
         (Attribute("a", Kind.INTEGER), "30", (30, 30)),
         (Attribute("a", Kind.INTEGER), "*", (-7, 99)),
         (Attribute("a", Kind.DECIMAL, scale=2), "[-0.50, 1.25]", (-0.5, 1.25)),
