@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dbanon.data.partition import Partition
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
+    from dbanon.doors.frame import anonymize_frame
     from dbanon.doors.hierarchies import (
         drop_hierarchy,
         list_hierarchies,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from dbanon.measures import Model
     from dbanon.methods import METHODS
     from dbanon.release.report import Report
-    from dbanon.stores.frame.anonymize import anonymize_frame
 
 _HOMES = {
     "METHODS": "dbanon.methods",
@@ -36,7 +36,7 @@ _HOMES = {
     "Policy": "dbanon.job.policy",
     "Report": "dbanon.release.report",
     "anonymize": "dbanon.doors.python",
-    "anonymize_frame": "dbanon.stores.frame.anonymize",
+    "anonymize_frame": "dbanon.doors.frame",
     "drop_hierarchy": "dbanon.doors.hierarchies",
     "generalization_loss": "dbanon.doors.arrays",
     "information_loss": "dbanon.doors.arrays",

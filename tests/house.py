@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ class House:
     long_functions: list[str]
     long_files: list[str]
     spellings: list[str]
+    spelled_below: list[str]
+    foreign: list[str]
 
     def rows(self) -> Iterator[tuple[str, list[str]]]:
         """Every count with its words."""
@@ -41,6 +44,8 @@ class House:
         yield f"functions over {LONGEST_FUNCTION} lines", self.long_functions
         yield f"files over {LONGEST_FILE} lines", self.long_files
         yield "files of doors and sql/ that spell block_size", self.spellings
+        yield "other files outside partitioning/ that spell it", self.spelled_below
+        yield "packages but numpy that the core or a backend imports", self.foreign
 
 
 def house() -> House:
@@ -57,7 +62,11 @@ def house() -> House:
             for file in files
             if (lines := len(file.read_text(encoding="utf-8").splitlines())) > LONGEST_FILE
         ],
-        spellings=_spellings(files),
+        spellings=_spellings([*filter(_is_door, files), *sorted((ROOT / "sql").rglob("*.sql"))]),
+        spelled_below=_spellings(
+            [f for f in files if not _is_door(f) and PACKAGE / "partitioning" not in f.parents]
+        ),
+        foreign=_foreign(),
     )
 
 
@@ -95,14 +104,42 @@ def _long_functions(file: Path) -> Iterator[str]:
                 yield f"{file.relative_to(PACKAGE)}: {node.name}, {lines}"
 
 
+def _is_door(file: Path) -> bool:
+    return bool(_DOORS.match(file.relative_to(PACKAGE).as_posix()))
+
+
 def _spellings(files: list[Path]) -> list[str]:
-    doors = [file for file in files if _DOORS.match(file.relative_to(PACKAGE).as_posix())]
     found = []
-    for file in (*doors, *sorted((ROOT / "sql").rglob("*.sql"))):
-        times = len(re.findall(r"block[_-]size", file.read_text(encoding="utf-8")))
-        if times:
+    for file in files:
+        # PostgreSQL has a setting of this name.
+        own = re.sub(r"current_setting\('block_size'\)", "", file.read_text(encoding="utf-8"))
+        if times := len(re.findall(r"block[_-]size", own)):
             found.append(f"{file.relative_to(ROOT)}: {times}")
     return found
+
+
+def _foreign() -> list[str]:
+    """Packages that a room below the stores, or anything that a backend loads, imports."""
+    graph = grimp.build_graph(
+        "dbanon",
+        include_external_packages=True,
+        exclude_type_checking_imports=False,
+        cache_dir=None,
+    )
+    # The public names, loaded when they are first used.
+    for imported in graph.find_modules_directly_imported_by("dbanon"):
+        graph.remove_import(importer="dbanon", imported=imported)
+    above = ("stores", "run", "doors")
+    light = {m for m in graph.modules if m.split(".")[1:2] and m.split(".")[1] not in above}
+    light |= graph.find_upstream_modules("dbanon.doors.plpython")
+    own = {module for module in light if module.split(".")[0] == "dbanon"}
+    known = {"dbanon", "numpy", *sys.stdlib_module_names}
+    return sorted(
+        f"{importer} -> {imported}"
+        for importer in own
+        for imported in graph.find_modules_directly_imported_by(importer)
+        if imported.split(".")[0] not in known
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,27 @@ EXACT_INTEGER = 2.0**53
 
 # A power of ten beyond it is no float64.
 _LARGEST_SCALE = 300
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """A column as codes.
+
+    Parameters
+    ----------
+    codes : int32 (n,), read-only: positions in ``values``; -1 where NULL.
+    values : as text, in the column's order, each once; one text of those that are one number.
+    """
+
+    codes: NDArray[np.int32]
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self.codes.setflags(write=False)
+
+    def take(self, records: NDArray[np.int64]) -> Coded:
+        """The column of these records."""
+        return Coded(self.codes[records], self.values)
 
 
 @dataclass(frozen=True)
@@ -38,6 +61,7 @@ class Microdata:
         to come from exact arithmetic.
     strata : int32 (n,), read-only: sets of records that no class crosses; None for one set.
     entities : int32 (n,), read-only: the person of each record; None when every record is one.
+    sensitive : the columns that privacy models ask for, by name.
     withheld : how many more records there are, of which nothing is known here: they have a NULL
         where none may be.
     """
@@ -51,6 +75,7 @@ class Microdata:
     wide: frozenset[str] = field(default_factory=frozenset)
     strata: NDArray[np.int32] | None = None
     entities: NDArray[np.int32] | None = None
+    sensitive: Mapping[str, Coded] = field(default_factory=dict)
     withheld: int = 0
 
     def __post_init__(self) -> None:
@@ -93,42 +118,20 @@ class Microdata:
         column: NDArray[np.bool_] = self.valid[:, position]
         return None if column.all() else column
 
-
-def alone(microdata: Microdata, position: int) -> Microdata:
-    """Microdata with nothing but the numeric attribute at this position of all attributes."""
-    attribute = microdata.attributes[position]
-    valid = microdata.valid_column(attribute.name)
-    return replace(
-        microdata,
-        attributes=(attribute,),
-        numbers=np.ascontiguousarray(microdata.numbers[:, [microdata.numeric.index(attribute)]]),
-        codes=np.empty((microdata.n_records, 0), np.int32),
-        categories=(),
-        valid=None if valid is None else valid.reshape(-1, 1),
-    )
-
-
-def with_strata(microdata: Microdata, n_strata_columns: int) -> Microdata:
-    """Microdata whose last categorical attributes only say which stratum a record is in.
-
-    NULL is a value like any other there.
-    """
-    if not n_strata_columns:
-        return microdata
-    rest, codes, _ = without_last(microdata, n_strata_columns)
-    _, strata = np.unique(codes, axis=0, return_inverse=True)
-    return replace(rest, strata=strata.reshape(-1).astype(np.int32))
-
-
-def with_entities(microdata: Microdata) -> Microdata:
-    """Microdata whose last categorical attribute only says whose record it is.
-
-    Raises
-    ------
-    NullInEntity : it is NULL somewhere.
-    """
-    rest, codes, _ = without_last(microdata, 1)
-    return replace(rest, entities=require_entities(codes[:, 0], microdata.attributes[-1].name))
+    def of_attributes(self, names: Sequence[str]) -> Microdata:
+        """Microdata with these attributes alone, in their order here."""
+        held = [attribute.name in names for attribute in self.attributes]
+        numeric = [attribute.name in names for attribute in self.numeric]
+        categorical = [attribute.name in names for attribute in self.categorical]
+        valid = None if self.valid is None else self.valid[:, held]
+        return replace(
+            self,
+            attributes=tuple(a for a in self.attributes if a.name in names),
+            numbers=np.ascontiguousarray(self.numbers[:, numeric]),
+            codes=np.ascontiguousarray(self.codes[:, categorical]),
+            categories=tuple(compress(self.categories, categorical)),
+            valid=None if valid is None or bool(valid.all()) else np.ascontiguousarray(valid),
+        )
 
 
 def require_entities(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:
@@ -145,25 +148,6 @@ def require_entities(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:
             " of its own there.",
         )
     return codes
-
-
-def without_last(
-    microdata: Microdata, n_columns: int
-) -> tuple[Microdata, NDArray[np.int32], tuple[tuple[str, ...], ...]]:
-    """Microdata without its last categorical attributes; their codes, int32 (n, n_columns), and
-    their dictionaries.
-    """
-    kept = len(microdata.attributes) - n_columns
-    codes = microdata.codes.shape[1] - n_columns
-    valid = None if microdata.valid is None else microdata.valid[:, :kept]
-    rest = replace(
-        microdata,
-        attributes=microdata.attributes[:kept],
-        codes=np.ascontiguousarray(microdata.codes[:, :codes]),
-        categories=microdata.categories[:codes],
-        valid=None if valid is None or bool(valid.all()) else np.ascontiguousarray(valid),
-    )
-    return rest, microdata.codes[:, codes:], microdata.categories[codes:]
 
 
 def find_records(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:

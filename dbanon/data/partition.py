@@ -162,6 +162,20 @@ class Levels(Partition):
         return Levels(labels, self.levels, parts)
 
 
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The classes that were found for a release, whatever kind they are of.
+
+    Parameters
+    ----------
+    classes : of rows, or of the values of each attribute by itself.
+    levels : of a full domain, before classes were merged; None where none were chosen.
+    """
+
+    classes: Partition | AttributePartition
+    levels: Levels | None = None
+
+
 def places_of(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     """Where each of n records stands among these, int64 (n,); -1 where it does not."""
     places = np.full(n, -1, np.int64)

@@ -15,6 +15,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from dbanon.data.counts import rarest_row
+from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.errors import (
     DbanonError,
@@ -28,15 +30,17 @@ from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.release.counts import rarest_row
-from dbanon.run.column_values import column_values
+from dbanon.partitioning.partition_for import partition_for
+from dbanon.run.hierarchies import column_values
+from dbanon.run.plan import plan
 from dbanon.run.run import run
 from dbanon.stores import hierarchies
 from dbanon.stores.names import parse_relation
 from dbanon.stores.postgresql import summary
 from dbanon.stores.postgresql.backend import PlpySession, PlpyStore
 from dbanon.stores.postgresql.backend_errors import spi_error
-from dbanon.stores.postgresql.classes import PlpyReader
+from dbanon.stores.postgresql.classes import StableSource
+from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
 
 SECONDS_BETWEEN_NOTICES = 2.0
@@ -81,18 +85,20 @@ def classes(
         call = _call(given)
         wanted = options.parse(call["method"], call["options"], writes=False)
         policy = _policy(call["method"], call, wanted)
-        reader = PlpyReader(plpy, int(call["source"]))
-        found.append(
-            reader.classes(
-                _names(call, "quasi_identifiers"),
-                policy,
-                hierarchies=parse_all(wanted["hierarchies"], files=False),
-                entity=wanted["entity"],
-                key=wanted["key"],
-                memory_limit=wanted["memory_limit"] or _half_of_memory(),
-                tick=_Progress(plpy, wanted["progress"]).tick,
-            )
+        session = PlpySession(plpy, int(call["source"]))
+        job = Job(
+            table=str(session.source_name()),
+            output="",
+            quasi_identifiers=_names(call, "quasi_identifiers"),
+            policy=policy,
+            hierarchies=parse_all(wanted["hierarchies"], files=False),
+            entity=wanted["entity"],
+            key=wanted["key"],
+            memory_limit=wanted["memory_limit"] or _half_of_memory(),
+            door="sql",
         )
+        progress = _Progress(plpy, wanted["progress"])
+        found.append(_classes(job, StableSource(session), progress.tick))
         return {}
 
     outcome = _guarded(plpy, sql_version, work, writes=False)
@@ -101,6 +107,18 @@ def classes(
         return
     for row_key, label in found[0]:
         yield row_key, label, ""
+
+
+def _classes(
+    job: Job, source: StableSource, tick: Callable[[float], None]
+) -> list[tuple[str, int | None]]:
+    """The row key (JSON text) and the class of every row, None where withheld."""
+    planned = plan(job, source, pulse=lambda: tick(0.0))
+    microdata = source.read(planned.relation, planned.wanted, job, lambda share: None)
+    policy = planned.policy_for(microdata, lambda: tick(0.0))
+    found = partition_for(microdata, policy, trees=planned.trees, tick=tick)
+    assert isinstance(found.classes, Partition)
+    return list(source.labelled(planned.relation, microdata, found.classes))
 
 
 def store_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
@@ -177,10 +195,10 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     )
     with store.session(write=True) as session:
         planned = summary.plan(session, parse_relation(job.output), job.if_exists)
+        target = summary.SummarizedTarget(session, planned)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
-            report = run(job, store, progress=progress)
-        summary.write(session, planned, report, session.recounted.histogram)
+            report = run(job, SqlSource(session), target, progress)
     progress.restore()
     if report.k_rows is not None:
         plpy.warning(f"dbanon: rows are NOT k-anonymous; {rarest_row(report.k_rows)}")

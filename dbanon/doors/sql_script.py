@@ -19,6 +19,7 @@ from dbanon.stores.ledger_tables import HEAD, TABLES
 from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
 from dbanon.stores.postgresql.ledger import OWNER, UNTRUSTED
+from dbanon.stores.postgresql.text import literal
 from dbanon.version import share_path, version
 
 # The extension that holds the ledger, named as the role that owns it.
@@ -60,11 +61,6 @@ except Exception as error:
         + type(error).__name__ + ')."}}}}'
     )
     {fail}"""
-
-
-def literal(text: str) -> str:
-    """Text as SQL has it, whatever standard_conforming_strings is."""
-    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def script(paths: Sequence[str] | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -106,3 +106,20 @@ def leaf_text(text: str, attribute: Attribute) -> str:
     if attribute.kind is Kind.DECIMAL and attribute.scale > 0:
         return f"{Decimal(text):.{attribute.scale}f}"
     return number_text(float(text), attribute) if attribute.kind is Kind.FLOAT else text
+
+
+def by_value(texts: Collection[str], attribute: Attribute) -> list[str]:
+    """The values of a column, as leaves spell them, in the column's order: by code point, by number
+    or as the type states it.
+    """
+    if set(texts) <= set(attribute.order):
+        return [text for text in attribute.order if text in texts]
+    if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
+        return sorted(texts, key=_by_number)
+    return sorted(texts)
+
+
+def _by_number(text: str) -> tuple[bool, Decimal]:
+    """NaN, which has no place among numbers, comes last."""
+    number = Decimal(text)
+    return number.is_nan(), Decimal(0) if number.is_nan() else number

@@ -75,6 +75,8 @@ def released_loss(
     partition: Partition,
     released: NDArray[np.float64],
     valid: NDArray[np.bool_] | None = None,
+    *,
+    part: bool = False,
 ) -> Loss:
     """The loss when every class is released with the given values.
 
@@ -83,6 +85,8 @@ def released_loss(
     points : float64 (n, p), standardized originals.
     released : float64 (n_classes, p), released values, standardized by the same map.
     valid : bool (n, p), which values count; None for all.
+    part : True where the points are part of a table whose z-scores they are: it varies about its
+        own mean, 0, and not about that of the part.
     """
     records = partition.labels >= 0
     labels = partition.labels[records]
@@ -94,7 +98,9 @@ def released_loss(
         if valid is not None:
             keep = valid[records, column]
             original, error = original[keep], error[keep]
-        if original.size and original.max() != original.min():
+        if part:
+            totals[column] = np.square(original).sum()
+        elif original.size and original.max() != original.min():
             totals[column] = np.square(original - original.mean()).sum()
         errors[column] = np.square(error).sum()
     shares = np.divide(errors, totals, out=np.zeros(p), where=totals > 0)

@@ -34,7 +34,7 @@ class Model:
     level : the l, c, t, alpha, beta or delta wanted.
     l : of ``recursive_cl``.
     distance : of ``t_closeness``: ``equal``, ``ordered`` or a hierarchy of the values, given in
-        any form of ``hierarchy_spec``.
+        any form of ``hierarchy.spec``.
 
     Two classes that keep to a model keep to it together: so do classes that are released alike.
     Hence delta-disclosure wants every value in every class here.

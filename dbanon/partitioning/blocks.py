@@ -1,9 +1,9 @@
 """Cutting many records into blocks that are anonymized on their own, on all cores.
 
-Blocks are cut along the first principal direction, again and again, so that a block holds records
-that are near each other. No class crosses a block's border, which costs some loss: a method in
-blocks is another method, and is asked for by name. Refinement in blocks has several turns, whose
-borders lie elsewhere.
+Blocks are cut along the first principal direction, again and again (``cuts``), so that a block
+holds records that are near each other. No class crosses a block's border, which costs some loss: a
+method in blocks is another method, and is asked for by name. Refinement in blocks has several
+turns, whose borders lie elsewhere.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition, combine
 from dbanon.methods.registry import Tick
+from dbanon.partitioning.cuts import Cuts
 
-# The direction of a sample cuts as well as the direction of all records.
-SAMPLE = 10_000
 SECONDS_BETWEEN_TICKS = 0.05
 
 
@@ -43,19 +42,10 @@ def cut(
     -------
     Positions of each block's records, int64, ascending.
     """
-    finished = []
-    pending = [np.arange(len(points))]
-    while pending:
-        records = pending.pop()
-        parts = -(-len(records) // block_size)
-        if parts <= 1:
-            finished.append(np.sort(records))
-            continue
-        place = len(records) * (parts // 2) // parts
-        projection = points[records] @ _principal(points, records, direction)
-        order = np.argpartition(projection, place)
-        pending += [records[order[place:]], records[order[:place]]]
-    return finished
+    parts = max(-(-len(points) // block_size), 1)
+    numbers = Cuts.fit(points, parts, direction).assign(points)
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
 
 
 def cut_classes(
@@ -127,17 +117,6 @@ def partition_blocks(
             raise
     parts = [(block, future.result()) for block, future in zip(blocks, futures, strict=True)]
     return combine(parts, sum(map(len, blocks)))
-
-
-def _principal(
-    points: NDArray[np.float64], records: NDArray[np.int64], direction: int
-) -> NDArray[np.float64]:
-    """A principal direction of these records, float64 (p,), by a sample of them."""
-    step = max(len(records) // SAMPLE, 1)
-    sample = points[records[::step]]
-    centred = sample - sample.mean(axis=0)
-    _, vectors = np.linalg.eigh(centred.T @ centred)
-    return np.asarray(vectors[:, max(-1 - direction, -vectors.shape[1])])
 
 
 def _block_signals() -> None:

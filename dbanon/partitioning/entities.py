@@ -89,6 +89,7 @@ def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units
         valid=None if microdata.valid is None else microdata.valid[first],
         strata=None if microdata.strata is None else microdata.strata[first],
         entities=None,
+        sensitive={},
     )
     return Units(units, of_record)
 

@@ -21,6 +21,7 @@ from dbanon.measures.models import ModelLevel
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import cut_classes, partition_blocks
+from dbanon.partitioning.infeasible import infeasible
 from dbanon.partitioning.merge import Guard, keeps, merge, merge_block
 from dbanon.partitioning.refine import refine_classes
 from dbanon.partitioning.strata import groups
@@ -107,12 +108,12 @@ def _protected(
         failing = [records for records in strata if not keeps(guard.take(records))]
         for records in failing:
             if len(records) > budget or len(failing) == len(strata):
-                together = _each_as_one(strata, n)
+                together = _one_class_per_stratum(strata, n)
                 best = {
                     name: sensitive_counts(together, places[name], len(wholes[name]))
                     for name in names
                 }
-                raise _infeasible(policy.models, best, wholes, len(records), microdata.n_read)
+                raise infeasible(policy.models, best, wholes, len(records), microdata.n_read)
             budget -= len(records)
         parts = []
         for records in strata:
@@ -285,76 +286,9 @@ def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64
     return [released[group] for group in groups(np.column_stack(parts)[released])]
 
 
-def _each_as_one(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:
+def _one_class_per_stratum(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:
     """Each stratum as one class: what no partition keeps to better."""
     labels = np.full(n, -1, np.int32)
     for number, records in enumerate(strata):
         labels[records] = number
     return Partition(labels)
-
-
-def _infeasible(
-    models: Sequence[Model],
-    counts: Mapping[str, NDArray[np.int64]],
-    wholes: Mapping[str, NDArray[np.float64]],
-    records: int,
-    n: int,
-) -> ModelInfeasible:
-    """The error that says what is feasible; ``counts`` are those of each stratum as one class."""
-
-    def fails(model: Model, counts: NDArray[np.int64]) -> bool:
-        return not model.satisfied(counts, wholes[model.attribute]).all()
-
-    failing = [model for model in models if fails(model, counts[model.attribute])]
-    hints = [_feasible(m, m.worst(counts[m.attribute], wholes[m.attribute])) for m in failing]
-    if len(next(iter(counts.values()))) > 1:
-        return ModelInfeasible(
-            f"The {records} records of a stratum or pattern of NULLs, which classes do not cross,"
-            " do not keep to the models.",
-            hint="; ".join(hints)
-            + f". Ask for less, {_by_withholding(failing, counts, wholes, n)}use nulls=suppress,"
-            " or leave out strata.",
-        )
-    values = {m.attribute: int((wholes[m.attribute] > 0).sum()) for m in failing}
-    return ModelInfeasible(
-        "Even the whole table as one class does not keep to "
-        + "; ".join(model.describe() for model in failing)
-        + ".",
-        hint="; ".join(f'"{name}" has {count} distinct values' for name, count in values.items())
-        + "; "
-        + "; ".join(hints)
-        + ". Ask for less.",
-    )
-
-
-def _by_withholding(
-    models: Sequence[Model],
-    counts: Mapping[str, NDArray[np.int64]],
-    wholes: Mapping[str, NDArray[np.float64]],
-    n: int,
-) -> str:
-    """The budget with which withholding whole strata is enough, where the others stay as they are.
-
-    Not where models compare classes with the table, which is another one then.
-    """
-    if any(model.compares_with_table for model in models):
-        return ""
-    kept = np.logical_and.reduce(
-        [model.satisfied(counts[model.attribute], wholes[model.attribute]) for model in models]
-    )
-    if not kept.any():
-        return ""
-    sizes = counts[models[0].attribute].sum(axis=1)
-    withheld = n - sizes[kept].sum()
-    share = np.ceil(withheld / n * 1e6) / 1e6
-    return f"use withhold_failing with max_suppression = {share:.6f} or more, "
-
-
-def _feasible(model: Model, best: float) -> str:
-    """The levels of a model that are in reach, rounded to the safe side."""
-    what = f'{model.kind} of "{model.attribute}"'
-    if not np.isfinite(best):
-        return f"no level of {what} is feasible"
-    if model.at_least:
-        return f"{what} is feasible up to {np.floor(best * 1e4) / 1e4:g}"
-    return f"{what} is feasible from {np.ceil(best * 1e4 + 1) / 1e4:g}"

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dbanon.errors import InvalidParameter
 from dbanon.recoding import generalization, mean, median, medoid, secure
 from dbanon.recoding.attributes import recode_attributes
-from dbanon.recoding.columns import GENERALIZED, ExactTotals, Recoding, ReleasedColumn
-from dbanon.recoding.settings import INTERVALS, RANGE, Settings
+from dbanon.recoding.columns import (
+    GENERALIZED,
+    INTERVALS,
+    RANGE,
+    ExactTotals,
+    Recoding,
+    ReleasedColumn,
+    Settings,
+)
 
 RECODINGS: dict[str, Recoding] = {
     recoding.name: recoding

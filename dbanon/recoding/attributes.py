@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Microdata, alone
+from dbanon.data.microdata import Microdata
 from dbanon.data.partition import AttributePartition, Partition
 from dbanon.data.schema import Attribute
 from dbanon.recoding.columns import ExactTotals, ReleasedColumn
@@ -40,6 +40,7 @@ def recode_attributes(
                 np.add.at(found[name], of_rows, parts)
             return found
 
-        [column] = run(alone(microdata, position), own, totals)
+        alone = microdata.of_attributes([microdata.attributes[position].name])
+        [column] = run(alone, own, totals)
         columns.append(column.take(of_rows.astype(np.int64)))
     return rows, tuple(columns)

@@ -1,17 +1,21 @@
-"""Released columns: one value per class and quasi-identifier, in the column's own type."""
+"""What recodings take and give: settings, and one value per class and quasi-identifier."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.partition import Partition
+from dbanon.data.partition import Levels, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
+from dbanon.hierarchy.tree import Hierarchy
+
+RANGE = "range"
+INTERVALS = ("text", "bounds", "midpoint", RANGE)
 
 # SQL type of labels, which are text whatever the column is.
 GENERALIZED = "text"
@@ -20,6 +24,30 @@ GENERALIZED = "text"
 ExactTotals: TypeAlias = Callable[
     [Partition, Sequence[Attribute]], Mapping[str, NDArray[np.object_]]
 ]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of recodings; each uses those that it knows.
+
+    Parameters
+    ----------
+    hierarchies : by column.
+    intervals : how a range of numbers is written: ``text``, as in ``[30, 40)``; ``bounds``, two
+        columns; ``midpoint``, one number; or ``range``, a value of the database's own range type.
+    local_range : True releases a class's own smallest and largest number, which are values of
+        members; False the borders of a fixed grid around them.
+    steps : width of the grid by column, in the column's unit (days, microseconds); about a
+        twentieth of the column's range where not named.
+    levels : of a full domain, which are then released: not what a class has in common, but the
+        nodes and parts that its records are in. None otherwise.
+    """
+
+    hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
+    intervals: str = "text"
+    local_range: bool = False
+    steps: Mapping[str, float] = field(default_factory=dict)
+    levels: Levels | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +133,7 @@ class Recoding:
     run : ``(microdata, measures, partition, exact_totals, settings, **parameters) -> released
         columns``; the measures are those of the table that the records are of.
     summary : one line for people.
-    measure : what its loss is measured by, a name in ``pipeline``.
+    measure : what its loss is measured by, a name in ``release.recode``.
     takes_categories : True when attributes may be other than numeric.
     takes_ranks : False when attributes must be numbers, not ordinal.
     method : the only method it belongs to; None when it goes with any that groups rows.

@@ -27,13 +27,14 @@ from dbanon.hierarchy.leaves import leaf_codes, number_text, trees_of
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.recoding.columns import (
     GENERALIZED,
+    RANGE,
     ExactTotals,
     Recoding,
     ReleasedColumn,
+    Settings,
     require_room,
 )
 from dbanon.recoding.grid import Grid, grid_for
-from dbanon.recoding.settings import RANGE, Settings
 
 _WIDER = "Release its ranges as text, or cast the column to a wider type in a view."
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
-from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
+from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings
 from dbanon.recoding.representative import class_medians, occurring, refuse_wide
-from dbanon.recoding.settings import Settings
 
 
 def median(

@@ -1,8 +1,8 @@
 """Medoid recoding: every class is released with the record nearest to its mean.
 
-Nearest on z-scores, the smaller index among equals: this record has the least sum of squared
-distances to the others. Combinations of values are then real ones; so are the values, which are
-those of one record in the class. k-anonymity holds as with any recoding, but whoever knows that
+Nearest on z-scores of the table, the smaller index among equals: this record has the least sum of
+squared distances to the others. Combinations of values are then real ones; so are the values, which
+are those of one record in the class. k-anonymity holds as with any recoding, but whoever knows that
 record's values sees them published.
 """
 
@@ -13,10 +13,9 @@ import numpy as np
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
-from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn
+from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings
 from dbanon.recoding.mean import class_means
-from dbanon.recoding.representative import occurring, refuse_wide
-from dbanon.recoding.settings import Settings
+from dbanon.recoding.representative import occurring, refuse_wide, table_deviation
 
 
 def medoid(
@@ -39,10 +38,11 @@ def medoid(
     for attribute, values in zip(microdata.numeric, microdata.numbers.T, strict=True):
         valid = microdata.valid_column(attribute.name)
         used = values[members] if valid is None else values[members][valid[members]]
-        if not used.size or used.max() == used.min():
+        scale = measures.numbers[attribute.name]
+        if scale.constant:
             continue
         gap = values[members] - class_means(values, partition)[labels]
-        gap /= used.std(ddof=1)
+        gap /= table_deviation(used, scale)
         # NULL is NULL in the whole class, and tells no record from another.
         distance += np.square(gap) if valid is None else np.where(valid[members], gap * gap, 0.0)
     chosen = members[np.lexsort((members, distance, labels))[starts]]

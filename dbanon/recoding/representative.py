@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
+from dbanon.data.scales import Scale
 from dbanon.data.schema import Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding.columns import ReleasedColumn
@@ -32,6 +33,20 @@ def class_medians(values: NDArray[np.float64], partition: Partition) -> NDArray[
     ordered = grouped[np.lexsort((grouped, partition.labels[partition.members]))]
     medians: NDArray[np.float64] = ordered[partition.starts + (partition.sizes - 1) // 2]
     return medians
+
+
+def table_deviation(values: NDArray[np.float64], scale: Scale) -> float:
+    """The sample standard deviation of the table's column, in its own unit.
+
+    Parameters
+    ----------
+    values : float64 (m,), those at hand, by class; m is at least 2 where they are all.
+    scale : of the table's column, not constant.
+    """
+    if len(values) == scale.count:
+        # The same number but for its last digit, which decides between values that are as near.
+        return float(values.std(ddof=1))
+    return float(np.ldexp(scale.deviation, scale.exponent))
 
 
 def occurring(

@@ -22,10 +22,9 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, require_room
+from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings, require_room
 from dbanon.recoding.mean import mean
-from dbanon.recoding.representative import refuse_wide
-from dbanon.recoding.settings import Settings
+from dbanon.recoding.representative import refuse_wide, table_deviation
 
 
 def ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:
@@ -88,12 +87,13 @@ def secure(
     refuse_wide(microdata, "secure")
     columns = []
     for position, column in enumerate(mean(microdata, measures, partition, exact_totals, settings)):
-        columns.append(_secured(microdata, partition, column, position, epsilon, gamma0))
+        columns.append(_secured(microdata, measures, partition, column, position, epsilon, gamma0))
     return tuple(columns)
 
 
 def _secured(
     microdata: Microdata,
+    measures: Measures,
     partition: Partition,
     column: ReleasedColumn,
     position: int,
@@ -107,9 +107,10 @@ def _secured(
         if valid is None
         else numbers[partition.members][valid[partition.members]]
     )
-    if len(used) < 2 or used.max() == used.min() or epsilon == 0.0:
+    scale = measures.numbers[column.attribute.name]
+    if scale.constant or epsilon == 0.0:
         return column
-    distance = epsilon * float(used.std(ddof=1))
+    distance = epsilon * table_deviation(used, scale)
     step = _step(column.attribute)
     released = column.as_float()
     unsafe, below, above = [], [], []

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import AttributePartition, Levels, Partition
+from dbanon.data.partition import AttributePartition, Found, Partition
 from dbanon.data.scales import Standardization
 from dbanon.hierarchy.leaves import leaf_codes, trees_of
 from dbanon.hierarchy.subset import Trees, only
@@ -22,12 +22,11 @@ from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_a
 
 def recode(
     microdata: Microdata,
-    partition: Partition | AttributePartition,
+    found: Found,
     policy: Policy,
     exact_totals: ExactTotals,
     by: Sequence[str] = (),
     entity: str | None = None,
-    levels: Levels | None = None,
     trees: Trees | None = None,
     measures: Measures | None = None,
 ) -> Release:
@@ -40,13 +39,13 @@ def recode(
     The classes of a release are rows that are released alike: where attributes are grouped by
     themselves, those that share their class in each.
     ``by`` names the columns of the strata, which the guarantee holds for, too; ``entity`` the
-    column whose values it counts. ``levels`` are what the method found before classes were merged.
+    column whose values it counts.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
     settings = policy.settings
     if not policy.options.get("contract"):
-        settings = replace(settings, levels=levels)
+        settings = replace(settings, levels=found.levels)
 
     def run(
         microdata: Microdata, partition: Partition, exact_totals: ExactTotals
@@ -54,6 +53,7 @@ def recode(
         assert measures is not None
         return recoding.run(microdata, measures, partition, exact_totals, settings, **parameters)
 
+    partition = found.classes
     if isinstance(partition, AttributePartition):
         measures = measures or Measures.of(microdata)
         rows, columns = recode_attributes(microdata, partition, run, exact_totals)
@@ -101,13 +101,20 @@ def _sse(
     """SSE/SST on z-scores before and after rounding."""
     del policy
     valid = microdata.numeric_valid()
-    transform = Standardization.of([measures.numbers[a.name] for a in microdata.numeric])
+    scales = [measures.numbers[attribute.name] for attribute in microdata.numeric]
+    transform = Standardization.of(scales)
     points = transform.apply(microdata.numbers)
+    present = points.size if valid is None else int(valid.sum())
+    part = sum(scale.count for scale in scales) != present
 
     def loss(released: list[NDArray[np.float64]]) -> Loss:
         standardized = transform.apply(np.column_stack(released))
         return released_loss(
-            points, partition, standardized, None if microdata.valid is None else valid
+            points,
+            partition,
+            standardized,
+            None if microdata.valid is None else valid,
+            part=part,
         )
 
     before = loss([_filled(column.unrounded) for column in columns])

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dbanon.data.counts import rarest_row
 from dbanon.measures.models import ModelLevel
-from dbanon.release.counts import rarest_row
 from dbanon.release.recode import ColumnLoss
 
 NOT_CHECKED = "not checked against earlier releases"

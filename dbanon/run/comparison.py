@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import isclose
 from typing import Any
 
+from dbanon.data.counts import Recount
 from dbanon.errors import ReleaseChanged
-from dbanon.release.counts import Recount
 from dbanon.stores import digest, ledger
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session

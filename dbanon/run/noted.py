@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
+from dataclasses import replace
 
 from dbanon.errors import DatabaseUnreachable, MemoryLimit, OutcomeUnknown, error_code, lacks_memory
 from dbanon.job.job import Job
 from dbanon.release.report import Report
-from dbanon.run.run import PhaseProgress, described, run
+from dbanon.run.run import PhaseProgress, run
 from dbanon.stores import ledger
 from dbanon.stores.names import parse_relation
+from dbanon.stores.sql_source import SqlSource
+from dbanon.stores.sql_target import SqlTarget, described
 from dbanon.stores.store import Store
 
 
 def run_noted(
     job: Job, source: Store, target: Store | None = None, progress: PhaseProgress | None = None
 ) -> Report:
-    """Run a job as ``run`` does; when it fails, leave a row in the ledger of its target.
+    """Run a job as ``run_between`` does; when it fails, leave a row in the ledger of its target.
 
     The row has a transaction of its own. Inside a database a call that fails takes all with it.
 
@@ -37,11 +41,41 @@ def run_noted(
         raise
 
 
+def run_between(
+    job: Job, source: Store, target: Store | None = None, progress: PhaseProgress | None = None
+) -> Report:
+    """Run a job in one transaction, or in one on each of two databases.
+
+    Parameters
+    ----------
+    target : the database that is written to; the same one when None.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong; nothing was published then.
+    """
+    with ExitStack() as stack:
+        if target is None or target.same_database(source):
+            writes = stack.enter_context(source.session(write=True))
+            reads = writes
+        else:
+            # Sessions end the other way round: the target's commit is the last that can fail.
+            writes = stack.enter_context(target.session(write=True, create=True))
+            reads = stack.enter_context(source.session(write=False))
+        started = time.perf_counter()
+        report = run(job, SqlSource(reads), SqlTarget(writes), progress)
+        before_commit = time.perf_counter()
+        stack.close()
+        spent = dict(report.seconds)
+        spent["write"] += time.perf_counter() - before_commit
+        return replace(report, seconds=spent | {"total": time.perf_counter() - started})
+
+
 def _within_memory(
     job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report:
     try:
-        return run(job, source, target, progress)
+        return run_between(job, source, target, progress)
     except (MemoryError, ImportError) as error:
         if not lacks_memory(error):
             raise

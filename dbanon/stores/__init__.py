@@ -1,1 +1,1 @@
-"""Databases: one Store protocol, one store a database."""
+"""Databases and data frames: two ports that all of them answer, and the ledger."""

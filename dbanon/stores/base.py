@@ -46,7 +46,7 @@ class Locator:
 
 
 @dataclass(frozen=True)
-class Source:
+class Relation:
     """A relation that can be read.
 
     Parameters
@@ -83,7 +83,7 @@ class Source:
             hint=nearest_names(name, [a.name for a in self.schema.attributes]),
         )
 
-    def with_attributes(self, attributes: Sequence[Attribute]) -> Source:
+    def with_attributes(self, attributes: Sequence[Attribute]) -> Relation:
         """The source with these attributes in place of its own of the same names."""
         changed = {attribute.name: attribute for attribute in attributes}
         return replace(
@@ -168,7 +168,7 @@ def random_order(n: int) -> NDArray[np.int64]:
     return np.argsort(np.frombuffer(secrets.token_bytes(8 * n), np.uint64), kind="stable")
 
 
-def choose_key(source: Source, key: Sequence[str]) -> tuple[Attribute, ...]:
+def choose_key(source: Relation, key: Sequence[str]) -> tuple[Attribute, ...]:
     """The attributes of a stated key.
 
     Raises
@@ -180,7 +180,7 @@ def choose_key(source: Source, key: Sequence[str]) -> tuple[Attribute, ...]:
     return tuple(source.attribute(name) for name in key)
 
 
-def key_required(source: Source, hidden: str | None = None) -> KeyRequired:
+def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
     """The error for relations whose rows have no address, or a column of this name instead."""
     return KeyRequired(
         f"{source.name} is a {source.kind}: its rows have no key of their own."

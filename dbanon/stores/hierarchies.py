@@ -24,7 +24,7 @@ from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.stores import statements
-from dbanon.stores.base import Source
+from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, parse_relation
 from dbanon.stores.sql import Session
 
@@ -226,7 +226,7 @@ def listed(session: Session) -> list[Stored]:
     return sorted((Stored(*row) for row in found), key=lambda stored: stored.name)
 
 
-def _columns(source: Source) -> tuple[Attribute, ...]:
+def _columns(source: Relation) -> tuple[Attribute, ...]:
     """The columns that hold the tree: child and parent, or leaf and its levels in order."""
     by_name = {attribute.name: attribute for attribute in source.schema.attributes}
     if "child" in by_name and "parent" in by_name:

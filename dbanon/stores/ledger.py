@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
+from dbanon.data.counts import Recount
 from dbanon.data.schema import Role
 from dbanon.errors import ReleaseNotFound, TableNotFound
-from dbanon.release.counts import Recount
 from dbanon.release.report import Report
 from dbanon.stores.base import MARK, Existing, Output
 from dbanon.stores.ledger_tables import RELEASE_COLUMNS

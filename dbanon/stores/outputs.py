@@ -48,7 +48,7 @@ def plan_output(
             f"The output {name} exists and was not made by dbanon, so it is not replaced.",
             detail="The ledger has no release that is this relation, by name and mark"
             + ("." if existing.oid is None else ", and by its oid."),
-            hint="Choose another name, or drop it yoursession. After a dump was restored: dbanon"
+            hint="Choose another name, or drop it yourself. After a dump was restored: dbanon"
             " upgrade.",
         )
     if existing.kind != kind:

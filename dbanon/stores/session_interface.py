@@ -15,7 +15,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.stores.base import (
     Existing,
     Output,
-    Source,
+    Relation,
 )
 from dbanon.stores.names import RelationName, quote
 
@@ -37,7 +37,7 @@ class SessionInterface(ABC):
         """Execute a query and fetch all of its rows."""
 
     @abstractmethod
-    def find_source(self, name: RelationName) -> Source:
+    def find_source(self, name: RelationName) -> Relation:
         """The relation of this name, without locator.
 
         Raises
@@ -46,11 +46,11 @@ class SessionInterface(ABC):
         """
 
     @abstractmethod
-    def locate(self, source: Source, key: Sequence[str]) -> Source:
+    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         """The source with the locator of its rows; ``key`` names key columns, or is empty."""
 
     @abstractmethod
-    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
+    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         """Check that these columns may be read.
 
         Raises
@@ -59,7 +59,7 @@ class SessionInterface(ABC):
         """
 
     @abstractmethod
-    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         """The attributes with what only their values tell, such as an undeclared scale.
 
         Raises
@@ -83,13 +83,13 @@ class SessionInterface(ABC):
 
     @abstractmethod
     def read_chunks(
-        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         """The keys and these attributes of all rows, in pieces, in any order."""
 
     @abstractmethod
     def read_rows(
-        self, source: Source, columns: Sequence[str], chunk_rows: int
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
 
@@ -187,9 +187,9 @@ class SessionInterface(ABC):
     def tie_releases(self) -> None:
         """Tie entries of the ledger to their relations again, where the database numbers them."""
 
-    @abstractmethod
     def has_ledger(self) -> bool:
         """True when this database has a ledger."""
+        return self.find_existing(self.ledger_name("release")) is not None
 
     @abstractmethod
     def require_trusted_ledger(self) -> None:
@@ -234,6 +234,6 @@ class SessionInterface(ABC):
     def current_user(self) -> str | None:
         """The role that publishes, where the database has roles."""
 
-    @abstractmethod
     def drop_table(self, relation: RelationName) -> None:
         """Drop a released table."""
+        self.run(f"DROP TABLE {relation.quoted}")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.counts import EntityCount, Recount
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Role
@@ -24,12 +25,11 @@ from dbanon.errors import (
 )
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.counts import EntityCount, Recount
 from dbanon.stores import statements
 from dbanon.stores.base import (
     OnSql,
     Output,
-    Source,
+    Relation,
     random_order,
 )
 from dbanon.stores.names import RelationName, quote
@@ -52,7 +52,7 @@ class Session(SessionInterface):
         if self._on_sql is not None:
             self._on_sql(sql)
 
-    def require_equality(self, source: Source, columns: Sequence[str]) -> None:
+    def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
         """Check that the values of these columns can be told apart.
 
         Nothing to do where every type has an equality.
@@ -62,7 +62,7 @@ class Session(SessionInterface):
         UnsupportedType : a column's type has none.
         """
 
-    def pin(self, source: Source, columns: Sequence[str]) -> Source:
+    def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """The source as one snapshot has it, with these columns, until the transaction ends.
 
         Nothing to do where the transaction has one snapshot, as clients' have.
@@ -71,7 +71,7 @@ class Session(SessionInterface):
 
     def read(
         self,
-        source: Source,
+        source: Relation,
         attributes: Sequence[Attribute],
         *,
         chunk_rows: int = DEFAULT_CHUNK_ROWS,
@@ -105,14 +105,14 @@ class Session(SessionInterface):
         )
         return replace(microdata, withheld=self.count_withheld(source))
 
-    def count_withheld(self, source: Source) -> int:
+    def count_withheld(self, source: Relation) -> int:
         """The number of rows that are not read, for a NULL where none may be."""
         if not source.required:
             return 0
         query = statements.count_incomplete(source.relation, source.complete)
         return int(self.rows(query)[0][0])
 
-    def _check_keys(self, source: Source, keys: Sequence[str]) -> None:
+    def _check_keys(self, source: Relation, keys: Sequence[str]) -> None:
         nulls, repeated = self.rows(statements.key_problems(source.relation, keys))[0]
         if nulls or repeated:
             raise DuplicateKeys(
@@ -122,7 +122,7 @@ class Session(SessionInterface):
             )
 
     def stage_values(
-        self, source: Source, attributes: Sequence[Attribute]
+        self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
         """Number the values of every attribute that is no number; its dictionary, in order.
 
@@ -198,7 +198,7 @@ class Session(SessionInterface):
         )
         self._staged = partition
 
-    def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
+    def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
         """What FROM has for the rows of a source that are released, with the alias s."""
         if not (partition.n_suppressed or microdata.withheld):
             return f"{source.relation.quoted} AS s"
@@ -232,7 +232,7 @@ class Session(SessionInterface):
 
     def exact_totals(
         self,
-        source: Source,
+        source: Relation,
         microdata: Microdata,
         partition: Partition,
         attributes: Sequence[Attribute],
@@ -275,7 +275,7 @@ class Session(SessionInterface):
         self,
         output: Output,
         columns: Sequence[tuple[str, str, str]],
-        source: Source | None,
+        source: Relation | None,
     ) -> None:
         """Join class values with kept columns into the table that is written.
 
@@ -293,7 +293,7 @@ class Session(SessionInterface):
         self,
         table: RelationName,
         values: Mapping[str, str],
-        source: Source | None,
+        source: Relation | None,
         joins: str = "",
     ) -> None:
         """Fill a table from staging: one row for each that is released.
@@ -316,7 +316,7 @@ class Session(SessionInterface):
     def recount_entities(
         self,
         columns: Sequence[tuple[str, str]],
-        source: Source | None,
+        source: Relation | None,
         person: str,
         joins: str,
     ) -> EntityCount:
@@ -362,15 +362,6 @@ class Session(SessionInterface):
             rows += int(size) * int(count)
             null_rows += int(size) * int(count) if has_null else 0
         return Recount(rows, histogram, null_rows)
-
-    def recount_attributes(
-        self, relation: RelationName, quasi_identifiers: Sequence[str], by: Sequence[str]
-    ) -> Recount:
-        """Count the classes of each quasi-identifier by itself, in each stratum; and of rows."""
-        return Recount.of_attributes(
-            [self.recount(relation, [name, *by]) for name in quasi_identifiers],
-            self.recount(relation, [*quasi_identifiers, *by]),
-        )
 
 
 def _watched(chunks: Iterable[Chunk], rows: int, progress: Progress) -> Iterator[Chunk]:

@@ -9,11 +9,13 @@ from tests.house import House, house
 # A number that falls is written down here in the commit that lowers it.
 MOST = {
     "at_the_root": 1,
-    "layers": 11,
+    "layers": 10,
     "upward": 0,
     "long_functions": 3,
-    "long_files": 4,
+    "long_files": 0,
     "spellings": 5,
+    "spelled_below": 2,
+    "foreign": 0,
 }
 
 

@@ -203,12 +203,12 @@ def verify(place: Place, door: str, output: str) -> Outcome:
         except psycopg.Error as error:
             return outcome_of_sql(error, [])
         return Outcome(True)
-    from dbanon.run import audit
     from dbanon.run.open import open_store
+    from dbanon.run.verify import verify
     from dbanon.stores.names import parse_relation
 
     try:
-        found = audit.verify(open_store(place.url), parse_relation(output))
+        found = verify(open_store(place.url), parse_relation(output))
     except dbanon.DbanonError as error:
         return Outcome(False, error.code, error.exit_code, error.sqlstate, str(error))
     except Exception as error:
@@ -217,10 +217,10 @@ def verify(place: Place, door: str, output: str) -> Outcome:
 
 
 def collect_garbage(place: Place, keep_last: int = 0) -> list[str]:
-    from dbanon.run import audit
+    from dbanon.run.gc import collect_garbage
     from dbanon.run.open import open_store
 
-    return [str(name) for name in audit.collect_garbage(open_store(place.url), keep_last=keep_last)]
+    return [str(name) for name in collect_garbage(open_store(place.url), keep_last=keep_last)]
 
 
 def split(output: str) -> tuple[str, str]:

@@ -13,8 +13,9 @@ from sqlalchemy import NullPool, create_engine
 import dbanon
 from dbanon.doors import install
 from dbanon.errors import InsufficientRights, LedgerNotTrusted
-from dbanon.run import audit
+from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
+from dbanon.run.verify import verify
 from dbanon.stores.names import parse_relation
 from tests.postgres_server import Server
 from tests.sql.ledger_entries import PEOPLE, anonymize
@@ -95,8 +96,8 @@ def doors(url: str) -> list[Callable[[], Any]]:
     return [
         lambda: anonymize(url),
         lambda: anonymize(url, "hers.p", if_exists="replace"),
-        lambda: audit.verify(store, parse_relation("hers.p")),
-        lambda: audit.collect_garbage(store, 0),
+        lambda: verify(store, parse_relation("hers.p")),
+        lambda: collect_garbage(store, 0),
         lambda: dbanon.store_hierarchy(engine, "places", {"tree": {"*": ["a"]}}),
         lambda: dbanon.list_hierarchies(engine),
         lambda: dbanon.load_hierarchy(engine, "name:places"),

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine
 
 from dbanon.errors import OutputNotOurs
-from dbanon.run import audit
+from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
 from tests.sql.ledger_entries import MAKE, anonymize, mark
 
@@ -108,7 +108,7 @@ def test_gc_passes_over_what_is_not_its_own(
     [(first,), _] = run_sql(old)
     run_sql(f'CREATE VIEW release.mine AS SELECT * FROM release."{first}"')
     store = open_store(create_engine(sql_url, poolclass=NullPool))
-    dropped = audit.collect_garbage(store, 0)
+    dropped = collect_garbage(store, 0)
     left = dict(
         run_sql(
             "SELECT output_name, count(*) FROM dbanon.release AS r JOIN pg_class AS c"

@@ -13,9 +13,9 @@ import pytest
 
 import dbanon
 from dbanon.errors import ForeignCode, ReleaseNotFound
-from dbanon.run import audit
-from dbanon.run.column_values import column_values
+from dbanon.run.hierarchies import column_values
 from dbanon.run.open import open_store
+from dbanon.run.verify import verify
 from dbanon.stores.names import parse_relation
 from tests.sql.mallory import MOOD, cast, sprung
 
@@ -142,7 +142,7 @@ def refused(run_sql: Run, admin: psycopg.Connection[Any], sql_url: str, relation
     for name, call in (
         ("anonymize", lambda: dbanon.anonymize(sql_url, table=relation, output="release.o",
                                                key=["id"], quasi_identifiers=["n"], k=5)),
-        ("verify", lambda: audit.verify(store, parse_relation(relation), ["n"], 2)),
+        ("verify", lambda: verify(store, parse_relation(relation), ["n"], 2)),
         ("column_values", lambda: column_values(store, parse_relation(relation), "n")),
     ):  # fmt: skip
         try:
@@ -274,9 +274,9 @@ def test_a_release_whose_owner_made_a_view_of_it_is_not_verified(
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="role mallory"):
         connect().execute(b"SELECT dbanon.verify('release.p', '{n}', 5)")
     with pytest.raises(ReleaseNotFound):
-        audit.verify(open_store(sql_url), parse_relation("release.p"))
+        verify(open_store(sql_url), parse_relation("release.p"))
     with pytest.raises(ForeignCode):
-        audit.verify(open_store(sql_url), parse_relation("release.p"), ["n"], 5)
+        verify(open_store(sql_url), parse_relation("release.p"), ["n"], 5)
     assert not sprung(run_sql)
 
 

@@ -14,9 +14,9 @@ import pytest
 
 import dbanon
 from dbanon.errors import DbanonError
-from dbanon.run import audit
-from dbanon.run.column_values import column_values
+from dbanon.run.hierarchies import column_values
 from dbanon.run.open import open_store
+from dbanon.run.verify import verify
 from dbanon.stores.names import parse_relation
 from tests.postgres_server import Server
 from tests.sql.mallory import MOOD, PLAIN_MOOD, cast, sprung
@@ -245,7 +245,7 @@ def test_no_code_of_a_columns_type_runs_for_a_client(
         for place in (1, 2, len(given) - 1):
             attempt(f"{given[place]} elsewhere", partial(release, place, other))
     store, relation = open_store(sql_url), parse_relation("evil.t")
-    attempt("verify", lambda: audit.verify(store, relation, ["x"], 2))
+    attempt("verify", lambda: verify(store, relation, ["x"], 2))
     attempt("column_values", lambda: column_values(store, relation, "x"))
     assert (caught, wrong) == ([], [])
 

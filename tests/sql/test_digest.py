@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dbanon.run.audit import verify
 from dbanon.run.open import open_store
+from dbanon.run.verify import verify
 from dbanon.stores import digest
 from dbanon.stores.names import RelationName, parse_relation
 from tests.postgres_server import Server, conninfo, find_server_binaries, libpq_environment

@@ -13,7 +13,6 @@ from sqlalchemy import NullPool, create_engine
 import dbanon
 from dbanon.data.partition import AttributePartition
 from dbanon.doors.hierarchies import load_hierarchy
-from dbanon.job.policy import refinement
 from dbanon.methods import METHODS
 from tests.stores.test_hierarchies import shaped
 
@@ -141,7 +140,7 @@ def _load_trees(run_sql: Run) -> None:
         (name, refine)
         for name in OF_TREES
         for refine in (None, "fast", "thorough")
-        if refine is None or refinement(METHODS[name]) is not None
+        if refine is None or METHODS[name].refine is not None
     ],
 )
 def test_hierarchies_models_and_refine(

@@ -21,8 +21,8 @@ from dbanon.errors import (
     TooFewRecords,
     UnsupportedType,
 )
-from dbanon.run import audit
 from dbanon.run.open import open_store
+from dbanon.run.verify import verify
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import NAMES, Database, PostgresqlDatabase, SqliteDatabase
 from tests.stores.refusal import refuse
@@ -109,7 +109,7 @@ def test_models_keep_persons_together(database: Database) -> None:
 def test_a_later_recount_says_that_it_counts_rows(database: Database) -> None:
     load(database)
     database.anonymize(**GIVEN)
-    found = audit.verify(open_store(database.url), parse_relation("release.people"))
+    found = verify(open_store(database.url), parse_relation("release.people"))
     assert (found.entity, found.k_achieved) == ("who", found.smallest_class)
     table = verification_table(found)
     cells = list(table.columns[1].cells)
@@ -155,7 +155,7 @@ def test_what_does_not_hold_is_not_published(
         object.__setattr__(microdata, "entities", None)
         return rows(microdata, policy, *more)
 
-    monkeypatch.setattr("dbanon.run.run.find_classes", by_rows)
+    monkeypatch.setattr("dbanon.partitioning.partition_for.find_classes", by_rows)
     refuse(database, RecountFailed, 'distinct values of "who", fewer than k = 4', **GIVEN)
 
 

@@ -15,8 +15,8 @@ import dbanon
 from dbanon.errors import KeptColumnTells, RecountFailed, TellingColumnRefused
 from dbanon.release.report import TellingColumn
 from dbanon.release.telling import ValueGroups
-from dbanon.stores.kept import KeptColumns
 from dbanon.stores.sql import Session
+from dbanon.stores.sql_source import SqlSource
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.refusal import refuse
 
@@ -245,13 +245,13 @@ def test_of_many_rows_a_sample_is_enough(database: Database, monkeypatch: Any) -
     ]
     database.load("people", dict.fromkeys(columns, database.types["integer"]), rows)
     counted: list[str] = []
-    groups = KeptColumns._groups
+    groups = SqlSource.groups
 
-    def note(self: KeptColumns, *args: Any) -> ValueGroups:
-        counted.append(args[-1])
-        return groups(self, *args)
+    def note(self: SqlSource, draft: Any, name: str) -> ValueGroups:
+        counted.append(name)
+        return groups(self, draft, name)
 
-    monkeypatch.setattr(KeptColumns, "_groups", note)
+    monkeypatch.setattr(SqlSource, "groups", note)
     report = database.anonymize(**given(keep=["own", "couples", "double", "part"]))
     assert found(report) == {
         "own": [(None, 0.9)], "couples": [(None, 1.0)], "double": [("age", 1.0)],

@@ -20,8 +20,9 @@ import pytest
 
 import dbanon
 from dbanon.errors import ConnectionLost
-from dbanon.run import audit
+from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
+from dbanon.run.verify import verify
 from dbanon.stores.names import parse_relation
 from tests.postgres_server import Server
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
@@ -124,7 +125,7 @@ def test_a_killed_client_leaves_nothing(make_database: Any, name: str, kind: str
         assert database.state() == state
         assert contents(database) == old
     report = dbanon.anonymize(**given)
-    found = audit.verify(open_store(database.url), parse_relation("release.people"))
+    found = verify(open_store(database.url), parse_relation("release.people"))
     assert (found.release_id, found.k_requested) == (report.release_id, 5)
 
 
@@ -148,9 +149,9 @@ def test_a_killed_copy_leaves_nothing(make_database: Any, tmp_path: Any, target:
         assert contents(here) == old
     # Nothing for gc to do but what the two runs that were not killed superseded.
     store = open_store(here.url)
-    assert audit.collect_garbage(store) == []
+    assert collect_garbage(store) == []
     report = dbanon.anonymize(**given)
-    dropped = audit.collect_garbage(store, keep_last=0)
+    dropped = collect_garbage(store, keep_last=0)
     assert len(dropped) == 2
     assert report.relation not in dropped
     assert len(contents(here)) == 40

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from dbanon import errors
 from dbanon.doors import install
 from dbanon.doors.cli.main import main
-from dbanon.run import audit
 from dbanon.run import noted as runs
+from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
+from dbanon.run.verify import verify
 from dbanon.stores import ledger
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database
@@ -51,15 +52,15 @@ def test_a_copied_mark_is_no_release(database: Database, kind: str) -> None:
     )  # fmt: skip
     store = open_store(database.url)
     with pytest.raises(errors.ReleaseNotFound, match="bears the mark"):
-        audit.verify(store, parse_relation("release.treasure"))
+        verify(store, parse_relation("release.treasure"))
     # The same name as the release had, and its mark: where relations have numbers, that tells.
     database.execute(f"DROP {kind} {database.relation('release.people')}")
     with pytest.raises(errors.TableNotFound, match="dropped or renamed"):
-        audit.verify(store, parse_relation("release.people"))
+        verify(store, parse_relation("release.people"))
     if database.name == "postgresql":
         copy_with_mark(database, "release.people", report.release_id, kind)
         with pytest.raises(errors.ReleaseNotFound, match="dbanon upgrade"):
-            audit.verify(store, parse_relation("release.people"))
+            verify(store, parse_relation("release.people"))
         with pytest.raises(errors.OutputNotOurs):
             database.anonymize(**given, if_exists="replace")
     # A mark of no release at all, and one that is no release's id.
@@ -101,9 +102,9 @@ def test_gc_passes_over_what_an_entry_does_not_name(database: Database) -> None:
     name = f"{oldest.schema}.{oldest.name}" if oldest.schema else oldest.name
     database.execute(f"DROP TABLE {database.relation(name)}")
     copy_with_mark(database, name, reports[0].release_id, "view")
-    dropped = audit.collect_garbage(open_store(database.url), 0)
+    dropped = collect_garbage(open_store(database.url), 0)
     assert dropped == [reports[1].relation]
-    assert audit.verify(open_store(database.url), parse_relation("release.people")).unchanged
+    assert verify(open_store(database.url), parse_relation("release.people")).unchanged
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def test_a_run_that_fails_leaves_a_row_where_there_is_a_ledger(database: Databas
     ]
     assert [row[5] for row in rows][1:] == ["other", "people", "third"]
     assert database.rows(f"SELECT count(*) FROM {database.ledger()}") == [(1,)]
-    assert audit.verify(open_store(database.url), parse_relation("release.people")).release_id == (
+    assert verify(open_store(database.url), parse_relation("release.people")).release_id == (
         report.release_id
     )
 
@@ -211,14 +212,14 @@ def test_upgrade_brings_a_clients_ledger_to_this_version(database: Database) -> 
     tied = database.name == "postgresql"
     assert database.rows(f"SELECT output_oid IS NOT NULL FROM {database.ledger()}") == [(tied,)]
     # Its digest went with the columns: nobody says 'unchanged'.
-    found = audit.verify(open_store(database.url), parse_relation("release.people"))
+    found = verify(open_store(database.url), parse_relation("release.people"))
     assert (found.release_id, found.unchanged) == (report.release_id, None)
     # A restored database numbers relations anew.
     database.execute(f"UPDATE {database.ledger()} SET output_oid = 1, relation_oid = 1")
     store = open_store(database.url)
     if tied:
         with pytest.raises(errors.ReleaseNotFound, match="dbanon upgrade"):
-            audit.verify(store, parse_relation("release.people"))
+            verify(store, parse_relation("release.people"))
         install.upgrade(database.url)
-    found = audit.verify(store, parse_relation("release.people"))
+    found = verify(store, parse_relation("release.people"))
     assert (found.release_id, found.unchanged) == (report.release_id, None)

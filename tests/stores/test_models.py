@@ -18,7 +18,6 @@ from dbanon.errors import (
     ModelInfeasible,
     RecountFailed,
 )
-from dbanon.run.enforcement import Enforcement
 from tests.stores.databases import NAMES, Database
 from tests.stores.model_evaluator import (
     Counts,
@@ -273,12 +272,10 @@ def test_what_breaks_a_model_is_not_published(
 ) -> None:
     load(database)
 
-    def leave_as_it_is(
-        self: Any, session: Any, source: Any, microdata: Any, partition: Any, tick: Any
-    ) -> Any:
+    def leave_as_it_is(microdata: Any, partition: Any, *more: Any) -> Any:
         return partition
 
-    monkeypatch.setattr(Enforcement, "protect", leave_as_it_is)
+    monkeypatch.setattr("dbanon.partitioning.partition_for.protect", leave_as_it_is)
     refuse(database, RecountFailed, "do not keep to distinct_l 3", **GIVEN, models=[
         MODELS["distinct_l"]
     ])  # fmt: skip

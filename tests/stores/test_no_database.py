@@ -26,8 +26,8 @@ from dbanon.errors import (
     TooFewRecords,
     UsageError,
 )
-from dbanon.run import audit
 from dbanon.run.open import open_store
+from dbanon.run.verify import verify
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.people import load_people
@@ -216,7 +216,7 @@ def test_a_file_that_another_process_made_meanwhile_stays(
         people.anonymize(target=url, **GIVEN)
     monkeypatch.undo()
     assert others
-    found = audit.verify(open_store(url), parse_relation("release.people"))
+    found = verify(open_store(url), parse_relation("release.people"))
     assert found.rows == 40
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dbanon.errors import UnsupportedType
-from dbanon.run.audit import verify
 from dbanon.run.open import open_store
+from dbanon.run.verify import verify
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase, SqliteDatabase
 from tests.stores.people import load_people, rows_of_people

@@ -14,8 +14,9 @@ import sqlalchemy
 
 import dbanon
 from dbanon.errors import OutputExists, OutputNotOurs
-from dbanon.run import audit
+from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
+from dbanon.run.verify import verify
 from dbanon.stores import ledger_tables
 from dbanon.stores.names import parse_relation
 from dbanon.version import share_path
@@ -149,11 +150,11 @@ def test_a_view_shows_the_newest_release_and_gc_drops_the_old(database: Database
     )
     assert sizes[0][0] >= 8
     store = open_store(database.url)
-    assert audit.verify(store, parse_relation("release.people")).release_id == reports[2].release_id
-    dropped = audit.collect_garbage(store)
+    assert verify(store, parse_relation("release.people")).release_id == reports[2].release_id
+    dropped = collect_garbage(store)
     assert dropped == [reports[0].relation]
-    assert audit.collect_garbage(store, keep_last=0) == [reports[1].relation]
-    assert audit.collect_garbage(store, keep_last=0) == []
+    assert collect_garbage(store, keep_last=0) == [reports[1].relation]
+    assert collect_garbage(store, keep_last=0) == []
     assert len(released(database)) == 40
 
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
 from dbanon.errors import RecountFailed, ReleaseChanged
-from dbanon.run.audit import Verification, verify
 from dbanon.run.open import open_store
+from dbanon.run.verify import Verification, verify
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database, literal, quote
 

@@ -12,8 +12,8 @@ import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.hierarchies import store_hierarchy
 from dbanon.errors import RecountFailed, ReleaseChanged
-from dbanon.run.audit import Verification, verify
 from dbanon.run.open import open_store
+from dbanon.run.verify import Verification, verify
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.test_models import GIVEN, MODELS, TREE, load

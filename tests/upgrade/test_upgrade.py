@@ -19,8 +19,9 @@ import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.hierarchies import list_hierarchies
 from dbanon.errors import InsufficientRights, ReleaseChanged, ReleaseNotFound
-from dbanon.run.audit import collect_garbage, verify
+from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
+from dbanon.run.verify import verify
 from dbanon.stores import ledger_tables
 from dbanon.stores.names import parse_relation
 from tests.postgres_server import Server

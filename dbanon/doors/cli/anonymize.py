@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dbanon.data.counts import rarest_row
 from dbanon.data.scales import STANDARDIZATIONS
 from dbanon.doors.cli.support import (
     URL_HELP,
@@ -31,7 +32,6 @@ from dbanon.errors import InvalidParameter, PrivacyWarning
 from dbanon.job.policy import GUARANTEES, NULL_POLICIES, REFINEMENTS
 from dbanon.methods import METHODS
 from dbanon.recoding import INTERVALS, RECODINGS
-from dbanon.release.counts import rarest_row
 
 
 @click.command(epilog=URL_HELP)

@@ -12,7 +12,7 @@ from dbanon.doors.cli.progress import ProgressDisplay
 from dbanon.doors.cli.render import make_console, report_table, rows_table, verification_table
 from dbanon.doors.python import anonymize
 from dbanon.errors import InvalidParameter, OutputNotOurs
-from dbanon.run import audit
+from dbanon.run.verify import verify
 from dbanon.stores.base import MARK
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.store import DuckdbStore
@@ -78,7 +78,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     console.print(rows_table("Before (app.person)", SHOWN, before))
     console.print(rows_table("After (release.person), two classes", names, after))
     console.print(report_table(report))
-    found = audit.verify(DuckdbStore(str(database)), parse_relation("release.person"))
+    found = verify(DuckdbStore(str(database)), parse_relation("release.person"))
     console.print(verification_table(found))
     console.print("Anyone can recount it:\n")
     print(found.recount_sql)

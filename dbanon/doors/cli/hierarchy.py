@@ -177,7 +177,7 @@ def _load(file: str, url: str | None, print_sql: bool) -> Hierarchy:
 
 
 def _values(url: str, table: str, column: str, print_sql: bool) -> list[str]:
-    from dbanon.run.column_values import column_values
+    from dbanon.run.hierarchies import column_values
     from dbanon.run.open import open_store
     from dbanon.stores.names import parse_relation
 

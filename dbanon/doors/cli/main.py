@@ -69,13 +69,13 @@ def verify(
     """Recount a release in the database, and compare it with the ledger."""
     with errors(form), signals():
         from dbanon.doors.cli.render import verification_table
-        from dbanon.run import audit
         from dbanon.run.open import open_store
+        from dbanon.run.verify import verify
         from dbanon.stores.names import parse_relation
 
         store = open_store(url, sql_printer(print_sql))
         names = (*quasi_identifiers, *single_q)
-        found = audit.verify(store, parse_relation(relation), names, k)
+        found = verify(store, parse_relation(relation), names, k)
         show(form, found.to_dict(), lambda: verification_table(found))
 
 
@@ -93,10 +93,10 @@ def gc(url: str, keep_last: int, form: str, print_sql: bool) -> None:
     """Drop released tables that their view no longer shows."""
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors.cli.render import rows_table
-        from dbanon.run import audit
+        from dbanon.run.gc import collect_garbage
         from dbanon.run.open import open_store
 
-        dropped = audit.collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
+        dropped = collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
         committed()
         show(
             form,

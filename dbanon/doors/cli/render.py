@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dbanon.data.counts import rarest_row
 from dbanon.errors import InvalidParameter
-from dbanon.release.counts import rarest_row
 from dbanon.release.report import Report
-from dbanon.run.audit import Verification
+from dbanon.run.verify import Verification
 
 
 def make_console() -> Console:

@@ -27,7 +27,7 @@ from dbanon.stores.base import (
     Locator,
     OnSql,
     Output,
-    Source,
+    Relation,
     cannot_travel,
     choose_key,
     is_integer_key,
@@ -36,14 +36,14 @@ from dbanon.stores.base import (
 from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb import digest
 from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.file_session import FileSession
 from dbanon.stores.ledger_tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.sql import Session
 
 _INCOMING = "dbanon_incoming"
 
 
-class DuckdbSession(Session):
+class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
     digest_way = digest.WAY
@@ -58,11 +58,6 @@ class DuckdbSession(Session):
         self._connection = connection
         self._is_table = False
         self._reader: pa.RecordBatchReader | None = None
-
-    def drop_staging(self) -> None:
-        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
-        for name in self.staging_tables:
-            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -87,7 +82,7 @@ class DuckdbSession(Session):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def find_source(self, name: RelationName) -> Source:
+    def find_source(self, name: RelationName) -> Relation:
         schema = name.schema if name.schema is not None else self._current_schema()
         found = self.rows(
             "SELECT table_name, 'table', estimated_size FROM duckdb_tables()"
@@ -110,7 +105,7 @@ class DuckdbSession(Session):
             types.attribute(column, sql_type, nullable or kind == "view")
             for column, sql_type, nullable in columns
         )
-        return Source(resolved, Schema(attributes), kind, int(size or 0))
+        return Relation(resolved, Schema(attributes), kind, int(size or 0))
 
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
@@ -135,7 +130,7 @@ class DuckdbSession(Session):
             f"There is no table {name}.", hint=nearest_names(name.name, [n for (n,) in near])
         )
 
-    def locate(self, source: Source, key: Sequence[str]) -> Source:
+    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         stated = bool(key)
         self._is_table = source.kind == "table"
         if not stated and self._is_table:
@@ -164,20 +159,17 @@ class DuckdbSession(Session):
         # An enum sorts by its place in the type; text by code point on every database.
         return f"CAST({column} AS VARCHAR) COLLATE C" if attribute.kind is Kind.CATEGORY else column
 
-    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
-        """DuckDB has no roles."""
-
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS VARCHAR) COLLATE C"
 
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
 
-    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         return tuple(attributes)
 
     def read_chunks(
-        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
         parts += [
@@ -190,7 +182,7 @@ class DuckdbSession(Session):
             yield types.chunk(batch, attributes)
 
     def read_rows(
-        self, source: Source, columns: Sequence[str], chunk_rows: int
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
         for name in columns:
@@ -275,9 +267,6 @@ class DuckdbSession(Session):
     def prepare_schema(self, name: RelationName) -> None:
         self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(str(name.schema))}")
 
-    def require_ledger_rights(self) -> None:
-        """DuckDB has no roles."""
-
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(
             "SELECT 'table', comment FROM duckdb_tables() WHERE database_name = current_database()"
@@ -317,16 +306,7 @@ class DuckdbSession(Session):
     def digest_probe(self) -> str:
         return str(self.rows(digest.PROBE)[0][0])
 
-    def analyze(self, relation: RelationName) -> None:
-        """DuckDB keeps statistics by itself."""
-
-    def drop_table(self, relation: RelationName) -> None:
-        self.run(f"DROP TABLE {relation.quoted}")
-
     # -- ledger -----------------------------------------------------------------------------------
-
-    def has_ledger(self) -> bool:
-        return self.find_existing(self.ledger_name("release")) is not None
 
     def ensure_ledger(self) -> None:
         self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(LEDGER_SCHEMA)}")
@@ -340,17 +320,5 @@ class DuckdbSession(Session):
         for statement in ledger_ddl(self.ledger_types, self.ledger_name, existing):
             self.run(statement)
 
-    def require_trusted_ledger(self) -> None:
-        """DuckDB has no roles."""
-
-    def tie_releases(self) -> None:
-        """DuckDB keeps no numbers of relations."""
-
-    def same_name(self, one: RelationName, other: RelationName) -> bool:
-        return str(one).lower() == str(other).lower()
-
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(LEDGER_SCHEMA, table)
-
-    def current_user(self) -> str | None:
-        return None

@@ -1,9 +1,7 @@
 """PostgreSQL from inside a backend, through SPI, in the transaction of the caller.
 
-At READ COMMITTED, the default of psql and pg_cron, every statement of a function sees a snapshot
-of its own. So the first statement copies what a release needs, in record order, into a temporary
-table that nobody else can change; all that follows reads the copy, whose row addresses are the
-row keys.
+What a release needs is copied first (``snapshot``); all that follows reads the copy, whose row
+addresses are the row keys.
 
 Nothing here commits. Settings are those of the SQL function that was called (its SET clauses), so
 none outlives it.
@@ -13,7 +11,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -28,34 +26,23 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFound
 from dbanon.hierarchy.edges import paced
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.counts import Recount
 from dbanon.stores import statements
-from dbanon.stores.base import Locator, Output, Source, random_order
+from dbanon.stores.base import Locator, Output, Relation, random_order
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.postgresql import catalog, packed
+from dbanon.stores.postgresql import catalog, packed, snapshot
+from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.backend_errors import translated
 from dbanon.stores.postgresql.given import given_sql, handed_over
 from dbanon.stores.postgresql.session import PostgresqlSession
+from dbanon.stores.postgresql.snapshot import COPY
 from dbanon.stores.postgresql.text import array_text, bound, literal, plain_text
-
-COPY = RelationName("pg_temp", "dbanon_source")
 
 # Rows or classes whose numbers travel as the text of one array.
 PIECE = 65_536
 
 # Up to here all classes travel as one array; PostgreSQL's arrays end at 67 million elements.
 ARRAY_ROWS = 10_000_000
-
-# A copy in the order of the row addresses: one process, by sequential scan, from the first page.
-_IN_ORDER = (
-    "max_parallel_workers_per_gather = 0",
-    "synchronize_seqscans = off",
-    "enable_indexscan = off",
-    "enable_indexonlyscan = off",
-    "enable_bitmapscan = off",
-    "enable_seqscan = on",
-)
 
 
 class PlpySession(PostgresqlSession):
@@ -118,6 +105,13 @@ class PlpySession(PostgresqlSession):
         with translated(), handed_over(values):
             return self._plpy.execute(sql)
 
+    def fetched(self, query: str, rows: int) -> Iterator[Any]:
+        """The rows of a query as dictionaries, fetched so many at a time."""
+        with translated():
+            cursor = self._plpy.cursor(query)
+            while found := cursor.fetch(rows):
+                yield from found
+
     def savepoint(self) -> AbstractContextManager[Any]:
         found: AbstractContextManager[Any] = self._plpy.subtransaction()
         return found
@@ -144,36 +138,18 @@ class PlpySession(PostgresqlSession):
         self._source = RelationName(found[0][1], found[0][2])
         return self._source
 
-    def pin(self, source: Source, columns: Sequence[str]) -> Source:
+    def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         self._require_no_staging()
-        locator = source.located
-        if locator.mapped:
-            ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
-        else:
-            ordered = list(locator.expressions)
-        by_address = locator.expressions == ("s.ctid",)
-        order = "" if by_address else f" ORDER BY {', '.join(ordered)}"
-        keys = locator.mapped or locator.unchecked
-        copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
-        before = self._set(_IN_ORDER if by_address else _IN_ORDER[:1])
-        self.run(
-            f"CREATE TEMPORARY TABLE {quote(COPY.name)} ON COMMIT DROP AS"
-            f" SELECT {copied} FROM {source.name.quoted} AS s{order}"
-        )
-        self._set(before)
+        snapshot.copy(self, source, columns)
+        keys = source.located.mapped or source.located.unchecked
         source = replace(source, copy=COPY)
         if keys:
             self._check_keys(source, keys)
-        pages, rows = self.rows(
-            f"SELECT pg_relation_size({literal(COPY.quoted)}::regclass)"
-            " / current_setting('block_size')::integer,"
-            f" (SELECT count(*) FROM {COPY.quoted})"
-        )[0]
-        self._pages, self._copied = int(pages), int(rows)
+        self._pages, self._copied = snapshot.extent(self)
         self._where, self._and_where = source.where, source.and_where
-        return replace(source, estimated_rows=rows, locator=Locator(("s.ctid",), ("tid",)))
+        return replace(source, estimated_rows=self._copied, locator=Locator(("s.ctid",), ("tid",)))
 
-    def check_keys(self, source: Source) -> None:
+    def check_keys(self, source: Relation) -> None:
         """Check that the key of a located source is unique and never NULL."""
         self._check_keys(source, source.located.mapped or source.located.unchecked)
 
@@ -184,19 +160,8 @@ class PlpySession(PostgresqlSession):
                 hint="Drop it: these names are needed for staging.",
             )
 
-    def _set(self, settings: Iterable[str]) -> list[str]:
-        """Change settings ("name = value") for this transaction; what undoes it."""
-        before = []
-        for setting in settings:
-            name, _, value = setting.partition(" = ")
-            found = self.rows(
-                "SELECT current_setting(?), set_config(?, ?, true)", (name, name, value)
-            )
-            before.append(f"{name} = {found[0][0]}")
-        return before
-
     def read_chunks(
-        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
         record = packed.packed_record(locator.expressions, locator.types, attributes)
@@ -269,7 +234,7 @@ class PlpySession(PostgresqlSession):
             )
         self.run(f"ANALYZE {table}")
 
-    def released_rows(self, source: Source, microdata: Microdata, partition: Partition) -> str:
+    def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
         if (partition.n_suppressed or microdata.withheld) and not self._in_table:
             # The arrays were for one INSERT, which is done.
             self._staged, self._in_table = None, True
@@ -283,7 +248,7 @@ class PlpySession(PostgresqlSession):
         self,
         table: RelationName,
         values: Mapping[str, str],
-        source: Source | None,
+        source: Relation | None,
         joins: str = "",
     ) -> None:
         if self._places is None:
@@ -307,17 +272,7 @@ class PlpySession(PostgresqlSession):
         self.run("SET LOCAL enable_hashjoin = on")
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        staged: list[tuple[str, str, NDArray[Any]]] = []
-        for position, column in enumerate(columns):
-            name = statements.value_column(position)
-            if column.values.dtype == object:
-                staged.append((name, "text", column.values))
-            elif column.values.dtype == np.float64:
-                staged.append((name, "double precision", column.values))
-            else:
-                staged.append((name, "bigint", column.values))
-            if column.missing is not None:
-                staged.append((f"{name}_null", "boolean", column.missing))
+        staged = types.staged_columns(columns)
         table = quote(statements.CLASSES)
         self.run(
             statements.create_staging(
@@ -337,14 +292,6 @@ class PlpySession(PostgresqlSession):
                 pieces,
             )
         self.run(f"ANALYZE {table}")
-
-    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
-        self.recounted = super().recount(relation, quasi_identifiers)
-        return self.recounted
-
-    def recount_attributes(self, *given: Any) -> Recount:
-        self.recounted = super().recount_attributes(*given)
-        return self.recounted
 
     def drop_staging(self) -> None:
         """Drop the staging tables, so that another call in this transaction can have its own."""

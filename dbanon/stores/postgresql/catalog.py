@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.errors import SchemaNotFound, TableNotFound, nearest_names
+from dbanon.stores.names import RelationName
 from dbanon.stores.postgresql.foreign import FOREIGN
+from dbanon.stores.sql import Session
 
 RELATION = """
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.reltuples::bigint, c.relhassubclass,
@@ -208,3 +212,22 @@ def _kind(base: str, type_type: str, typmod: int) -> tuple[Kind, dict[str, Any]]
     if base in _TEXTS or type_type == "e":
         return Kind.CATEGORY, {}
     return Kind.OTHER, {}
+
+
+def missing(
+    session: Session, name: RelationName, schemas: Sequence[str]
+) -> TableNotFound | SchemaNotFound:
+    """The error for a relation that these schemas do not have, with the names nearest to its."""
+    known = [schema for (schema,) in session.rows("SELECT nspname FROM pg_namespace")]
+    if name.schema is not None and name.schema not in known:
+        return SchemaNotFound(
+            f'There is no schema "{name.schema}".', hint=nearest_names(name.schema, known)
+        )
+    near = [
+        relation for schema in schemas for (relation,) in session.rows(RELATIONS_NEAR, (schema,))
+    ]
+    return TableNotFound(
+        f"There is no table {name}.",
+        hint=nearest_names(name.name, near)
+        or (None if name.schema else "Name its schema, as in app.people."),
+    )

@@ -2,103 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
-from dbanon.data.microdata import Microdata, with_entities
-from dbanon.data.partition import places_of
-from dbanon.data.schema import Attribute, with_orders
-from dbanon.hierarchy.spec import HierarchySpec, built
-from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.job import DEFAULT_CHUNK_ROWS, check_entity
-from dbanon.job.policy import Policy, require_kinds
-from dbanon.partitioning.classes import find_classes
-from dbanon.partitioning.entities import as_identifier
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition, places_of
+from dbanon.data.schema import Attribute
+from dbanon.data.wanted import Wanted
+from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job
 from dbanon.stores import statements
-from dbanon.stores.base import Source
-from dbanon.stores.hierarchy_sources import Sources
+from dbanon.stores.base import Relation
 from dbanon.stores.names import quote, quote_list
+from dbanon.stores.ports import Progress
 from dbanon.stores.postgresql import packed
 from dbanon.stores.postgresql.backend import PlpySession
-from dbanon.stores.postgresql.backend_errors import translated
 from dbanon.stores.postgresql.text import literal
+from dbanon.stores.sql_source import SqlSource
 
 
-class PlpyReader:
-    """Reads a source from a STABLE function, whose queries all see the caller's snapshot."""
+@dataclass(frozen=True)
+class StableSource(SqlSource):
+    """A source read from a STABLE function, whose queries all see the caller's snapshot.
 
-    def __init__(self, plpy: Any, oid: int) -> None:
-        self._plpy = plpy
-        self._session = PlpySession(plpy, oid)
+    It makes no tables. The keys of records are the places of rows in the order of their keys.
+    """
 
-    def classes(
-        self,
-        quasi_identifiers: Sequence[str],
-        policy: Policy,
-        *,
-        hierarchies: Mapping[str, Hierarchy | HierarchySpec],
-        entity: str | None,
-        key: Sequence[str],
-        memory_limit: int | None,
-        tick: Callable[[float], None],
-    ) -> list[tuple[str, int | None]]:
+    session: PlpySession
+
+    def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
+        """The relation: the caller's snapshot pins it. Its key is checked; raises DuplicateKeys."""
+        if relation.located.mapped or relation.located.unchecked:
+            self.session.check_keys(relation)
+        return relation
+
+    def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
+        """The wanted columns of the rows; raises as ``microdata_from_chunks``."""
+        microdata = wanted.by_role(
+            microdata_from_chunks(
+                wanted.columns,
+                self._chunks(relation, wanted.columns),
+                categories=[
+                    tuple(value for value, _ in self.session.rows(f"{query} ORDER BY code"))
+                    for _, _, query in self._dictionaries(relation, wanted.columns)
+                ],
+                memory_limit=job.memory_limit,
+            )
+        )
+        return replace(microdata, withheld=self.session.count_withheld(relation))
+
+    def labelled(
+        self, relation: Relation, microdata: Microdata, partition: Partition
+    ) -> Iterator[tuple[str, int | None]]:
         """The row key (JSON text) and the class of every row, None where withheld."""
-        check_entity(entity, quasi_identifiers)
-        session = self._session
-        source = session.find_source(session.source_name())
-        named = [source.attribute(name) for name in quasi_identifiers]
-        attributes = with_orders(named, policy.orders)
-        require_kinds(policy, attributes)
-        source = session.locate(source, key)
-        persons = [] if entity is None else [as_identifier(source.attribute(entity))]
-        session.require_rights(source, [*quasi_identifiers, *(p.name for p in persons)])
-        session.require_equality(source, key)
-        locator = source.located
-        if locator.mapped or locator.unchecked:
-            session.check_keys(source)
-        if policy.nulls == "suppress":
-            source = replace(source, required=tuple(quasi_identifiers))
-        read = (*session.inspect(source, attributes), *persons)
-        given = Sources(session, source, lambda: tick(0.0)).read(hierarchies)
-
-        def trees(microdata: Microdata) -> dict[str, Hierarchy]:
-            return built(given, microdata, lambda: tick(0.0))
-
-        order = ", ".join(
-            [session.sort_key(source.attribute(name)) for name in locator.mapped]
-            or locator.expressions
-        )
-        microdata = microdata_from_chunks(
-            read,
-            self._chunks(source, read, order),
-            categories=[
-                tuple(value for value, _ in session.rows(f"{query} ORDER BY code"))
-                for _, _, query in self._dictionaries(source, read)
-            ],
-            memory_limit=memory_limit,
-        )
-        if persons:
-            microdata = with_entities(microdata)
-        microdata = replace(microdata, withheld=session.count_withheld(source))
-        policy = replace(policy, hierarchies=trees(microdata))
-        partition = find_classes(microdata, policy, tick, trees)
-        # The keys of microdata are places among all rows, from 1.
         places = places_of(microdata.keys[:, 0] - 1, microdata.n_read)
         labels = partition.of(places).labels.tolist()
-        return [
-            (row_key, None if label < 0 else label)
-            for row_key, label in zip(self._keys(source, order), labels, strict=True)
-        ]
+        for row_key, label in zip(self._keys(relation), labels, strict=True):
+            yield row_key, None if label < 0 else label
 
-    def _chunks(
-        self, source: Source, attributes: Sequence[Attribute], order: str
-    ) -> Iterator[Chunk]:
+    def _order(self, relation: Relation) -> str:
+        """SQL of the record order, over the alias s."""
+        keys = [self.session.sort_key(relation.attribute(n)) for n in relation.located.mapped]
+        return ", ".join(keys or relation.located.expressions)
+
+    def _chunks(self, source: Relation, attributes: Sequence[Attribute]) -> Iterator[Chunk]:
         columns = quote_list([attribute.name for attribute in attributes], "s.")
         numbered = (
-            f"(SELECT row_number() OVER (ORDER BY {order}) AS dbanon_ordinal, {columns}"
-            f" FROM {source.name.quoted} AS s) AS s"
+            f"(SELECT row_number() OVER (ORDER BY {self._order(source)}) AS dbanon_ordinal,"
+            f" {columns} FROM {source.name.quoted} AS s) AS s"
         )
         for position, text, query in self._dictionaries(source, attributes):
             # A STABLE function makes no tables: the dictionaries are numbered where they are used.
@@ -106,19 +77,17 @@ class PlpyReader:
             numbered += f" LEFT JOIN ({query}) AS {alias} ON {text} = {alias}.value"
         record = packed.packed_record(["s.dbanon_ordinal"], ["bigint"], attributes)
         query = packed.in_one_pass(f"{numbered}{source.where}", record, DEFAULT_CHUNK_ROWS)
-        with translated():
-            cursor = self._plpy.cursor(query)
-            while found := cursor.fetch(1):
-                yield packed.unpack(found[0]["string_agg"], ["bigint"], attributes)
+        for row in self.session.fetched(query, 1):
+            yield packed.unpack(row["string_agg"], ["bigint"], attributes)
 
     def _dictionaries(
-        self, source: Source, attributes: Sequence[Attribute]
+        self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[int, str, str]]:
         """Position, SQL of the text and query of the dictionary of each that is read by codes."""
         found = []
         for position, attribute in enumerate(attributes):
             if attribute.kind.is_coded:
-                text = self._session.value_of(attribute)
+                text = self.session.value_of(attribute)
                 column = f"s.{quote(attribute.name)}"
                 query = statements.numbered_values(
                     f"{source.name.quoted} AS s", text, column, source.and_where
@@ -126,11 +95,11 @@ class PlpyReader:
                 found.append((position, text, query))
         return found
 
-    def _keys(self, source: Source, order: str) -> list[str]:
+    def _keys(self, source: Relation) -> list[str]:
         locator = source.located
         if locator.mapped or locator.types == ("bigint",):
             columns = [
-                (name, self._session.value_of_key(source.attribute(name)))
+                (name, self.session.value_of_key(source.attribute(name)))
                 for name in locator.mapped or self._key_columns(source)
             ]
         else:
@@ -138,16 +107,11 @@ class PlpyReader:
         pairs = ", ".join(f"{literal(name)}, {column}" for name, column in columns)
         query = (
             f"SELECT jsonb_build_object({pairs})::text AS row_key"
-            f" FROM {source.name.quoted} AS s ORDER BY {order}"
+            f" FROM {source.name.quoted} AS s ORDER BY {self._order(source)}"
         )
-        keys: list[str] = []
-        with translated():
-            cursor = self._plpy.cursor(query)
-            while found := cursor.fetch(DEFAULT_CHUNK_ROWS):
-                keys += [row["row_key"] for row in found]
-        return keys
+        return [row["row_key"] for row in self.session.fetched(query, DEFAULT_CHUNK_ROWS)]
 
     @staticmethod
-    def _key_columns(source: Source) -> list[str]:
+    def _key_columns(source: Relation) -> list[str]:
         wanted = source.located.expressions[0]
         return [a.name for a in source.schema.attributes if f"s.{quote(a.name)}" == wanted]

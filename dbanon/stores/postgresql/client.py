@@ -25,7 +25,7 @@ from dbanon.errors import (
 )
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import OnSql, Source
+from dbanon.stores.base import OnSql, Relation
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
@@ -33,7 +33,8 @@ from dbanon.stores.postgresql import catalog, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.commit import commit
 from dbanon.stores.postgresql.errors import translated
-from dbanon.stores.postgresql.session import ADDRESSED, CALLER_PATH, PostgresqlSession
+from dbanon.stores.postgresql.session import ADDRESSED, PostgresqlSession
+from dbanon.stores.postgresql.settings import CALLER_PATH
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -89,7 +90,7 @@ class PsycopgSession(PostgresqlSession):
         self.run("RELEASE SAVEPOINT dbanon")
 
     def read_chunks(
-        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
         record = packed.packed_record(locator.expressions, locator.types, attributes)
@@ -97,7 +98,9 @@ class PsycopgSession(PostgresqlSession):
         for buffer in self._buffers(source, record, joins, chunk_rows):
             yield packed.unpack(buffer, locator.types, attributes)
 
-    def _buffers(self, source: Source, record: str, joins: str, chunk_rows: int) -> Iterator[bytes]:
+    def _buffers(
+        self, source: Relation, record: str, joins: str, chunk_rows: int
+    ) -> Iterator[bytes]:
         # Rights to some columns are none to the address of a row.
         relation = self._relations[source.name]
         oid = relation.oid
@@ -131,7 +134,7 @@ class PsycopgSession(PostgresqlSession):
                 yield buffer
 
     def read_rows(
-        self, source: Source, columns: Sequence[str], chunk_rows: int
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         locator = source.located
         kept = ", ".join(types.portable(source.attribute(name)) for name in columns)
@@ -170,23 +173,11 @@ class PsycopgSession(PostgresqlSession):
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         staged: list[tuple[str, str, NDArray[Any]]] = [
-            ("class", "integer", np.arange(n_classes, dtype=np.int32))
+            ("class", "integer", np.arange(n_classes, dtype=np.int32)),
+            *types.staged_columns(columns),
         ]
-        texts = []
-        for position, column in enumerate(columns):
-            name = statements.value_column(position)
-            if column.values.dtype == object:
-                texts.append((name, "text", column.values))
-            elif column.values.dtype == np.float64:
-                staged.append((name, "double precision", column.values))
-            else:
-                staged.append((name, "bigint", column.values))
-            if column.missing is not None:
-                staged.append((f"{name}_null", "boolean", column.missing))
-        if texts:
-            self._load_text(statements.CLASSES, [*staged, *texts])
-        else:
-            self._load_binary(statements.CLASSES, staged)
+        load = self._load_text if any(t == "text" for _, t, _ in staged) else self._load_binary
+        load(statements.CLASSES, staged)
         self.analyze_staging(statements.CLASSES)
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:

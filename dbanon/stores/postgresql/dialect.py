@@ -7,6 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind
@@ -155,3 +156,19 @@ def kept(attribute: Attribute) -> str:
     if attribute.by_output and attribute.sql_type == "text":
         return text(attribute)
     return f"s.{quote(attribute.name)}"
+
+
+def staged_columns(columns: Sequence[ReleasedColumn]) -> list[tuple[str, str, NDArray[Any]]]:
+    """Name, SQL type and values (n_classes,) of each column that staging has for class values."""
+    staged: list[tuple[str, str, NDArray[Any]]] = []
+    for position, column in enumerate(columns):
+        name = statements.value_column(position)
+        if column.values.dtype == object:
+            staged.append((name, "text", column.values))
+        elif column.values.dtype == np.float64:
+            staged.append((name, "double precision", column.values))
+        else:
+            staged.append((name, "bigint", column.values))
+        if column.missing is not None:
+            staged.append((f"{name}_null", "boolean", column.missing))
+    return staged

@@ -6,7 +6,7 @@ whoever reads. So relations are looked at in the catalog first, and refused wher
 neither the caller nor a superuser could have put code there.
 
 Types are another matter: their code is not refused but left out, by ``text`` and by the types that
-``postgresql_catalog`` releases columns under.
+``catalog`` releases columns under.
 """
 
 from __future__ import annotations

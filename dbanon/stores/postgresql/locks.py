@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from dbanon.errors import DatabaseBusy
 from dbanon.stores.names import RelationName
-
-if TYPE_CHECKING:
-    from dbanon.stores.postgresql.session import PostgresqlSession
 
 # How long a relation that is replaced or dropped is asked for; other locks have the same by
 # lock_timeout.
@@ -21,9 +19,17 @@ _TRIES_MS = (50, 100, 200, 400, 800)
 _PAUSES_MS = (100, 200, 400, 800, 1000)
 
 
-def run_patiently(
-    session: PostgresqlSession, statements: Sequence[str], relation: RelationName
-) -> None:
+class Undoing(Protocol):
+    """A session that can undo its last statements alone."""
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Execute a statement."""
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """What is done in the block is undone, alone, when it raises."""
+
+
+def run_patiently(session: Undoing, statements: Sequence[str], relation: RelationName) -> None:
     """Run statements that want a relation for themselves, all of them in each try.
 
     Raises

@@ -18,13 +18,10 @@ from numpy.typing import NDArray
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     InsufficientRights,
-    LedgerNotTrusted,
-    OutputExists,
     SchemaNotFound,
     SourceChanged,
     TableNotFound,
     UnsupportedType,
-    nearest_names,
 )
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores.base import (
@@ -33,41 +30,21 @@ from dbanon.stores.base import (
     Locator,
     OnSql,
     Output,
-    Source,
+    Relation,
     choose_key,
     is_integer_key,
     key_required,
 )
 from dbanon.stores.names import RelationName, check_length, quote, quote_list
-from dbanon.stores.postgresql import catalog, digest, foreign
+from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql import ledger as postgresql_ledger
 from dbanon.stores.postgresql.locks import run_patiently
+from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
 from dbanon.stores.sql import Session
 from dbanon.version import share_path
 
 ADDRESSED = ("r", "m")
-
-# SET LOCAL ends with the transaction. row_security: PostgreSQL shall refuse, not filter.
-# The sort and the hash joins of one release fit this, whatever the server's default is.
-SETTINGS = """
-SET LOCAL row_security = off;
-SET LOCAL search_path = pg_catalog, pg_temp;
-SET LOCAL idle_in_transaction_session_timeout = 0;
-SET LOCAL timezone = 'UTC';
-SET LOCAL datestyle = 'ISO, YMD';
-SET LOCAL intervalstyle = 'postgres';
-SET LOCAL bytea_output = 'hex';
-SET LOCAL extra_float_digits = 1;
-SET LOCAL lock_timeout = '60s';
-SET LOCAL work_mem = '192MB';
-SET LOCAL jit = off;
-SET LOCAL constraint_exclusion = off;
-SET LOCAL client_min_messages = warning"""
-
-
-# Every name is qualified: until the path is pinned, it may name anybody's functions first.
-CALLER_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
 
 
 class _Relation(NamedTuple):
@@ -106,14 +83,14 @@ class PostgresqlSession(Session):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def find_source(self, name: RelationName) -> Source:
+    def find_source(self, name: RelationName) -> Relation:
         found = self._lookup(name)
         if found is None:
-            raise self._not_found(name)
+            raise self._missing(name)
         oid, schema, relation, relkind, tuples, children, filtered = found
         resolved = RelationName(schema, relation)
         if relkind not in catalog.RELATION_KINDS:
-            raise self._not_found(name)
+            raise self._missing(name)
         if filtered:
             raise InsufficientRights(
                 f"Row-level security filters {resolved} for this role.",
@@ -125,7 +102,7 @@ class PostgresqlSession(Session):
             kind = "inherited table"
         self.require_own_code(oid)
         columns = catalog.schema_of(self.rows(catalog.COLUMNS, (oid, oid)))
-        source = Source(resolved, columns, kind, max(tuples, 0))
+        source = Relation(resolved, columns, kind, max(tuples, 0))
         self._relations[resolved] = _Relation(oid, relkind, children)
         return source
 
@@ -154,25 +131,11 @@ class PostgresqlSession(Session):
                 return self.rows(catalog.RELATION, (oid[0][0],))[0]
         return None
 
-    def _not_found(self, name: RelationName) -> TableNotFound | SchemaNotFound:
+    def _missing(self, name: RelationName) -> TableNotFound | SchemaNotFound:
         schemas = [name.schema] if name.schema is not None else self._search_path
-        known = [schema for (schema,) in self.rows("SELECT nspname FROM pg_namespace")]
-        if name.schema is not None and name.schema not in known:
-            return SchemaNotFound(
-                f'There is no schema "{name.schema}".', hint=nearest_names(name.schema, known)
-            )
-        near = [
-            relation
-            for schema in schemas
-            for (relation,) in self.rows(catalog.RELATIONS_NEAR, (schema,))
-        ]
-        return TableNotFound(
-            f"There is no table {name}.",
-            hint=nearest_names(name.name, near)
-            or (None if name.schema else "Name its schema, as in app.people."),
-        )
+        return catalog.missing(self, name, schemas)
 
-    def locate(self, source: Source, key: Sequence[str]) -> Source:
+    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         stated = bool(key)
         relation = self._relations[source.name]
         if not stated and not (relation.has_children and relation.kind == "r"):
@@ -215,38 +178,10 @@ class PostgresqlSession(Session):
     def kept_value(self, attribute: Attribute) -> str:
         return types.kept(attribute)
 
-    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
-        locator = source.locator or Locator((), ())
-        system = [
-            e.removeprefix("s.") for e in locator.expressions if e in ("s.ctid", "s.tableoid")
-        ]
-        named = dict.fromkeys([*columns, *locator.mapped, *locator.unchecked])
-        for name in named:
-            attribute = source.attribute(name)
-            if attribute.of_another:
-                raise foreign.type_refusal(source.name, name, attribute.of_another)
-        wanted = [*named, *system]
-        oid = self._relations[source.name].oid
-        refused = self.rows(catalog.UNREADABLE, (wanted, oid, oid))
-        if refused:
-            names = ", ".join(f'"{name}"' for (name,) in refused)
-            raise InsufficientRights(
-                f"This role may not read {names} of {source.name}.",
-                hint=f"GRANT SELECT ON {source.name.quoted} to it.",
-            )
-        schema = source.name.schema
-        if not self.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
-            raise InsufficientRights(
-                f'This role may not use schema "{schema}".',
-                hint=f"GRANT USAGE ON SCHEMA {quote(str(schema))} to it.",
-            )
-        if source.locator is not None and not self.rows(catalog.DATABASE_RIGHTS)[0][1]:
-            raise InsufficientRights(
-                "This role may not create temporary tables, which staging needs.",
-                hint="GRANT TEMPORARY ON DATABASE … to it.",
-            )
+    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
+        rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
-    def require_equality(self, source: Source, columns: Sequence[str]) -> None:
+    def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
         for column in dict.fromkeys(columns):
             # PostgreSQL knows best: of a json in an array in a row type, too. Nothing is read.
             query = f"SELECT DISTINCT {quote(column)} FROM {source.name.quoted} LIMIT 0"
@@ -263,7 +198,7 @@ class PostgresqlSession(Session):
                 ) from None
 
     def stage_values(
-        self, source: Source, attributes: Sequence[Attribute]
+        self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
         dictionaries = super().stage_values(source, attributes)
         # Without it the planner takes them for large, and sorts the source once for each.
@@ -281,7 +216,7 @@ class PostgresqlSession(Session):
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
 
-    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         open_scale = [a for a in attributes if a.scale == catalog.UNKNOWN_SCALE]
         if not open_scale:
             return tuple(attributes)
@@ -317,36 +252,11 @@ class PostgresqlSession(Session):
         return RelationName(self._search_path[0], name.name)
 
     def prepare_schema(self, name: RelationName) -> None:
-        schema = str(name.schema)
-        found = self.rows(catalog.SCHEMA_RIGHTS, (schema,))
-        if not found:
-            if not self.rows(catalog.DATABASE_RIGHTS)[0][0]:
-                raise InsufficientRights(
-                    f'There is no schema "{schema}", and this role may not create it.',
-                    hint=f"CREATE SCHEMA {quote(schema)} AUTHORIZATION this role.",
-                )
-            try:
-                self.run(f"CREATE SCHEMA {quote(schema)}")
-            except OutputExists:
-                raise SourceChanged(
-                    f'Another session made the schema "{schema}" meanwhile.', hint="Try again."
-                ) from None
-        elif not all(found[0]):
-            raise InsufficientRights(
-                f'This role may not create tables in schema "{schema}".',
-                hint=f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} to it.",
-            )
+        rights.prepare_schema(self, str(name.schema))
 
     def require_ledger_rights(self) -> None:
         self.require_trusted_ledger()
-        missing = [name for (name,) in self.rows(postgresql_ledger.RIGHTS_MISSING)]
-        if missing:
-            raise InsufficientRights(
-                "This role may not write into the ledger, schema dbanon.",
-                detail="Missing: " + ", ".join(missing) + ".",
-                hint="Ask an administrator to run dbanon install, or dbanon install --sql-only, and"
-                " to GRANT dbanon_runner to it.",
-            )
+        rights.require_ledger_rights(self)
 
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(catalog.EXISTING, (name.schema, name.name))
@@ -423,7 +333,7 @@ class PostgresqlSession(Session):
         self,
         table: RelationName,
         values: Mapping[str, str],
-        source: Source | None,
+        source: Relation | None,
         joins: str = "",
     ) -> None:
         # Labels lie in key order and are wanted in class order: merge joins read and sort what a
@@ -434,22 +344,11 @@ class PostgresqlSession(Session):
 
     # -- ledger -----------------------------------------------------------------------------------
 
-    def has_ledger(self) -> bool:
-        return self.find_existing(self.ledger_name("release")) is not None
-
     def require_trusted_ledger(self) -> None:
         # Once: nobody who is not trusted can hang anything on a ledger that is.
-        if self._ledger_trusted:
-            return
-        wrong = self.rows(postgresql_ledger.UNTRUSTED)
-        if wrong:
-            what, owner, _ = wrong[0]
-            raise LedgerNotTrusted(
-                f"The ledger of this database is not trusted: {what}, of role {owner}.",
-                detail="; ".join(f"{what}, of role {owner}" for what, owner, _ in wrong[:20]),
-                hint=postgresql_ledger.NOT_TRUSTED_HINT,
-            )
-        self._ledger_trusted = True
+        if not self._ledger_trusted:
+            rights.require_trusted_ledger(self)
+            self._ledger_trusted = True
 
     def have_release_recorded(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]

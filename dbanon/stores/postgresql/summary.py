@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from dbanon.data.counts import Counts
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
 from dbanon.release.report import Report
 from dbanon.stores import ledger
 from dbanon.stores.base import MARK
 from dbanon.stores.names import RelationName, check_length, quote
 from dbanon.stores.postgresql.session import PostgresqlSession
+from dbanon.stores.sql_target import SqlTarget, SqlWritten
 
 SUFFIX = "_summary"
 
@@ -44,6 +47,26 @@ COLUMNS = (
     ("guarantee", "text"),
     ("earlier_releases", "text"),
 )
+
+
+@dataclass(frozen=True)
+class SummarizedTarget(SqlTarget):
+    """A database whose releases have a summary beside them.
+
+    Parameters
+    ----------
+    summary : its name, as ``plan`` checked it.
+    """
+
+    session: PostgresqlSession
+    summary: RelationName
+
+    def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:
+        """Put the table in its place, with its summary; raises as ``ports.Target``."""
+        noted = super().publish(written, report, counts, elapsed)
+        histogram = counts.rows.histogram
+        write(self.session, self.summary, replace(report, created_at=noted), histogram)
+        return noted
 
 
 def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> RelationName:

@@ -45,6 +45,7 @@ def bound(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]]:
 
 
 def literal(value: Any) -> str:
+    """A value as a literal in SQL; a list as an array of texts."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

@@ -34,13 +34,13 @@ from dbanon.stores.base import (
     Locator,
     OnSql,
     Output,
-    Source,
+    Relation,
     choose_key,
     is_integer_key,
     key_required,
 )
+from dbanon.stores.file_session import FileSession
 from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.sql import Session
 from dbanon.stores.sqlite import dialect as types
 from dbanon.stores.sqlite import digest
 from dbanon.stores.sqlite.errors import translated
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _ROWIDS = ("rowid", "_rowid_", "oid")
 
 
-class SqliteSession(Session):
+class SqliteSession(FileSession):
     """One transaction on SQLite."""
 
     digest_way = digest.WAY
@@ -62,11 +62,6 @@ class SqliteSession(Session):
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         self._driver = driver
-
-    def drop_staging(self) -> None:
-        """Drop what links rows to classes: a connection that the caller keeps would keep it."""
-        for name in self.staging_tables:
-            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -87,7 +82,7 @@ class SqliteSession(Session):
 
     # -- source -----------------------------------------------------------------------------------
 
-    def find_source(self, name: RelationName) -> Source:
+    def find_source(self, name: RelationName) -> Relation:
         resolved = self.resolve_output(name)
         found = self.rows(
             "SELECT type FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
@@ -103,12 +98,12 @@ class SqliteSession(Session):
             types.attribute(column, declared, not not_null)
             for _, column, declared, not_null, *_ in self._columns(resolved)
         )
-        return Source(resolved, Schema(attributes), found[0][0])
+        return Relation(resolved, Schema(attributes), found[0][0])
 
     def _columns(self, name: RelationName) -> list[tuple[Any, ...]]:
         return self.rows("SELECT * FROM pragma_table_xinfo(?)", (name.name,))
 
-    def locate(self, source: Source, key: Sequence[str]) -> Source:
+    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         stated = bool(key)
         columns = self._columns(source.name)
         if not stated:
@@ -129,7 +124,7 @@ class SqliteSession(Session):
             return replace(source, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
         raise key_required(source)
 
-    def _holds_integers(self, source: Source, attribute: Attribute) -> bool:
+    def _holds_integers(self, source: Relation, attribute: Attribute) -> bool:
         """False where a column that declares integers holds something else."""
         column = f"s.{quote(attribute.name)}"
         query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
@@ -137,9 +132,6 @@ class SqliteSession(Session):
 
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
-
-    def require_rights(self, source: Source, columns: Sequence[str]) -> None:
-        """SQLite has no roles."""
 
     def text_of(self, attribute: Attribute) -> str:
         return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
@@ -149,7 +141,7 @@ class SqliteSession(Session):
         chosen = f"(random() & {of - 1}) < {round(share * of)}"
         return f"(SELECT * FROM {relation.quoted} WHERE {chosen}) AS s"
 
-    def inspect(self, source: Source, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         looked_at = [a for a in attributes if a.kind in types.STORED_AS]
         if not looked_at:
             return tuple(attributes)
@@ -173,7 +165,7 @@ class SqliteSession(Session):
         return tuple(inspected.get(a.name, a) for a in attributes)
 
     def read_chunks(
-        self, source: Source, attributes: Sequence[Attribute], chunk_rows: int
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
         parts = [
@@ -190,7 +182,7 @@ class SqliteSession(Session):
             yield types.chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
 
     def read_rows(
-        self, source: Source, columns: Sequence[str], chunk_rows: int
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         parts = [*source.located.expressions, *(f"s.{quote(name)}" for name in columns)]
         query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
@@ -245,7 +237,7 @@ class SqliteSession(Session):
 
     def exact_totals(
         self,
-        source: Source,
+        source: Relation,
         microdata: Microdata,
         partition: Partition,
         attributes: Sequence[Attribute],
@@ -287,9 +279,6 @@ class SqliteSession(Session):
 
     def prepare_schema(self, name: RelationName) -> None:
         """SQLite has no schemas."""
-
-    def require_ledger_rights(self) -> None:
-        """SQLite has no roles."""
 
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(
@@ -342,16 +331,7 @@ class SqliteSession(Session):
     def digest_probe(self) -> str:
         return digest.probe()
 
-    def analyze(self, relation: RelationName) -> None:
-        """Statistics of the whole file are the owner's to collect."""
-
-    def drop_table(self, relation: RelationName) -> None:
-        self.run(f"DROP TABLE {relation.quoted}")
-
     # -- ledger -----------------------------------------------------------------------------------
-
-    def has_ledger(self) -> bool:
-        return self.find_existing(self.ledger_name("release")) is not None
 
     def ensure_ledger(self) -> None:
         from dbanon.stores.migrate import migrate
@@ -359,20 +339,8 @@ class SqliteSession(Session):
         with translated():
             migrate(self._connection)
 
-    def require_trusted_ledger(self) -> None:
-        """SQLite has no roles."""
-
-    def tie_releases(self) -> None:
-        """SQLite keeps no numbers of relations."""
-
-    def same_name(self, one: RelationName, other: RelationName) -> bool:
-        return str(one).lower() == str(other).lower()
-
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(None, f"dbanon_{table}")
 
     def timestamp(self, text: str) -> Any:
         return text
-
-    def current_user(self) -> str | None:
-        return None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Coded
 
 
 @dataclass(frozen=True)
@@ -81,3 +84,56 @@ class EntityCount:
     persons: int
     smallest: int
     histogram: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What is counted on a written release, before anyone can see it.
+
+    Parameters
+    ----------
+    columns : the released columns whose combinations of values rows share.
+    each : where quasi-identifiers are grouped by themselves: the columns whose combinations are
+        classes, one tuple a quasi-identifier. Empty where ``columns`` are what classes share.
+    persons : the entity column, whose values are counted in each class, too; None for rows alone.
+    sensitive : columns whose values are counted in each class.
+    leaves : those of them whose values are leaves of a hierarchy, so that their order is not asked.
+    """
+
+    columns: tuple[str, ...]
+    each: tuple[tuple[str, ...], ...] = ()
+    persons: str | None = None
+    sensitive: tuple[str, ...] = ()
+    leaves: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """How often each value of a column occurs in each class of a written release.
+
+    Parameters
+    ----------
+    classes : int64 (c,), the class of each cell, from 0; a class and value may have several.
+    column : of c codes, the value of each cell.
+    sizes : int64 (c,), the rows of each cell.
+    """
+
+    classes: NDArray[np.int64]
+    column: Coded
+    sizes: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The answers to ``Questions``, counted where the release was written.
+
+    Parameters
+    ----------
+    rows : of the classes.
+    persons : of the persons in them; None where none were asked for.
+    cells : by sensitive column.
+    """
+
+    rows: Recount
+    persons: EntityCount | None = None
+    cells: Mapping[str, Cells] = field(default_factory=dict)

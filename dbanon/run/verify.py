@@ -1,4 +1,4 @@
-"""Looking at releases again: recounting what is published, and clearing what is no longer shown."""
+"""Looking at a release again: what is published is recounted, and compared with the ledger."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from dbanon.data.counts import Counts, Questions, Recount
 from dbanon.data.schema import require_lists
 from dbanon.errors import (
     DbanonError,
@@ -14,15 +15,16 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.spec import parse
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.policy import PER_ATTRIBUTE, Policy
+from dbanon.job.policy import PER_ATTRIBUTE
 from dbanon.measures import HIERARCHICAL, Model
-from dbanon.release.counts import Recount
+from dbanon.partitioning.protect import with_null_leaves
+from dbanon.partitioning.sensitive import levels_reached, trees_of_models
 from dbanon.run.comparison import Comparison, ModelCount
-from dbanon.run.enforcement import Enforcement
 from dbanon.stores import digest, ledger
 from dbanon.stores.hierarchies import resolve
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
+from dbanon.stores.sql_target import cells_of, count_classes
 from dbanon.stores.statements import recount_for_people
 from dbanon.stores.store import Store
 
@@ -116,7 +118,7 @@ def verify(
         if entry is not None:
             comparison.compare_class_sizes(recount)
             if not comparison.columns_differ:
-                models = _recount_models(session, relation, entry, recount.rows)
+                models = _recount_models(session, relation, entry, recount)
                 comparison.compare_models(models)
         comparison.compare_rows()
     return Verification(
@@ -152,12 +154,14 @@ def _recount(
         by = entry["by"]
         alone = [name for name in names if name not in by]
         query = "\n".join(recount_for_people(relation, [name, *by]) for name in alone)
-        return session.recount_attributes(relation, alone, by), query
-    return session.recount(relation, names), recount_for_people(relation, names)
+        each = tuple((name, *by) for name in alone)
+        return count_classes(session, relation, Questions((*alone, *by), each)), query
+    questions = Questions(tuple(names))
+    return count_classes(session, relation, questions), recount_for_people(relation, names)
 
 
 def _recount_models(
-    session: Session, relation: RelationName, entry: Mapping[str, Any], rows: int
+    session: Session, relation: RelationName, entry: Mapping[str, Any], recount: Recount
 ) -> tuple[ModelCount, ...]:
     """The privacy models of a release, counted again where the ledger says enough of them.
 
@@ -177,16 +181,24 @@ def _recount_models(
         found.append(ModelCount(recorded["model"], float(recorded["counted"]), None, why_not))
     if not models:
         return tuple(found)
-    enforcement = Enforcement(Policy(k=2, models=tuple(models.values())), None)
-    source = session.find_source(relation)
-    modelled = [source.attribute(name) for name in enforcement.names]
-    source = source.with_attributes(session.inspect(source, modelled))
+    asked = with_null_leaves(list(models.values()))
+    relation_read = session.find_source(relation)
+    names = tuple(dict.fromkeys(model.attribute for model in asked))
+    looked_at = session.inspect(relation_read, [relation_read.attribute(name) for name in names])
+    relation_read = relation_read.with_attributes(looked_at)
+    attributes = {attribute.name: attribute for attribute in looked_at}
+    questions = Questions(
+        tuple(entry["quasi_identifiers"]),
+        sensitive=names,
+        leaves=frozenset(trees_of_models(asked)),
+    )
     try:
-        enforcement.recount(session, source, relation, entry["quasi_identifiers"], rows)
+        cells = cells_of(session, relation_read, relation, questions)
+        levels = levels_reached(asked, attributes, Counts(recount, cells=cells))
     except RecountFailed as error:
         error.hint = "Withdraw the relation, and release it again."
         raise
-    for place, level in zip(models, enforcement.levels, strict=True):
+    for place, level in zip(models, levels, strict=True):
         found[place] = replace(found[place], counted=level.achieved)
     return tuple(found)
 
@@ -210,17 +222,3 @@ def _recorded_model(
             return "its hierarchy changed since"
     kind, attribute = recorded["kind"], recorded["attribute"]
     return Model(kind, attribute, recorded["level"], recorded.get("l", 2), distance)
-
-
-def collect_garbage(store: Store, keep_last: int = 1) -> list[str]:
-    """Drop released tables that a view no longer shows, but for the newest ``keep_last``.
-
-    Only tables are dropped that the ledger knows and that bear their release's mark.
-    """
-    if keep_last < 0:
-        raise InvalidParameter("keep_last must be 0 or more.")
-    with store.session(write=True) as session:
-        tables = ledger.superseded_tables(session, keep_last)
-        for table in tables:
-            session.drop_table(table)
-    return [str(table) for table in tables]

@@ -1,0 +1,59 @@
+"""What is read of a table: columns by role, and microdata that has each under its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dbanon.data.microdata import Coded, Microdata, require_entities
+from dbanon.data.schema import Attribute
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The columns that are read, by what they are read for; no column has two roles.
+
+    Parameters
+    ----------
+    quasi_identifiers : the attributes of the microdata.
+    by : told apart by their texts; each combination of values is a stratum.
+    sensitive : columns that a privacy model asks for, as texts.
+    leaves : those of them whose values are leaves of a hierarchy, so that their order is not asked.
+    entity : the column that says whose a row is, as an identifier; None where there is none.
+    """
+
+    quasi_identifiers: tuple[Attribute, ...]
+    by: tuple[Attribute, ...] = ()
+    sensitive: tuple[Attribute, ...] = ()
+    leaves: frozenset[str] = field(default_factory=frozenset)
+    entity: Attribute | None = None
+
+    @property
+    def columns(self) -> tuple[Attribute, ...]:
+        """All columns, each once."""
+        persons = () if self.entity is None else (self.entity,)
+        return (*self.quasi_identifiers, *self.by, *self.sensitive, *persons)
+
+    def by_role(self, microdata: Microdata) -> Microdata:
+        """Microdata that was read as attributes alone, with each column where its role has it.
+
+        NULL is a value like any other in a stratum's columns.
+
+        Raises
+        ------
+        NullInEntity : the entity column is NULL somewhere.
+        """
+        coded = {
+            attribute.name: Coded(microdata.codes[:, place].copy(), microdata.categories[place])
+            for place, attribute in enumerate(microdata.categorical)
+        }
+        rest = microdata.of_attributes([attribute.name for attribute in self.quasi_identifiers])
+        if self.entity is not None:
+            persons = require_entities(coded[self.entity.name].codes, self.entity.name)
+            rest = replace(rest, entities=persons)
+        if self.by:
+            codes = np.column_stack([coded[attribute.name].codes for attribute in self.by])
+            _, strata = np.unique(codes, axis=0, return_inverse=True)
+            rest = replace(rest, strata=strata.reshape(-1).astype(np.int32))
+        return replace(rest, sensitive={a.name: coded[a.name] for a in self.sensitive})

@@ -1,0 +1,147 @@
+"""Where a table is cut into blocks: found on all records or a sample, and kept for any record.
+
+Cuts are a tree. Each cut has a direction, the principal one of the points it was found on, and a
+border across it. A record is below when its place along the direction is; where it is on the border
+itself its key decides. No two records have the same key, so that ties are shared out, too, and
+blocks keep their sizes however many records are alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The direction of a sample cuts as well as the direction of all records.
+SAMPLE = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Cuts:
+    """A tree of m cuts, which makes m + 1 blocks; the first cut is the root.
+
+    Parameters
+    ----------
+    directions : float64 (m, p).
+    borders : float64 (m,), the place of the first record that is not below.
+    keys : int64 (m,), that record's key.
+    next : int64 (m, 2), where records go that are below the border, and the others: to a cut, or
+        to block b, which is told as -1 - b.
+    """
+
+    directions: NDArray[np.float64]
+    borders: NDArray[np.float64]
+    keys: NDArray[np.int64]
+    next: NDArray[np.int64]
+
+    @property
+    def n_blocks(self) -> int:
+        """The number of blocks."""
+        return len(self.borders) + 1
+
+    @classmethod
+    def fit(
+        cls,
+        points: NDArray[np.float64],
+        parts: int,
+        direction: int = 0,
+        keys: NDArray[np.int64] | None = None,
+    ) -> Cuts:
+        """Cuts that make blocks of nearly equal size of these points.
+
+        Parameters
+        ----------
+        points : float64 (n, p), of all records or of a sample.
+        parts : how many blocks, n at most.
+        direction : across which principal direction, the first being 0; the last when p is less.
+        keys : int64 (n,), all different; None for positions.
+
+        Raises
+        ------
+        ValueError : there are fewer points than blocks.
+        """
+        if parts > max(len(points), 1):
+            raise ValueError("there must be a point for each block")
+        keys = np.arange(len(points)) if keys is None else keys
+        directions = np.zeros((parts - 1, points.shape[1]))
+        borders, border_keys = np.zeros(parts - 1), np.zeros(parts - 1, np.int64)
+        following = np.zeros((parts - 1, 2), np.int64)
+        blocks = made = 0
+        # Records, blocks to make of them, and what leads there. The last is taken first, so that
+        # blocks are numbered from below.
+        pending = [(np.arange(len(points)), parts, (-1, 0))]
+        while pending:
+            records, wanted, (parent, side) = pending.pop()
+            if wanted == 1:
+                if parent >= 0:
+                    following[parent, side] = -1 - blocks
+                blocks += 1
+                continue
+            if parent >= 0:
+                following[parent, side] = made
+            place = len(records) * (wanted // 2) // wanted
+            directions[made] = _principal(points, records, direction)
+            along = _along(points[records], directions[made])
+            order = np.argpartition(along, place)
+            borders[made] = along[order[place]]
+            tied = np.flatnonzero(along[order] == borders[made])
+            order[tied] = order[tied][np.argsort(keys[records[order[tied]]])]
+            border_keys[made] = keys[records[order[place]]]
+            pending += [
+                (records[order[place:]], wanted - wanted // 2, (made, 1)),
+                (records[order[:place]], wanted // 2, (made, 0)),
+            ]
+            made += 1
+        return cls(directions, borders, border_keys, following)
+
+    def assign(
+        self, points: NDArray[np.float64], keys: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """The block of each record, int64 (n,), whatever other records are there.
+
+        Parameters
+        ----------
+        points : float64 (n, p).
+        keys : int64 (n,), of the same kind as those of ``fit``; None for positions.
+        """
+        keys = np.arange(len(points)) if keys is None else keys
+        found = np.zeros(len(points), np.int64)
+        pending = [(np.arange(len(points)), 0)] if len(self.borders) else []
+        while pending:
+            records, cut = pending.pop()
+            along = _along(points[records], self.directions[cut])
+            below = along < self.borders[cut]
+            tied = np.flatnonzero(along == self.borders[cut])
+            below[tied] = keys[records[tied]] < self.keys[cut]
+            for part, following in zip(
+                (records[below], records[~below]), self.next[cut].tolist(), strict=True
+            ):
+                if following < 0:
+                    found[part] = -1 - following
+                else:
+                    pending.append((part, following))
+        return found
+
+
+def _along(points: NDArray[np.float64], direction: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The place of each point along a direction, float64 (n,).
+
+    Sums in the order of columns: those of a linear algebra library depend on how many points there
+    are, and a record would not go where it went.
+    """
+    places = np.zeros(len(points))
+    for column, share in zip(points.T, direction, strict=True):
+        places += column * share
+    return places
+
+
+def _principal(
+    points: NDArray[np.float64], records: NDArray[np.int64], direction: int
+) -> NDArray[np.float64]:
+    """A principal direction of these records, float64 (p,), by a sample of them."""
+    step = max(len(records) // SAMPLE, 1)
+    sample = points[records[::step]]
+    centred = sample - sample.mean(axis=0)
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    return np.asarray(vectors[:, max(-1 - direction, -vectors.shape[1])])

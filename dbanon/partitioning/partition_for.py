@@ -1,0 +1,50 @@
+"""The classes that a policy asks for: found, refined, and protected by its models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Found, Levels
+from dbanon.data.schema import Attribute
+from dbanon.hierarchy.subset import Trees
+from dbanon.job.policy import Policy
+from dbanon.methods.registry import Tick
+from dbanon.partitioning.classes import find_attribute_classes, find_classes
+from dbanon.partitioning.protect import protect
+from dbanon.partitioning.sensitive import released_places
+
+
+def partition_for(
+    microdata: Microdata,
+    policy: Policy,
+    *,
+    trees: Trees | None = None,
+    sensitive: Mapping[str, Attribute] | None = None,
+    memory_limit: int | None = None,
+    tick: Tick = lambda share: None,
+) -> Found:
+    """Put the records into classes that keep to what the policy says.
+
+    Parameters
+    ----------
+    trees : makes the hierarchies of some records where others are withheld; None for those of the
+        policy.
+    sensitive : what the columns of the policy's models are.
+    memory_limit : bytes that counts of their values may use; None for no limit.
+
+    Raises
+    ------
+    DbanonError : as ``find_classes``, ``find_attribute_classes`` and ``protect``.
+    """
+    if policy.per_attribute:
+        return Found(find_attribute_classes(microdata, policy, tick))
+    share = 0.5 if policy.models else 1.0
+    partition = find_classes(microdata, policy, lambda done: tick(share * done), trees)
+    levels = partition if isinstance(partition, Levels) else None
+    if policy.models:
+        codes = released_places(microdata, partition, policy.models, sensitive or {}, memory_limit)
+        partition = protect(
+            microdata, partition, policy, codes, lambda done: tick(share + (1 - share) * done)
+        )
+    return Found(partition, levels)

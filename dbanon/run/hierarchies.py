@@ -1,0 +1,130 @@
+"""Hierarchies that a job names, and values of columns as the leaves of hierarchies spell them.
+
+They are read in the job's own transaction, with the caller's rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dbanon.data.microdata import Microdata
+from dbanon.data.schema import Kind
+from dbanon.errors import InvalidParameter
+from dbanon.hierarchy.edges import Pulse, no_pulse
+from dbanon.hierarchy.spec import ENUM, NAME, TABLE, HierarchySpec, build, built, enum_tree
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.job import Job
+from dbanon.measures import Model
+from dbanon.stores.base import Relation
+from dbanon.stores.names import RelationName
+from dbanon.stores.ports import Source
+from dbanon.stores.sql_source import SqlSource
+from dbanon.stores.store import Store
+
+
+@dataclass(frozen=True)
+class GivenHierarchies:
+    """The hierarchies of a job, read as far as that is possible without the records.
+
+    Parameters
+    ----------
+    trees : by quasi-identifier; builders stay, until the records are read.
+    models : the privacy models, with their hierarchies.
+    origins : by column, where a hierarchy came from, for the ledger.
+    of_models : by sensitive column, those that were read or made for a model.
+    """
+
+    trees: Mapping[str, Hierarchy | HierarchySpec] = field(default_factory=dict)
+    models: tuple[Model, ...] = ()
+    origins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    of_models: Mapping[str, Hierarchy] = field(default_factory=dict)
+
+    def of(self, microdata: Microdata, pulse: Pulse = no_pulse) -> dict[str, Hierarchy]:
+        """The hierarchies by quasi-identifier, those of builders made from these records' values.
+
+        Raises
+        ------
+        InvalidParameter : a builder does not take the values.
+        """
+        return built(self.trees, microdata, pulse)
+
+    def described(self, trees: Mapping[str, Hierarchy]) -> dict[str, dict[str, Any]]:
+        """Hierarchies by column as plain values, for the ledger; no label is among them."""
+        return {
+            column: {"leaves": tree.n_leaves, "height": tree.height, **self.origins.get(column, {})}
+            for column, tree in {**trees, **self.of_models}.items()
+        }
+
+
+def read_hierarchies(
+    source: Source, relation: Relation, job: Job, pulse: Pulse = no_pulse
+) -> GivenHierarchies:
+    """The hierarchies that a job names.
+
+    Raises
+    ------
+    TableNotFound, HierarchyNotFound : there is no such hierarchy.
+    InsufficientRights : the role may not read it.
+    HierarchyBroken : it is no tree.
+    InvalidParameter : its columns have other names, the column is of no enumerated type, or a
+        builder does not take the values of a model's column.
+    """
+    origins: dict[str, dict[str, Any]] = {}
+    of_models: dict[str, Hierarchy] = {}
+    models = []
+    for model in job.policy.models:
+        if isinstance(model.distance, HierarchySpec):
+            name = model.attribute
+            tree, origins[name] = _read(source, relation, name, model.distance, pulse)
+            if isinstance(tree, HierarchySpec):
+                values = source.distinct(relation, relation.attribute(name))
+                tree = build(tree, values, name, pulse)
+            model = replace(model, distance=tree)
+            of_models[name] = tree
+        models.append(model)
+    trees: dict[str, Hierarchy | HierarchySpec] = {}
+    for name, one in job.hierarchies.items():
+        if isinstance(one, HierarchySpec):
+            one, origins[name] = _read(source, relation, name, one, pulse)
+        trees[name] = one
+    return GivenHierarchies(trees, tuple(models), origins, of_models)
+
+
+def _read(
+    source: Source, relation: Relation, column: str, spec: HierarchySpec, pulse: Pulse
+) -> tuple[Hierarchy | HierarchySpec, dict[str, Any]]:
+    """The hierarchy, or its builder, and where it came from."""
+    origin: dict[str, Any] = {"from": spec.parameters}
+    if spec.kind in (TABLE, NAME):
+        tree = source.hierarchy(column, spec, pulse)
+        return tree, origin | {"sha256": tree.sha256}
+    if spec.kind != ENUM:
+        return spec, origin
+    attribute = relation.attribute(column)
+    if not attribute.order:
+        raise InvalidParameter(
+            f'Column "{column}" is of type {attribute.sql_type or "text"}, which enumerates'
+            " no values.",
+            hint='Give its values in order: {"ordered": ["low", "high"]}.',
+        )
+    return enum_tree(spec, attribute.order), origin
+
+
+def column_values(store: Store, table: RelationName, column: str) -> list[str]:
+    """The distinct values of a column but for NULL, by code point.
+
+    Raises
+    ------
+    InvalidParameter : the column holds timestamps, which databases spell differently.
+    """
+    with store.session(write=False) as session:
+        relation = session.find_source(table)
+        [attribute] = session.inspect(relation, [relation.attribute(column)])
+        if attribute.kind is Kind.TIMESTAMP:
+            raise InvalidParameter(
+                f'Column "{column}" holds timestamps.', hint="Give it as a date in a view."
+            )
+        session.require_rights(relation, [column])
+        return sorted(SqlSource(session).distinct(relation, relation.attribute(column)))

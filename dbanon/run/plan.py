@@ -1,0 +1,153 @@
+"""Plan: everything of a run that can be refused before a row is read."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dbanon.data.microdata import Microdata
+from dbanon.data.schema import Attribute, Kind, with_orders
+from dbanon.data.wanted import Wanted
+from dbanon.hierarchy.edges import Pulse, no_pulse
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.job import Job
+from dbanon.job.policy import Policy, require_guarantee, require_kinds
+from dbanon.partitioning.entities import as_identifier
+from dbanon.partitioning.protect import with_null_leaves
+from dbanon.partitioning.sensitive import trees_of_models
+from dbanon.recoding import RANGE, find_recoding
+from dbanon.run.hierarchies import GivenHierarchies, read_hierarchies
+from dbanon.stores.base import Output, Relation
+from dbanon.stores.ports import Source, Target
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A job after all refusals that need no row.
+
+    Parameters
+    ----------
+    job : as it was given.
+    policy : the job's, its models with their hierarchies.
+    relation : what is read, and how its rows are found again.
+    wanted : the columns that are read of it.
+    given : the hierarchies; those of builders are made when the records are there.
+    release_id : of the release that the run makes.
+    output : where it goes; None where nothing is written.
+    """
+
+    job: Job
+    policy: Policy
+    relation: Relation
+    wanted: Wanted
+    given: GivenHierarchies
+    release_id: str
+    output: Output | None
+
+    def policy_for(self, microdata: Microdata, pulse: Pulse = no_pulse) -> Policy:
+        """The policy with the hierarchies of these records."""
+        return replace(self.policy, hierarchies=self.trees(microdata, pulse))
+
+    def trees(self, microdata: Microdata, pulse: Pulse = no_pulse) -> dict[str, Hierarchy]:
+        """The hierarchies by quasi-identifier, those of builders made from these records' values.
+
+        Raises
+        ------
+        InvalidParameter : a builder does not take the values.
+        """
+        return {**self.policy.hierarchies, **self.given.of(microdata, pulse)}
+
+    @property
+    def sensitive(self) -> dict[str, Attribute]:
+        """What the columns of the privacy models are."""
+        return {a.name: self.relation.attribute(a.name) for a in self.wanted.sensitive}
+
+    @property
+    def not_copied(self) -> tuple[str, ...]:
+        """The columns that a release tells nothing of."""
+        columns = self.relation.schema.attributes
+        return tuple(a.name for a in columns if a.name not in self.job.named)
+
+
+def plan(
+    job: Job, source: Source, target: Target[Any] | None = None, pulse: Pulse = no_pulse
+) -> Plan:
+    """Refuse what can be refused before a row is read; what is read and written otherwise.
+
+    Parameters
+    ----------
+    target : None where classes alone are wanted.
+    pulse : called now and then while hierarchies are read: what it raises ends it.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong.
+    """
+    relation = source.describe(job)
+    attributes = _quasi_identifiers(job, relation)
+    entity = None if job.entity is None else as_identifier(relation.attribute(job.entity))
+    require_guarantee(job.policy, job.entity)
+    require_kinds(job.policy, attributes)
+    if target is not None:
+        _require_ranges(job, target, attributes)
+    names = [*job.named, *(() if entity is None else (entity.name,))]
+    relation = source.locate(relation, job, names)
+    release_id = str(uuid.uuid4())
+    output = None if target is None else target.plan(job, release_id)
+    relation = source.pin(relation, names)
+    given = read_hierarchies(source, relation, job, pulse)
+    models = with_null_leaves(given.models)
+    sensitive = tuple(dict.fromkeys(model.attribute for model in models))
+    trees = trees_of_models(models)
+    for name in trees:
+        source.require_leaves(relation.attribute(name))
+    if target is not None and target.copies_from(source):
+        # Kept values leave their database: they are looked at, too.
+        looked_at = [relation.attribute(name) for name in job.named]
+        relation = relation.with_attributes(source.inspect(relation, looked_at))
+        for name in job.named:
+            target.require_type(relation.attribute(name))
+        attributes = _quasi_identifiers(job, relation)
+    else:
+        looked_at = [relation.attribute(name) for name in sensitive]
+        inspected = source.inspect(relation, looked_at)
+        attributes = source.inspect(relation, attributes)
+        relation = relation.with_attributes(inspected)
+    wanted = Wanted(
+        attributes,
+        # Whatever their types are, these are told apart by their values' texts.
+        by=_as_texts(relation, job.by),
+        sensitive=_as_texts(relation, sensitive),
+        leaves=frozenset(trees),
+        entity=entity,
+    )
+    policy = replace(job.policy, models=models)
+    return Plan(job, policy, relation, wanted, given, release_id, output)
+
+
+def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
+    """The quasi-identifiers, with their orders."""
+    named = [relation.attribute(name) for name in job.quasi_identifiers]
+    return with_orders(named, job.policy.orders)
+
+
+def _as_texts(relation: Relation, names: Sequence[str]) -> tuple[Attribute, ...]:
+    return tuple(replace(relation.attribute(name), kind=Kind.CATEGORY) for name in names)
+
+
+def _require_ranges(job: Job, target: Target[Any], attributes: Sequence[Attribute]) -> None:
+    """Check that the target has the range types that are wanted.
+
+    Raises
+    ------
+    UnsupportedType : it has none.
+    """
+    policy = job.policy
+    if policy.intervals != RANGE or not find_recoding(str(policy.recoding)).takes_categories:
+        return
+    for attribute in attributes:
+        with_tree = attribute.name in policy.hierarchies or attribute.name in job.hierarchies
+        if not attribute.kind.is_coded and not with_tree:
+            target.require_ranges(attribute)

@@ -1,0 +1,217 @@
+"""A data frame as the source of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dbanon.data.chunks import encode
+from dbanon.data.microdata import Coded, Microdata, require_entities
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.data.wanted import Wanted
+from dbanon.hierarchy.edges import Pulse
+from dbanon.hierarchy.leaves import column_texts
+from dbanon.hierarchy.spec import HierarchySpec, build
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.job import Job
+from dbanon.release.telling import Originals, ValueGroups, groups_of
+from dbanon.stores.base import Relation
+from dbanon.stores.frame.microdata import (
+    attribute_of,
+    candidates,
+    microdata_from_frame,
+    require_columns,
+)
+from dbanon.stores.names import RelationName
+from dbanon.stores.ports import Draft, Progress
+
+# What a frame is called, and what kind of relation it is.
+NAME, KIND = "data frame", "frame"
+
+
+@dataclass(frozen=True, eq=False)
+class FrameSource:
+    """The rows of a data frame, in its order. The keys of records are their places in it."""
+
+    frame: pd.DataFrame
+
+    def describe(self, job: Job) -> Relation:
+        """The frame as a relation; what no release tells is of kind ``other``.
+
+        Raises
+        ------
+        ColumnNotFound, InvalidParameter : a name is no column, or two.
+        UnsupportedType : a column that is read has a type that no release has.
+        """
+        persons = () if job.entity is None else (job.entity,)
+        require_columns(self.frame, [*job.named, *persons])
+        rows = candidates(self.frame, job.quasi_identifiers, job.policy.nulls)
+        modelled = [model.attribute for model in job.policy.models]
+        read = {*job.quasi_identifiers, *persons, *modelled}
+        attributes = [
+            _with_order(attribute_of(str(name), rows[name]), job.policy.orders)
+            if name in read
+            else Attribute(str(name), Kind.OTHER)
+            for name in self.frame.columns
+        ]
+        required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
+        return Relation(
+            RelationName(None, NAME),
+            Schema(tuple(attributes)),
+            KIND,
+            len(self.frame),
+            required=required,
+        )
+
+    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+        """The frame: its rows are found by their places."""
+        return relation
+
+    def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
+        """The frame: nobody changes it meanwhile."""
+        return relation
+
+    def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        """The attributes: their types say all."""
+        return tuple(attributes)
+
+    def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
+        """No hierarchy: those of databases are not here.
+
+        Raises
+        ------
+        InvalidParameter : always.
+        """
+        return build(spec, (), column, pulse)
+
+    def require_leaves(self, attribute: Attribute) -> None:
+        """Nothing to check: pandas spells all values in one way."""
+
+    def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
+        """The values of a column but for NULL, of the rows that are read, in its order."""
+        microdata = microdata_from_frame(self._rows(relation), [attribute.name])
+        return column_texts(microdata, microdata.attributes[0])
+
+    def count(self, relation: Relation) -> int:
+        """The number of rows."""
+        return len(self.frame)
+
+    def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
+        """The wanted columns of the rows that may be released."""
+        rows = self._rows(relation)
+        names = [attribute.name for attribute in wanted.quasi_identifiers]
+        microdata = microdata_from_frame(
+            rows, names, by=[attribute.name for attribute in wanted.by], orders=job.policy.orders
+        )
+        keys = microdata.keys
+        if len(rows) != len(self.frame):
+            held = self.frame[list(relation.required)].notna().all(axis=1)
+            keys = np.flatnonzero(held.to_numpy()).astype(np.int64).reshape(-1, 1)
+        persons = None
+        if wanted.entity is not None:
+            codes, _ = pd.factorize(rows[wanted.entity.name])
+            persons = require_entities(codes.astype(np.int32), wanted.entity.name)
+        return replace(
+            microdata,
+            keys=keys,
+            entities=persons,
+            sensitive={
+                attribute.name: coded(rows[attribute.name], attribute.name in wanted.leaves)
+                for attribute in wanted.sensitive
+            },
+            withheld=len(self.frame) - len(rows),
+        )
+
+    def exact_totals(
+        self,
+        relation: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        attributes: Sequence[Attribute],
+    ) -> Mapping[str, NDArray[np.object_]]:
+        """Sums in each class, by Python's integers, which have no limit."""
+        places = microdata.keys[:, 0]
+        return {
+            a.name: _exact_totals(a, self.frame[a.name].iloc[places], partition) for a in attributes
+        }
+
+    def kept_rows(
+        self, relation: Relation, names: Sequence[str], chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+        """Places and values of these columns, row by row, in pieces; NULL is None."""
+        columns = self.frame[list(names)].astype(object)
+        columns = columns.where(columns.notna(), None)
+        for start in range(0, len(columns), chunk_rows):
+            piece = columns.iloc[start : start + chunk_rows]
+            keys = np.arange(start, start + len(piece), dtype=np.int64).reshape(-1, 1)
+            yield keys, list(piece.itertuples(index=False, name=None))
+
+    def groups(self, draft: Draft, name: str) -> ValueGroups:
+        """The released rows by their value of a column."""
+        microdata, release = draft.microdata, draft.release
+        records = release.partition.members
+        originals = Originals(microdata, release.partition, release.columns)
+        before = [originals.codes(column)[records] for column in originals.names]
+        persons = None if microdata.entities is None else microdata.entities[records]
+        codes = _codes(self.frame[name].iloc[microdata.keys[records, 0]])
+        return groups_of(codes, before, int(draft.job.policy.k), persons)
+
+    def _rows(self, relation: Relation) -> pd.DataFrame:
+        """The rows that may be released."""
+        if not relation.required:
+            return self.frame
+        return candidates(self.frame, relation.required, "suppress")
+
+
+def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> Attribute:
+    """The attribute with the order that was stated for it."""
+    if attribute.kind is not Kind.CATEGORY or not orders.get(attribute.name):
+        return attribute
+    return replace(attribute, order=tuple(orders[attribute.name]))
+
+
+def coded(series: pd.Series[Any], as_texts: bool) -> Coded:
+    """A column in its own order, or, where that does not count, in that of its values' texts."""
+    if as_texts:
+        known = series.notna().to_numpy()
+        texts = np.full(len(series), None, object)
+        texts[known] = [str(value) for value in series[known]]
+        return Coded(*encode(texts))
+    if isinstance(series.dtype, pd.CategoricalDtype) and not series.dtype.ordered:
+        # The order of categories that have none says nothing, and a release has another.
+        series = series.astype(series.dtype.categories.dtype)
+    values = pd.Index(series.dropna().unique()).sort_values()
+    codes = values.get_indexer(series).astype(np.int32)
+    return Coded(codes, tuple(str(value) for value in values))
+
+
+def _exact_totals(
+    attribute: Attribute, series: pd.Series[Any], partition: Partition
+) -> NDArray[np.object_]:
+    values = series
+    if attribute.kind is Kind.TIMESTAMP:
+        if attribute.zoned:
+            values = series.dt.tz_convert("UTC").dt.tz_localize(None)
+        micros = values.to_numpy("datetime64[us]").astype(np.int64)
+        integers = (micros // 10 ** (6 - attribute.scale)).astype(object)
+    else:
+        integers = values.to_numpy(object)
+    integers[series.isna().to_numpy()] = 0
+    # Python's integers have no limit, and reduceat adds them as they are.
+    exact = np.array([int(value) for value in integers[partition.members]], object)
+    return np.asarray(np.add.reduceat(exact, partition.starts), object)
+
+
+def _codes(series: pd.Series[Any]) -> NDArray[np.int64]:
+    """Values as codes, -1 where NULL; what cannot be told apart otherwise is by its text."""
+    try:
+        codes, _ = pd.factorize(series)
+    except TypeError:
+        codes, _ = pd.factorize(series.map(str, na_action="ignore"))
+    return codes.astype(np.int64)

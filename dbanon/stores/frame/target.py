@@ -1,0 +1,184 @@
+"""A data frame as the target of a run: a new frame, that nobody has before it was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter
+from dbanon.job.job import Job
+from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
+from dbanon.release.report import Report, TellingColumn
+from dbanon.stores.base import Output, random_order
+from dbanon.stores.frame.categories import with_own_categories
+from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
+from dbanon.stores.names import RelationName
+from dbanon.stores.ports import Draft, Progress, Source, Written
+
+
+@dataclass(frozen=True, eq=False)
+class FrameWritten(Written):
+    """A release in a frame of its own.
+
+    Parameters
+    ----------
+    frame : the released rows.
+    records : int64 (r,), the record of each row.
+    """
+
+    frame: pd.DataFrame
+    records: NDArray[np.int64]
+
+
+class FrameTarget:
+    """Where a released frame is put.
+
+    Attributes
+    ----------
+    released : the frame; None until it is published.
+    """
+
+    released: pd.DataFrame | None = None
+
+    def plan(self, job: Job, release_id: str) -> Output:
+        """The output: a frame in memory stands in nobody's way. Raises as ``require_ranges``."""
+        if job.policy.intervals == RANGE:
+            raise _no_ranges()
+        name = RelationName(None, NAME)
+        return Output(name, name, name, KIND, release_id)
+
+    def require_ranges(self, attribute: Attribute) -> None:
+        """Refuse ranges; raises InvalidParameter."""
+        raise _no_ranges()
+
+    def copies_from(self, source: Source) -> bool:
+        """False: a frame is made from a frame."""
+        return not isinstance(source, FrameSource)
+
+    def require_type(self, attribute: Attribute) -> None:
+        """Nothing to check: a frame takes values of every type."""
+
+    def write(self, draft: Draft, source: Source, progress: Progress) -> FrameWritten:
+        """The released rows in random order; raises as ``ports.Target``."""
+        assert isinstance(source, FrameSource)
+        records = np.flatnonzero(draft.release.partition.labels >= 0)
+        records = records[random_order(len(records))]
+        return FrameWritten(draft, _released(source.frame, draft, records), records)
+
+    def count(self, written: FrameWritten, questions: Questions) -> Counts:
+        """The answers, by groups of rows with equal values."""
+        frame = written.frame
+        rows = _recount(frame, questions.columns)
+        if questions.each:
+            rows = Recount.of_attributes(
+                [_recount(frame, columns) for columns in questions.each], rows
+            )
+        classes = _groups(frame, questions.columns).ngroup().to_numpy(np.int64)
+        persons = None
+        if questions.persons is not None:
+            entities = written.draft.microdata.entities
+            assert entities is not None
+            persons = _persons(classes, entities[written.records])
+        ones = np.ones(len(frame), np.int64)
+        cells = {
+            name: Cells(classes, coded(frame[name], name in questions.leaves), ones)
+            for name in questions.sensitive
+        }
+        return Counts(rows, persons, cells)
+
+    def sampled(self, written: FrameWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
+        """None: all rows are counted."""
+        return {}
+
+    def digest(self, written: FrameWritten) -> str | None:
+        """None: nobody looks a frame up again."""
+        return None
+
+    def publish(self, written: FrameWritten, report: Report, counts: Counts, elapsed: float) -> str:
+        """Hand the frame over."""
+        self.released = written.frame
+        return report.created_at
+
+
+def _no_ranges() -> InvalidParameter:
+    return InvalidParameter(
+        "A data frame has no range type.", hint="Use intervals text, bounds or midpoint."
+    )
+
+
+def _released(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> pd.DataFrame:
+    """The released rows in the frame's order of columns; bounds stand where their column stood."""
+    labels = draft.release.partition.labels[records]
+    places = draft.microdata.keys[records, 0]
+    columns: dict[Any, pd.Series[Any]] = {}
+    for name in (name for name in frame.columns if name in draft.job.named):
+        made = [column for column in draft.release.columns if column.source == str(name)]
+        if not made:
+            columns[name] = with_own_categories(frame[name].iloc[places].reset_index(drop=True))
+        for column in made:
+            key = name if column.of is None else column.attribute.name
+            if key in columns or (column.of is not None and key in frame.columns):
+                raise InvalidParameter(f'The data frame has a column named "{key}" already.')
+            columns[key] = with_own_categories(_series(column, frame[name].dtype, labels))
+    released: pd.DataFrame = pd.DataFrame(columns)
+    return released
+
+
+def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> Any:
+    values, missing = column.values, column.missing
+    if column.attribute.kind is Kind.CATEGORY:
+        texts = values[labels]
+        if missing is not None:
+            texts[missing[labels]] = None
+        if column.attribute.sql_type == GENERALIZED:
+            return pd.Series(texts, dtype=object)
+        if isinstance(dtype, pd.CategoricalDtype):
+            own = {str(value): value for value in dtype.categories}
+            texts = np.array([own.get(text) for text in texts], object)
+        return pd.Series(texts, dtype=dtype)
+    if column.attribute.kind is Kind.TIMESTAMP:
+        moments = values.astype("datetime64[us]")
+        if missing is not None:
+            moments = np.where(missing, np.datetime64("NaT"), moments)
+        series: pd.Series[Any] = pd.Series(moments[labels])
+        if column.attribute.zoned:
+            return series.dt.tz_localize("UTC").astype(dtype)
+        return series.astype(dtype)
+    if missing is None:
+        return pd.Series(values[labels]).astype(dtype)
+    holed = values.astype(object)
+    holed[missing] = pd.NA if pd.api.types.is_extension_array_dtype(dtype) else np.nan
+    return pd.Series(holed[labels], dtype=dtype)
+
+
+def _groups(frame: pd.DataFrame, names: Sequence[str]) -> Any:
+    return frame.groupby(list(names), dropna=False, observed=True)
+
+
+def _recount(frame: pd.DataFrame, names: Sequence[str]) -> Recount:
+    histogram = _histogram(_groups(frame, names).size().to_numpy())
+    null_rows = int(frame[list(names)].isna().any(axis=1).sum())
+    return Recount(len(frame), histogram, null_rows)
+
+
+def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:
+    found, counts = np.unique(sizes, return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def _persons(classes: NDArray[np.int64], persons: NDArray[np.int32]) -> EntityCount:
+    """The persons in each class; ``classes`` and ``persons`` are each row's."""
+    pairs = np.unique(np.column_stack((classes, persons)), axis=0)
+    fewest = np.bincount(pairs[:, 0]).min(initial=len(pairs)) if len(pairs) else 0
+    return EntityCount(
+        persons=len(np.unique(persons)),
+        smallest=int(fewest),
+        histogram=_histogram(np.bincount(classes)),
+    )

@@ -1,0 +1,197 @@
+"""The two ports of a run: what is read from, and what is written to.
+
+A database answers through ``sql_source`` and ``sql_target``, a data frame through ``frame``.
+Neither keeps anything of a run: what one step found is handed to the next as plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.counts import Counts, Questions
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute
+from dbanon.data.wanted import Wanted
+from dbanon.hierarchy.edges import Pulse
+from dbanon.hierarchy.spec import HierarchySpec
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.job import Job
+from dbanon.release.recode import Release
+from dbanon.release.report import Report, TellingColumn
+from dbanon.release.telling import ValueGroups
+from dbanon.stores.base import Output, Relation
+
+# Called with the share of a step that is done.
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A release that is not written yet, with all that it was made of.
+
+    Parameters
+    ----------
+    wanted : the columns that were read of the relation.
+    microdata : the records that were read.
+    release : their classes and released values.
+    """
+
+    job: Job
+    output: Output
+    relation: Relation
+    wanted: Wanted
+    microdata: Microdata
+    release: Release
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The released quasi-identifiers and the strata: what the rows of a class share."""
+        return (*(column.attribute.name for column in self.release.columns), *self.job.by)
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A release that is written, and not visible yet. Each store adds what it needs to know."""
+
+    draft: Draft
+
+
+class Source(Protocol):
+    """What is read, as one snapshot has it."""
+
+    def describe(self, job: Job) -> Relation:
+        """The relation of a job, with the types of all columns that the job names.
+
+        Raises
+        ------
+        TableNotFound, ColumnNotFound : it is not there.
+        """
+
+    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+        """The relation with the way to find its rows again, after all checks of rights and key.
+
+        Parameters
+        ----------
+        names : the columns that are read or copied.
+
+        Raises
+        ------
+        KeyRequired, InsufficientRights, UnsupportedType : the rows cannot be read, or not be found.
+        """
+
+    def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
+        """The relation as one snapshot has it until the run ends, with these columns."""
+
+    def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        """The attributes with what only their values tell, such as an undeclared scale."""
+
+    def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
+        """A hierarchy that a table holds, or that is stored by name.
+
+        Raises
+        ------
+        DbanonError : of the class that says why it cannot be read.
+        """
+
+    def require_leaves(self, attribute: Attribute) -> None:
+        """Check that a sensitive column's values may be leaves of a hierarchy.
+
+        Raises
+        ------
+        InvalidParameter : databases spell them differently.
+        """
+
+    def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
+        """The values of a column but for NULL, as leaves spell them, in the column's order."""
+
+    def count(self, relation: Relation) -> int:
+        """The number of its rows."""
+
+    def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
+        """The wanted columns and nothing else, in record order, within the job's memory limit."""
+
+    def exact_totals(
+        self,
+        relation: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        attributes: Sequence[Attribute],
+    ) -> Mapping[str, NDArray[np.object_]]:
+        """Sums in each class, (n_classes,) of Python integers, in units of 10**-scale."""
+
+    def kept_rows(
+        self, relation: Relation, names: Sequence[str], chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+        """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
+
+    def groups(self, draft: Draft, name: str) -> ValueGroups:
+        """The released rows by their value of a column that is released as it is."""
+
+
+W = TypeVar("W", bound=Written)
+
+
+class Target(Protocol[W]):
+    """Where a release is written. Nothing of it is visible before ``publish`` has ended."""
+
+    def plan(self, job: Job, release_id: str) -> Output:
+        """The output's place, after all checks that need no row; nothing is changed.
+
+        Raises
+        ------
+        OutputExists, OutputNotOurs, InsufficientRights, LedgerNotTrusted : it may not be made.
+        """
+
+    def require_ranges(self, attribute: Attribute) -> None:
+        """Check that ranges of a column's values have a type here.
+
+        Raises
+        ------
+        UnsupportedType, InvalidParameter : they have none.
+        """
+
+    def copies_from(self, source: Source) -> bool:
+        """True where kept columns have to travel: source and target are not one."""
+
+    def require_type(self, attribute: Attribute) -> None:
+        """Check that a column from elsewhere has a type here.
+
+        Raises
+        ------
+        UnsupportedType : it has none.
+        """
+
+    def write(self, draft: Draft, source: Source, progress: Progress) -> W:
+        """Write a release, in random row order, where nobody sees it.
+
+        Raises
+        ------
+        InvalidParameter, NameTooLong : two columns would have one name, or one that does not fit.
+        """
+
+    def count(self, written: W, questions: Questions) -> Counts:
+        """The answers, counted on what was written."""
+
+    def sampled(self, written: W, names: Sequence[str]) -> Mapping[str, TellingColumn]:
+        """Kept columns of which a sample of what was written proves that they tell rows apart."""
+
+    def digest(self, written: W) -> str | None:
+        """The digest of the rows that were written; None where there is none."""
+
+    def publish(self, written: W, report: Report, counts: Counts, elapsed: float) -> str:
+        """Give the release its place, and note it with its run; the time that it was noted with.
+
+        Parameters
+        ----------
+        elapsed : seconds since the run began.
+
+        Raises
+        ------
+        OutputExists, SourceChanged : something else has its place now.
+        """

@@ -1,0 +1,68 @@
+"""A copy of what a release needs, which nobody else can change.
+
+At READ COMMITTED, the default of psql and pg_cron, every statement of a function sees a snapshot
+of its own. So the first statement copies what a release needs, in record order, into a temporary
+table; all that follows reads the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dbanon.stores.base import Relation
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.postgresql.text import literal
+from dbanon.stores.sql import Session
+
+COPY = RelationName("pg_temp", "dbanon_source")
+
+# A copy in the order of the row addresses: one process, by sequential scan, from the first page.
+_IN_ORDER = (
+    "max_parallel_workers_per_gather = 0",
+    "synchronize_seqscans = off",
+    "enable_indexscan = off",
+    "enable_indexonlyscan = off",
+    "enable_bitmapscan = off",
+    "enable_seqscan = on",
+)
+
+
+def copy(session: Session, source: Relation, columns: Sequence[str]) -> None:
+    """Copy these columns of a located source, and those of its key, in record order."""
+    locator = source.located
+    if locator.mapped:
+        ordered = [session.sort_key(source.attribute(key)) for key in locator.mapped]
+    else:
+        ordered = list(locator.expressions)
+    by_address = locator.expressions == ("s.ctid",)
+    order = "" if by_address else f" ORDER BY {', '.join(ordered)}"
+    keys = locator.mapped or locator.unchecked
+    copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
+    before = _set(session, _IN_ORDER if by_address else _IN_ORDER[:1])
+    session.run(
+        f"CREATE TEMPORARY TABLE {quote(COPY.name)} ON COMMIT DROP AS"
+        f" SELECT {copied} FROM {source.name.quoted} AS s{order}"
+    )
+    _set(session, before)
+
+
+def extent(session: Session) -> tuple[int, int]:
+    """How many pages and how many rows the copy has."""
+    pages, rows = session.rows(
+        f"SELECT pg_relation_size({literal(COPY.quoted)}::regclass)"
+        " / current_setting('block_size')::integer,"
+        f" (SELECT count(*) FROM {COPY.quoted})"
+    )[0]
+    return int(pages), int(rows)
+
+
+def _set(session: Session, settings: Iterable[str]) -> list[str]:
+    """Change settings ("name = value") for this transaction; what undoes it."""
+    before = []
+    for setting in settings:
+        name, _, value = setting.partition(" = ")
+        found = session.rows(
+            "SELECT current_setting(?), set_config(?, ?, true)", (name, name, value)
+        )
+        before.append(f"{name} = {found[0][0]}")
+    return before

@@ -1,0 +1,174 @@
+"""A relation of a database as the source of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Coded, Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Kind
+from dbanon.data.wanted import Wanted
+from dbanon.errors import InvalidParameter, RecountFailed
+from dbanon.hierarchy.edges import Pulse
+from dbanon.hierarchy.leaves import by_value, leaf_text
+from dbanon.hierarchy.spec import HierarchySpec
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.job import Job
+from dbanon.release.telling import ValueGroups
+from dbanon.stores import hierarchies, statements
+from dbanon.stores.base import Relation
+from dbanon.stores.names import RelationName, parse_relation, quote
+from dbanon.stores.ports import Draft, Progress
+from dbanon.stores.sql import Session
+
+
+@dataclass(frozen=True)
+class SqlSource:
+    """What one transaction on a database reads."""
+
+    session: Session
+
+    def describe(self, job: Job) -> Relation:
+        """The relation of a job; raises as ``ports.Source``."""
+        relation = self.session.find_source(parse_relation(job.table))
+        for name in job.named:
+            relation.attribute(name)
+        return relation
+
+    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+        """The relation with its row key, after all checks; raises as ``ports.Source``."""
+        relation = self.session.locate(relation, job.key)
+        if job.policy.nulls == "suppress":
+            relation = replace(relation, required=job.quasi_identifiers)
+        self.session.require_rights(relation, names)
+        self.session.require_equality(relation, [*job.by, *job.key])
+        return relation
+
+    def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
+        """The relation as the transaction's one snapshot has it."""
+        return self.session.pin(relation, names)
+
+    def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        """The attributes with what only their values tell; raises MixedTypes."""
+        return self.session.inspect(relation, attributes)
+
+    def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
+        """A hierarchy of this database, read with the caller's rights."""
+        return hierarchies.resolve(self.session, spec, pulse)
+
+    def require_leaves(self, attribute: Attribute) -> None:
+        """Check that the values are no instants, which databases spell differently."""
+        if attribute.kind is Kind.TIMESTAMP:
+            raise InvalidParameter(
+                f'The privacy model of "{attribute.name}" has a hierarchy of timestamps.',
+                hint="Use distance ordered, or give the column as a date in a view.",
+            )
+
+    def distinct(self, relation: Relation, attribute: Attribute) -> list[str]:
+        """The values of a column but for NULL, of the rows that are read, in its order."""
+        [looked_at] = self.session.inspect(relation, [attribute])
+        query = statements.distinct_values(
+            relation.relation,
+            attribute.name,
+            self.session.text_of(looked_at),
+            relation.and_where,
+        )
+        texts = {leaf_text(text, looked_at) for (text,) in self.session.rows(query)}
+        return by_value(texts, attribute)
+
+    def count(self, relation: Relation) -> int:
+        """The number of rows, with those that are withheld for a NULL."""
+        query = f"SELECT count(*) FROM {relation.relation.quoted}"
+        return int(self.session.rows(query)[0][0])
+
+    def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
+        """The wanted columns of the rows; raises as ``microdata_from_chunks``."""
+        microdata = wanted.by_role(
+            self.session.read(
+                relation,
+                wanted.columns,
+                chunk_rows=job.chunk_rows,
+                memory_limit=job.memory_limit,
+                progress=progress,
+            )
+        )
+        ranked = {
+            name: in_order(self.session, relation.relation, relation.attribute(name), column)
+            for name, column in microdata.sensitive.items()
+            if name not in wanted.leaves
+        }
+        return replace(microdata, sensitive={**microdata.sensitive, **ranked})
+
+    def exact_totals(
+        self,
+        relation: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        attributes: Sequence[Attribute],
+    ) -> dict[str, NDArray[np.object_]]:
+        """Sums in each class, by exact arithmetic in SQL."""
+        return self.session.exact_totals(relation, microdata, partition, attributes)
+
+    def kept_rows(
+        self, relation: Relation, names: Sequence[str], chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+        """Keys and values, row by row, in pieces."""
+        return self.session.read_rows(relation, names, chunk_rows)
+
+    def groups(self, draft: Draft, name: str) -> ValueGroups:
+        """The released rows by their value of a column, counted in SQL: nothing of it is read.
+
+        Raises
+        ------
+        RecountFailed : other rows were counted than those that are released.
+        """
+        session, relation, microdata = self.session, draft.relation, draft.microdata
+        partition, k = draft.release.partition, int(draft.job.policy.k)
+        few = f"count(*) < {k}"
+        if draft.job.entity is not None:
+            few = f"count(DISTINCT s.{quote(draft.job.entity)}) < {k}"
+        query = statements.value_groups(
+            session.released_rows(relation, microdata, partition),
+            session.compared(relation.attribute(name)),
+            [self._original(attribute) for attribute in microdata.attributes],
+            few,
+        )
+        cells = np.array([[int(value) for value in row] for row in session.rows(query)], np.int64)
+        cells = cells.reshape(-1, 4 + len(microdata.attributes))
+        if int(cells[:, 1] @ cells[:, 2]) != int(partition.sizes.sum()):
+            raise RecountFailed(
+                f'The values of "{name}" that were counted are not those of all released rows;'
+                " nothing was published.",
+                hint="This is an error in dbanon: please report it.",
+            )
+        cells = cells[cells[:, 0] == 0]
+        return ValueGroups(cells[:, 1], cells[:, 2], cells[:, 3], cells[:, 4:])
+
+    def _original(self, attribute: Attribute) -> str:
+        if attribute.kind.is_coded:
+            return self.session.text_of(attribute)
+        return f"s.{quote(attribute.name)}"
+
+
+def in_order(
+    session: Session, relation: RelationName, attribute: Attribute, column: Coded
+) -> Coded:
+    """A column in its order: that of numbers is not that of their texts.
+
+    Two texts can be one number: they become one value.
+    """
+    if not attribute.kind.is_numeric:
+        return column
+    query = statements.value_ranks(relation, attribute.name, session.text_of(attribute))
+    ranks = {text: int(rank) for text, rank in session.rows(query)}
+    text_of = {ranks[text]: text for text in reversed(column.values)}
+    place_of = {rank: place for place, rank in enumerate(sorted(text_of))}
+    places = [place_of[ranks[text]] for text in column.values]
+    # One more place for the code -1 of NULL.
+    codes = np.append(np.array(places, np.int32), np.int32(-1))[column.codes]
+    return Coded(codes, tuple(text_of[rank] for rank in sorted(text_of)))

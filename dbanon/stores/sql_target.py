@@ -1,0 +1,315 @@
+"""A database as the target of a run: staging, the table that is written, its counts, its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
+from dbanon.data.microdata import Coded, find_records
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
+from dbanon.job.job import Job
+from dbanon.recoding import ReleasedColumn
+from dbanon.release.report import Report, TellingColumn
+from dbanon.release.telling import all_different, sample_size
+from dbanon.stores import digest, ledger, statements
+from dbanon.stores.base import Output, Relation, random_order
+from dbanon.stores.names import RelationName, check_length, parse_relation
+from dbanon.stores.outputs import plan_output
+from dbanon.stores.ports import Draft, Progress, Source, Written
+from dbanon.stores.sql import Session
+from dbanon.stores.sql_source import SqlSource, in_order
+
+
+@dataclass(frozen=True, eq=False)
+class SqlWritten(Written):
+    """A release in a table that nobody else sees.
+
+    Parameters
+    ----------
+    columns : name, SQL type and SQL expression of each column.
+    copied : True where kept columns came from elsewhere, and were staged row by row.
+    """
+
+    columns: tuple[tuple[str, str, str], ...]
+    copied: bool
+
+    @property
+    def relation(self) -> RelationName:
+        """The table."""
+        return self.draft.output.written
+
+
+@dataclass(frozen=True)
+class SqlTarget:
+    """What one transaction on a database writes."""
+
+    session: Session
+
+    def plan(self, job: Job, release_id: str) -> Output:
+        """The output's place; raises as ``plan_output``."""
+        name = parse_relation(job.output)
+        return plan_output(self.session, name, job.output_kind, job.if_exists, release_id)
+
+    def require_ranges(self, attribute: Attribute) -> None:
+        """Check that this database has ranges of the column's values."""
+        self.session.range_type(attribute)
+
+    def copies_from(self, source: Source) -> bool:
+        """True where the source is another transaction."""
+        return not (isinstance(source, SqlSource) and source.session is self.session)
+
+    def require_type(self, attribute: Attribute) -> None:
+        """Check that this database has a type for a column from elsewhere."""
+        self.session.type_of(attribute)
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def write(self, draft: Draft, source: Source, progress: Progress) -> SqlWritten:
+        """Write a release by one join of staged values with the source, or with staged rows."""
+        session, copied = self.session, self.copies_from(source)
+        partition = draft.release.partition
+        columns = [self._typed(column, copied) for column in draft.release.columns]
+        if copied:
+            kept = [a for a in draft.relation.schema.attributes if a.name in draft.job.kept]
+            rows = self._copied_rows(draft, source, kept, lambda share: progress(0.3 * share))
+            session.load_rows([*kept, *_person(draft)], rows)
+        else:
+            session.stage_labels(draft.microdata, partition, draft.relation.located.types)
+        progress(0.3)
+        session.stage_classes(partition, columns)
+        written = SqlWritten(draft, tuple(self._columns(draft, columns, copied)), copied)
+        session.write(draft.output, written.columns, None if copied else draft.relation)
+        session.analyze(written.relation)
+        return written
+
+    def _typed(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
+        """The column with the SQL type it has in the release."""
+        attribute = column.attribute
+        if column.upper is not None:
+            range_type = self.session.range_type(attribute, (column.values, column.upper))
+            attribute = replace(attribute, sql_type=range_type)
+        elif copied or not attribute.sql_type:
+            attribute = replace(attribute, sql_type=self.session.type_of(attribute))
+        return replace(column, attribute=attribute)
+
+    def _columns(
+        self, draft: Draft, columns: Sequence[ReleasedColumn], copied: bool
+    ) -> list[tuple[str, str, str]]:
+        """Name, SQL type and SQL expression of each column, in the order of the source.
+
+        Raises
+        ------
+        InvalidParameter : two columns would have one name.
+        NameTooLong : there is no room for the name of a column, such as that of a bound.
+        """
+        written: list[tuple[str, str, str]] = []
+        recoded = {column.source for column in columns}
+        # Where each column's first part is staged.
+        places = [0, *accumulate(len(column.parts) for column in columns)][:-1]
+        named = [a for a in draft.relation.schema.attributes if a.name in draft.job.named]
+        kept = [attribute.name for attribute in named if attribute.name not in recoded]
+        for attribute in named:
+            name = attribute.name
+            made = [
+                (place, column)
+                for place, column in zip(places, columns, strict=True)
+                if column.source == name
+            ]
+            for place, released in made:
+                value = self.session.released_expression(place, released)
+                written.append((released.attribute.name, released.attribute.sql_type, value))
+            if made:
+                continue
+            if copied:
+                column = statements.kept_column(kept.index(name))
+                written.append((name, self.session.type_of(attribute), f"r.{column}"))
+            else:
+                written.append((name, attribute.sql_type, self.session.kept_value(attribute)))
+        self._require_names([name for name, _, _ in written])
+        return written
+
+    def _require_names(self, names: Sequence[str]) -> None:
+        for name in names:
+            check_length(name, self.session.name_limit, f'column "{name}" of the release')
+            if names.count(name) > 1:
+                raise InvalidParameter(
+                    f'The release would have two columns named "{name}".',
+                    hint="Bounds of a range are written as NAME_low and NAME_high: use another"
+                    " form of intervals, or do not copy the column of that name.",
+                )
+
+    def _copied_rows(
+        self, draft: Draft, source: Source, kept: Sequence[Attribute], progress: Progress
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
+        """Kept values with the class and the random place of their record, in pieces.
+
+        Identifiers never travel: a person has a random number beside the rows.
+        """
+        microdata, partition = draft.microdata, draft.release.partition
+        released = np.flatnonzero(partition.labels >= 0)
+        positions = np.full(microdata.n_records, -1, np.int32)
+        positions[released] = random_order(len(released))
+        classes = self.session.class_numbers(partition)[partition.labels]
+        numbers = None
+        if microdata.entities is not None:
+            order = random_order(int(microdata.entities.max(initial=-1)) + 1)
+            numbers = order[microdata.entities].astype(np.int32)
+
+        def with_persons(
+            records: NDArray[np.int64], rows: Sequence[tuple[Any, ...]]
+        ) -> Sequence[tuple[Any, ...]]:
+            if numbers is None:
+                return rows
+            own = numbers[records].tolist()
+            return [(*row, number) for row, number in zip(rows, own, strict=True)]
+
+        if not kept:
+            rows = with_persons(released, [()] * len(released))
+            yield classes[released], positions[released], rows
+            return
+        names, done = [attribute.name for attribute in kept], 0
+        for keys, read in source.kept_rows(draft.relation, names, draft.job.chunk_rows):
+            records = find_records(microdata.keys, keys)
+            chosen = np.flatnonzero(partition.labels[records] >= 0)
+            records = records[chosen]
+            done += len(read)
+            progress(min(done / max(microdata.n_records, 1), 1.0))
+            yield (
+                classes[records],
+                positions[records],
+                with_persons(records, [read[i] for i in chosen]),
+            )
+
+    # -- counting ---------------------------------------------------------------------------------
+
+    def count(self, written: SqlWritten, questions: Questions) -> Counts:
+        """The answers, by GROUP BY."""
+        session, relation = self.session, written.relation
+        return Counts(
+            count_classes(session, relation, questions),
+            None if questions.persons is None else self._persons(written, questions),
+            cells_of(session, written.draft.relation, relation, questions),
+        )
+
+    def _persons(self, written: SqlWritten, questions: Questions) -> EntityCount:
+        """The persons in each class of what was written, counted in staging."""
+        draft = written.draft
+        shared = [(kind, value) for n, kind, value in written.columns if n in questions.columns]
+        if written.copied:
+            person, joins = f"r.{statements.kept_column(len(draft.job.kept))}", ""
+            return self.session.recount_entities(shared, None, person, joins)
+        assert draft.wanted.entity is not None
+        # Where its dictionary was staged, when it was read.
+        place = draft.wanted.columns.index(draft.wanted.entity)
+        joins = statements.join_values(place, self.session.value_of(draft.wanted.entity))
+        person = statements.code_column(place)
+        return self.session.recount_entities(shared, draft.relation, person, joins)
+
+    def sampled(self, written: SqlWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
+        """Columns of many rows of which a sample proves enough."""
+        draft, session = written.draft, self.session
+        rows = int(draft.release.partition.sizes.sum())
+        wanted = sample_size(rows)
+        if not wanted or not names:
+            return {}
+        values = [session.compared(draft.relation.attribute(name)) for name in names]
+        sample = session.sample(written.relation, wanted / rows)
+        drawn, *counts = session.rows(statements.different_values(sample, values))[0]
+        proved = (
+            all_different(name, rows, int(drawn), int(n), int(different))
+            for name, n, different in zip(names, counts[::2], counts[1::2], strict=True)
+        )
+        return {found.name: found for found in proved if found is not None}
+
+    def digest(self, written: SqlWritten) -> str | None:
+        """The digest of the rows, under a salt of its own."""
+        return digest.take(self.session, written.relation)
+
+    # -- publishing -------------------------------------------------------------------------------
+
+    def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:
+        """Put the table in its place, and note it in the ledger; raises as ``ports.Target``."""
+        draft, session = written.draft, self.session
+        job, output = draft.job, draft.output
+        released = session.columns_of(written.relation)
+        try:
+            session.publish(output, [name for name, _, _ in written.columns])
+        except OutputExists:
+            if job.if_exists == "error":
+                raise
+            raise SourceChanged(
+                f"Another session made {output.name} meanwhile; nothing was published.",
+                hint="Try again: it is replaced then.",
+            ) from None
+        session.ensure_ledger()
+        types = dict(released)
+        types |= {
+            a.name: a.sql_type for a in draft.relation.schema.attributes if a.name not in types
+        }
+        made = [(column.attribute.name, column.source) for column in draft.release.columns]
+        made += [(name, name) for name in job.by]
+        run = described(job, elapsed)
+        return ledger.record(session, report, output, counts.rows, types, made, run)
+
+
+def described(job: Job, elapsed: float, error_code: str | None = None) -> ledger.Run:
+    """The run of a job as the ledger keeps it; ``elapsed`` in seconds.
+
+    Raises
+    ------
+    InvalidName : the job's table or output has none that is valid.
+    """
+    table, output = str(parse_relation(job.table)), parse_relation(job.output)
+    return ledger.Run(job.door, job.policy.method, table, output, elapsed, None, error_code)
+
+
+def count_classes(session: Session, counted: RelationName, questions: Questions) -> Recount:
+    """The classes of a written relation, by GROUP BY."""
+    rows = session.recount(counted, questions.columns)
+    if not questions.each:
+        return rows
+    each = [session.recount(counted, columns) for columns in questions.each]
+    return Recount.of_attributes(each, rows)
+
+
+def cells_of(
+    session: Session, relation: Relation, counted: RelationName, questions: Questions
+) -> Mapping[str, Cells]:
+    """Classes and values of a written relation, by GROUP BY, of each sensitive column asked for.
+
+    Parameters
+    ----------
+    relation : what the columns are.
+    counted : where they are counted.
+    """
+    found = {}
+    for name in questions.sensitive:
+        attribute = relation.attribute(name)
+        text = session.text_of(attribute)
+        cells = session.rows(statements.recount_values(counted, questions.columns, text))
+        texts = sorted({value for _, value, _ in cells if value is not None})
+        place_of: dict[str | None, int] = {text: place for place, text in enumerate(texts)}
+        place_of[None] = -1
+        column = Coded(np.array([place_of[value] for _, value, _ in cells], np.int32), tuple(texts))
+        if name not in questions.leaves:
+            column = in_order(session, counted, attribute, column)
+        found[name] = Cells(
+            np.array([int(number) - 1 for number, _, _ in cells], np.int64),
+            column,
+            np.array([int(size) for _, _, size in cells], np.int64),
+        )
+    return found
+
+
+def _person(draft: Draft) -> list[Attribute]:
+    """The column that stands for the entity beside rows that are copied."""
+    if draft.wanted.entity is None:
+        return []
+    return [Attribute("person", Kind.INTEGER, bits=32)]

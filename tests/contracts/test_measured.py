@@ -1,0 +1,263 @@
+"""A part of a table that is given the table's measures is treated as the table, everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.measures import Measures
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import AttributePartition, Found, Levels, Partition
+from dbanon.data.scales import STANDARDIZATIONS
+from dbanon.data.schema import Attribute, Kind
+from dbanon.hierarchy.subset import only
+from dbanon.job.policy import Policy
+from dbanon.measures import Model, sensitive_counts
+from dbanon.methods import METHODS
+from dbanon.partitioning.classes import find_attribute_classes, find_classes
+from dbanon.partitioning.protect import protect
+from dbanon.recoding import INTERVALS, RECODINGS
+from dbanon.release.recode import recode
+
+pytestmark = pytest.mark.filterwarnings("ignore::dbanon.errors.RowsNotAnonymous")
+
+N, K = 240, 4
+HALF = np.arange(0, N, 2)
+GRADES = ("none", "low", "middle", "high")
+
+
+def table(numeric: bool, holes: bool) -> Microdata:
+    """Records whose first half of ages differs in every way from the others: the ends are odd."""
+    rng = np.random.default_rng(11)
+    attributes = [
+        Attribute("age", Kind.INTEGER),
+        Attribute("size", Kind.FLOAT),
+        Attribute("grade", Kind.ORDINAL, order=GRADES),
+        Attribute("day", Kind.DATE),
+        Attribute("place", Kind.CATEGORY),
+    ]
+    age = rng.integers(20, 60, N).astype(float)
+    age[1::2] = rng.integers(0, 3000, N // 2)
+    size = rng.normal(size=N)
+    size[1::2] *= 50
+    day = rng.integers(0, 900, N).astype(float)
+    day[1::2] *= 40
+    grade = rng.integers(0, 2, N).astype(np.int32)
+    grade[1::2] = rng.integers(0, 4, N // 2)
+    place = rng.integers(0, 3, N).astype(np.int32)
+    place[1::2] = rng.integers(0, 9, N // 2)
+    valid = np.ones((N, 5), bool)
+    if holes:
+        valid[: N // 3, 1] = False
+    codes, kept = np.column_stack([grade, place]), 5
+    categories = [sorted(GRADES), [f"place {i}" for i in range(9)]]
+    if numeric:
+        codes, kept, categories = codes[:, :1], 4, categories[:1]
+    chunk = Chunk(
+        np.arange(N, dtype=np.int64).reshape(-1, 1),
+        np.column_stack([age, size, day]),
+        codes.astype(np.int32),
+        valid[:, :kept],
+    )
+    return microdata_from_chunks(attributes[:kept], [chunk], categories=categories)
+
+
+def columns(microdata: Microdata, places: list[int]) -> Microdata:
+    """Some of the numeric attributes."""
+    return replace(
+        microdata,
+        attributes=tuple(microdata.attributes[place] for place in places),
+        numbers=np.ascontiguousarray(microdata.numbers[:, places]),
+        codes=microdata.codes[:, :0],
+        categories=(),
+        valid=None if microdata.valid is None else microdata.valid[:, places],
+    )
+
+
+def spied(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
+    """The spaces that the method is given from now on."""
+    seen: list[Any] = []
+    method = METHODS[name]
+
+    def run(space: Any, *args: Any, **more: Any) -> Any:
+        seen.append(space)
+        return method.run(space, *args, **more)
+
+    monkeypatch.setitem(METHODS, name, replace(method, run=run))
+    return seen
+
+
+def rows(space: Any) -> set[bytes]:
+    """The records as the method sees them."""
+    points = space.codes if hasattr(space, "codes") else space.points
+    return {row.tobytes() for row in np.ascontiguousarray(points)}
+
+
+def no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(*args: Any, **more: Any) -> Measures:
+        raise AssertionError("a part of a table was measured by itself")
+
+    monkeypatch.setattr(Measures, "of", of)
+
+
+CASES = [
+    (name, how, holes)
+    for name, method in METHODS.items()
+    for how in STANDARDIZATIONS
+    for holes in (False, True)
+    if not (method.takes_categories and how != "zscore")
+    and not (method.gives is AttributePartition and how == "mahalanobis")
+    and not (method.max_attributes == 1 and holes)
+]
+
+
+@pytest.mark.parametrize(("name", "how", "holes"), CASES)
+def test_methods_see_a_part_as_they_see_the_table(
+    monkeypatch: pytest.MonkeyPatch, name: str, how: str, holes: bool
+) -> None:
+    method = METHODS[name]
+    whole = table(not method.takes_categories, holes)
+    if method.max_attributes == 1:
+        whole = columns(whole, [0])
+    if not RECODINGS[method.recoding].takes_ranks:
+        whole = columns(whole, [0, 1, 3])
+    options = {"generations": 2} if "generations" in {o.name for o in method.options} else {}
+    policy = Policy(k=K, method=name, standardize=how, nulls="category", options=options)
+    find = find_attribute_classes if method.gives is AttributePartition else find_classes
+    measures = Measures.of(whole, covariance=how == "mahalanobis")
+    seen = spied(monkeypatch, name)
+    find(whole, policy)
+    of_whole = set().union(*map(rows, seen))
+    seen.clear()
+    no_measuring(monkeypatch)
+    find(only(whole, HALF), policy, measures=measures)
+    of_half = set().union(*map(rows, seen))
+    assert of_half < of_whole
+    assert len(of_half) > N // 8
+    # The half is another table by itself, so that this could fail.
+    monkeypatch.undo()
+    seen = spied(monkeypatch, name)
+    find(only(whole, HALF), policy)
+    if how != "none":
+        assert not set().union(*map(rows, seen)) <= of_whole
+
+
+@pytest.mark.parametrize("name", ["mdav", "gaa_cp", "mondrian", "kward"])
+@pytest.mark.parametrize("refine", [None, "fast"])
+def test_blocks_are_measured_by_the_table(
+    monkeypatch: pytest.MonkeyPatch, name: str, refine: str | None
+) -> None:
+    whole = table(not METHODS[name].takes_categories, False)
+    seen = spied(monkeypatch, name)
+    find_classes(whole, Policy(k=K, method=name))
+    [at_once] = seen
+    seen.clear()
+    found = find_classes(whole, Policy(k=K, method=name, block_size=60, refine=refine))
+    assert len(seen) == 4
+    assert set().union(*map(rows, seen)) == rows(at_once)
+    assert found.sizes.min() >= K
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    **{name: {"recoding": name} for name in ("mean", "median", "medoid")},
+    "secure": {"recoding": "secure", "method": "secure_kward", "options": {"epsilon": 0.4}},
+    **{
+        f"{intervals}{' local' * local}": {
+            "recoding": "generalization", "intervals": intervals, "local_range": local,
+        }
+        for intervals in INTERVALS
+        for local in (False, True)
+    },
+    "steps": {"recoding": "generalization", "steps": {"age": 7}},
+}  # fmt: skip
+
+
+def test_all_recodings_are_asked() -> None:
+    assert {given["recoding"] for given in SETTINGS.values()} == set(RECODINGS)
+
+
+@pytest.mark.parametrize("what", SETTINGS)
+@pytest.mark.parametrize("holes", [False, True])
+def test_a_class_is_released_alike_whoever_is_beside_it(
+    monkeypatch: pytest.MonkeyPatch, what: str, holes: bool
+) -> None:
+    given = SETTINGS[what]
+    whole = table(given["recoding"] != "generalization", holes)
+    if not RECODINGS[given["recoding"]].takes_ranks:
+        whole = columns(whole, [0, 1, 3])
+    policy = Policy(k=K, **{"nulls": "category", **given})
+    # Classes of the even records first, which are narrower in every way.
+    patterns = np.zeros(N, int) if whole.valid is None else ~whole.valid[:, 1]
+    kind = (np.arange(N) % 2) * 2 + patterns
+    order = np.lexsort((whole.numbers[:, 0], kind))
+    labels = np.empty(N, int)
+    labels[order] = np.unique(
+        np.column_stack([kind[order], np.arange(N) // (2 * K)]), axis=0, return_inverse=True
+    )[1].reshape(-1)
+    part = Partition(labels[HALF])
+    of_whole = recode(whole, Found(Partition(labels)), policy, lambda *_: {})
+    measures = Measures.of(whole)
+    alone = recode(only(whole, HALF), Found(part), policy, lambda *_: {})
+    no_measuring(monkeypatch)
+    of_half = recode(only(whole, HALF), Found(part), policy, lambda *_: {}, measures=measures)
+    for half, all_of_it in zip(of_half.columns, of_whole.columns, strict=True):
+        own = all_of_it.take(np.arange(part.n_classes))
+        assert half.attribute == own.attribute
+        for name in ("values", "upper", "missing", "unrounded"):
+            found, expected = getattr(half, name), getattr(own, name)
+            assert (found is None) is (expected is None)
+            if found is not None and found.dtype == float:
+                np.testing.assert_allclose(found, expected, rtol=1e-12)
+            elif found is not None:
+                present = slice(None) if half.missing is None else ~half.missing
+                assert found[present].tolist() == expected[present].tolist()
+        if half.lost is not None:
+            assert all_of_it.lost is not None
+            np.testing.assert_allclose(half.lost, all_of_it.lost[: part.n_classes], rtol=1e-12)
+    # By itself the half has another spread, and so it loses another share.
+    assert alone.loss != pytest.approx(of_half.loss, rel=0.05)
+    assert of_half.loss < alone.loss
+
+
+@pytest.mark.parametrize("distance", ["equal", "ordered"])
+def test_models_compare_a_part_with_the_table(
+    monkeypatch: pytest.MonkeyPatch, distance: str
+) -> None:
+    whole = table(False, False)
+    rng = np.random.default_rng(2)
+    codes = rng.choice(5, N, p=[0.3, 0.3, 0.2, 0.1, 0.1]).astype(np.int32)
+    codes[HALF] = np.where(codes[HALF] == 4, 0, codes[HALF])
+    model = Model("t_closeness", "ill", 0.3, distance=distance)
+    policy = Policy(k=K, method="gaa_cp", models=(model,))
+    measures = Measures.of(whole, sensitive={"ill": codes})
+    half = only(whole, HALF)
+    no_measuring(monkeypatch)
+    found = find_classes(half, policy, measures=measures)
+    found = protect(half, found, policy, {"ill": codes[HALF]}, measures=measures)
+    counts = sensitive_counts(found, codes[HALF], 5)
+    whole_shares = np.bincount(codes) / N
+    assert model.satisfied(counts, whole_shares).all()
+    assert found.n_classes > 3
+    # The half's own shares, which another partition would keep to.
+    by_itself = find_classes(half, policy, measures=measures)
+    left_out = Measures(measures.numbers, measures.categories)
+    by_itself = protect(half, by_itself, policy, {"ill": codes[HALF]}, measures=left_out)
+    assert by_itself.labels.tolist() != found.labels.tolist()
+
+
+def test_levels_that_withhold_are_measured_again() -> None:
+    """What is withheld shapes no scale: the rest is a table of its own."""
+    whole = table(False, False)
+    policy = Policy(
+        k=8, method="full_domain", options={"suppression": 0.2}, max_suppression=0.2, nulls="error"
+    )
+    found = find_classes(whole, policy)
+    assert isinstance(found, Levels)
+    assert found.n_suppressed
+    records = np.flatnonzero(found.labels >= 0)
+    rest = find_classes(only(whole, records), replace(policy, options={"suppression": 0.0}))
+    assert found.labels[records].tolist() == rest.labels.tolist()

@@ -1,0 +1,147 @@
+"""The map: what it names is there, and what it shows to add works, in a copy of the checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from dbanon.kernels import _kernels
+from tests.house import PACKAGE, house
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+ADDED = re.findall(r"^## (Add .*)$", PAGE, re.M)
+BLOCK = re.compile(r"<!-- (file|change|run)(?:: (\S+))? -->\n```(\w+)\n(.*?)```", re.S)
+FOLDERS = ("dbanon", "sql", "migrations", "docs", "tests")
+FILES = ("README.md", "CHANGELOG.md", "pyproject.toml")
+
+PROGRAMS = {"python": (sys.executable, "-W", "error"), "bash": ("bash", "-euo", "pipefail")}
+
+# An editable install finds its own sources before any path is looked at.
+SITE = """import sys
+sys.meta_path[:] = [f for f in sys.meta_path if "dbanon" not in type(f).__module__]
+"""
+
+
+def section(title: str) -> str:
+    """What stands below a heading of the second level."""
+    found = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+    assert found, f"no heading {title!r}"
+    return found[1]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the checkout, with the compiled core, that programs run in it import."""
+    left_out = shutil.ignore_patterns("*.cpp", "*.hpp", "__pycache__", "recorded", "figures")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=left_out)
+    for name in FILES:
+        shutil.copy2(ROOT / name, tmp_path / name)
+    core = Path(_kernels.__file__)
+    shutil.copy2(core, tmp_path / "dbanon" / "kernels" / core.name)
+    (tmp_path / "sitecustomize.py").write_text(SITE)
+    return tmp_path
+
+
+def run(checkout: Path, *command: str) -> str:
+    """What a program prints that imports the copy."""
+    programs = str(Path(sys.executable).parent)
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(checkout),
+        "PYTEST_ADDOPTS": "--hypothesis-profile=check",
+    }
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def changed(text: str, change: str) -> str:
+    """A text with a change: pieces of lines that stay, come and go, between lines of @@."""
+    for piece in re.split(r"^@@.*\n", change, flags=re.M):
+        lines = piece.splitlines(keepends=True)
+        before = "".join(line[1:] for line in lines if not line.startswith("+"))
+        after = "".join(line[1:] for line in lines if not line.startswith("-"))
+        assert text.count(before) == 1, f"not once in the file:\n{before}"
+        text = text.replace(before, after)
+    return text
+
+
+def blocks(title: str) -> Iterator[tuple[str, str, str, str]]:
+    """Kind, path, language and text of the marked blocks of a section."""
+    for found in BLOCK.finditer(section(title)):
+        yield found[1], found[2] or "", found[3], found[4]
+
+
+def add(checkout: Path, title: str) -> int:
+    """Do what a section says; the number of blocks that were run."""
+    ran = 0
+    for what, path, language, code in blocks(title):
+        file = checkout / path
+        if what == "file":
+            assert not file.exists()
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(code, encoding="utf-8")
+        elif what == "change":
+            file.write_text(changed(file.read_text(encoding="utf-8"), code), encoding="utf-8")
+        else:
+            given = {
+                "python": (sys.executable, "-W", "error"),
+                "bash": ("bash", "-euo", "pipefail"),
+            }
+            run(checkout, *given[language], "-c", code)
+            ran += 1
+    return ran
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", ADDED)
+def test_what_is_shown_to_add_works(title: str, checkout: Path) -> None:
+    assert add(checkout, title) >= 1
+    found = run(checkout, sys.executable, "-c", "import dbanon; print(dbanon.__file__)")
+    assert Path(found.strip()).parent == checkout / "dbanon"
+    # In the house's own style, and in its layers.
+    run(checkout, "ruff", "check", "--no-cache", "dbanon")
+    run(checkout, "ruff", "format", "--no-cache", "--check", "dbanon")
+    run(checkout, "lint-imports", "--no-cache")
+
+
+def test_all_rooms_are_on_the_map_from_above() -> None:
+    drawn = re.search(r"```text\n(.*?)```", section("Rooms and layers"), re.S)
+    assert drawn
+    rooms = {file.name for file in PACKAGE.iterdir() if (file / "__init__.py").exists()}
+    named = re.findall(r"(?:^|\s{2,})(\w+)(?=\s{2,})|(\w+)$", drawn[1], re.M)
+    found = [name for pair in named for name in pair if name in {*rooms, "version"}]
+    assert set(found) == {*rooms, "version"}
+    height = {name: place for place, row in enumerate(house().layers) for name in row.split(" | ")}
+    assert [height[name] for name in found] == sorted(height[name] for name in found)
+
+
+def test_the_words_are_classes_where_the_map_says() -> None:
+    words = re.findall(r"\*\*(\w+)\*\* \(`([\w.]+)`\)", section("A row's way"))
+    assert len(words) == 6
+    for name, module in words:
+        assert isinstance(getattr(import_module(module), name), type), name
+
+
+def test_what_goes_where_is_there() -> None:
+    added = {path for title in ADDED for _, path, _, _ in blocks(title)}
+    named = re.findall(r"`([\w.]+/[\w./]*|\w+\.(?:py|cpp))`", PAGE)
+    assert len(named) > 15
+    missing = [
+        name
+        for name in named
+        if name not in added
+        and not any((base / name).exists() for base in (ROOT, PACKAGE, PACKAGE / "stores"))
+    ]
+    assert not missing
