@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dbanon.data.partition import AttributePartition, Levels, Partition
+from dbanon.data.partition import AttributePartition, Found, Levels, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RowsNotAnonymous
 from dbanon.hierarchy import Hierarchy
@@ -51,7 +51,7 @@ def released(table, columns, **policy):
     else:
         found = find_classes(microdata, wanted)
     levels = found if isinstance(found, Levels) else None
-    release = recode(microdata, found, wanted, _no_totals, levels=levels)
+    release = recode(microdata, Found(found, levels), wanted, _no_totals)
     return microdata, release, trees
 
 
@@ -236,7 +236,7 @@ def test_numbers_with_a_hierarchy():
     )
     policy = Policy(k=4, method="gaa_cp", hierarchies={"age": tree})
     microdata = microdata_from_frame(table, ["age"])
-    release = recode(microdata, find_classes(microdata, policy), policy, _no_totals)
+    release = recode(microdata, Found(find_classes(microdata, policy)), policy, _no_totals)
     pairs = pairs_of(microdata, release.partition, release.columns, {"age": tree})
     assert isinstance(pairs.columns[0], Nodes)
     found = evaluation_of(pairs)
