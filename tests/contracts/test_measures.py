@@ -280,6 +280,12 @@ def test_a_sample_is_near_the_whole_and_says_how_near(kinds):
 def test_too_much_to_compare_makes_a_sample(monkeypatch):
     monkeypatch.setattr("dbanon.measures.risk.links.MOST_CELLS", 1000)
     monkeypatch.setattr("dbanon.measures.risk.links.SAMPLE", 50)
+    # Only what an attacker compares counts: records of 200 strata have nobody to be compared with.
+    alone = make(np.random.default_rng(11), 200, ("number", "nominal"))
+    alone.labels, alone.strata = list(range(200)), list(range(200))
+    for column in alone.columns:
+        column["y"] = column["x"]
+    assert figures(alone)["linkage_risk"].note == ""
     mixed = figures(make(np.random.default_rng(11), 200, ("number", "nominal")))
     numbers = figures(make(np.random.default_rng(11), 200, ("number", "number")))
     for name in ("linkage_risk", "nearest_linkage_risk"):

@@ -190,11 +190,17 @@ def drawn(task: Task, auto: bool) -> NDArray[np.bool_] | None:
 
 def _cells(pairs: Pairs) -> int:
     """How many distances of one attribute there are between different records and rows."""
-    records = [column.kinds for column in pairs.columns]
-    if pairs.groups is not None:
-        records.append(pairs.groups[0])
-    several = int(joined(records, pairs.n).max(initial=-1)) + 1
-    return several * (int(pairs.alike.max(initial=-1)) + 1) * len(pairs.columns)
+    kinds = [column.kinds for column in pairs.columns]
+    rows = np.unique(pairs.alike, return_index=True)[1]
+    if pairs.groups is None:
+        return (int(joined(kinds, pairs.n).max(initial=-1)) + 1) * len(rows) * len(kinds)
+    of_records, of_classes = pairs.groups
+    records = different([*kinds, of_records], pairs.n)[0]
+    width = int(max(of_records.max(initial=0), of_classes.max(initial=0))) + 1
+    counts = (
+        np.bincount(group, minlength=width) for group in (of_records[records], of_classes[rows])
+    )
+    return int(np.multiply(*counts).sum()) * len(kinds)
 
 
 def share(hits: Floats, sampled: bool) -> tuple[float, dict[str, float], str]:
