@@ -22,7 +22,7 @@ def score(task: Task) -> Figure:
 
 MEASURE = Measure(
     name="score",
-    symbol="score",
+    symbol="",
     run=score,
     summary="IL and DR, weighted; not a ground to choose by",
     range="0 up, without limit",

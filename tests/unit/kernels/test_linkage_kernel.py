@@ -135,6 +135,36 @@ def test_slices_change_nothing(budget):
     check(points, points[::3], searches=("index", "brute", "auto"), budget=budget)
 
 
+def strange_tables():
+    """What nobody sends on purpose."""
+    rng = np.random.default_rng(3)
+    return {
+        "one row": rng.normal(size=(1, 3)),
+        "two rows": rng.normal(size=(2, 1)),
+        "many columns": rng.normal(size=(12, 200)),
+        "equal": np.full((30, 2), 0.1),
+        "denormal": rng.integers(-9, 9, (50, 3)) * 5e-324,
+        "huge": rng.normal(size=(50, 3)) * 1e153,
+        "squares overflow": rng.normal(size=(50, 3)) * 1e300,
+        "largest": rng.choice([-1.0, 1.0], (50, 3)) * np.finfo(float).max,
+        "huge and tiny": np.exp(rng.normal(size=(60, 3)) * 200).clip(1e-300, 1e300),
+        "negative zero": rng.choice([0.0, -0.0], (20, 2)),
+        "beyond a block": rng.integers(0, 2, (530, 2)).astype(float),
+    }
+
+
+STRANGE = strange_tables()
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_tables(name):
+    points = STRANGE[name]
+    with np.errstate(over="ignore"):
+        check(points, points[::3])
+        check(points[::3], points, np.arange(len(points)))
+        check(points, means_of_neighbours(points / 2, 3), searches=("index", "brute"), budget=50)
+
+
 def test_hundreds_of_ties():
     """Points on a sphere around the question, and many copies of one: far more than are asked."""
     rng = np.random.default_rng(2)
