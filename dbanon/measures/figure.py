@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from dbanon.errors import InvalidParameter
 from dbanon.measures.pairs import Pairs
 
 # (share done): what it raises ends the evaluation.
@@ -38,6 +40,8 @@ class Figure:
 class Parameters:
     """What a caller may choose.
 
+    Raises InvalidParameter where a value is out of its range.
+
     Parameters
     ----------
     lambdas : weights of IL_1, IL_2 and IL_3 in IL_s. The paper's text has thirds, its experiment
@@ -58,6 +62,25 @@ class Parameters:
     epsilon: float = 0.1
     sample: int | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, count in (("lambdas", 3), ("taus", 2), ("gammas", 2)):
+            weights = getattr(self, name)
+            if len(weights) != count or not all(weight >= 0 for weight in weights):
+                raise InvalidParameter(f"{name} must be {count} weights, 0 or more.")
+            if not math.isclose(sum(weights), 1, abs_tol=1e-9):
+                raise InvalidParameter(f"{name} must add up to 1.")
+        percents = self.interval_percents
+        if not percents or not all(0 <= percent <= 100 for percent in percents):
+            raise InvalidParameter("interval_percents must be numbers from 0 to 100.")
+        if not all(size >= 1 for size in self.small):
+            raise InvalidParameter("small must be sizes of classes, 1 or more.")
+        if not 0 <= self.epsilon < math.inf:
+            raise InvalidParameter("epsilon must be a number, 0 or more.")
+        if self.sample is not None and self.sample < 1:
+            raise InvalidParameter("sample must be a number of records, 1 or more.")
+        if self.seed < 0:
+            raise InvalidParameter("seed must be 0 or more.")
 
 
 @dataclass(frozen=True)

@@ -252,6 +252,29 @@ def test_weights_are_the_callers():
     assert found["score"].value == found["overall_loss"].value
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lambdas": (0.5, 0.5)},
+        {"lambdas": (0.5, 0.5, 0.5)},
+        {"taus": (1.5, -0.5)},
+        {"gammas": (float("nan"), 1.0)},
+        {"interval_percents": ()},
+        {"interval_percents": (1, 101)},
+        {"small": (0,)},
+        {"epsilon": -0.1},
+        {"epsilon": float("nan")},
+        {"sample": 0},
+        {"seed": -1},
+    ],
+    ids=str,
+)
+def test_wrong_parameters_are_refused(wrong):
+    [name] = wrong
+    with pytest.raises(InvalidParameter, match=name):
+        Parameters(**wrong)
+
+
 def test_a_part_without_weight_may_have_no_value():
     points = np.array([[-1.0], [1.0], [-2.0], [2.0]])
     columns = [{"name": "a", "kind": "number", "x": points[:, 0].tolist(), "y": [0.0, 0.0]}]
@@ -259,7 +282,10 @@ def test_a_part_without_weight_may_have_no_value():
     assert found["moment_loss"].value is None
     assert found["moment_loss"].note == "all means are 0"
     assert found["statistics_loss"].value is not None
-    assert figures(Case(columns, [0, 0, 1, 1]), lambdas=(1, 1, 1))["statistics_loss"].value is None
+    assert (
+        figures(Case(columns, [0, 0, 1, 1]), lambdas=(0.4, 0.3, 0.3))["statistics_loss"].value
+        is None
+    )
 
 
 @pytest.mark.parametrize("kinds", [("number", "number"), ("number", "nominal")])

@@ -162,7 +162,7 @@ def test_strange_tables(name):
     with np.errstate(over="ignore"):
         check(points, points[::3])
         check(points[::3], points, np.arange(len(points)))
-        check(points, means_of_neighbours(points / 2, 3), searches=("index", "brute"), budget=50)
+        check(points, means_of_neighbours(points / 8, 3), searches=("index", "brute"), budget=50)
 
 
 def test_hundreds_of_ties():
