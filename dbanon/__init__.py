@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         load_hierarchy,
         store_hierarchy,
     )
-    from dbanon.doors.python import anonymize
+    from dbanon.doors.python import anonymize, plan
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.policy import Policy
@@ -43,6 +43,7 @@ _HOMES = {
     "list_hierarchies": "dbanon.doors.hierarchies",
     "load_hierarchy": "dbanon.doors.hierarchies",
     "partition": "dbanon.doors.arrays",
+    "plan": "dbanon.doors.python",
     "store_hierarchy": "dbanon.doors.hierarchies",
 }
 
@@ -62,6 +63,7 @@ __all__ = [
     "list_hierarchies",
     "load_hierarchy",
     "partition",
+    "plan",
     "store_hierarchy",
 ]
 
@@ -71,6 +73,9 @@ def __getattr__(name: str) -> Any:
         from dbanon.version import version
 
         return version()
+    if name == "plpython":
+        # SQL functions of version 0.1.0 import it from here, to be told to upgrade.
+        return import_module("dbanon.doors.plpython")
     if name not in _HOMES:
         raise AttributeError(f"module 'dbanon' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

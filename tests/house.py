@@ -129,9 +129,11 @@ def _foreign() -> list[str]:
     # The public names, loaded when they are first used.
     for imported in graph.find_modules_directly_imported_by("dbanon"):
         graph.remove_import(importer="dbanon", imported=imported)
-    above = ("stores", "run", "doors")
-    light = {m for m in graph.modules if m.split(".")[1:2] and m.split(".")[1] not in above}
-    light |= graph.find_upstream_modules("dbanon.doors.plpython")
+    above, light = ("stores", "run", "doors"), set()
+    if "dbanon.doors" in graph.modules:
+        light = {m for m in graph.modules if m.split(".")[1:2] and m.split(".")[1] not in above}
+    for backend in {"dbanon.plpython", "dbanon.doors.plpython"} & graph.modules:
+        light |= graph.find_upstream_modules(backend)
     own = {module for module in light if module.split(".")[0] == "dbanon"}
     known = {"dbanon", "numpy", *sys.stdlib_module_names}
     return sorted(

@@ -44,6 +44,11 @@ class Chunk:
     wide: frozenset[str] = frozenset()
 
 
+def bytes_per_record(n_columns: int) -> int:
+    """About the memory of a record while a method runs, of which so many columns are read."""
+    return _BYTES_PER_RECORD + 8 * _COPIES_OF_THE_MATRIX * n_columns
+
+
 def microdata_from_chunks(
     attributes: Sequence[Attribute],
     chunks: Iterable[Chunk],
@@ -72,7 +77,7 @@ def microdata_from_chunks(
     """
     attributes = tuple(attributes)
     n_numbers = sum(not attribute.kind.is_coded for attribute in attributes)
-    per_record = _BYTES_PER_RECORD + 8 * _COPIES_OF_THE_MATRIX * len(attributes)
+    per_record = bytes_per_record(len(attributes))
     pieces: list[Chunk] = []
     n = 0
     for chunk in chunks:

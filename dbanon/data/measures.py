@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Microdata
+from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.scales import Scale, Standardization, Whitening, whitening
 from dbanon.errors import InvalidParameter
 
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """How often each value of a column occurs; NULL is none, unless it has a code of its own.
+    """How often each value of a column occurs.
 
     Parameters
     ----------
     counts : int64 (s,), read-only, by code.
-    values : the s values, where they are known.
+    values : the values where they are known: s, or one less where the last code is NULL's.
     """
 
     counts: NDArray[np.int64]
@@ -46,6 +46,13 @@ class Distribution:
         """Of codes, int32 (m,), where -1 counts nowhere; of at least ``width`` values."""
         counts = np.bincount(codes[codes >= 0], minlength=max(len(values), width))
         return cls(counts.astype(np.int64), tuple(values))
+
+    @classmethod
+    def of_column(cls, column: Coded) -> Distribution:
+        """Of a column, NULL as one more value, the last."""
+        null = len(column.values)
+        codes = np.where(column.codes < 0, np.int32(null), column.codes)
+        return cls.of(codes, column.values, null + 1)
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -78,7 +85,7 @@ class Measures:
     ----------
     numbers : the scales of numeric attributes, ranks among them.
     categories : the dictionaries of the other attributes, with counts.
-    sensitive : the distributions of sensitive columns, by the codes that models know.
+    sensitive : the distributions of the columns that privacy models ask for; NULL is a value.
     whitenings : by which of the numeric attributes are not NULL, in their order: the map that makes
         the z-scores of records that hold these uncorrelated. Only for Mahalanobis distances.
     """
@@ -102,14 +109,12 @@ class Measures:
         cls,
         microdata: Microdata,
         *,
-        sensitive: Mapping[str, NDArray[np.int32]] | None = None,
         covariance: bool = False,
     ) -> Measures:
         """The measures of a table, every record of which is released.
 
         Parameters
         ----------
-        sensitive : by sensitive column, int32 (n,): codes as models know them.
         covariance : True for Mahalanobis distances.
         """
         valid = microdata.numeric_valid()
@@ -125,11 +130,11 @@ class Measures:
                 microdata.categorical, microdata.codes.T, microdata.categories, strict=True
             )
         }
-        given = {} if sensitive is None else sensitive
+        sensitive = microdata.sensitive.items()
         return cls(
             numbers,
             categories,
-            {name: Distribution.of(codes) for name, codes in given.items()},
+            {name: Distribution.of_column(column) for name, column in sensitive},
             _whitenings(microdata, list(numbers.values())) if covariance else {},
         )
 

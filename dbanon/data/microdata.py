@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import compress
 
@@ -118,16 +118,20 @@ class Microdata:
         column: NDArray[np.bool_] = self.valid[:, position]
         return None if column.all() else column
 
-    def of_attributes(self, names: Sequence[str]) -> Microdata:
+    def of_attributes(self, names: Collection[str]) -> Microdata:
         """Microdata with these attributes alone, in their order here."""
         held = [attribute.name in names for attribute in self.attributes]
+        if all(held):
+            return self
         numeric = [attribute.name in names for attribute in self.numeric]
         categorical = [attribute.name in names for attribute in self.categorical]
         valid = None if self.valid is None else self.valid[:, held]
         return replace(
             self,
             attributes=tuple(a for a in self.attributes if a.name in names),
-            numbers=np.ascontiguousarray(self.numbers[:, numeric]),
+            numbers=self.numbers
+            if all(numeric)
+            else np.ascontiguousarray(self.numbers[:, numeric]),
             codes=np.ascontiguousarray(self.codes[:, categorical]),
             categories=tuple(compress(self.categories, categorical)),
             valid=None if valid is None or bool(valid.all()) else np.ascontiguousarray(valid),

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dbanon.data.measures import Measures
 from dbanon.errors import RecountFailed
 
 SUPPRESSED = -1
@@ -170,10 +171,12 @@ class Found:
     ----------
     classes : of rows, or of the values of each attribute by itself.
     levels : of a full domain, before classes were merged; None where none were chosen.
+    measures : of the table that is released; None where it is still to be measured.
     """
 
     classes: Partition | AttributePartition
     levels: Levels | None = None
+    measures: Measures | None = None
 
 
 def places_of(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:

@@ -44,11 +44,13 @@ class Wanted:
         ------
         NullInEntity : the entity column is NULL somewhere.
         """
+        names = {attribute.name for attribute in self.quasi_identifiers}
         coded = {
             attribute.name: Coded(microdata.codes[:, place].copy(), microdata.categories[place])
             for place, attribute in enumerate(microdata.categorical)
+            if attribute.name not in names
         }
-        rest = microdata.of_attributes([attribute.name for attribute in self.quasi_identifiers])
+        rest = microdata.of_attributes(names)
         if self.entity is not None:
             persons = require_entities(coded[self.entity.name].codes, self.entity.name)
             rest = replace(rest, entities=persons)

@@ -12,13 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
+from dbanon.data.option import make, parameter, parameters
 from dbanon.data.partition import AttributePartition, Partition, places_of
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind, Role
+from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy.spec import Given, built, parse_all
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.policy import Policy, checked_orders
+from dbanon.job.policy import Policy
 from dbanon.measures import centroid_loss
 from dbanon.methods import find_method
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
@@ -28,22 +30,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# What a policy says of classes alone; the rest of it is about releases.
+_OF_CLASSES = tuple(one for one in parameters(Policy) if not one.option.release)
+
+
+@lists(one for one in _OF_CLASSES if one.name != "options")
 def partition(
     data: ArrayLike | pd.DataFrame,
     k: int,
     *,
-    method: str = "mdav",
-    standardize: str = "zscore",
-    weights: Mapping[str, float] | None = None,
-    nulls: str = "error",
-    max_suppression: float | None = 0.0,
-    seed: int = 0,
-    refine: str | None = None,
     hierarchies: Mapping[str, Given] | None = None,
-    orders: Mapping[str, Sequence[str]] | None = None,
-    refine_iterations: int | None = None,
-    refine_seconds: float | None = None,
-    block_size: int | None = None,
     **options: Any,
 ) -> Partition | AttributePartition:
     """Put records into equivalence classes of at least k, in the order they are given.
@@ -55,12 +51,8 @@ def partition(
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``; a column without one is a number, or a category whose values are
         different or not.
-    orders : the values of text columns from the lowest to the highest; ordered categoricals have
-        that of their categories.
-    refine : ``fast`` or ``thorough`` search for classes of less loss after the method.
-    options : the method's own parameters.
-
-    The other parameters are those of ``Policy``.
+    options : the method's own parameters, and the options of ``Policy`` that are about classes, as
+        the signature lists them: ``help(dbanon.partition)``.
 
     Returns
     -------
@@ -74,33 +66,21 @@ def partition(
     NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
     UnsupportedType : a column that the method does not take.
     """
-    policy = Policy(
-        k=k,
-        method=method,
-        options=options,
-        standardize=standardize,
-        weights=weights or {},
-        nulls=nulls,
-        max_suppression=max_suppression,
-        seed=seed,
-        refine=refine,
-        orders=orders or {},
-        refine_iterations=refine_iterations,
-        refine_seconds=refine_seconds,
-        block_size=block_size,
-    )
+    of_classes = {one.name for one in _OF_CLASSES} - {"options"}
+    given = {name: options.pop(name) for name in of_classes & set(options)}
+    policy = make(Policy, {"k": k, "options": options, **given})
     rest, places = _candidates(data, policy.nulls)
     microdata = _microdata(rest, policy.orders)
     if places is not None:
         microdata = replace(microdata, withheld=len(places) - microdata.n_records)
-    given = parse_all(hierarchies, files=True)
+    given_trees = parse_all(hierarchies, files=True)
 
     def trees(microdata: Microdata) -> dict[str, Hierarchy]:
-        return built(given, microdata)
+        return built(given_trees, microdata)
 
     policy = replace(policy, hierarchies=trees(microdata))
     found: Partition | AttributePartition
-    if find_method(method).gives is AttributePartition:
+    if find_method(policy.method).gives is AttributePartition:
         found = find_attribute_classes(microdata, policy)
     else:
         found = find_classes(microdata, policy, None, trees)
@@ -186,7 +166,9 @@ def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microda
     if _is_frame(data):
         from dbanon.stores.frame.microdata import microdata_from_frame
 
-        return microdata_from_frame(data, list(data.columns), orders=checked_orders(orders or {}))
+        return microdata_from_frame(
+            data, list(data.columns), orders=parameter(Policy, "orders").check(orders)
+        )
     if orders:
         raise InvalidParameter("Orders are of the columns of a data frame, not of an array.")
     return _microdata_from_array(data)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dbanon.data.counts import rarest_row
+from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.errors import (
@@ -29,11 +30,9 @@ from dbanon.errors import (
 from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job.job import Job
-from dbanon.job.policy import Policy
-from dbanon.partitioning.partition_for import partition_for
 from dbanon.run.hierarchies import column_values
 from dbanon.run.plan import plan
-from dbanon.run.run import run
+from dbanon.run.run import Clock, read_and_cluster, run
 from dbanon.stores import hierarchies
 from dbanon.stores.names import parse_relation
 from dbanon.stores.postgresql import summary
@@ -83,22 +82,11 @@ def classes(
 
     def work() -> dict[str, Any]:
         call = _call(given)
-        wanted = options.parse(call["method"], call["options"], writes=False)
-        policy = _policy(call["method"], call, wanted)
+        wanted = options.parse(call, writes=False)
+        progress = _Progress(plpy, wanted.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
-        job = Job(
-            table=str(session.source_name()),
-            output="",
-            quasi_identifiers=_names(call, "quasi_identifiers"),
-            policy=policy,
-            hierarchies=parse_all(wanted["hierarchies"], files=False),
-            entity=wanted["entity"],
-            key=wanted["key"],
-            memory_limit=wanted["memory_limit"] or _half_of_memory(),
-            door="sql",
-        )
-        progress = _Progress(plpy, wanted["progress"])
-        found.append(_classes(job, StableSource(session), progress.tick))
+        job = _job(wanted, table=str(session.source_name()), output="")
+        found.append(_classes(job, StableSource(session), progress))
         return {}
 
     outcome = _guarded(plpy, sql_version, work, writes=False)
@@ -109,14 +97,11 @@ def classes(
         yield row_key, label, ""
 
 
-def _classes(
-    job: Job, source: StableSource, tick: Callable[[float], None]
-) -> list[tuple[str, int | None]]:
+def _classes(job: Job, source: StableSource, progress: _Progress) -> list[tuple[str, int | None]]:
     """The row key (JSON text) and the class of every row, None where withheld."""
-    planned = plan(job, source, pulse=lambda: tick(0.0))
-    microdata = source.read(planned.relation, planned.wanted, job, lambda share: None)
-    policy = planned.policy_for(microdata, lambda: tick(0.0))
-    found = partition_for(microdata, policy, trees=planned.trees, tick=tick)
+    clock = Clock(progress)
+    planned = plan(job, source, pulse=lambda: clock.tell("read", 0.0))
+    microdata, _, found = read_and_cluster(planned, source, clock)
     assert isinstance(found.classes, Partition)
     return list(source.labelled(planned.relation, microdata, found.classes))
 
@@ -171,28 +156,10 @@ def suggest_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
 
 def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     clock = time.perf_counter()
-    method = call["method"]
-    wanted = options.parse(method, call["options"], writes=True)
+    wanted = options.parse(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))
-    if call["output"] is None:
-        raise InvalidParameter("output must not be NULL.")
-    progress = _Progress(plpy, wanted["progress"])
-    job = Job(
-        table=str(store.source_name),
-        output=call["output"],
-        quasi_identifiers=_names(call, "quasi_identifiers"),
-        sensitive=_names(call, "sensitive"),
-        keep=_names(call, "keep"),
-        policy=_policy(method, call, wanted),
-        hierarchies=parse_all(call["hierarchies"], files=False),
-        by=wanted["by"],
-        entity=call["entity"],
-        key=wanted["key"],
-        output_kind=wanted["output_kind"],
-        if_exists=_text(call, "if_exists"),
-        memory_limit=wanted["memory_limit"] or _half_of_memory(),
-        door="sql",
-    )
+    progress = _Progress(plpy, wanted.pop("progress", False))
+    job = _job(wanted, table=str(store.source_name))
     with store.session(write=True) as session:
         planned = summary.plan(session, parse_relation(job.output), job.if_exists)
         target = summary.SummarizedTarget(session, planned)
@@ -244,38 +211,12 @@ def _call(given: str) -> dict[str, Any]:
     return call
 
 
-def _policy(method: str, call: Mapping[str, Any], wanted: Mapping[str, Any]) -> Policy:
-    if call["k"] is None:
-        raise InvalidParameter("k must not be NULL.", hint="Common choices are 3, 5 and 10.")
-    # The writing functions have an argument for it, the reading one an option.
-    budget = wanted.get("max_suppression", call.get("max_suppression"))
-    if budget is None:
-        raise InvalidParameter("max_suppression must not be NULL.", hint="1 is no limit.")
-    if isinstance(budget, str):
-        # JSON has no word for NaN and infinity: they come as text.
-        raise InvalidParameter("max_suppression must be a share from 0 to 1.")
-    return Policy(
-        k=call["k"],
-        method=method,
-        options=wanted["method_options"],
-        nulls=wanted["nulls"] if "nulls" in wanted else _text(call, "nulls"),
-        max_suppression=budget,
-        models=options.models(wanted) if "models" in wanted else (),
-        **{name: wanted[name] for name in options.OF_THE_POLICY if name in wanted},
+def _job(wanted: dict[str, Any], **more: Any) -> Job:
+    hierarchies = parse_all(wanted.pop("hierarchies", {}), files=False)
+    limit = wanted.pop("memory_limit", None) or _half_of_memory()
+    return make(
+        Job, {**wanted, "hierarchies": hierarchies, "memory_limit": limit, "door": "sql", **more}
     )
-
-
-def _names(call: Mapping[str, Any], argument: str) -> tuple[str, ...]:
-    names = call[argument]
-    if names is None or any(name is None for name in names):
-        raise InvalidParameter(f"{argument} must not be NULL, nor hold NULL.")
-    return tuple(names)
-
-
-def _text(call: Mapping[str, Any], argument: str) -> str:
-    if call[argument] is None:
-        raise InvalidParameter(f"{argument} must not be NULL.")
-    return str(call[argument])
 
 
 def _half_of_memory() -> int:
@@ -302,10 +243,6 @@ class _Progress:
         self._last = time.monotonic()
         self._name(f"dbanon {phase} {share:.0%}")
         self._plpy.notice(f"dbanon: {phase} {share:.0%}")
-
-    def tick(self, share: float) -> None:
-        """Progress of clustering alone."""
-        self("cluster", share)
 
     def restore(self) -> None:
         """Put the session's name back."""

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dbanon.data.schema import require_lists
+from dbanon.data.option import all_parameters, make
+from dbanon.doors.signature import lists
 from dbanon.hierarchy.spec import Given, parse_all
-from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job
-from dbanon.job.policy import Policy
-from dbanon.measures import Model
+from dbanon.job.job import Job
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from dbanon.job.options import JobOptions
     from dbanon.release.report import Report
+    from dbanon.run.outlook import Outlook
     from dbanon.run.run import PhaseProgress
     from dbanon.stores.base import OnSql
 
 
+@lists(all_parameters(Job))
 def anonymize(
     database: Any,
     *,
@@ -24,40 +28,17 @@ def anonymize(
     quasi_identifiers: Sequence[str],
     k: int,
     output: str,
-    method: str = "mdav",
-    options: Mapping[str, Any] | None = None,
     sensitive: Sequence[str] = (),
     keep: Sequence[str] = (),
     by: Sequence[str] = (),
     entity: str | None = None,
     key: Sequence[str] = (),
-    standardize: str = "zscore",
-    weights: Mapping[str, float] | None = None,
-    nulls: str = "error",
-    max_suppression: float | None = 0.0,
-    recoding: str | None = None,
-    seed: int = 0,
-    refine: str | None = None,
     hierarchies: Mapping[str, Given] | None = None,
-    intervals: str = "text",
-    local_range: bool = False,
-    steps: Mapping[str, float] | None = None,
-    refine_iterations: int | None = None,
-    refine_seconds: float | None = None,
-    block_size: int | None = None,
-    models: Sequence[Model] = (),
-    withhold_failing: bool = False,
-    orders: Mapping[str, Sequence[str]] | None = None,
-    guarantee: str = "rows",
-    strict: bool = False,
-    output_kind: str = "table",
-    if_exists: str = "error",
     target: Any = None,
-    chunk_rows: int | None = None,
-    memory_limit: int | None = None,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
     door: str = "python",
+    **options: Unpack[JobOptions],
 ) -> Report:
     """Anonymize a table of a database into a table or view that was recounted before it is visible.
 
@@ -76,16 +57,14 @@ def anonymize(
     hierarchies : by column, for methods of generalization: a Hierarchy, the path of a file, or what
         ``hierarchy_spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
         ``{"intervals": [5, 10]}``.
-    models : privacy models of sensitive columns; classes are merged until each keeps to all.
-    orders : the values of text columns from the lowest to the highest; an enum has its own order.
     target : another database to write to, as ``database``; the same one when None.
-    chunk_rows : rows read at a time; never changes the result.
-    memory_limit : bytes that reading and clustering may use; None for no limit.
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
     door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
 
-    The other parameters are those of ``Policy`` and ``Job``. With ``guarantee="per_attribute"``
+    options : the other options of ``Policy`` and ``Job``.
+
+    With ``guarantee="per_attribute"``
     rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says. Of columns copied as they
     are that tell too much ``KeptColumnTells`` warns; ``strict`` refuses them.
 
@@ -96,54 +75,85 @@ def anonymize(
     from dbanon.run.noted import run_noted
     from dbanon.run.open import open_store
 
-    require_lists(
-        quasi_identifiers=quasi_identifiers,
-        sensitive=sensitive,
-        keep=keep,
-        by=by,
-        key=key,
-        models=models,
-    )
-    policy = Policy(
-        k=k,
-        method=method,
-        options=options or {},
-        standardize=standardize,
-        weights=weights or {},
-        nulls=nulls,
-        max_suppression=max_suppression,
-        recoding=recoding,
-        seed=seed,
-        refine=refine,
-        intervals=intervals,
-        local_range=local_range,
-        steps=steps or {},
-        refine_iterations=refine_iterations,
-        refine_seconds=refine_seconds,
-        block_size=block_size,
-        models=tuple(models),
-        withhold_failing=withhold_failing,
-        orders=orders or {},
-        guarantee=guarantee,
-        strict=strict,
-    )
+    given = {
+        "table": table,
+        "quasi_identifiers": quasi_identifiers,
+        "k": k,
+        "output": output,
+        "sensitive": sensitive,
+        "keep": keep,
+        "by": by,
+        "entity": entity,
+        "key": key,
+        "hierarchies": hierarchies,
+        "door": door,
+    }
+    job = _job({**given, **options})
     source = open_store(database, on_sql)
     to = None if target is None else open_store(target, on_sql)
-    job = Job(
-        table=table,
-        output=output,
-        quasi_identifiers=tuple(quasi_identifiers),
-        policy=policy,
-        hierarchies=parse_all(hierarchies, files=True),
-        sensitive=tuple(sensitive),
-        keep=tuple(keep),
-        by=tuple(by),
-        entity=entity,
-        key=tuple(key),
-        output_kind=output_kind,
-        if_exists=if_exists,
-        chunk_rows=DEFAULT_CHUNK_ROWS if chunk_rows is None else chunk_rows,
-        memory_limit=memory_limit,
-        door=door,
-    )
     return run_noted(job, source, to, progress)
+
+
+@lists(all_parameters(Job))
+def plan(
+    database: Any,
+    *,
+    table: str,
+    quasi_identifiers: Sequence[str],
+    k: int,
+    output: str,
+    sensitive: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    by: Sequence[str] = (),
+    entity: str | None = None,
+    key: Sequence[str] = (),
+    hierarchies: Mapping[str, Given] | None = None,
+    target: Any = None,
+    cluster: bool = False,
+    progress: PhaseProgress | None = None,
+    on_sql: OnSql | None = None,
+    **options: Unpack[JobOptions],
+) -> Outlook:
+    """Say what ``anonymize`` would do with these arguments, or refuse it as ``anonymize`` would.
+
+    Rows are counted, names, types and rights are looked at. Nothing is changed, and no run is
+    noted.
+
+    Parameters
+    ----------
+    cluster : also read the quasi-identifiers, find the classes and tell what they lose.
+
+    The other parameters are those of ``anonymize``.
+
+    Raises
+    ------
+    DbanonError : what ``anonymize`` would raise before it reads a row; with ``cluster``, also what
+        it would raise before it writes one.
+    """
+    from dbanon.run.open import open_store
+    from dbanon.run.outlook import outlook
+
+    given = {
+        "table": table,
+        "quasi_identifiers": quasi_identifiers,
+        "k": k,
+        "output": output,
+        "sensitive": sensitive,
+        "keep": keep,
+        "by": by,
+        "entity": entity,
+        "key": key,
+        "hierarchies": hierarchies,
+    }
+    job = _job({**given, **options})
+    source = open_store(database, on_sql)
+    to = None if target is None else open_store(target, on_sql)
+    return outlook(job, source, to, cluster=cluster, progress=progress)
+
+
+def _job(given: dict[str, Any]) -> Job:
+    """The job of these arguments."""
+    if given.get("chunk_rows", 0) is None:
+        # For the usual number, as it always was.
+        del given["chunk_rows"]
+    return make(Job, given | {"hierarchies": parse_all(given["hierarchies"], files=True)})

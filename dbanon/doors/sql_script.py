@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from dbanon.doors.plpython_options import known
+from dbanon.doors.plpython_options import keys, told
 from dbanon.hierarchy.spec import KINDS
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
@@ -120,19 +120,20 @@ def method_script(template: str, method: Method) -> str:
         template.replace("@METHOD@", method.name)
         .replace("@SUMMARY@", method.summary)
         .replace("@TYPES@", METHOD_TYPES)
-        .replace("@MANUAL@", literal(manual(method)))
+        .replace("@MANUAL@", literal(manual(method, re.findall(r"\@METHOD\@\.(\w+)", template))))
     )
 
 
-def manual(method: Method) -> str:
-    """The manual of a method's SQL function."""
+def manual(method: Method, arguments: Sequence[str]) -> str:
+    """The manual of a method's SQL function, which has these arguments."""
+    known = keys(method.name, arguments, writes=True)
     lines = [
         f"{method.summary}.",
         f"Data: {method.data}. Class sizes: {method.class_sizes}. Cost: {method.cost}.",
         f"Guarantee: {method.guarantee}. Reference: {method.reference}.",
         'Columns named nowhere are not copied. output is "schema.table".',
         "Keys of options:",
-        *(f"  {name}: {text}" for name, text in known(method.name, writes=True).items()),
+        *(f"  {name}: {told(one)}" for name, one in known.items()),
     ]
     if method.takes_categories:
         lines.append('hierarchies, by column, as in {"education": {"table": "ref.tree"}}. Kinds:')

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from dbanon.data.schema import require_lists
+from dbanon.data.option import Option, check
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
 
-COLUMN_LISTS = ("quasi_identifiers", "sensitive", "keep", "by", "key")
 OUTPUT_KINDS = ("table", "view")
 IF_EXISTS = ("error", "replace")
 DOORS = ("python", "cli", "job", "sql")
 DEFAULT_CHUNK_ROWS = 65_536
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """What shall be anonymized, how, and what is made of it.
 
@@ -41,37 +41,80 @@ class Job:
     door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
     """
 
-    table: str
-    output: str
-    quasi_identifiers: tuple[str, ...]
+    table: Annotated[str, Option("What is read, as in app.people.", sql=False)]
+    output: Annotated[str, Option("What is made, as in release.people.", release=True)]
+    quasi_identifiers: Annotated[
+        tuple[str, ...], Option("Columns that together could re-identify a person.")
+    ]
+    sensitive: Annotated[
+        tuple[str, ...],
+        Option("Columns copied as they are, and counted as sensitive.", release=True),
+    ] = ()
+    keep: Annotated[tuple[str, ...], Option("Other columns copied as they are.", release=True)] = ()
+    by: Annotated[
+        tuple[str, ...],
+        Option(
+            "Columns whose values make strata: released as they are, no class crosses them.",
+            release=True,
+        ),
+    ] = ()
+    entity: Annotated[
+        str | None,
+        Option(
+            "The column that says whose a row is: k counts its distinct values. It is not"
+            " released.",
+            expected="the name of one column",
+            form="NAME",
+            see="guarantees.md#persons",
+        ),
+    ] = None
+    key: Annotated[
+        tuple[str, ...],
+        Option(
+            "Columns that tell every row from every other; needed for views and foreign tables."
+        ),
+    ] = ()
     policy: Policy
-    hierarchies: Mapping[str, Hierarchy | HierarchySpec] = field(default_factory=dict)
-    sensitive: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-    by: tuple[str, ...] = ()
-    entity: str | None = None
-    key: tuple[str, ...] = ()
-    output_kind: str = "table"
-    if_exists: str = "error"
-    chunk_rows: int = DEFAULT_CHUNK_ROWS
-    memory_limit: int | None = None
+    hierarchies: Annotated[
+        Mapping[str, Hierarchy | HierarchySpec],
+        Option(
+            "Generalization tree of a quasi-identifier.",
+            expected="an object: a hierarchy by column",
+            flag="hierarchy",
+            form="NAME=HIERARCHY",
+            see="generalization.md#hierarchies",
+        ),
+    ] = field(default_factory=dict)
+    output_kind: Annotated[
+        str,
+        Option(
+            "view: a stable name over a released table; grants survive.",
+            choices=OUTPUT_KINDS,
+            release=True,
+        ),
+    ] = "table"
+    if_exists: Annotated[
+        str,
+        Option("replace only replaces what dbanon made.", choices=IF_EXISTS, release=True),
+    ] = "error"
+    chunk_rows: Annotated[
+        int, Option("Rows read at a time; never changes the result.", minimum=1, sql=False)
+    ] = DEFAULT_CHUNK_ROWS
+    memory_limit: Annotated[
+        int | None,
+        Option(
+            "Bytes that reading and clustering may use; on the command line and in SQL half of the"
+            " machine's memory by default.",
+            minimum=1,
+            unit="bytes",
+        ),
+    ] = None
     door: str = "python"
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("output_kind", self.output_kind, OUTPUT_KINDS),
-            ("if_exists", self.if_exists, IF_EXISTS),
-            ("door", self.door, DOORS),
-        ):
-            if value not in known:
-                raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
-        if self.chunk_rows < 1:
-            raise InvalidParameter("chunk_rows must be 1 or more.")
-        columns = {name: getattr(self, name) for name in COLUMN_LISTS}
-        require_lists(**columns)
-        for name, given in columns.items():
-            if not all(isinstance(column, str) for column in given):
-                raise InvalidParameter(f"{name} must be a list of names, each a text.")
+        check(self)
+        if self.door not in DOORS:
+            raise InvalidParameter(f"door must be one of {', '.join(DOORS)}.")
         check_models(self.policy.models, self.sensitive)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
@@ -106,8 +149,6 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
     ------
     InvalidParameter : it is.
     """
-    if entity is not None and not isinstance(entity, str):
-        raise InvalidParameter("entity must be the name of one column.")
     if entity is not None and entity in named:
         raise InvalidParameter(
             f'The entity column "{entity}" says whose a row is, so it cannot be released.',

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
-import numpy as np
-
+from dbanon.data.option import Option, check, parameter, parameters
 from dbanon.data.partition import AttributePartition, Partition
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.data.schema import Attribute, Kind
@@ -17,7 +16,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
-from dbanon.recoding import INTERVALS, Settings, find_recoding
+from dbanon.recoding import INTERVALS, RECODINGS, Settings, find_recoding
 from dbanon.spaces.numeric import check_weights, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
@@ -30,78 +29,199 @@ REFINEMENTS = ("fast", "thorough")
 class Policy:
     """The wanted guarantee and how to reach it.
 
-    Parameters
-    ----------
-    k : the smallest number of records that may share all quasi-identifiers, 2 or more.
-    method : a name in the registry of methods.
-    options : the method's own parameters.
-    standardize : ``zscore``, ``range``, ``none`` or ``mahalanobis``.
-    weights : weight per quasi-identifier in the squared distance; 1 where not named. Refused with
-        ``mahalanobis``, where they could change nothing.
-    nulls : ``error``; ``suppress`` withholds records with a NULL; ``category`` makes each pattern
-        of NULLs a stratum of its own, within which k holds.
-    max_suppression : largest share of records that may be withheld, 0 to 1: none unless asked for.
-        None for no limit.
-    recoding : a name in the registry of recodings; None for the method's own.
-    hierarchies : by quasi-identifier, for methods of generalization.
-    orders : by quasi-identifier that is text, its values from the lowest to the highest: they are
-        then taken as ranks. Before the order of an enum; an empty one takes that away.
-    intervals, local_range, steps : how ranges of numbers are released, as in ``recoding.Settings``.
-    seed : for what draws; the same seed gives the same classes.
-    refine : ``fast`` or ``thorough`` search for classes of less loss after the method. Classes of
-        centroids then hold k to 2k-1 records, whatever the method's own sizes are.
-    refine_iterations : pools to build anew; None for as many as the budget of ``refine`` allows.
-    refine_seconds : limit for each stratum; the result then depends on the machine's speed.
-    guarantee : ``rows``; or ``per_attribute`` for a method that groups each attribute by itself:
-        the word without which such a release, whose rows are not k-anonymous, is refused.
-    strict : refuse a release with a column that tells too much, which is warned of otherwise.
-    models : privacy models of sensitive attributes, reached by ``protection.protect``.
-    withhold_failing : classes that do not keep to a model may be withheld, within
-        ``max_suppression``, where merging them would lose more than all that their records say.
-    block_size : cut strata of more records into blocks that no class crosses, on all cores: faster,
-        and a little more loss; a refinement then works across their borders. None does not cut.
+    What each option does, says its field; ``hierarchies`` are by quasi-identifier, for methods of
+    generalization. The default budget withholds nothing; None is no limit. After a refinement
+    classes of centroids hold k to 2k-1 records, whatever the method's own sizes are. Without
+    ``guarantee="per_attribute"`` a method that groups each attribute by itself is refused.
+
+    Raises
+    ------
+    InvalidParameter, UnknownMethod, UnknownOption : as the checks of options, and where options do
+        not fit each other.
     """
 
-    k: int
-    method: str = "mdav"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    standardize: str = "zscore"
-    weights: Mapping[str, float] = field(default_factory=dict)
-    nulls: str = "error"
-    max_suppression: float | None = 0.0
-    recoding: str | None = None
-    seed: int = 0
-    refine: str | None = None
+    k: Annotated[
+        int, Option("Smallest class, 2 or more.", minimum=2, hint="Common choices are 3, 5 and 10.")
+    ]
+    method: Annotated[
+        str, Option("See: dbanon methods.", form="|".join(METHODS), sql=False, see="methods.md")
+    ] = "mdav"
+    options: Annotated[
+        Mapping[str, Any],
+        Option(
+            "A parameter of the method.",
+            expected="values by name",
+            flag="option",
+            form="NAME=VALUE",
+            sql=False,
+            see="methods.md",
+        ),
+    ] = field(default_factory=dict)
+    standardize: Annotated[
+        str,
+        Option(
+            "How columns are made comparable.",
+            choices=STANDARDIZATIONS,
+            see="methods.md#distances",
+        ),
+    ] = "zscore"
+    weights: Annotated[
+        Mapping[str, float],
+        Option(
+            "Weight of a quasi-identifier in the squared distance; refused with mahalanobis.",
+            minimum=0,
+            flag="weight",
+            form="NAME=NUMBER",
+        ),
+    ] = field(default_factory=dict)
+    nulls: Annotated[
+        str,
+        Option(
+            "suppress: withhold records with a NULL. category: classes within each pattern of"
+            " NULLs.",
+            choices=NULL_POLICIES,
+            see="guarantees.md",
+        ),
+    ] = "error"
+    max_suppression: Annotated[
+        float | None,
+        Option(
+            "Largest share of records that may be withheld, 0 to 1.",
+            minimum=0,
+            maximum=1,
+            expected="a share from 0 to 1",
+            see="guarantees.md#withheld-records",
+        ),
+    ] = 0.0
+    recoding: Annotated[
+        str | None,
+        Option(
+            "What a class is released with; the method's own by default.",
+            choices=tuple(RECODINGS),
+            release=True,
+            see="methods.md#recodings",
+        ),
+    ] = None
+    seed: Annotated[
+        int, Option("For what draws: the same seed gives the same classes.", minimum=0)
+    ] = 0
+    refine: Annotated[
+        str | None,
+        Option(
+            "Search for classes of less loss after the method.",
+            choices=REFINEMENTS,
+            hint="fast takes moments, thorough loses less.",
+            see="methods.md#refinement",
+        ),
+    ] = None
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
-    intervals: str = "text"
-    local_range: bool = False
-    steps: Mapping[str, float] = field(default_factory=dict)
-    refine_iterations: int | None = None
-    refine_seconds: float | None = None
-    block_size: int | None = None
-    models: tuple[Model, ...] = ()
-    withhold_failing: bool = False
-    orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    guarantee: str = "rows"
-    strict: bool = False
+    intervals: Annotated[
+        str,
+        Option(
+            "How generalization writes ranges of numbers.",
+            choices=INTERVALS,
+            release=True,
+            see="generalization.md",
+        ),
+    ] = "text"
+    local_range: Annotated[
+        bool,
+        Option("Release classes' own ranges, whose borders are values of members.", release=True),
+    ] = False
+    steps: Annotated[
+        Mapping[str, float],
+        Option(
+            "Width of the grid of ranges.",
+            minimum=0,
+            above=True,
+            flag="step",
+            form="NAME=NUMBER",
+            release=True,
+        ),
+    ] = field(default_factory=dict)
+    refine_iterations: Annotated[
+        int | None,
+        Option(
+            "Pools built anew; default: as `refine` says.",
+            minimum=0,
+            see="methods.md#refinement",
+        ),
+    ] = None
+    refine_seconds: Annotated[
+        float | None,
+        Option(
+            "A limit for each stratum; the result then depends on the machine's speed.",
+            minimum=0,
+            above=True,
+        ),
+    ] = None
+    block_size: Annotated[
+        int | None,
+        Option(
+            "Cut more records than this into blocks that no class crosses: faster, on all cores, a"
+            " little more loss.",
+            minimum=4,
+            expected="a whole number, 2k or more",
+        ),
+    ] = None
+    models: Annotated[
+        tuple[Model, ...],
+        Option(
+            "Privacy model that every class keeps to in a sensitive column.",
+            flag="model",
+            form="NAME=KIND:LEVEL",
+            release=True,
+            see="generalization.md#privacy-models",
+        ),
+    ] = ()
+    withhold_failing: Annotated[
+        bool,
+        Option(
+            "Withhold classes that fail a model, within `max_suppression`, where merging loses"
+            " more.",
+            release=True,
+            see="generalization.md#privacy-models",
+        ),
+    ] = False
+    guarantee: Annotated[
+        str,
+        Option(
+            "per_attribute: release what individual_ranking gives, whose rows are not k-anonymous.",
+            choices=GUARANTEES,
+            release=True,
+            see="guarantees.md#per-attribute",
+        ),
+    ] = "rows"
+    strict: Annotated[
+        bool,
+        Option(
+            "Refuse columns copied as they are that are nearly unique or determine a"
+            " quasi-identifier, which are warned of otherwise.",
+            release=True,
+            see="guarantees.md#columns-copied-as-they-are",
+        ),
+    ] = False
+    orders: Annotated[
+        Mapping[str, Sequence[str]],
+        Option(
+            "The values of a text column from the lowest to the highest, which are then taken as"
+            " ranks.",
+            flag="order",
+            form="NAME=A,B,C",
+            secret=True,
+            see="methods.md#ordinal-attributes",
+        ),
+    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        whole: object = self.k
-        if isinstance(whole, bool) or not isinstance(whole, (int, np.integer)) or whole < 2:
-            raise InvalidParameter(
-                "k must be a whole number, 2 or more.",
-                hint="Common choices are 3, 5 and 10.",
-            )
+        check(self)
         method = find_method(self.method)
-        freeze = MappingProxyType
-        object.__setattr__(self, "options", freeze(method.checked_options(self.options)))
-        object.__setattr__(self, "weights", freeze(dict(self.weights)))
+        object.__setattr__(self, "options", MappingProxyType(method.checked_options(self.options)))
+        object.__setattr__(self, "hierarchies", MappingProxyType(dict(self.hierarchies)))
         object.__setattr__(self, "recoding", self.recoding or method.recoding)
         recoding = find_recoding(str(self.recoding))
         if recoding.method is not None and recoding.method != self.method:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
-        _one_of("nulls", self.nulls, NULL_POLICIES)
-        _one_of("standardize", self.standardize, STANDARDIZATIONS)
         check_weights(self.standardize, self.weights)
         if self.standardize == MAHALANOBIS and method.gives is AttributePartition:
             raise InvalidParameter(
@@ -109,35 +229,18 @@ class Policy:
                 " distances.",
                 hint="Leave standardize out.",
             )
-        _one_of("intervals", self.intervals, INTERVALS)
-        object.__setattr__(self, "hierarchies", freeze(dict(self.hierarchies)))
-        object.__setattr__(self, "steps", freeze(dict(self.steps)))
-        object.__setattr__(self, "orders", freeze(checked_orders(self.orders)))
-        size = self.block_size
-        if size is not None and (isinstance(size, bool) or int(size) != size or size < 2 * self.k):
-            raise InvalidParameter("block_size must be a whole number, 2k or more.")
-        if size is not None and method.gives is not Partition:
+        if self.block_size is not None and self.block_size < 2 * self.k:
+            raise parameter(Policy, "block_size").refusal()
+        if self.block_size is not None and method.gives is not Partition:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
-        _check_refinement(self.refine, self.refine_iterations, self.refine_seconds)
-        if self.refine is not None and method.refine is None:
-            raise InvalidParameter(
-                f"Method {method.name} gives no classes of rows that could be refined.",
-                hint="Leave refine out.",
-            )
-        _one_of("guarantee", self.guarantee, GUARANTEES)
+        _check_refinement(self, method)
         if self.per_attribute:
             _check_per_attribute(self, method)
-        budget = self.max_suppression
-        if budget is not None and not 0 <= budget <= 1:
-            raise InvalidParameter("max_suppression must be a share from 0 to 1.")
-        if self.withhold_failing and not (self.models and budget):
+        if self.withhold_failing and not (self.models and self.max_suppression):
             raise InvalidParameter(
                 "withhold_failing needs models, and a max_suppression above 0.",
                 hint="Say which share of records may be withheld.",
             )
-        seed: object = self.seed
-        if not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise InvalidParameter("The seed must be a whole number, 0 or more.")
 
     @property
     def per_attribute(self) -> bool:
@@ -146,32 +249,9 @@ class Policy:
 
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""
+        secret = [one.name for one in parameters(type(self)) if one.option.secret]
         return {
-            "k": int(self.k),
-            "method": self.method,
-            "options": dict(self.options),
-            "standardize": self.standardize,
-            "weights": dict(self.weights),
-            "nulls": self.nulls,
-            "max_suppression": self.max_suppression,
-            "recoding": self.recoding,
-            "seed": self.seed,
-            "refine": self.refine,
-            "hierarchies": {
-                name: {"leaves": tree.n_leaves, "height": tree.height}
-                for name, tree in self.hierarchies.items()
-            },
-            "intervals": self.intervals,
-            "local_range": self.local_range,
-            "steps": dict(self.steps),
-            "refine_iterations": self.refine_iterations,
-            "refine_seconds": self.refine_seconds,
-            "block_size": self.block_size,
-            "models": [model.describe() for model in self.models],
-            "withhold_failing": self.withhold_failing,
-            "guarantee": self.guarantee,
-            "strict": self.strict,
-            "orders": {name: {"values": len(order)} for name, order in self.orders.items()},
+            one.name: _told(getattr(self, one.name), one.name in secret) for one in fields(self)
         }
 
     @property
@@ -290,76 +370,25 @@ def _check_per_attribute(policy: Policy, method: Method) -> None:
         )
 
 
-def guarantee(
-    policy: Policy, names: list[str], by: Sequence[str] = (), entity: str | None = None
-) -> str:
-    """What a verified release guarantees, in words; ``entity`` is the column that k counts."""
-    if policy.per_attribute:
-        within = f" with equal ({', '.join(by)})" if by else ""
-        text = (
-            f"{find_method(policy.method).guarantee}: every released value of each of"
-            f" ({', '.join(names)}) by itself is shared by at least {policy.k} rows of the release"
-            f"{within}; ROWS ARE NOT k-ANONYMOUS: a combination of values may be one row's alone"
-        )
-        return text + _about_nulls(policy)
-    names = [*names, *by]
-    counted = "rows" if entity is None else f'persons (distinct values of "{entity}")'
-    text = (
-        f"{find_method(policy.method).guarantee}: every combination of released values of"
-        f" ({', '.join(names)}) is shared by at least {policy.k} {counted} of the release"
-    )
-    return (
-        text
-        + _about_nulls(policy)
-        + "".join(f"; {model.describe()} in each class" for model in policy.models)
-        + ("; classes that failed may have been withheld" if policy.withhold_failing else "")
-    )
-
-
-def _about_nulls(policy: Policy) -> str:
-    return {
-        "category": ", NULL counted as a value",
-        "suppress": "; records with a NULL were withheld",
-    }.get(policy.nulls, "")
-
-
-def _check_refinement(how: str | None, iterations: int | None, seconds: float | None) -> None:
-    """Check what a caller wants.
-
-    Raises
-    ------
-    InvalidParameter : no such refinement, or a budget that is none.
-    """
-    if how is not None and how not in REFINEMENTS:
-        raise InvalidParameter(
-            f"refine must be one of {', '.join(REFINEMENTS)}, or not given.",
-            hint="fast takes moments, thorough loses less.",
-        )
-    if how is None and (iterations is not None or seconds is not None):
+def _check_refinement(policy: Policy, method: Method) -> None:
+    budget = (policy.refine_iterations, policy.refine_seconds)
+    if policy.refine is None and budget != (None, None):
         raise InvalidParameter("A budget for refinement was given, but no refinement.")
-    if iterations is not None and (
-        isinstance(iterations, bool) or int(iterations) != iterations or iterations < 0
-    ):
-        raise InvalidParameter("refine_iterations must be a whole number, 0 or more.")
-    if seconds is not None and not 0 < seconds < float("inf"):
-        raise InvalidParameter("refine_seconds must be more than 0 and finite.")
+    if policy.refine is not None and method.refine is None:
+        raise InvalidParameter(
+            f"Method {method.name} gives no classes of rows that could be refined.",
+            hint="Leave refine out.",
+        )
 
 
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InvalidParameter(f"{name} must be one of {', '.join(known)}.")
-
-
-def checked_orders(orders: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """The orders by column, as tuples.
-
-    Raises
-    ------
-    InvalidParameter : an order is no list of texts.
-    """
-    for name, order in orders.items():
-        if isinstance(order, str) or not all(isinstance(value, str) for value in order):
-            raise InvalidParameter(
-                f'The order of "{name}" must be a list of texts, from the lowest to the highest.'
-            )
-    return {name: tuple(order) for name, order in orders.items()}
+def _told(value: Any, secret: bool) -> Any:
+    """A value of a policy as the ledger has it; of a secret one no more than its numbers."""
+    if isinstance(value, Hierarchy):
+        return {"leaves": value.n_leaves, "height": value.height}
+    if isinstance(value, Model):
+        return value.describe()
+    if isinstance(value, Mapping):
+        return {name: _told(part, secret) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return {"values": len(value)} if secret else [_told(part, secret) for part in value]
+    return value

@@ -152,7 +152,7 @@ _KINDS: dict[str, _Each] = {
 
 
 @dataclass(frozen=True)
-class ModelLevel:
+class CountedModel:
     """A privacy model in words, and the level that every class written keeps to, as counted."""
 
     model: str

@@ -28,7 +28,7 @@ from dbanon.methods import (
     tfrp2,
     vmdav,
 )
-from dbanon.methods.registry import Method, Option
+from dbanon.methods.registry import Method
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -81,4 +81,4 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
-__all__ = ["METHODS", "Method", "Option", "find_method"]
+__all__ = ["METHODS", "Method", "find_method"]

@@ -5,19 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.option import Option, Parameter
 from dbanon.errors import InvalidParameter, nearest_names
-from dbanon.methods.registry import Option
 from dbanon.spaces.numeric import Space
 
 SUM = "sum"
 FIRST_COMPONENT = "first_component"
 
-AXIS = Option(
+AXIS = Parameter(
     "axis",
     str,
     SUM,
-    f"{SUM} (of the standardized values), {FIRST_COMPONENT} (first principal component), or the"
-    " name of an attribute.",
+    Option(
+        f"{SUM} (of the standardized values), {FIRST_COMPONENT} (first principal component), or the"
+        " name of an attribute."
+    ),
 )
 
 

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
 from dbanon.kernels import Merging
-from dbanon.methods.registry import Method, Option, Tick, drive
+from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 
@@ -44,6 +45,11 @@ METHOD = Method(
     refine="generalized",
     random=True,
     options=(
-        Option("threshold", float, 0.5, "Largest distance of a record to a first class.", 0, 1),
+        Parameter(
+            "threshold",
+            float,
+            0.5,
+            Option("Largest distance of a record to a first class.", minimum=0, maximum=1),
+        ),
     ),
 )

@@ -24,9 +24,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import SUPPRESSED, Levels
 from dbanon.errors import InvalidParameter, TooFewRecords
-from dbanon.methods.registry import Method, Option, Tick
+from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 _PARTS = (16, 8, 4, 2, 1)
@@ -174,7 +175,14 @@ METHOD = Method(
     refine=None,
     space=mixed_space,
     options=(
-        Option("suppression", float, 0.0, "Largest share of records to withhold.", 0, 1),
-        Option("contract", bool, False, "Release what classes have in common, not the levels."),
+        Parameter(
+            "suppression",
+            float,
+            0.0,
+            Option("Largest share of records to withhold.", minimum=0, maximum=1),
+        ),
+        Parameter(
+            "contract", bool, False, Option("Release what classes have in common, not the levels.")
+        ),
     ),
 )

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition, combine
 from dbanon.kernels import Genetic
 from dbanon.methods import mdav
-from dbanon.methods.registry import Method, Option, Tick, drive
+from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.numeric import Space
 
 # Share of the progress told after which the large classes are made.
@@ -94,10 +95,24 @@ def two_step(
 
 
 _OPTIONS = (
-    Option("population", int, 40, "Chromosomes in a generation.", 2, 10_000),
-    Option("generations", int, 300, "Generations before it ends.", 0, 1_000_000),
-    Option("crossover", float, 0.5, "Probability that a child has two parents.", 0.0, 1.0),
-    Option("mutation", float, 0.02, "Probability that a gene is drawn anew.", 0.0, 1.0),
+    Parameter(
+        "population", int, 40, Option("Chromosomes in a generation.", minimum=2, maximum=10_000)
+    ),
+    Parameter(
+        "generations", int, 300, Option("Generations before it ends.", minimum=0, maximum=1_000_000)
+    ),
+    Parameter(
+        "crossover",
+        float,
+        0.5,
+        Option("Probability that a child has two parents.", minimum=0.0, maximum=1.0),
+    ),
+    Parameter(
+        "mutation",
+        float,
+        0.02,
+        Option("Probability that a gene is drawn anew.", minimum=0.0, maximum=1.0),
+    ),
 )
 
 METHOD = Method(
@@ -123,7 +138,7 @@ TWO_STEP = Method(
     max_size=lambda k: 2 * k - 1,
     random=True,
     options=(
-        Option("macro", int, 30, "Records in a large class, at least k.", 2),
+        Parameter("macro", int, 30, Option("Records in a large class, at least k.", minimum=2)),
         *_OPTIONS,
     ),
 )

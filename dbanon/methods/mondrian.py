@@ -22,9 +22,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.methods.registry import Method, Option, Tick
+from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 
@@ -107,12 +108,11 @@ METHOD = Method(
     space=mixed_space,
     refine="generalized",
     options=(
-        Option(
+        Parameter(
             "cut",
             str,
             "strict",
-            "Where a class may be cut.",
-            choices=("strict", "relaxed", "tree"),
+            Option("Where a class may be cut.", choices=("strict", "relaxed", "tree")),
         ),
     ),
 )

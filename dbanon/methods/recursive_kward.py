@@ -18,10 +18,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition, combine
 from dbanon.methods import kward
 from dbanon.methods.axes import AXIS, order_of, positions
-from dbanon.methods.registry import Method, Option, Tick
+from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.numeric import Space
 
 
@@ -79,7 +80,12 @@ METHOD = Method(
     max_size=lambda k: 2 * k - 1,
     options=(
         AXIS,
-        Option("theta", float, 0.5, "A set is cut while theta is not above the ratio.", 0.0),
-        Option("parts", int, 2, "Parts that a set is cut into (J).", 2),
+        Parameter(
+            "theta",
+            float,
+            0.5,
+            Option("A set is cut while theta is not above the ratio.", minimum=0.0),
+        ),
+        Parameter("parts", int, 2, Option("Parts that a set is cut into (J).", minimum=2)),
     ),
 )

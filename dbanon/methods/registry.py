@@ -11,71 +11,15 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
+from dbanon.data.option import Parameter
 from dbanon.data.partition import MethodResult, Partition
-from dbanon.errors import InvalidParameter, UnknownOption
+from dbanon.errors import UnknownOption
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.spaces.numeric import numeric_space
 
 Tick = Callable[[float], None]
 
 ROW_GUARANTEE = "row-wise k-anonymity"
-
-
-@dataclass(frozen=True)
-class Option:
-    """A parameter of a method: its type, its default and what values are allowed."""
-
-    name: str
-    type: type
-    default: Any
-    help: str
-    minimum: float | None = None
-    maximum: float | None = None
-    choices: tuple[str, ...] | None = None
-
-    def check(self, method: str, value: Any) -> Any:
-        """The value in the option's type.
-
-        Raises
-        ------
-        InvalidParameter : the value has another type or is out of range.
-        """
-        if value is None and self.default is None:
-            return None
-        wrong = InvalidParameter(
-            f'Option "{self.name}" of method {method} must be {self.expected}.', hint=self.help
-        )
-        if isinstance(value, bool) is not (self.type is bool):
-            raise wrong
-        try:
-            converted = self.type(value)
-        except (TypeError, ValueError):
-            raise wrong from None
-        if self.type is int and converted != float(value):
-            raise wrong
-        if self.type in (int, float):
-            if not np.isfinite(converted):
-                raise wrong
-            if self.minimum is not None and converted < self.minimum:
-                raise wrong
-            if self.maximum is not None and converted > self.maximum:
-                raise wrong
-        if self.choices is not None and converted not in self.choices:
-            raise wrong
-        return converted
-
-    @property
-    def expected(self) -> str:
-        """What a value must be, in words."""
-        if self.choices is not None:
-            return "one of " + ", ".join(self.choices)
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-        text = words[self.type]
-        if self.minimum is not None and self.maximum is not None:
-            return f"{text} from {self.minimum:g} to {self.maximum:g}"
-        if self.minimum is not None:
-            return f"{text}, at least {self.minimum:g}"
-        return text
 
 
 # (space, k, *, tick, rng, **options): see Method.run.
@@ -142,7 +86,7 @@ class Method:
     space: SpaceBuilder = numeric_space
     refine: str | None = "points"
     random: bool = False
-    options: tuple[Option, ...] = ()
+    options: tuple[Parameter, ...] = ()
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All options of the method, the given ones checked, the others at their defaults.
@@ -160,9 +104,13 @@ class Method:
                     hint="Its options: " + (", ".join(known) or "none") + ".",
                 )
         return {
-            name: option.check(self.name, given[name]) if name in given else option.default
+            name: self._checked(option, given[name]) if name in given else option.default
             for name, option in known.items()
         }
+
+    def _checked(self, option: Parameter, given: Any) -> Any:
+        value = option.check(given, f'Option "{option.name}" of method {self.name}')
+        return float(value) if option.type is float else value
 
 
 class Kernel(Protocol):

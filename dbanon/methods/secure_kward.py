@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
 from dbanon.methods import kward
-from dbanon.methods.registry import Method, Option, Tick
+from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.numeric import Space
 
 
@@ -46,20 +47,24 @@ METHOD = Method(
     max_size=lambda k: 2 * k - 1,
     recoding="secure",
     options=(
-        Option(
+        Parameter(
             "epsilon",
             float,
             0.1,
-            "Distance from the released value, in sample standard deviations of the attribute.",
-            0.0,
+            Option(
+                "Distance from the released value, in sample standard deviations of the attribute.",
+                minimum=0.0,
+            ),
         ),
-        Option(
+        Parameter(
             "gamma0",
             float,
             0.5,
-            "Least share of a class's records that must be at that distance or farther.",
-            0.0,
-            1.0,
+            Option(
+                "Least share of a class's records that must be at that distance or farther.",
+                minimum=0.0,
+                maximum=1.0,
+            ),
         ),
     ),
 )

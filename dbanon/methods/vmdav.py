@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
 from dbanon.kernels import Vmdav
-from dbanon.methods.registry import Method, Option, Tick, drive
+from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.numeric import Space
 
 
@@ -39,12 +40,11 @@ METHOD = Method(
     reference="Solanas & Martinez-Balleste 2006",
     max_size=lambda k: 3 * k - 2,
     options=(
-        Option(
-            name="lambda_",
-            type=float,
-            default=0.2,
-            help="How far classes grow: 0.2 suits scattered, 1.1 clustered data.",
-            minimum=0.0,
+        Parameter(
+            "lambda_",
+            float,
+            0.2,
+            Option("How far classes grow: 0.2 suits scattered, 1.1 clustered data.", minimum=0.0),
         ),
     ),
 )

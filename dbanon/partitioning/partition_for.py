@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Levels
+from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
 from dbanon.hierarchy.subset import Trees
 from dbanon.job.policy import Policy
@@ -23,6 +25,7 @@ def partition_for(
     sensitive: Mapping[str, Attribute] | None = None,
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
+    measures: Measures | None = None,
 ) -> Found:
     """Put the records into classes that keep to what the policy says.
 
@@ -32,19 +35,39 @@ def partition_for(
         policy.
     sensitive : what the columns of the policy's models are.
     memory_limit : bytes that counts of their values may use; None for no limit.
+    measures : of the table that the records are a part of, of its released records; None where
+        they are the table.
 
     Raises
     ------
     DbanonError : as ``find_classes``, ``find_attribute_classes`` and ``protect``.
     """
+    given = measures
+    if measures is None:
+        measures = Measures.of(microdata, covariance=policy.standardize == MAHALANOBIS)
     if policy.per_attribute:
-        return Found(find_attribute_classes(microdata, policy, tick))
+        return Found(find_attribute_classes(microdata, policy, tick, measures), measures=measures)
     share = 0.5 if policy.models else 1.0
-    partition = find_classes(microdata, policy, lambda done: tick(share * done), trees)
+    partition = find_classes(
+        microdata,
+        policy,
+        lambda done: tick(share * done),
+        trees,
+        # Units of entities are a table of their own.
+        measures if microdata.entities is None else given,
+    )
     levels = partition if isinstance(partition, Levels) else None
     if policy.models:
-        codes = released_places(microdata, partition, policy.models, sensitive or {}, memory_limit)
-        partition = protect(
-            microdata, partition, policy, codes, lambda done: tick(share + (1 - share) * done)
+        places, table = released_places(
+            microdata, partition, policy.models, sensitive or {}, measures, memory_limit
         )
-    return Found(partition, levels)
+        partition = protect(
+            microdata,
+            partition,
+            policy,
+            places,
+            lambda done: tick(share + (1 - share) * done),
+            measures,
+            table,
+        )
+    return Found(partition, levels, given if partition.n_suppressed else measures)

@@ -17,7 +17,7 @@ from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
 from dbanon.kernels import Models
 from dbanon.measures import Model, sensitive_counts
-from dbanon.measures.models import ModelLevel
+from dbanon.measures.models import CountedModel
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import cut_classes, partition_blocks
@@ -38,6 +38,7 @@ def protect(
     codes: Mapping[str, NDArray[np.int32]],
     tick: Tick = lambda share: None,
     measures: Measures | None = None,
+    table: Mapping[str, Distribution] | None = None,
 ) -> Partition:
     """The partition with classes merged until each keeps to the models of the policy.
 
@@ -49,9 +50,9 @@ def protect(
     ----------
     codes : by sensitive attribute, int32 (n,), each record's value as 0, 1, ...; NULL is a value.
         For ordered and hierarchical t-closeness codes are positions in the order or of leaves.
-    measures : of the table that the records are a part of, with the distributions of these codes
-        among released records. None where they are the table; distributions alone may be left out,
-        and are those of the records that have classes.
+    measures : of the table that the records are a part of; None where they are the table.
+    table : how often each of these codes occurs among the table's released records; None where
+        they are the records that have classes.
 
     Raises
     ------
@@ -60,15 +61,18 @@ def protect(
     if not policy.models or not partition.n_classes:
         return partition
     measures = measures or Measures.of(microdata)
+    if table is None:
+        released = partition.labels >= 0
+        table = {name: Distribution.of(column[released]) for name, column in codes.items()}
     try:
-        return _protected(microdata, partition, policy, codes, tick, measures)
+        return _protected(microdata, partition, policy, codes, tick, measures, table)
     except ModelInfeasible as error:
         refusal = error
     if policy.withhold_failing:
         # Withholding some may have changed the table, so that others fail.
         without = replace(policy, withhold_failing=False)
         with suppress(ModelInfeasible):
-            return _protected(microdata, partition, without, codes, tick, measures)
+            return _protected(microdata, partition, without, codes, tick, measures, table)
     raise refusal
 
 
@@ -79,14 +83,10 @@ def _protected(
     codes: Mapping[str, NDArray[np.int32]],
     tick: Tick,
     measures: Measures,
+    table: Mapping[str, Distribution],
 ) -> Partition:
     names = list(dict.fromkeys(model.attribute for model in policy.models))
     n = microdata.n_records
-    released = partition.labels >= 0
-    table = {
-        name: measures.sensitive.get(name) or Distribution.of(codes[name][released])
-        for name in names
-    }
     space = mixed_space(
         microdata,
         measures,
@@ -242,7 +242,7 @@ def _with_null(tree: Hierarchy) -> Hierarchy:
 
 def require_models(
     models: Sequence[Model], counts: Mapping[str, NDArray[np.int64]]
-) -> tuple[ModelLevel, ...]:
+) -> tuple[CountedModel, ...]:
     """Check counts of a written relation, by sensitive attribute int64 (n_classes, s).
 
     Returns the levels that all classes keep to.
@@ -260,7 +260,7 @@ def require_models(
                 hint="This is an error in dbanon: please report it.",
             )
     return tuple(
-        ModelLevel(model.describe(), model.worst(found, Distribution(found.sum(axis=0)).shares))
+        CountedModel(model.describe(), model.worst(found, Distribution(found.sum(axis=0)).shares))
         for model, found in ((model, counts[model.attribute]) for model in models)
     )
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.counts import Cells, Counts
+from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
@@ -15,7 +16,7 @@ from dbanon.errors import MemoryLimit, RecountFailed
 from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
-from dbanon.measures.models import ModelLevel
+from dbanon.measures.models import CountedModel
 from dbanon.partitioning.protect import require_models, width_of
 
 # Counts of classes before and after merging, and a copy of them while classes merge.
@@ -32,9 +33,11 @@ def released_places(
     partition: Partition,
     models: Sequence[Model],
     attributes: Mapping[str, Attribute],
+    measures: Measures,
     memory_limit: int | None,
-) -> dict[str, NDArray[np.int32]]:
+) -> tuple[dict[str, NDArray[np.int32]], dict[str, Distribution]]:
     """The place of each released record's value, int32 (n,), by sensitive column; NULL comes last.
+    Beside them how often each place occurs in the table.
 
     The order is that of the released values alone, so that it can be found again on what was
     written.
@@ -45,33 +48,59 @@ def released_places(
     MemoryLimit : counts per class and value would need more than these bytes.
     """
     released = partition.labels >= 0
-    found = {}
+    found, tables = {}, {}
     for name, column in microdata.sensitive.items():
-        codes = np.zeros(len(released), np.int32)
-        codes[released] = places(column.take(np.flatnonzero(released)), attributes[name], models)
-        _require_memory(partition.n_classes, width_of(models, name, codes), name, memory_limit)
-        found[name] = codes
-    return found
+        table = measures.sensitive[name]
+        null = len(table.values)
+        codes = np.append(_codes_in(table, column), null)[column.codes].astype(np.int32)
+        table = table.without(codes[~released])
+        place_of = _places_of(table, attributes[name], models)
+        found[name] = np.where(released, place_of[codes], np.int32(0))
+        counts = np.zeros(int(place_of.max(initial=-1)) + 1, np.int64)
+        np.add.at(counts, place_of, table.counts)
+        tables[name] = Distribution(counts)
+        _require_memory(
+            partition.n_classes, width_of(models, name, found[name]), name, memory_limit
+        )
+    return found, tables
 
 
 def places(column: Coded, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int32]:
     """The place of each value among those of the column, or its leaf, int32 (n,)."""
-    used, inverse = np.unique(column.codes, return_inverse=True)
-    known = [column.values[code] for code in used.tolist() if code >= 0]
-    missing = len(used) - len(known)
-    tree = trees_of_models(models).get(attribute.name)
-    last, place_of = len(known), np.arange(len(known), dtype=np.int32)
-    if tree is not None:
-        place_of = tree.encode([leaf_text(text, attribute) for text in known], attribute.name)
-        last = tree.n_leaves - 1
-    of_used = np.append(np.full(missing, last), place_of).astype(np.int32)
-    found: NDArray[np.int32] = of_used[inverse.reshape(-1)]
+    found: NDArray[np.int32] = _places_of(Distribution.of_column(column), attribute, models)[
+        column.codes
+    ]
     return found
+
+
+def _places_of(
+    table: Distribution, attribute: Attribute, models: Sequence[Model]
+) -> NDArray[np.int32]:
+    """The place of each code among those that occur, or its leaf, int32 (s,), the last NULL's."""
+    known = table.counts[:-1] > 0
+    found = np.zeros(len(table.counts), np.int32)
+    tree = trees_of_models(models).get(attribute.name)
+    if tree is None:
+        found[:-1] = np.maximum(np.cumsum(known) - 1, 0)
+        found[-1] = known.sum()
+        return found
+    texts = [leaf_text(table.values[code], attribute) for code in np.flatnonzero(known).tolist()]
+    found[:-1][known] = tree.encode(texts, attribute.name)
+    found[-1] = tree.n_leaves - 1
+    return found
+
+
+def _codes_in(table: Distribution, column: Coded) -> NDArray[np.int64]:
+    """Where the column's values are among the table's, int64."""
+    if column.values == table.values:
+        return np.arange(len(column.values))
+    code_of = {value: code for code, value in enumerate(table.values)}
+    return np.array([code_of[value] for value in column.values], np.int64)
 
 
 def levels_reached(
     models: Sequence[Model], attributes: Mapping[str, Attribute], counts: Counts
-) -> tuple[ModelLevel, ...]:
+) -> tuple[CountedModel, ...]:
     """The levels that all classes of a written relation keep to; ``attributes`` by column.
 
     Raises

@@ -15,7 +15,8 @@ from dbanon.data.scales import Standardization
 from dbanon.hierarchy.leaves import leaf_codes, trees_of
 from dbanon.hierarchy.subset import Trees, only
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.policy import Policy, guarantee
+from dbanon.job.guarantee import guarantee
+from dbanon.job.policy import Policy
 from dbanon.measures import Loss, iloss, released_loss
 from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_attributes
 
@@ -28,13 +29,11 @@ def recode(
     by: Sequence[str] = (),
     entity: str | None = None,
     trees: Trees | None = None,
-    measures: Measures | None = None,
 ) -> Release:
     """Give every class its released values, and measure what they lose.
 
     Both look at released records only, as if there were no others: ``trees`` makes the hierarchies
-    of these where some are withheld; None for those of the policy. ``measures`` are those of the
-    table that they are a part of, of its released records; None where they are the table.
+    of these where some are withheld; None for those of the policy.
 
     The classes of a release are rows that are released alike: where attributes are grouped by
     themselves, those that share their class in each.
@@ -53,7 +52,7 @@ def recode(
         assert measures is not None
         return recoding.run(microdata, measures, partition, exact_totals, settings, **parameters)
 
-    partition = found.classes
+    partition, measures = found.classes, found.measures
     if isinstance(partition, AttributePartition):
         measures = measures or Measures.of(microdata)
         rows, columns = recode_attributes(microdata, partition, run, exact_totals)

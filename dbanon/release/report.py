@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dbanon.data.counts import rarest_row
-from dbanon.measures.models import ModelLevel
+from dbanon.measures.models import CountedModel
 from dbanon.release.recode import ColumnLoss
 
 NOT_CHECKED = "not checked against earlier releases"
@@ -87,7 +87,7 @@ class Report:
     earlier_releases: str = NOT_CHECKED
     verified: bool = True
     loss_measure: str = "sse"
-    models: tuple[ModelLevel, ...] = ()
+    models: tuple[CountedModel, ...] = ()
     entity: str | None = None
     persons: int | None = None
     k_rows: int | None = None

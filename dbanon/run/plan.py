@@ -60,6 +60,12 @@ class Plan:
         return {**self.policy.hierarchies, **self.given.of(microdata, pulse)}
 
     @property
+    def place(self) -> Output:
+        """Where the release goes, of a plan that writes one."""
+        assert self.output is not None
+        return self.output
+
+    @property
     def sensitive(self) -> dict[str, Attribute]:
         """What the columns of the privacy models are."""
         return {a.name: self.relation.attribute(a.name) for a in self.wanted.sensitive}

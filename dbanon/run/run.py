@@ -17,7 +17,7 @@ from dbanon.errors import KeptColumnTells, TellingColumnRefused
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.partitioning.partition_for import partition_for
-from dbanon.release.recode import recode
+from dbanon.release.recode import Release, recode
 from dbanon.release.report import Report, TellingColumn
 from dbanon.release.telling import Originals, telling
 from dbanon.run.plan import Plan, plan
@@ -45,27 +45,17 @@ def run(
     clock = Clock(progress)
     with clock.phase("read") as tick:
         planned = plan(job, source, target, lambda: tick(0.0))
-        tick(0.0)
-        microdata = source.read(planned.relation, planned.wanted, job, tick)
-        policy = planned.policy_for(microdata, lambda: tick(1.0))
-    with clock.phase("cluster") as tick:
-        found = partition_for(
-            microdata,
-            policy,
-            trees=planned.trees,
-            sensitive=planned.sensitive,
-            memory_limit=job.memory_limit,
-            tick=tick,
-        )
+    microdata, policy, found = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
-        draft = _draft(planned, policy, source, microdata, found)
+        release = recoded(planned, policy, source, microdata, found)
+        draft = Draft(job, planned.place, planned.relation, planned.wanted, microdata, release)
         written = target.write(draft, source, tick)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        counts = target.count(written, questions(planned, draft.release))
-        holds = verdict(planned, microdata, draft.release, counts)
+        counts = target.count(written, questions(planned, release))
+        holds = verdict(planned, microdata, release, counts)
         tells = _tell(draft, source, target.sampled(written, job.kept))
     with clock.phase("digest"):
         report = replace(
@@ -106,22 +96,40 @@ class Clock:
         self.seconds[name] += time.perf_counter() - started
 
 
-def _draft(
+def read_and_cluster(
+    planned: Plan, source: Source, clock: Clock
+) -> tuple[Microdata, Policy, Found]:
+    """The records, the policy with their hierarchies, and their classes."""
+    with clock.phase("read") as tick:
+        tick(0.0)
+        microdata = source.read(planned.relation, planned.wanted, planned.job, tick)
+        policy = planned.policy_for(microdata, lambda: tick(1.0))
+    with clock.phase("cluster") as tick:
+        found = partition_for(
+            microdata,
+            policy,
+            trees=planned.trees,
+            sensitive=planned.sensitive,
+            memory_limit=planned.job.memory_limit,
+            tick=tick,
+        )
+    return microdata, policy, found
+
+
+def recoded(
     planned: Plan, policy: Policy, source: Source, microdata: Microdata, found: Found
-) -> Draft:
+) -> Release:
     """The classes with their released values."""
-    job, relation = planned.job, planned.relation
-    release = recode(
+    relation = planned.relation
+    return recode(
         microdata,
         found,
         policy,
         lambda partition, wide: source.exact_totals(relation, microdata, partition, wide),
-        job.by,
-        job.entity,
+        planned.job.by,
+        planned.job.entity,
         planned.trees,
     )
-    assert planned.output is not None
-    return Draft(job, planned.output, relation, planned.wanted, microdata, release)
 
 
 def _tell(

@@ -11,7 +11,7 @@ from typing import Any
 from dbanon.data.counts import Counts, Questions, Recount
 from dbanon.data.microdata import Microdata
 from dbanon.errors import RecountFailed, SourceChanged
-from dbanon.measures.models import ModelLevel
+from dbanon.measures.models import CountedModel
 from dbanon.partitioning.sensitive import levels_reached
 from dbanon.release.recode import Release
 from dbanon.run.plan import Plan
@@ -32,7 +32,7 @@ class Verdict:
 
     k: int
     persons: int | None
-    models: tuple[ModelLevel, ...]
+    models: tuple[CountedModel, ...]
 
     def arguments(self, plan: Plan) -> dict[str, Any]:
         """What the ledger notes of it."""

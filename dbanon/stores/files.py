@@ -51,12 +51,7 @@ def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iter
     if path is None:
         yield
         return
-    if kind == DUCKDB and _PREFIX.match(str(path)):
-        raise NotADatabase(
-            "A DuckDB URL must name a file of this machine.",
-            hint="Write duckdb:///file.duckdb; for a file with a colon in its name"
-            " duckdb:///./file.",
-        )
+    _require_local(path, kind)
     if path.exists():
         require_database(path, kind)
         if write and not os.access(path, os.W_OK, effective_ids=_EFFECTIVE):
@@ -65,14 +60,7 @@ def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iter
         return
     if not create:
         raise DatabaseUnreachable(f"There is no file {path}.")
-    if _holds_rows(path):
-        raise NotADatabase(
-            f"{path} would be a database file with the name of another kind of file.",
-            hint=f"Name a database file, as in {kind}:///{path.stem}.{_ENDINGS[kind]}."
-            " Releases into CSV and Parquet files come in a later version.",
-        )
-    if not path.resolve().parent.is_dir():
-        raise DatabaseUnreachable(f"There is no directory for {path}.")
+    _require_place(path, kind)
     beside = [path.with_name(path.name + end) for end in _FILE_ENDINGS]
     beside = [name for name in beside if not name.exists()]
     if not _claim(path, kind):
@@ -88,6 +76,38 @@ def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iter
             for name in (path, *beside):
                 name.unlink(missing_ok=True)
         raise
+
+
+def will_be_made(path: Path | None, kind: str) -> bool:
+    """True for a file that is missing and may be made; raises as ``file_for`` where it may not."""
+    if path is None or path.exists():
+        return False
+    _require_local(path, kind)
+    _require_place(path, kind)
+    if not os.access(path.resolve().parent, os.W_OK, effective_ids=_EFFECTIVE):
+        raise DatabaseUnreachable(f"The database file {path} cannot be made.")
+    return True
+
+
+def _require_local(path: Path, kind: str) -> None:
+    if kind == DUCKDB and _PREFIX.match(str(path)):
+        raise NotADatabase(
+            "A DuckDB URL must name a file of this machine.",
+            hint="Write duckdb:///file.duckdb; for a file with a colon in its name"
+            " duckdb:///./file.",
+        )
+
+
+def _require_place(path: Path, kind: str) -> None:
+    """Check that a missing file may have this name."""
+    if _holds_rows(path):
+        raise NotADatabase(
+            f"{path} would be a database file with the name of another kind of file.",
+            hint=f"Name a database file, as in {kind}:///{path.stem}.{_ENDINGS[kind]}."
+            " Releases into CSV and Parquet files come in a later version.",
+        )
+    if not path.resolve().parent.is_dir():
+        raise DatabaseUnreachable(f"There is no directory for {path}.")
 
 
 def _claim(path: Path, kind: str) -> bool:

@@ -12,7 +12,7 @@ from dbanon.stores.sql import Session
 def plan_output(
     session: Session, name: RelationName, kind: str, if_exists: str, release_id: str
 ) -> Output:
-    """Check that the output may be made, before anything is read.
+    """Check that the output may be made, before anything is read. Nothing is changed.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def plan_output(
     check_length(name.name, session.name_limit, "name of the output")
     if name.schema is not None:
         check_length(name.schema, session.name_limit, "schema of the output")
-    session.prepare_schema(name)
+    session.require_schema(name)
     session.require_ledger_rights()
     existing = session.find_existing(name)
     written = _released_name(name, release_id, session.name_limit)

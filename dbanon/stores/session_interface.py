@@ -136,15 +136,6 @@ class SessionInterface(ABC):
         """The output's name as this database has it, with its schema."""
 
     @abstractmethod
-    def prepare_schema(self, name: RelationName) -> None:
-        """Make sure that the output's schema exists and that a table may be made there.
-
-        Raises
-        ------
-        InsufficientRights : the role may not.
-        """
-
-    @abstractmethod
     def require_ledger_rights(self) -> None:
         """Check that the release can be written into the ledger.
 

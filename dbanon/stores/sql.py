@@ -62,6 +62,24 @@ class Session(SessionInterface):
         UnsupportedType : a column's type has none.
         """
 
+    def require_schema(self, name: RelationName) -> None:
+        """Check that tables may be made in the output's schema, and it itself where it is missing.
+
+        Nothing to check where there are no roles.
+
+        Raises
+        ------
+        InsufficientRights : the role may not.
+        """
+
+    def make_schema(self, name: RelationName) -> None:
+        """Make the output's schema, where there are schemas and this one is missing.
+
+        Raises
+        ------
+        SourceChanged : another session made it meanwhile.
+        """
+
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """The source as one snapshot has it, with these columns, until the transaction ends.
 

@@ -86,6 +86,10 @@ class SqlSource:
         query = f"SELECT count(*) FROM {relation.relation.quoted}"
         return int(self.session.rows(query)[0][0])
 
+    def count_withheld(self, relation: Relation) -> int:
+        """The number of rows that are withheld for a NULL."""
+        return self.session.count_withheld(relation)
+
     def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
         """The wanted columns of the rows; raises as ``microdata_from_chunks``."""
         microdata = wanted.by_role(

@@ -74,6 +74,7 @@ class SqlTarget:
     def write(self, draft: Draft, source: Source, progress: Progress) -> SqlWritten:
         """Write a release by one join of staged values with the source, or with staged rows."""
         session, copied = self.session, self.copies_from(source)
+        session.make_schema(draft.output.name)
         partition = draft.release.partition
         columns = [self._typed(column, copied) for column in draft.release.columns]
         if copied:

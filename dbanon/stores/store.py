@@ -21,5 +21,14 @@ class Store(Protocol):
         A database that is a file is made when ``create`` is True, and removed when it raises.
         """
 
+    def planning(self, *, staging: bool, create: bool = False) -> AbstractContextManager[Session]:
+        """A session that changes nothing, after the checks that one which writes would make.
+
+        Parameters
+        ----------
+        staging : temporary tables are made, as reading needs them.
+        create : a file that is missing may be made: it is planned on an empty database.
+        """
+
     def same_database(self, other: Store) -> bool:
         """True when both are the same database, so that one transaction can do all."""

@@ -10,7 +10,7 @@ import pytest
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures
-from dbanon.data.microdata import Microdata
+from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import AttributePartition, Found, Levels, Partition
 from dbanon.data.scales import STANDARDIZATIONS
 from dbanon.data.schema import Attribute, Kind
@@ -19,7 +19,7 @@ from dbanon.job.policy import Policy
 from dbanon.measures import Model, sensitive_counts
 from dbanon.methods import METHODS
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
-from dbanon.partitioning.protect import protect
+from dbanon.partitioning.partition_for import partition_for
 from dbanon.recoding import INTERVALS, RECODINGS
 from dbanon.release.recode import recode
 
@@ -203,7 +203,7 @@ def test_a_class_is_released_alike_whoever_is_beside_it(
     measures = Measures.of(whole)
     alone = recode(only(whole, HALF), Found(part), policy, lambda *_: {})
     no_measuring(monkeypatch)
-    of_half = recode(only(whole, HALF), Found(part), policy, lambda *_: {}, measures=measures)
+    of_half = recode(only(whole, HALF), Found(part, None, measures), policy, lambda *_: {})
     for half, all_of_it in zip(of_half.columns, of_whole.columns, strict=True):
         own = all_of_it.take(np.arange(part.n_classes))
         assert half.attribute == own.attribute
@@ -230,23 +230,51 @@ def test_models_compare_a_part_with_the_table(
     whole = table(False, False)
     rng = np.random.default_rng(2)
     codes = rng.choice(5, N, p=[0.3, 0.3, 0.2, 0.1, 0.1]).astype(np.int32)
-    codes[HALF] = np.where(codes[HALF] == 4, 0, codes[HALF])
-    model = Model("t_closeness", "ill", 0.3, distance=distance)
+    # The half has low values, the others high ones.
+    codes[HALF] = np.where(rng.random(len(HALF)) < 0.5, codes[HALF] // 2, codes[HALF])
+    codes[1::2] = np.maximum(codes[1::2], 1)
+    codes[HALF] = np.minimum(codes[HALF], 3)
+    values = tuple("abcde")
+    whole = replace(whole, sensitive={"ill": Coded(codes, values)})
+    model = Model("t_closeness", "ill", 0.25, distance=distance)
     policy = Policy(k=K, method="gaa_cp", models=(model,))
-    measures = Measures.of(whole, sensitive={"ill": codes})
+    measures = Measures.of(whole)
     half = only(whole, HALF)
+    # A part has a dictionary of its own.
+    half = replace(half, sensitive={"ill": Coded(codes[HALF], values[:4])})
+    attributes = {"ill": Attribute("ill", Kind.CATEGORY)}
+    by_itself = partition_for(half, policy, sensitive=attributes)
     no_measuring(monkeypatch)
-    found = find_classes(half, policy, measures=measures)
-    found = protect(half, found, policy, {"ill": codes[HALF]}, measures=measures)
-    counts = sensitive_counts(found, codes[HALF], 5)
-    whole_shares = np.bincount(codes) / N
-    assert model.satisfied(counts, whole_shares).all()
-    assert found.n_classes > 3
-    # The half's own shares, which another partition would keep to.
-    by_itself = find_classes(half, policy, measures=measures)
-    left_out = Measures(measures.numbers, measures.categories)
-    by_itself = protect(half, by_itself, policy, {"ill": codes[HALF]}, measures=left_out)
-    assert by_itself.labels.tolist() != found.labels.tolist()
+    found = partition_for(half, policy, sensitive=attributes, measures=measures)
+    assert found.measures is measures
+    assert isinstance(found.classes, Partition)
+    assert isinstance(by_itself.classes, Partition)
+    counts = sensitive_counts(found.classes, codes[HALF], 5)
+    assert model.satisfied(counts, np.bincount(codes) / N).all()
+    assert found.classes.n_classes > 3
+    # By its own shares the half makes other classes, which the table's refuse.
+    own = sensitive_counts(by_itself.classes, codes[HALF], 5)
+    assert not model.satisfied(own, np.bincount(codes) / N).all()
+
+
+def test_a_run_measures_its_table_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = table(False, False)
+    rng = np.random.default_rng(2)
+    whole = replace(
+        whole, sensitive={"ill": Coded(rng.integers(0, 5, N).astype(np.int32), tuple("abcde"))}
+    )
+    policy = Policy(k=K, method="gaa_cp", models=(Model("distinct_l", "ill", 2),), refine="fast")
+    measured, of = [], Measures.of
+
+    def counting(*args: Any, **more: Any) -> Measures:
+        measured.append(args[0])
+        return of(*args, **more)
+
+    monkeypatch.setattr(Measures, "of", counting)
+    attributes = {"ill": Attribute("ill", Kind.CATEGORY)}
+    found = partition_for(whole, policy, sensitive=attributes)
+    recode(whole, found, policy, lambda *_: {})
+    assert len(measured) == 1
 
 
 def test_levels_that_withhold_are_measured_again() -> None:

@@ -93,7 +93,7 @@ def test_a_partition_of_other_data() -> None:
         dbanon.information_loss(POINTS[:40], dbanon.partition(POINTS, 4))
 
 
-@pytest.mark.parametrize("k", [1, 0, -1, 2.0, "3", None, True])
+@pytest.mark.parametrize("k", [1, 0, -1, 2.5, "3", None, True])
 def test_k_must_be_a_whole_number_of_two_or_more(k: Any) -> None:
     with pytest.raises(errors.InvalidParameter, match="k must be a whole number"):
         dbanon.partition(POINTS, k)

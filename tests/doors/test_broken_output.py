@@ -13,7 +13,7 @@ import pytest
 
 from tests.stores.databases import DuckdbDatabase
 
-COMMAND = [sys.executable, "-c", "from dbanon.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.main import main; main()"]
 GIVEN = ["--table", "people", "--quasi-identifiers", "größe", "--k", "3", "--output", "release.p"]
 FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 

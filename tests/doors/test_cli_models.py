@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.support import model
+from dbanon.doors.cli.options import model
 from dbanon.errors import InvalidParameter
 from tests.stores.databases import DuckdbDatabase
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.support import orders
+from dbanon.doors.cli.options import order, with_files
 from dbanon.errors import InvalidParameter
 from tests.stores.databases import DuckdbDatabase
 
@@ -67,13 +67,14 @@ def test_refused(database: DuckdbDatabase, given: tuple[str, str]) -> None:
 def test_forms(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text(" low\nhigh, or so\n", encoding="utf-8")
-    assert orders(['a=x,"y, z"', "b="], [f"c={path}"]) == {
+    stated = {"a": order('x,"y, z"'), "b": order("")}
+    assert with_files(stated, [f"c={path}"]) == {
         "a": ("x", "y, z"),
         "b": (),
         "c": (" low", "high, or so"),
     }
     with pytest.raises(InvalidParameter, match="twice"):
-        orders(["c=x"], [f"c={path}"])
+        with_files({"c": ("x",)}, [f"c={path}"])
     path.write_text("low\n\nhigh\n", encoding="utf-8")
     with pytest.raises(InvalidParameter, match="empty value"):
-        orders([], [f"c={path}"])
+        with_files({}, [f"c={path}"])

@@ -41,7 +41,7 @@ def base() -> Iterator[Path]:
 def site(base: Path) -> Path:
     """What looks like a directory of packages."""
     site = base / "lib" / "site"
-    for name in ("dbanon/kernels", "numpy/core", "numpy.libs"):
+    for name in ("dbanon/doors", "dbanon/kernels", "numpy/core", "numpy.libs"):
         (site / name).mkdir(parents=True)
     for name in (
         "dbanon/doors/plpython.py",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import dbanon
 from dbanon import errors
 from dbanon.doors.install import install
 from tests.stores.databases import (
@@ -30,6 +31,10 @@ def as_role(database: PostgresqlDatabase, url: str, said: str, /, **given: Any) 
         database.anonymize(**({"database": url, "quasi_identifiers": ["age"]} | given))
     assert said in str(caught.value)
     assert caught.value.exit_code == 5
+    arguments = {"table": "people", "output": "release.people", "k": 3, **given}
+    with pytest.raises(errors.InsufficientRights) as planned:
+        dbanon.plan(url, **({"quasi_identifiers": ["age"]} | arguments))
+    assert planned.value.to_dict() == caught.value.to_dict()
     assert database.state() == before
 
 

@@ -45,7 +45,7 @@ CASES: dict[str, tuple[type[errors.DbanonError], str, dict[str, Any]]] = {
     "negative seed": (errors.InvalidParameter, "seed", {"seed": -1}),
     "weight of nothing": (errors.InvalidParameter, "names no", {"weights": {"site": 1.0}}),
     "negative weight": (errors.InvalidParameter, "0 or more", {"weights": {"age": -1.0}}),
-    "infinite weight": (errors.InvalidParameter, "finite", {"weights": {"age": float("inf")}}),
+    "infinite weight": (errors.InvalidParameter, "numbers by", {"weights": {"age": float("inf")}}),
     "no quasi-identifier": (errors.InvalidParameter, "No quasi", {"quasi_identifiers": []}),
     "names as one text": (errors.InvalidParameter, "a list", {"quasi_identifiers": "age"}),
     "names that are none": (errors.InvalidParameter, "a list", {"quasi_identifiers": [1]}),

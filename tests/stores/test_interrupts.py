@@ -92,7 +92,7 @@ def test_an_interrupt_while_it_is_committed(
 
             yield at_commit
 
-    monkeypatch.setattr(f"dbanon.stores.{database.name}_store.held_once_committed", strike)
+    monkeypatch.setattr(f"dbanon.stores.{database.name}.store.held_once_committed", strike)
     with pytest.warns(CommitConfirmed):
         report = database.anonymize(
             quasi_identifiers=["age", "income"], k=3, output="release.people"

@@ -7,6 +7,7 @@ package of that version.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -250,3 +251,21 @@ def test_a_dump_after_the_upgrade(installed: PostgresqlDatabase, sql_server: Ser
         assert restored.rows(
             "SELECT name FROM dbanon.hierarchy"
         ) == [("schools",)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["anonymize", "check_hierarchy", "classes", "store_hierarchy", "suggest_hierarchy", "check"],
+)
+def test_old_functions_say_what_to_do(name: str) -> None:
+    """What functions of 0.1.0 run with this package until somebody upgrades them."""
+    scope: dict[str, Any] = {}
+    exec("from dbanon import plpython", scope)
+    given = () if name == "check" else ("{}",)
+    outcome = getattr(scope["plpython"], name)(None, "0.1.0", *given)
+    if name == "classes":
+        # One row with the error in place of rows.
+        [(_, _, outcome)] = outcome
+    answer = json.loads(outcome)
+    assert answer["error"]["code"] == "version_mismatch"
+    assert "dbanon upgrade" in answer["error"]["hint"]

@@ -26,8 +26,6 @@ from dbanon.errors import (
     OutcomeUnknown,
     lacks_memory,
 )
-from dbanon.measures import Model
-from dbanon.methods import METHODS
 
 UNEXPECTED, INTERRUPTED, TERMINATED = 1, 130, 143
 
@@ -126,80 +124,6 @@ def _take_all_characters() -> None:
 def sql_printer(wanted: bool) -> Callable[[str], None] | None:
     """What prints SQL statements on stderr, if wanted."""
     return (lambda sql: click.echo(f"{sql};", err=True)) if wanted else None
-
-
-def numbers(option: str, given: Sequence[str]) -> dict[str, float]:
-    """The values of a repeatable option NAME=NUMBER."""
-    return {name: _number(option, text) for name, text in map(pair, given)}
-
-
-def _number(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidParameter(f"Write a number, as in {option} age=2.") from None
-
-
-def model(given: str) -> Model:
-    """The privacy model that NAME=KIND:LEVEL says, with l=NUMBER or distance=… after it."""
-    name, wish = pair(given)
-    kind, _, rest = wish.partition(":")
-    level, _, detail = rest.partition(":")
-    more: dict[str, Any] = {}
-    if detail:
-        option, value = pair(detail)
-        if option == "l" and kind == "recursive_cl" and value.isdecimal():
-            more["l"] = int(value)
-        elif option == "distance" and kind == "t_closeness":
-            more["distance"] = value
-        else:
-            raise InvalidParameter(
-                "A privacy model has no such option.",
-                hint="recursive_cl takes l=NUMBER, t_closeness takes distance=equal, ordered or"
-                " a hierarchy.",
-            )
-    try:
-        return Model(kind, name, float(level), **more)
-    except ValueError:
-        raise InvalidParameter("Write NAME=KIND:LEVEL, as in illness=distinct_l:3.") from None
-
-
-def orders(stated: Sequence[str], files: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The orders that NAME=a,b,c and NAME=FILE state; of the values none is told in an error."""
-    found = {}
-    for name, text in map(pair, stated):
-        found[name] = tuple(next(csv.reader([text], skipinitialspace=True), []))
-    for name, path in map(pair, files):
-        if name in found:
-            raise InvalidParameter(f'The order of "{name}" is stated twice.')
-        try:
-            found[name] = tuple(Path(path).read_text(encoding="utf-8-sig").splitlines())
-        except (OSError, ValueError):
-            raise InvalidParameter(
-                "An order cannot be read.", hint="Name a file that exists, in UTF-8."
-            ) from None
-    for name, order in found.items():
-        if "" in order:
-            raise InvalidParameter(
-                f'The order of "{name}" holds an empty value.',
-                hint="Write values as a,b,c, or one in each line of a file.",
-            )
-    return found
-
-
-def method_options(method: str, given: Sequence[str]) -> dict[str, Any]:
-    """Options in the types that the method declares; what it does not declare stays text."""
-    known = {o.name: o for o in METHODS[method].options} if method in METHODS else {}
-    values: dict[str, Any] = {}
-    for name, text in map(pair, given):
-        option = known.get(name)
-        if option is None or option.type is str:
-            values[name] = text
-        elif option.type is bool:
-            values[name] = {"true": True, "false": False}.get(text.lower(), text)
-        else:
-            values[name] = text
-    return values
 
 
 def half_of_memory() -> int:

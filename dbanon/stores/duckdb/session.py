@@ -264,7 +264,7 @@ class DuckdbSession(FileSession):
     def resolve_output(self, name: RelationName) -> RelationName:
         return name if name.schema is not None else RelationName(self._current_schema(), name.name)
 
-    def prepare_schema(self, name: RelationName) -> None:
+    def make_schema(self, name: RelationName) -> None:
         self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(str(name.schema))}")
 
     def find_existing(self, name: RelationName) -> Existing | None:

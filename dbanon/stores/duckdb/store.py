@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import duckdb
@@ -11,7 +11,7 @@ import duckdb
 from dbanon.stores.base import OnSql
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
-from dbanon.stores.files import DUCKDB, file_for
+from dbanon.stores.files import DUCKDB, file_for, will_be_made
 from dbanon.stores.interrupts import held_once_committed
 
 
@@ -33,9 +33,35 @@ class DuckdbStore:
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[DuckdbSession]:
         """One transaction; a file is opened for it alone, read-only when ``write`` is False."""
-        path = Path(self._database) if isinstance(self._database, str) else None
-        with file_for(path, DUCKDB, write=write, create=create), self._session(write) as session:
+        with (
+            file_for(self._path, DUCKDB, write=write, create=create),
+            self._session(write) as session,
+        ):
             yield session
+
+    @contextmanager
+    def planning(self, *, staging: bool, create: bool = False) -> Iterator[DuckdbSession]:
+        """A transaction that changes nothing; for a file that is to be made, on an empty database.
+
+        A file is opened read-only, which takes temporary tables.
+        """
+        if create and will_be_made(self._path, DUCKDB):
+            with (
+                closing(_connect(":memory:", True)) as empty,
+                DuckdbStore(empty, self._on_sql).session(write=True) as session,
+            ):
+                yield session
+            return
+        with (
+            file_for(self._path, DUCKDB, write=True, create=False),
+            self._session(False) as session,
+        ):
+            yield session
+
+    @property
+    def _path(self) -> Path | None:
+        """The file; None for a connection."""
+        return Path(self._database) if isinstance(self._database, str) else None
 
     @contextmanager
     def _session(self, write: bool) -> Iterator[DuckdbSession]:

@@ -78,8 +78,11 @@ class FrameSource:
         return relation
 
     def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        """The attributes: their types say all."""
-        return tuple(attributes)
+        """The attributes; those that no release looked at get the types they have."""
+        return tuple(
+            attribute_of(a.name, self.frame[a.name]) if a.kind is Kind.OTHER else a
+            for a in attributes
+        )
 
     def hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
         """No hierarchy: those of databases are not here.

@@ -365,6 +365,12 @@ class PlpyStore:
         """The caller's transaction: committed or rolled back by the caller, not here."""
         yield self._session
 
+    def planning(
+        self, *, staging: bool, create: bool = False
+    ) -> AbstractContextManager[PlpySession]:
+        """The caller's transaction, as it is."""
+        return self.session(write=False)
+
     def same_database(self, other: object) -> bool:
         """True for this store only."""
         return other is self

@@ -320,6 +320,14 @@ class PostgresqlStore:
             finally:
                 connection.close()
 
+    @contextmanager
+    def planning(self, *, staging: bool, create: bool = False) -> Iterator[PsycopgSession]:
+        """A transaction that changes nothing: without temporary tables one that cannot."""
+        with self.session(write=False) as session:
+            if not staging:
+                session.run("SET TRANSACTION READ ONLY")
+            yield session
+
     def _connect(self) -> Connection:
         try:
             with translated():

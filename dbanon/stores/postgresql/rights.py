@@ -46,32 +46,41 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
         )
 
 
-def prepare_schema(session: Session, schema: str) -> None:
-    """Make a schema, or check that tables may be made in it.
+def require_schema(session: Session, schema: str) -> None:
+    """Check that tables may be made in a schema, which may have to be made itself.
 
     Raises
     ------
     InsufficientRights : the role may not.
-    SourceChanged : another session made it meanwhile.
     """
     found = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
-    if not found:
-        if not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
-            raise InsufficientRights(
-                f'There is no schema "{schema}", and this role may not create it.',
-                hint=f"CREATE SCHEMA {quote(schema)} AUTHORIZATION this role.",
-            )
-        try:
-            session.run(f"CREATE SCHEMA {quote(schema)}")
-        except OutputExists:
-            raise SourceChanged(
-                f'Another session made the schema "{schema}" meanwhile.', hint="Try again."
-            ) from None
-    elif not all(found[0]):
+    if not found and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
+        raise InsufficientRights(
+            f'There is no schema "{schema}", and this role may not create it.',
+            hint=f"CREATE SCHEMA {quote(schema)} AUTHORIZATION this role.",
+        )
+    if found and not all(found[0]):
         raise InsufficientRights(
             f'This role may not create tables in schema "{schema}".',
             hint=f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} to it.",
         )
+
+
+def make_schema(session: Session, schema: str) -> None:
+    """Make a schema that is missing.
+
+    Raises
+    ------
+    SourceChanged : another session made it meanwhile.
+    """
+    if session.rows(catalog.SCHEMA_RIGHTS, (schema,)):
+        return
+    try:
+        session.run(f"CREATE SCHEMA {quote(schema)}")
+    except OutputExists:
+        raise SourceChanged(
+            f'Another session made the schema "{schema}" meanwhile.', hint="Try again."
+        ) from None
 
 
 def require_ledger_rights(session: Session) -> None:

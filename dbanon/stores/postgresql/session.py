@@ -251,8 +251,11 @@ class PostgresqlSession(Session):
             )
         return RelationName(self._search_path[0], name.name)
 
-    def prepare_schema(self, name: RelationName) -> None:
-        rights.prepare_schema(self, str(name.schema))
+    def require_schema(self, name: RelationName) -> None:
+        rights.require_schema(self, str(name.schema))
+
+    def make_schema(self, name: RelationName) -> None:
+        rights.make_schema(self, str(name.schema))
 
     def require_ledger_rights(self) -> None:
         self.require_trusted_ledger()

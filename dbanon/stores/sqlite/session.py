@@ -277,9 +277,6 @@ class SqliteSession(FileSession):
             return RelationName(None, name.name)
         return RelationName(None, f"{name.schema}_{name.name}")
 
-    def prepare_schema(self, name: RelationName) -> None:
-        """SQLite has no schemas."""
-
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(
             "SELECT type, sql FROM sqlite_master"

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import URL, Engine, NullPool, create_engine
 
 from dbanon.stores.base import OnSql
-from dbanon.stores.files import SQLITE, file_for
+from dbanon.stores.files import SQLITE, file_for, will_be_made
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.sqlite.errors import translated
 from dbanon.stores.sqlite.session import SqliteSession
@@ -35,10 +35,31 @@ class SqliteStore:
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[SqliteSession]:
         """One transaction; other writers wait from its start when ``write`` is True."""
-        name = self._url.database
-        path = Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
-        with file_for(path, SQLITE, write=write, create=create), self._session(write) as session:
+        with (
+            file_for(self._path, SQLITE, write=write, create=create),
+            self._session(write) as session,
+        ):
             yield session
+
+    @contextmanager
+    def planning(self, *, staging: bool, create: bool = False) -> Iterator[SqliteSession]:
+        """A transaction that changes nothing; on an empty database for a file that is not made."""
+        if create and will_be_made(self._path, SQLITE):
+            empty = SqliteStore(create_engine("sqlite://", poolclass=NullPool), self._on_sql)
+            with empty.session(write=True) as session:
+                yield session
+            return
+        with (
+            file_for(self._path, SQLITE, write=True, create=False),
+            self._session(False) as session,
+        ):
+            yield session
+
+    @property
+    def _path(self) -> Path | None:
+        """The file; None for a database that is none."""
+        name = self._url.database
+        return Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
 
     @contextmanager
     def _session(self, write: bool) -> Iterator[SqliteSession]:

@@ -1,0 +1,46 @@
+"""The options by name and type, so that mypy checks calls that name them.
+
+A test holds them equal to the fields of ``Policy`` and ``Job``. For an empty mapping stands None,
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from dbanon.measures import Model
+
+
+class PolicyOptions(TypedDict, total=False):
+    """The options of a policy, but for k."""
+
+    method: str
+    options: Mapping[str, Any] | None
+    standardize: str
+    weights: Mapping[str, float] | None
+    nulls: str
+    max_suppression: float | None
+    recoding: str | None
+    seed: int
+    refine: str | None
+    intervals: str
+    local_range: bool
+    steps: Mapping[str, float] | None
+    refine_iterations: int | None
+    refine_seconds: float | None
+    block_size: int | None
+    models: Sequence[Model]
+    withhold_failing: bool
+    guarantee: str
+    strict: bool
+    orders: Mapping[str, Sequence[str]] | None
+
+
+class JobOptions(PolicyOptions, total=False):
+    """The options of a job on a database, but for the names of what is read and made."""
+
+    output_kind: str
+    if_exists: str
+    chunk_rows: int | None
+    memory_limit: int | None

@@ -1,0 +1,255 @@
+"""Outlook: what a plan says before anything is run, and nothing is changed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dbanon.data.chunks import bytes_per_record
+from dbanon.errors import MemoryLimit
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.guarantee import guarantee
+from dbanon.job.job import Job
+from dbanon.run.plan import Plan, plan
+from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
+from dbanon.stores.ports import Source
+from dbanon.stores.sql_source import SqlSource
+from dbanon.stores.sql_target import SqlTarget
+from dbanon.stores.store import Store
+
+
+@dataclass(frozen=True)
+class PlannedColumn:
+    """A quasi-identifier as it would be read.
+
+    Parameters
+    ----------
+    kind : what its values are: ``integer``, ``decimal``, ``category`` …
+    hierarchy : ``leaves`` and ``height`` of its tree, ``from`` where it is described; None where it
+        has none.
+    """
+
+    name: str
+    sql_type: str
+    kind: str
+    hierarchy: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """What classes a run would find, and what they would lose."""
+
+    classes: int
+    smallest_class: int
+    largest_class: int
+    suppressed: int
+    information_loss: float
+    loss_measure: str
+    levels: Mapping[str, int] | None
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a run of a job would do. Holds no value of a column.
+
+    ``rows`` were counted; of these ``withheld`` have a NULL where none may be. ``key`` says how
+    rows are found again: the columns that were named, or none for the relation's own. ``memory`` is
+    about what reading and clustering would take, in bytes. ``replaces`` is the kind of the relation
+    that would be replaced. ``clustered`` is None where nobody asked for it.
+    """
+
+    source: str
+    source_kind: str
+    rows: int
+    withheld: int
+    key: tuple[str, ...]
+    output: str
+    output_kind: str
+    replaces: str | None
+    quasi_identifiers: tuple[PlannedColumn, ...]
+    by: tuple[str, ...]
+    sensitive: tuple[str, ...]
+    kept: tuple[str, ...]
+    entity: str | None
+    not_copied: tuple[str, ...]
+    method: str
+    arguments: Mapping[str, Any]
+    k: int
+    guarantee: str
+    memory: int
+    memory_limit: int | None
+    clustered: Clustered | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outlook as plain values, for JSON."""
+        return asdict(self)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """The outlook as pairs of label and text, for people."""
+
+        def names(values: tuple[str, ...]) -> str:
+            return ", ".join(values) or "none"
+
+        replaced = f", replaces a {self.replaces}" if self.replaces else ""
+        limit = "" if self.memory_limit is None else f" of {self.memory_limit / 2**20:.0f} MiB"
+        found = [
+            ("source", f"{self.source} ({self.source_kind})"),
+            ("rows", str(self.rows) + (f", {self.withheld} with a NULL" if self.withheld else "")),
+            ("row key", names(self.key) if self.key else "the relation's own"),
+            ("output", f"{self.output} ({self.output_kind}{replaced})"),
+            *((f"quasi-identifier {c.name}", _described(c)) for c in self.quasi_identifiers),
+            ("strata", names(self.by)),
+            ("sensitive", names(self.sensitive)),
+            ("kept", names(self.kept)),
+            ("not copied", names(self.not_copied)),
+            ("method", self.method),
+            ("guarantee, once it is counted", self.guarantee),
+            ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit}"),
+        ]
+        if self.clustered is not None:
+            found += _clustered_pairs(self.clustered)
+        return found
+
+
+def outlook(
+    job: Job,
+    source: Store,
+    target: Store | None = None,
+    *,
+    cluster: bool = False,
+    progress: PhaseProgress | None = None,
+) -> Outlook:
+    """Plan a job: everything that can be refused before a row is read, and what would be done.
+
+    Rows are counted, rights and names looked at; nothing is changed, and no run is noted.
+
+    Parameters
+    ----------
+    target : the database that would be written to; the source's own when None.
+    cluster : read the quasi-identifiers, too, and find the classes. Temporary tables are needed.
+
+    Raises
+    ------
+    DbanonError : what the run would raise. MemoryLimit also where the rows counted are too many.
+    """
+    clock = Clock(progress)
+    with _ports(source, target, cluster) as (reads, writes):
+        with clock.phase("read") as tick:
+            planned = plan(job, reads, writes, lambda: tick(0.0))
+            rows = reads.count(planned.relation)
+            withheld = reads.count_withheld(planned.relation)
+        memory = _require_memory(planned, rows - withheld)
+        found = _cluster(planned, reads, clock) if cluster else None
+    return _outlook(planned, rows, withheld, memory, found)
+
+
+@contextmanager
+def _ports(
+    source: Store, target: Store | None, staging: bool
+) -> Iterator[tuple[SqlSource, SqlTarget]]:
+    """What would be read and written, on transactions that change nothing."""
+    with ExitStack() as stack:
+        if target is None or target.same_database(source):
+            session = stack.enter_context(source.planning(staging=staging))
+            yield SqlSource(session), SqlTarget(session)
+        else:
+            writes = stack.enter_context(target.planning(staging=False, create=True))
+            reads = stack.enter_context(source.session(write=False))
+            yield SqlSource(reads), SqlTarget(writes)
+
+
+def _require_memory(planned: Plan, rows: int) -> int:
+    """The bytes that reading so many rows takes; raises MemoryLimit."""
+    memory = rows * bytes_per_record(len(planned.wanted.columns))
+    limit = planned.job.memory_limit
+    if limit is not None and memory > limit:
+        raise MemoryLimit(
+            f"The job needs more than {limit // 2**20} MiB of memory.",
+            detail=f"There are {rows} rows.",
+            hint="Raise the memory limit, or use fewer quasi-identifiers.",
+        )
+    return memory
+
+
+def _cluster(planned: Plan, source: Source, clock: Clock) -> Clustered:
+    microdata, policy, found = read_and_cluster(planned, source, clock)
+    with clock.phase("cluster"):
+        release = recoded(planned, policy, source, microdata, found)
+    sizes = release.partition.sizes
+    return Clustered(
+        classes=release.partition.n_classes,
+        smallest_class=int(sizes.min(initial=sizes.max(initial=0))),
+        largest_class=int(sizes.max(initial=0)),
+        suppressed=microdata.withheld + release.partition.n_suppressed,
+        information_loss=release.loss,
+        loss_measure=release.measure,
+        levels=None if found.levels is None else dict(found.levels.levels),
+        seconds=dict(clock.seconds),
+    )
+
+
+def _outlook(
+    planned: Plan, rows: int, withheld: int, memory: int, found: Clustered | None
+) -> Outlook:
+    job, output = planned.job, planned.place
+    trees = {n: t for n, t in planned.given.trees.items() if isinstance(t, Hierarchy)}
+    described = planned.given.described({**planned.policy.hierarchies, **trees})
+    hierarchies = {**planned.given.origins, **described}
+    names = list(job.quasi_identifiers)
+    return Outlook(
+        source=str(planned.relation.name),
+        source_kind=planned.relation.kind,
+        rows=rows,
+        withheld=withheld,
+        key=job.key,
+        output=str(output.name),
+        output_kind=output.kind,
+        replaces=output.replaces,
+        quasi_identifiers=tuple(
+            PlannedColumn(a.name, a.sql_type, a.kind.value, hierarchies.get(a.name))
+            for a in planned.wanted.quasi_identifiers
+        ),
+        by=job.by,
+        sensitive=job.sensitive,
+        kept=job.keep,
+        entity=job.entity,
+        not_copied=planned.not_copied,
+        method=job.policy.method,
+        arguments={**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies},
+        k=int(job.policy.k),
+        guarantee=guarantee(planned.policy, names, job.by, job.entity),
+        memory=memory,
+        memory_limit=job.memory_limit,
+        clustered=found,
+    )
+
+
+def _described(column: PlannedColumn) -> str:
+    text = f"{column.sql_type or column.kind}, taken as {column.kind}"
+    if column.hierarchy is None:
+        return text
+    if "height" not in column.hierarchy:
+        return f"{text}; a hierarchy made from its values"
+    tree = column.hierarchy
+    return f"{text}; a hierarchy of {tree['leaves']} leaves, height {tree['height']}"
+
+
+def _clustered_pairs(found: Clustered) -> list[tuple[str, str]]:
+    measure = {"sse": "SSE/SST", "iloss": "iloss a cell"}[found.loss_measure]
+    levels = ", ".join(f"{name} {level}" for name, level in (found.levels or {}).items())
+    return [
+        (
+            "classes: number, smallest / largest",
+            f"{found.classes}, {found.smallest_class} / {found.largest_class} rows",
+        ),
+        ("suppressed", str(found.suppressed)),
+        *([("levels", levels)] if levels else []),
+        (f"information loss, {measure}", f"{found.information_loss:.6f}"),
+        (
+            "seconds",
+            ", ".join(f"{name} {value:.2f}" for name, value in found.seconds.items() if value),
+        ),
+    ]

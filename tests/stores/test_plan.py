@@ -1,0 +1,176 @@
+"""Plans: refused as the run would be, told as it would come out, and nothing is changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import dbanon
+from dbanon import errors
+from dbanon.doors.cli.main import main
+from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
+from tests.stores.people import load_people
+
+GIVEN: dict[str, Any] = {
+    "table": "people",
+    "output": "release.people",
+    "quasi_identifiers": ["age", "income"],
+    "sensitive": ["site"],
+    "k": 4,
+}
+
+
+def command(name: str, database: Database, *more: str) -> Result:
+    given = ["--table", "people", "--quasi-identifiers", "age,income", "--sensitive", "site"]
+    given += ["--k", "4", "--output", "release.people", *more]
+    return CliRunner().invoke(main, [name, database.url, *given], env={"COLUMNS": "200"})
+
+
+def bytes_of(database: Database) -> bytes:
+    """All that a file holds; nothing of a server."""
+    path = getattr(database, "path", None)
+    return b"" if path is None else Path(path).read_bytes()
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_a_plan_changes_nothing_and_says_what_comes(database: Database, cluster: bool) -> None:
+    load_people(database)
+    before, held = database.state(), bytes_of(database)
+    planned = dbanon.plan(database.url, **GIVEN, cluster=cluster)
+    assert (database.state(), bytes_of(database)) == (before, held)
+    report = database.anonymize(**GIVEN)
+    assert (planned.source, planned.output) == (report.source, report.output)
+    assert (planned.rows, planned.not_copied) == (report.rows_in, report.not_copied)
+    assert (planned.k, planned.guarantee) == (report.k_requested, report.guarantee)
+    assert planned.replaces is None
+    assert [c.name for c in planned.quasi_identifiers] == list(report.quasi_identifiers)
+    assert [c.kind for c in planned.quasi_identifiers] == ["integer", "decimal"]
+    found = planned.clustered
+    assert (found is not None) is cluster
+    if found is not None:
+        assert found.information_loss == report.information_loss
+        assert (found.classes, found.smallest_class) == (report.classes, report.smallest_class)
+        assert (found.largest_class, found.suppressed) == (report.largest_class, 0)
+
+
+def test_a_plan_of_what_is_replaced(database: Database) -> None:
+    load_people(database)
+    database.anonymize(**GIVEN, output_kind="view")
+    before = database.state()
+    planned = dbanon.plan(database.url, **GIVEN, output_kind="view", if_exists="replace")
+    assert (planned.output_kind, planned.replaces) == ("view", "view")
+    assert database.state() == before
+
+
+def test_rows_with_a_null_are_counted(database: Database) -> None:
+    load_people(database)
+    database.execute(f"UPDATE {database.relation('people')} SET age = NULL WHERE id <= 3")
+    more = {"nulls": "suppress", "max_suppression": 1}
+    planned = dbanon.plan(database.url, **GIVEN, **more, cluster=True)
+    assert (planned.rows, planned.withheld) == (40, 3)
+    assert planned.clustered is not None
+    assert planned.clustered.suppressed == 3
+
+
+REFUSALS: dict[str, dict[str, Any]] = {
+    "no table": {"table": "nobody"},
+    "no column": {"quasi_identifiers": ["age", "size"]},
+    "text": {"quasi_identifiers": ["name"], "sensitive": []},
+    "two roles": {"keep": ["age"]},
+    "orders of a number": {"orders": {"age": ["a", "b"]}},
+    "a hierarchy in nobody's table": {
+        "quasi_identifiers": ["site"], "sensitive": [], "method": "gaa_cp",
+        "hierarchies": {"site": {"table": "trees"}},
+    },
+    "the output is there": {"output": "people"},
+    "the ledger's name": {"output": "dbanon.release"},
+    "a key that is no column": {"key": ["number"]},
+    "not ours": {"output": "people", "if_exists": "replace"},
+    "persons of no column": {"entity": "nobody"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_plan_is_refused_as_the_run_is(database: Database, name: str) -> None:
+    load_people(database)
+    before = database.state()
+    with pytest.raises(errors.DbanonError) as planned:
+        dbanon.plan(database.url, **GIVEN | REFUSALS[name])
+    assert database.state() == before
+    with pytest.raises(errors.DbanonError) as run:
+        dbanon.anonymize(database.url, **GIVEN | REFUSALS[name])
+    assert planned.value.to_dict() == run.value.to_dict()
+
+
+def test_refusals_that_need_rows_need_the_cluster(database: Database) -> None:
+    load_people(database)
+    dbanon.plan(database.url, **GIVEN | {"k": 50})
+    with pytest.raises(errors.TooFewRecords):
+        dbanon.plan(database.url, **GIVEN | {"k": 50}, cluster=True)
+    with pytest.raises(errors.MemoryLimit, match="more than 0 MiB"):
+        dbanon.plan(database.url, **GIVEN, memory_limit=1000)
+
+
+def test_a_target_that_is_not_there_is_not_made(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    for kind, ending in (("duckdb", "duckdb"), ("sqlite", "db")):
+        path = tmp_path / f"fresh.{ending}"
+        planned = dbanon.plan(database.url, **GIVEN, target=f"{kind}:///{path}", cluster=True)
+        assert planned.output.endswith("people")
+        assert not path.exists()
+    with pytest.raises(errors.DatabaseUnreachable, match="no directory"):
+        dbanon.plan(database.url, **GIVEN, target=f"duckdb:///{tmp_path}/none/fresh.duckdb")
+    with pytest.raises(errors.NotADatabase):
+        dbanon.plan(database.url, **GIVEN, target=f"duckdb:///{tmp_path}/people.csv")
+
+
+def test_the_command(database: Database) -> None:
+    load_people(database)
+    before = database.state()
+    done = command("plan", database, "--format", "json", "--cluster")
+    assert (done.exit_code, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert told == json.loads(
+        json.dumps(dbanon.plan(database.url, **GIVEN, cluster=True).to_dict())
+    ) | {"memory_limit": told["memory_limit"], "clustered": told["clustered"]}
+    assert told["clustered"]["classes"] == 10
+    done = command("plan", database)
+    assert "quasi-identifier age" in done.stdout
+    assert "classes" not in done.stdout
+    assert database.state() == before
+    for more, code in (
+        (["--table", "nobody"], 2),
+        (["--k", "1"], 2),
+        (["--cluster", "--k", "50"], 3),
+        (["--output", "people"], 2),
+    ):
+        run, planned = (command(name, database, *more) for name in ("anonymize", "plan"))
+        if "--cluster" in more:
+            run = command("anonymize", database, *more[1:])
+        assert (planned.exit_code, planned.stderr) == (code, run.stderr)
+        assert run.exit_code == code
+
+
+def test_a_url_is_known_by_its_slashes(duckdb_file: DuckdbDatabase) -> None:
+    load_people(duckdb_file)
+    given = ["plan", str(duckdb_file.path), "--table", "people", "-q", "age", "--k", "4"]
+    done = CliRunner().invoke(main, [*given, "--output", "release.people"])
+    assert done.exit_code == 2
+    assert "://" in done.stderr
+
+
+@pytest.mark.postgresql
+def test_a_transaction_that_can_only_read_is_enough(postgresql: PostgresqlDatabase) -> None:
+    load_people(postgresql)
+    url = f"{postgresql.url}{'&' if '?' in postgresql.url else '?'}"
+    url += "options=-c%20default_transaction_read_only%3Don"
+    assert dbanon.plan(url, **GIVEN).rows == 40
+    with pytest.raises(errors.DbanonError):
+        dbanon.anonymize(url, **GIVEN)
+    sql: list[str] = []
+    dbanon.plan(postgresql.url, **GIVEN, on_sql=sql.append)
+    assert "SET TRANSACTION READ ONLY" in sql
