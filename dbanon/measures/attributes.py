@@ -291,10 +291,20 @@ class Nodes(Column):
         leaves = np.maximum(self.original[records], 0)
         if self._known is not None:
             at, distances = self._known
-            found: Floats = distances[leaves, at[rows]]
-            return found
+            return _crossed(distances, leaves, at[rows])
         leaves, nodes = np.broadcast_arrays(leaves, np.maximum(self.released[rows], 0))
         return self._climbed(leaves, nodes)
+
+
+def _crossed(table: Floats, first: Index, second: Index) -> Floats:
+    """``table[first, second]``, faster where one is a column and the other a row of indices."""
+    if first.ndim == second.ndim == 2:
+        if first.shape[1] == second.shape[0] == 1:
+            return np.take(table[first[:, 0]], second[0], axis=1)
+        if first.shape[0] == second.shape[1] == 1:
+            return np.take(table.T[second[:, 0]], first[0], axis=1)
+    found: Floats = table[first, second]
+    return found
 
 
 def _none_if_nowhere(flags: Flags) -> Flags | None:

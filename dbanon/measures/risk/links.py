@@ -27,7 +27,7 @@ TIE = 1.0 + 1e-9
 MOST_CELLS = 2_000_000_000
 SAMPLE = 10_000
 # Of these at once.
-_AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
