@@ -300,9 +300,9 @@ def _crossed(table: Floats, first: Index, second: Index) -> Floats:
     """``table[first, second]``, faster where one is a column and the other a row of indices."""
     if first.ndim == second.ndim == 2:
         if first.shape[1] == second.shape[0] == 1:
-            return np.take(table[first[:, 0]], second[0], axis=1)
+            return np.asarray(np.take(table[first[:, 0]], second[0], axis=1))
         if first.shape[0] == second.shape[1] == 1:
-            return np.take(table.T[second[:, 0]], first[0], axis=1)
+            return np.asarray(np.take(table.T[second[:, 0]], first[0], axis=1))
     found: Floats = table[first, second]
     return found
 

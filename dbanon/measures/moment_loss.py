@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.attributes import Numbers
+from dbanon.measures.attributes import Flags, Numbers
 from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
 from dbanon.measures.pairs import Pairs
 
@@ -41,7 +41,7 @@ def moment_loss(task: Task) -> Figure:
 
 
 def _changes(
-    pairs: Pairs, column: Numbers, cells: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None
+    pairs: Pairs, column: Numbers, cells: Flags | None
 ) -> tuple[float | None, float | None]:
     """The relative changes of mean and variance; None where there was none to change."""
     # Ratios do not change with a power of two, and huge numbers do not overflow.

@@ -11,7 +11,9 @@ persons where an entity is named: one of the persons of the nearest classes is g
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import NO_ROWS, Figure, Measure, Task
 from dbanon.measures.risk.links import (
     TIE,
@@ -55,9 +57,7 @@ def linkage_risk(task: Task) -> Figure:
     return Figure(value, parts={"class_linkage": float(rights.mean()), **parts}, note=note)
 
 
-def _numbers(
-    task: Task, group: Group, weights: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], Nearest]:
+def _numbers(task: Task, group: Group, weights: NDArray[np.int64]) -> tuple[Floats, Nearest]:
     """The squared distance of each record to its own row, and what is nearest."""
     points, released = task.pairs.points
     questions, rows = points[group.records], released[group.rows]
@@ -66,9 +66,7 @@ def _numbers(
     return own, search(questions, rows, task.tick, limits=own, weights=weights)
 
 
-def _mixed(
-    task: Task, group: Group, weights: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], Nearest]:
+def _mixed(task: Task, group: Group, weights: NDArray[np.int64]) -> tuple[Floats, Nearest]:
     """As ``_numbers``, by the sum of eq. (11); records with the same values are asked once."""
     pairs, records = task.pairs, group.records
     firsts, which = different([c.kinds[records] for c in pairs.columns], len(records))
