@@ -56,12 +56,14 @@ def moments(
     count = np.zeros((p, p))
     sums = np.zeros((2, p, p))  # of column i, over the records that hold column j too
     squares, products = np.zeros((2, p, p)), np.zeros((2, p, p))
+    least, most = np.full((2, p, p), np.inf), np.full((2, p, p), -np.inf)
     for at in range(0, n, _CHUNK):
         part = slice(at, at + _CHUNK)
         both = [points[part], released[labels[part]]]
         held = np.ones_like(both[0]) if cells is None else cells[part].astype(np.float64)
         count += held.T @ held
         for side, values in enumerate(both):
+            _extend(least[side], most[side], values, None if cells is None else cells[part])
             if cells is not None:
                 values = values * held
             sums[side] += values.T @ held
@@ -69,43 +71,39 @@ def moments(
             products[side] += values.T @ values
     degrees = np.maximum(count - 1, 1)
     share = np.maximum(count, 1)
+    # Rounding must not pass for a variance.
+    varies = least < most
     found = []
     for side in range(2):
         covariance = (products[side] - sums[side] * sums[side].T / share) / degrees
-        variance = np.maximum(squares[side] - np.square(sums[side]) / share, 0.0) / degrees
-        found.append((covariance, variance))
-    constant = _constant(points, cells)
-    still = constant | _constant(
-        released, None if cells is None else _held(labels, cells, released)
-    )
-    (before, spread), (after, spread_after) = found
+        variance = (squares[side] - np.square(sums[side]) / share) / degrees
+        related = varies[side] & varies[side].T
+        found.append((covariance, _correlation(covariance, variance, related)))
+    (before, together_before), (after, together_after) = found
+    first = np.diagonal(varies[0])
     return Moments(
-        before,
-        after,
-        _correlation(before, spread, constant),
-        _correlation(after, spread_after, still),
-        (count > 1) & ~(constant[:, None] | constant),
+        before, after, together_before, together_after, (count > 1) & first[:, None] & first
     )
 
 
-def _held(labels: NDArray[np.int32], cells: Flags, released: Floats) -> Flags:
-    """bool (m, p), which released values stand for a cell that counts."""
-    held = np.zeros(released.shape, bool)
-    for column in range(released.shape[1]):
-        held[labels[cells[:, column]], column] = True
-    return held
+def _extend(least: Floats, most: Floats, values: Floats, cells: Flags | None) -> None:
+    """Smallest and largest values of each column i, over the records that hold column j too."""
+    for j in range(values.shape[1]):
+        kept = values
+        if cells is not None:
+            kept = values[cells[:, j]]
+            held = cells[cells[:, j]]
+        low, high = kept, kept
+        if cells is not None:
+            low, high = np.where(held, kept, np.inf), np.where(held, kept, -np.inf)
+        np.minimum(least[:, j], low.min(axis=0, initial=np.inf), out=least[:, j])
+        np.maximum(most[:, j], high.max(axis=0, initial=-np.inf), out=most[:, j])
+        if cells is None:
+            least[:], most[:] = least[:, :1], most[:, :1]
+            return
 
 
-def _constant(points: Floats, cells: Flags | None) -> Flags:
-    """bool (p,), whether all values of a column that count are the same."""
-    found = []
-    for at, column in enumerate(points.T):
-        values = column if cells is None else column[cells[:, at]]
-        found.append(not values.size or bool(values.max() == values.min()))
-    return np.array(found, bool)
-
-
-def _correlation(covariance: Floats, variance: Floats, constant: NDArray[np.bool_]) -> Floats:
-    width = np.sqrt(variance * variance.T)
-    varies = (width > 0) & ~(constant[:, None] | constant)
-    return np.asarray(np.divide(covariance, width, out=np.zeros_like(covariance), where=varies))
+def _correlation(covariance: Floats, variance: Floats, varies: Flags) -> Floats:
+    width = np.sqrt(np.maximum(variance * variance.T, 0.0))
+    found = np.divide(covariance, width, out=np.zeros_like(covariance), where=varies & (width > 0))
+    return np.asarray(found)

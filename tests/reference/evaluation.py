@@ -171,13 +171,9 @@ def structure(case):
                 relative.append(abs(v - v_after) / abs(v))
     for one, other in combinations(case.numbers(), 2):
         found = _covariances(case, one, other)
-        flat = [
-            any(len({value(c, i) for i in case.cells(c)}) < 2 for c in (one, other))
-            for value in (lambda c, i: c["x"][i], case.y)
-        ]
         if found:
             (_, r), (_, r_after) = found
-            together.append(abs((0 if flat[0] else r) - (0 if any(flat) else r_after)))
+            together.append(abs(r - r_after))
         else:
             together.append(0.0)
     return [statistics.fmean(terms) if terms else None for terms in (relative, together, absolute)]
@@ -388,7 +384,7 @@ def interval_risk(case, percents=range(1, 11)):
         return None
     curve = []
     for percent in percents:
-        h = int(percent / 100 * case.n / 2)
+        h = percent * case.n // 200
         inside = 0
         for i in counted:
             inside += all(

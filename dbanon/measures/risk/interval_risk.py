@@ -30,7 +30,7 @@ def interval_risk(task: Task) -> Figure:
     pairs, percents = task.pairs, task.parameters.interval_percents
     if not pairs.numbers:
         return Figure(None, note=NO_NUMBERS)
-    reach = [int(percent / 100 * pairs.n / 2) for percent in percents]
+    reach = [int(percent * pairs.n / 200) for percent in percents]
     inside = np.ones((len(reach), pairs.n), bool)
     counted = np.zeros(pairs.n, bool)
     columns = {}

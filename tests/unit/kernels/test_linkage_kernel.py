@@ -21,7 +21,7 @@ def _restore_level():
 def guesses(arrays, seed=0):
     """Limits, float64 (n,): some right, some by far too small or too large, some on the edge."""
     exact = reference.nearest(*arrays)[1]
-    factors = [0.0, 0.5, 1 - 1e-15, 1.0, 1 + 1e-9, 1 + 3e-9, 2.0, np.inf]
+    factors = [0.0, 0.5, 1 - 5e-10, 1 - 1e-15, 1.0, 1 + 1e-9, 1 + 3e-9, 2.0, np.inf]
     with np.errstate(invalid="ignore", over="ignore"):
         limits = exact * np.random.default_rng(seed).choice(factors, len(exact))
     return np.nan_to_num(limits, nan=1.0, posinf=np.inf)
@@ -163,6 +163,21 @@ def test_strange_tables(name):
         check(points, points[::3])
         check(points[::3], points, np.arange(len(points)))
         check(points, means_of_neighbours(points / 8, 3), searches=("index", "brute"), budget=50)
+
+
+@pytest.mark.parametrize("search", ["index", "brute"])
+def test_a_guess_between_ties(search):
+    """Near enough to find the nearest, too near for all that tie with it."""
+    points = np.zeros((40, 3))
+    points[:, 0] = 1 + np.repeat([0.0, 4e-10], 20)
+    exact = reference.nearest(np.zeros((1, 3)), points)
+    assert exact[3][0] == 40
+    for second in (False, True):
+        limits = np.array([1 - 9e-10])
+        kernel = kernels.Linkage(np.zeros((1, 3)), points, limits, None, second, search)
+        while not kernel.step():
+            pass
+        assert kernel.weights().tolist() == [40]
 
 
 def test_hundreds_of_ties():
