@@ -169,7 +169,7 @@ def test_strange_tables(name):
 def test_a_guess_between_ties(search):
     """Near enough to find the nearest, too near for all that tie with it."""
     points = np.zeros((40, 3))
-    points[:, 0] = 1 + np.repeat([0.0, 4e-10], 20)
+    points[:, 0] = 1 + np.array([0.0, *[4e-10] * 39])
     exact = reference.nearest(np.zeros((1, 3)), points)
     assert exact[3][0] == 40
     for second in (False, True):
