@@ -14,6 +14,12 @@ import grimp
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dbanon"
 
+# The one file that knows what is guaranteed.
+GUARANTEE = PACKAGE / "job" / "guarantee.py"
+# What a method gives, and what only some guarantees have.
+RESULTS = {"Partition", "AttributePartition", "Levels"}
+OF_SOME = {"entity", "persons", "k_rows"}
+
 LONGEST_FUNCTION = 80
 LONGEST_FILE = 400
 
@@ -35,6 +41,7 @@ class House:
     spellings: list[str]
     spelled_below: list[str]
     foreign: list[str]
+    asked: list[str]
 
     def rows(self) -> Iterator[tuple[str, list[str]]]:
         """Every count with its words."""
@@ -46,6 +53,7 @@ class House:
         yield "files of doors and sql/ that spell block_size", self.spellings
         yield "other files outside partitioning/ that spell it", self.spelled_below
         yield "packages but numpy that the core or a backend imports", self.foreign
+        yield "branches on the guarantee outside job/guarantee.py", self.asked
 
 
 def house() -> House:
@@ -67,6 +75,7 @@ def house() -> House:
             [f for f in files if not _is_door(f) and PACKAGE / "partitioning" not in f.parents]
         ),
         foreign=_foreign(),
+        asked=sorted(found for file in files if file != GUARANTEE for found in _asked(file)),
     )
 
 
@@ -102,6 +111,31 @@ def _long_functions(file: Path) -> Iterator[str]:
             lines = (node.end_lineno or first) - first + 1
             if lines > LONGEST_FUNCTION:
                 yield f"{file.relative_to(PACKAGE)}: {node.name}, {lines}"
+
+
+def _asked(file: Path) -> Iterator[str]:
+    """Where a file asks which guarantee it is, or which kind of result."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    # An assertion decides nothing.
+    asserted = {
+        id(node) for one in ast.walk(tree) if isinstance(one, ast.Assert) for node in ast.walk(one)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr) and id(node) not in asserted and _asks(node):
+            yield f"{file.relative_to(PACKAGE)}:{node.lineno}: {ast.unparse(node)}"
+
+
+def _asks(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == "per_attribute"
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+        return bool(RESULTS & {name.id for name in ast.walk(node) if isinstance(name, ast.Name)})
+    if not isinstance(node, ast.Compare):
+        return False
+    sides = [node.left, *node.comparators]
+    names = {getattr(side, "id", getattr(side, "attr", "")) for side in sides}
+    missing = any(isinstance(side, ast.Constant) and side.value is None for side in sides)
+    return bool(names & (RESULTS | {"PER_ATTRIBUTE"}) or (missing and names & OF_SOME))
 
 
 def _is_door(file: Path) -> bool:

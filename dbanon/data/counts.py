@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -95,16 +95,28 @@ class Questions:
     columns : the released columns whose combinations of values rows share.
     each : where quasi-identifiers are grouped by themselves: the columns whose combinations are
         classes, one tuple a quasi-identifier. Empty where ``columns`` are what classes share.
-    persons : the entity column, whose values are counted in each class, too; None for rows alone.
+    persons : columns whose values are counted in each class, too: those that say whose a row is.
     sensitive : columns whose values are counted in each class.
     leaves : those of them whose values are leaves of a hierarchy, so that their order is not asked.
     """
 
     columns: tuple[str, ...]
     each: tuple[tuple[str, ...], ...] = ()
-    persons: str | None = None
+    persons: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     leaves: frozenset[str] = frozenset()
+
+    @property
+    def classes(self) -> tuple[tuple[str, ...], ...]:
+        """The columns whose combinations are classes."""
+        return self.each or (self.columns,)
+
+    def recounted(self, recount: Callable[[Sequence[str]], Recount]) -> Recount:
+        """The classes, by what counts the rows that share each combination of some columns."""
+        together = recount(self.columns)
+        if not self.each:
+            return together
+        return Recount.of_attributes([recount(columns) for columns in self.each], together)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +142,10 @@ class Counts:
     Parameters
     ----------
     rows : of the classes.
-    persons : of the persons in them; None where none were asked for.
+    persons : of the persons in them, by the column that says whose a row is.
     cells : by sensitive column.
     """
 
     rows: Recount
-    persons: EntityCount | None = None
+    persons: Mapping[str, EntityCount] = field(default_factory=dict)
     cells: Mapping[str, Cells] = field(default_factory=dict)

@@ -119,7 +119,7 @@ class Parameter:
         """The default in words; empty where there is none, or none that says more."""
         if isinstance(self.default, bool):
             return str(self.default).lower()
-        told = isinstance(self.default, (int, float)) or (self.default and self.kind is str)
+        told = isinstance(self.default, (int, float, str)) and self.default != ""
         return str(self.default) if told else ""
 
     def told(self, named: Callable[[str], str]) -> str:
@@ -187,7 +187,7 @@ def make(described: type[Made], given: Mapping[str, Any]) -> Made:
     left = dict(given)
     for field in fields(described):  # type: ignore[arg-type]
         kind = hints[field.name]
-        if is_dataclass(kind):
+        if is_dataclass(kind) and field.name not in left:
             known = [one.name for one in all_parameters(kind)]  # type: ignore[arg-type]
             own = {name: left.pop(name) for name in known if name in left}
             left[field.name] = make(kind, own)  # type: ignore[arg-type]
@@ -290,7 +290,7 @@ def _words(kind: Any, option: Option) -> str:
         names = "names" if _item(kind) is str else _many(_item(kind))
         return f"a list of {option.item or names}"
     if origin is Mapping:
-        return f"{option.item or _many(_item(kind))} by column{_limits(option)}"
+        return f"{option.item or _many(_item(kind))} by column{_limits(option, ', each ')}"
     if option.choices:
         return "one of " + ", ".join(option.choices)
     return _ONE.get(kind, "a value") + _limits(option)
@@ -304,10 +304,12 @@ def _many(kind: Any) -> str:
     return f"{kind.__name__.lower()}s" if kind is not Any and isinstance(kind, type) else "values"
 
 
-def _limits(option: Option) -> str:
+def _limits(option: Option, before: str = " ") -> str:
     low, high = option.minimum, option.maximum
     if low is not None and high is not None:
-        return f" from {low:g} to {high:g}"
+        return f"{before}from {low:g} to {high:g}"
+    if low is not None and option.above:
+        return f"{before}above {low:g}"
     if low is not None:
-        return f" above {low:g}" if option.above else f", {low:g} or more"
+        return f"{before if before.strip() else ', '}{low:g} or more"
     return ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,9 +24,19 @@ class Partition:
     Parameters
     ----------
     labels : int32 (n,), the class of each record from 0 without gaps; -1 where suppressed.
+
+    Attributes
+    ----------
+    of_rows : True when classes are of rows: what one class releases, its rows share.
+    in_blocks : True when parts of a table may be given classes by themselves.
+    at_once : True when a method sees all strata in one run, as ``Method.run`` says.
     """
 
     labels: NDArray[np.int32]
+
+    of_rows: ClassVar[bool] = True
+    in_blocks: ClassVar[bool] = True
+    at_once: ClassVar[bool] = False
 
     def __init__(self, labels: ArrayLike) -> None:
         array = np.array(labels, dtype=np.int32)
@@ -70,6 +80,29 @@ class Partition:
         """int64 (n_classes,), where each class begins in ``members``."""
         return self._grouped[1]
 
+    @property
+    def levels_found(self) -> Levels | None:
+        """The levels that the classes follow from; None where there are none."""
+        return None
+
+    def rows(self) -> tuple[Partition, NDArray[np.int32]]:
+        """What rows are released alike; and, int32 (n_classes, 1), the class of each of them."""
+        return self, np.arange(self.n_classes, dtype=np.int32)[:, None]
+
+    def by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
+        """Which attributes, of these, are released by which classes: here all by the same."""
+        return [(names, self)]
+
+    @classmethod
+    def joined(cls, found: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Partition:
+        """One result of n records, from results of this kind of disjoint sets of records.
+
+        Parameters
+        ----------
+        found : pairs of the records of a set, int64 (m,), and its result.
+        """
+        return combine(found, n)
+
     def of(self, records: NDArray[np.int64]) -> Partition:
         """The partition of other records, each standing for one of these: int64 (m,), -1 for none.
 
@@ -108,6 +141,34 @@ class AttributePartition:
 
     partitions: tuple[Partition, ...]
 
+    of_rows: ClassVar[bool] = False
+    in_blocks: ClassVar[bool] = False
+    at_once: ClassVar[bool] = False
+
+    @property
+    def levels_found(self) -> None:
+        """None: there are no levels."""
+        return None
+
+    @classmethod
+    def joined(cls, found: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> AttributePartition:
+        """As ``Partition.joined``, for each attribute."""
+        records = [records for records, _ in found]
+        by_attribute = zip(*(result.partitions for _, result in found), strict=True)
+        return cls(
+            tuple(combine(list(zip(records, parts, strict=True)), n) for parts in by_attribute)
+        )
+
+    def require(self, k: int, max_size: int | None = None) -> AttributePartition:
+        """As ``Partition.require``, for each attribute."""
+        for partition in self.partitions:
+            partition.require(k, max_size)
+        return self
+
+    def by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
+        """Which attributes, of these, are released by which classes: each by its own."""
+        return [([name], part) for name, part in zip(names, self.partitions, strict=True)]
+
     def rows(self) -> tuple[Partition, NDArray[np.int32]]:
         """What rows are released alike: those that share their class in every attribute.
 
@@ -140,6 +201,9 @@ class Levels(Partition):
     levels: Mapping[str, int]
     parts: Mapping[str, NDArray[np.int64]]
 
+    in_blocks: ClassVar[bool] = False
+    at_once: ClassVar[bool] = True
+
     def __init__(
         self,
         labels: ArrayLike,
@@ -149,6 +213,18 @@ class Levels(Partition):
         super().__init__(labels)
         object.__setattr__(self, "levels", MappingProxyType(dict(levels)))
         object.__setattr__(self, "parts", MappingProxyType(dict(parts)))
+
+    @property
+    def levels_found(self) -> Levels:
+        """These levels."""
+        return self
+
+    @classmethod
+    def joined(cls, found: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Levels:
+        """The levels of n records, of which some stand in the one result in another order."""
+        [(records, result)] = found
+        levels: Levels = result.of(places_of(records, n))
+        return levels
 
     def of(self, records: NDArray[np.int64]) -> Levels:
         """The levels of other records, each standing for one of these: int64 (m,), -1 for none.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.data.microdata import Coded, Microdata, require_entities
 from dbanon.data.schema import Attribute
@@ -20,20 +22,36 @@ class Wanted:
     by : told apart by their texts; each combination of values is a stratum.
     sensitive : columns that a privacy model asks for, as texts.
     leaves : those of them whose values are leaves of a hierarchy, so that their order is not asked.
-    entity : the column that says whose a row is, as an identifier; None where there is none.
+    persons : columns that say whose a row is, as identifiers: one at most.
     """
 
     quasi_identifiers: tuple[Attribute, ...]
     by: tuple[Attribute, ...] = ()
     sensitive: tuple[Attribute, ...] = ()
     leaves: frozenset[str] = field(default_factory=frozenset)
-    entity: Attribute | None = None
+    persons: tuple[Attribute, ...] = ()
 
     @property
     def columns(self) -> tuple[Attribute, ...]:
         """All columns, each once."""
-        persons = () if self.entity is None else (self.entity,)
-        return (*self.quasi_identifiers, *self.by, *self.sensitive, *persons)
+        return (*self.quasi_identifiers, *self.by, *self.sensitive, *self.persons)
+
+    def entities(
+        self, codes: Callable[[Attribute], NDArray[np.integer]]
+    ) -> NDArray[np.int32] | None:
+        """The person of each record, int32 (n,); None where every record is one.
+
+        Parameters
+        ----------
+        codes : of a column, (n,), equal where its values are, and -1 where NULL.
+
+        Raises
+        ------
+        NullInEntity : the column is NULL somewhere.
+        """
+        for column in self.persons:
+            return require_entities(codes(column).astype(np.int32), column.name)
+        return None
 
     def by_role(self, microdata: Microdata) -> Microdata:
         """Microdata that was read as attributes alone, with each column where its role has it.
@@ -51,9 +69,7 @@ class Wanted:
             if attribute.name not in names
         }
         rest = microdata.of_attributes(names)
-        if self.entity is not None:
-            persons = require_entities(coded[self.entity.name].codes, self.entity.name)
-            rest = replace(rest, entities=persons)
+        rest = replace(rest, entities=self.entities(lambda column: coded[column.name].codes))
         if self.by:
             codes = np.column_stack([coded[attribute.name].codes for attribute in self.by])
             _, strata = np.unique(codes, axis=0, return_inverse=True)

@@ -22,8 +22,7 @@ from dbanon.hierarchy.spec import Given, built, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import centroid_loss
-from dbanon.methods import find_method
-from dbanon.partitioning.classes import find_attribute_classes, find_classes
+from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.recode import class_losses
 
 if TYPE_CHECKING:
@@ -79,11 +78,7 @@ def partition(
         return built(given_trees, microdata)
 
     policy = replace(policy, hierarchies=trees(microdata))
-    found: Partition | AttributePartition
-    if find_method(policy.method).gives is AttributePartition:
-        found = find_attribute_classes(microdata, policy)
-    else:
-        found = find_classes(microdata, policy, None, trees)
+    found = partition_for(microdata, policy, trees=trees).classes
     return found if places is None else found.of(places)
 
 

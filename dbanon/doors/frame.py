@@ -70,8 +70,9 @@ def anonymize_frame(
                 hint="Name them first: frame.columns = [...]",
             )
     trees = parse_all(hierarchies, files=True)
-    names = {"table": NAME, "output": NAME, "k": k, "entity": entity, "hierarchies": trees}
-    job = make(Job, {**names, **columns, **options})
+    policy = make(Policy, {"k": k, **options})
+    named = {"table": NAME, "output": NAME, "entity": entity, "hierarchies": trees, **columns}
+    job = make(Job, {"policy": policy, **named})
     target = FrameTarget()
     report = run(job, FrameSource(frame), target)
     assert target.released is not None

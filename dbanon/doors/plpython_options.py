@@ -32,6 +32,11 @@ SHORT_FORMS = tuple(
     for kind in (*SHORT_MODELS, *model_kinds())
 )
 
+_MODEL_HELP = (
+    ' As in [{"attribute": "diagnosis", "kind": "distinct_l", "level": 3}], with "l" for'
+    ' recursive_cl and "distance" for t_closeness (equal, ordered or a hierarchy).'
+)
+
 LATER = ("where", "on_column_change")
 
 
@@ -53,7 +58,7 @@ def keys(
 def told(one: Parameter) -> str:
     """A key's value in words, and what it does."""
     default = f" ({one.by_default} by default)" if one.by_default else ""
-    return f"{one.expected}{default}. {one.help}"
+    return f"{one.expected}{default}. {one.help}{_MODEL_HELP if one.item is Model else ''}"
 
 
 def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dict[str, Any]:

@@ -55,18 +55,17 @@ def anonymize(
         (in a stratum) share a class. It is not released. None: every row is a person of its own.
     key : columns that tell every row from every other; needed for views and foreign tables.
     hierarchies : by column, for methods of generalization: a Hierarchy, the path of a file, or what
-        ``hierarchy_spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
+        ``hierarchy.spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
         ``{"intervals": [5, 10]}``.
     target : another database to write to, as ``database``; the same one when None.
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
     door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
-
     options : the other options of ``Policy`` and ``Job``.
 
-    With ``guarantee="per_attribute"``
-    rows are not k-anonymous, which the warning ``RowsNotAnonymous`` says. Of columns copied as they
-    are that tell too much ``KeptColumnTells`` warns; ``strict`` refuses them.
+    With ``guarantee="per_attribute"`` rows are not k-anonymous, which the warning
+    ``RowsNotAnonymous`` says. Of columns copied as they are that tell too much ``KeptColumnTells``
+    warns; ``strict`` refuses them.
 
     Raises
     ------

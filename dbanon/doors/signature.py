@@ -15,7 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def lists(known: Iterable[Parameter]) -> Callable[[Function], Function]:
     """Let a function that takes ``**options`` list those of them that are known.
 
-    The last argument stays where it takes more than these: where it is not annotated ``Unpack``.
+    The last argument stays where it takes more than these: where its name is no option's.
     """
 
     def listed(function: Function) -> Function:
@@ -23,7 +23,7 @@ def lists(known: Iterable[Parameter]) -> Callable[[Function], Function]:
         *named, rest = shape.parameters.values()
         names = {argument.name for argument in named}
         more = [_argument(one) for one in known if one.name not in names]
-        last = [] if "Unpack" in str(rest.annotation) else [rest]
+        last = [] if rest.name in {one.name for one in more} else [rest]
         whole = shape.replace(parameters=[*named, *more, *last])
         function.__signature__ = whole  # type: ignore[attr-defined]
         return function

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dbanon.doors.plpython_options import keys, told
 from dbanon.hierarchy.spec import KINDS
+from dbanon.job.job import Job
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 from dbanon.stores.ledger_tables import HEAD, TABLES
@@ -120,17 +122,23 @@ def method_script(template: str, method: Method) -> str:
         template.replace("@METHOD@", method.name)
         .replace("@SUMMARY@", method.summary)
         .replace("@TYPES@", METHOD_TYPES)
-        .replace("@MANUAL@", literal(manual(method, re.findall(r"\@METHOD\@\.(\w+)", template))))
+        .replace("@MANUAL@", literal(manual(method)))
     )
 
 
-def manual(method: Method, arguments: Sequence[str]) -> str:
-    """The manual of a method's SQL function, which has these arguments."""
-    known = keys(method.name, arguments, writes=True)
+def arguments() -> tuple[str, ...]:
+    """What the functions of the methods have arguments for; all else is a key of options."""
+    template = (share_path("sql") / "python" / "method.sql").read_text()
+    return tuple(re.findall(r"^ +'(\w+)', @METHOD@", template, re.M))
+
+
+def manual(method: Method, job: type[Any] = Job) -> str:
+    """The manual of a method's SQL function."""
+    known = keys(method.name, arguments(), writes=True, job=job)
     lines = [
         f"{method.summary}.",
         f"Data: {method.data}. Class sizes: {method.class_sizes}. Cost: {method.cost}.",
-        f"Guarantee: {method.guarantee}. Reference: {method.reference}.",
+        f"Guarantee: {method.sentence}. Reference: {method.reference}.",
         'Columns named nowhere are not copied. output is "schema.table".',
         "Keys of options:",
         *(f"  {name}: {told(one)}" for name, one in known.items()),

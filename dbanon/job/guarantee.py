@@ -1,41 +1,372 @@
-"""What a release guarantees, in words."""
+"""Guarantees: what a release promises, what is counted for it, and what the counts must be.
+
+A guarantee is a value. A store answers its questions on what was written, and the guarantee gives
+its verdict on the answers; no other file asks which one it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from dbanon.job.policy import Policy
-from dbanon.methods import find_method
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.counts import Counts, Questions, Recount, rarest_row
+from dbanon.data.microdata import Microdata
+from dbanon.data.schema import Attribute
+from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
+from dbanon.measures import Model
+from dbanon.measures.counted import levels_reached
+from dbanon.measures.models import CountedModel
+from dbanon.methods.registry import ROW_GUARANTEE, Method
+from dbanon.recoding import Recoding
+
+ROWS, PER_ATTRIBUTE = "rows", "per_attribute"
+GUARANTEES = (ROWS, PER_ATTRIBUTE)
+
+_REPORT_IT = "This is an error in dbanon: please report it."
+_ABOUT_NULLS = {
+    "category": ", NULL counted as a value",
+    "suppress": "; records with a NULL were withheld",
+}
 
 
-def guarantee(
-    policy: Policy, names: list[str], by: Sequence[str] = (), entity: str | None = None
-) -> str:
-    """What a verified release guarantees, in words; ``entity`` is the column that k counts."""
-    if policy.per_attribute:
-        within = f" with equal ({', '.join(by)})" if by else ""
-        text = (
-            f"{find_method(policy.method).guarantee}: every released value of each of"
-            f" ({', '.join(names)}) by itself is shared by at least {policy.k} rows of the release"
-            f"{within}; ROWS ARE NOT k-ANONYMOUS: a combination of values may be one row's alone"
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What the written release of these records must hold.
+
+    Parameters
+    ----------
+    rows : in all.
+    null_rows : with a NULL in a quasi-identifier, where each NULL is released as one.
+    sensitive : what the columns of the privacy models are.
+    """
+
+    rows: int
+    null_rows: int
+    sensitive: Mapping[str, Attribute]
+
+    @classmethod
+    def of(
+        cls,
+        microdata: Microdata,
+        labels: NDArray[np.int32],
+        sensitive: Mapping[str, Attribute],
+    ) -> Expected:
+        """Of records whose labels, int32 (n,), are -1 where they are withheld."""
+        released = labels >= 0
+        holes = 0
+        if microdata.valid is not None:
+            # Records may be withheld for other reasons, those with a NULL among them.
+            holes = int((~microdata.valid.all(axis=1) & released).sum())
+        return cls(int(released.sum()), holes, sensitive)
+
+
+@dataclass(frozen=True)
+class Caution:
+    """What whoever reads a release has to be told beside its guarantee.
+
+    Parameters
+    ----------
+    what : in a sentence.
+    title : over it.
+    why : what was counted.
+    """
+
+    what: str
+    title: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What holds of a release, counted where it was written.
+
+    Parameters
+    ----------
+    k : what k counts, in the class of fewest: rows, or persons.
+    rarest : the rows, or persons, that share the rarest combination of released values.
+    models : the levels that all classes keep to.
+    persons : in all; None where rows were counted.
+    k_rows : as in ``Recount``.
+    noted : what the ledger notes of it, beside the models.
+    classes, counted : words: what the classes are, and what k counts in them where that is not
+        rows.
+    cautions : what has to be told with it.
+    """
+
+    k: int
+    rarest: int
+    models: tuple[CountedModel, ...] = ()
+    persons: int | None = None
+    k_rows: int | None = None
+    noted: Mapping[str, Any] = field(default_factory=dict)
+    classes: str = "classes"
+    counted: str = ""
+    cautions: tuple[Caution, ...] = ()
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Every combination of released values is shared by k rows.
+
+    Parameters
+    ----------
+    k : the fewest that may share released values.
+    by : columns of strata, within which it holds, too.
+    persons : columns that are read so that their values can be counted, and not released.
+    models : what every class keeps to beside k.
+    nulls, withhold_failing : as in ``Policy``.
+    method : what the method's classes are, in words.
+    """
+
+    k: int
+    by: tuple[str, ...] = ()
+    persons: tuple[str, ...] = ()
+    models: tuple[Model, ...] = ()
+    nulls: str = "error"
+    withhold_failing: bool = False
+    method: str = ROW_GUARANTEE
+
+    @property
+    def what(self) -> str:
+        """What k counts."""
+        return "rows"
+
+    def check_policy(self, method: Method, recoding: Recoding) -> None:
+        """Check that it can be wished for with this method and recoding.
+
+        Raises
+        ------
+        InvalidParameter : it cannot.
+        """
+
+    def require(self, method: Method) -> None:
+        """Check that the method gives what the release guarantees, before anything is read.
+
+        Raises
+        ------
+        InvalidParameter : it groups attributes by themselves, and rows would not be k-anonymous.
+        """
+        if not method.gives.of_rows:
+            raise InvalidParameter(
+                f"Method {method.name} gives {method.sentence}: a release of it would fail the"
+                " recount of its rows.",
+                hint="Choose a method that groups rows. A release whose rows are not k-anonymous"
+                " needs guarantee=per_attribute.",
+            )
+
+    def questions(
+        self,
+        columns: Collection[str],
+        sensitive: tuple[str, ...] = (),
+        leaves: frozenset[str] = frozenset(),
+    ) -> Questions:
+        """What has to be counted on what was written.
+
+        Parameters
+        ----------
+        columns : the released quasi-identifiers; strata may be among them.
+        sensitive, leaves : as in ``Questions``.
+        """
+        shared = tuple(dict.fromkeys([*columns, *self.by]))
+        return Questions(shared, persons=self.persons, sensitive=sensitive, leaves=leaves)
+
+    def sentence(self, columns: Collection[str]) -> str:
+        """What a verified release of these quasi-identifiers guarantees."""
+        return (
+            f"{self.method}: every combination of released values of"
+            f" ({', '.join([*columns, *self.by])}) is shared by at least {self.k} {self.what} of"
+            f" the release{_ABOUT_NULLS.get(self.nulls, '')}"
+            + "".join(f"; {model.describe()} in each class" for model in self.models)
+            + ("; classes that failed may have been withheld" if self.withhold_failing else "")
         )
-        return text + _about_nulls(policy)
-    names = [*names, *by]
-    counted = "rows" if entity is None else f'persons (distinct values of "{entity}")'
-    text = (
-        f"{find_method(policy.method).guarantee}: every combination of released values of"
-        f" ({', '.join(names)}) is shared by at least {policy.k} {counted} of the release"
-    )
-    return (
-        text
-        + _about_nulls(policy)
-        + "".join(f"; {model.describe()} in each class" for model in policy.models)
-        + ("; classes that failed may have been withheld" if policy.withhold_failing else "")
-    )
+
+    def told_of(self, recount: Recount) -> str:
+        """What was counted when a published release was looked at again: rows are all it has."""
+        return "rows"
+
+    def check(self, counts: Counts, expected: Expected) -> Verdict:
+        """The verdict on what was counted, before anyone can see what was written.
+
+        Raises
+        ------
+        SourceChanged : there are more or fewer rows than records.
+        RecountFailed : a class is too small, holds too few persons or breaks a model, or NULLs are
+            where none may be.
+        """
+        self._require_rows(counts.rows, expected)
+        levels = levels_reached(self.models, expected.sensitive, counts)
+        return self._verdict(counts, levels)
+
+    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+        return Verdict(counts.rows.smallest, counts.rows.smallest, levels)
+
+    def _require_rows(self, recount: Recount, expected: Expected) -> None:
+        if recount.rows != expected.rows:
+            raise SourceChanged(
+                f"{expected.rows} records were read, but {recount.rows} rows were written.",
+                hint="The source gives other rows each time it is read: anonymize a table, or name"
+                " a key that tells every row from every other.",
+            )
+        if recount.smallest < self.k:
+            raise RecountFailed(
+                f"The smallest class counted in the database holds {recount.smallest} rows, fewer"
+                f" than k = {self.k}; nothing was published.",
+                hint=_REPORT_IT,
+            )
+        null_rows = expected.null_rows if self.nulls == "category" else 0
+        # Strata keep their NULLs.
+        if not self.by and recount.null_rows != null_rows:
+            raise RecountFailed(
+                f"{recount.null_rows} rows with a NULL were written, {null_rows} were expected;"
+                " nothing was published.",
+                hint=_REPORT_IT,
+            )
 
 
-def _about_nulls(policy: Policy) -> str:
-    return {
-        "category": ", NULL counted as a value",
-        "suppress": "; records with a NULL were withheld",
-    }.get(policy.nulls, "")
+@dataclass(frozen=True)
+class OfPersons(Guarantee):
+    """Every combination of released values is shared by k persons, the values of one column."""
+
+    @property
+    def entity(self) -> str:
+        """The column."""
+        [entity] = self.persons
+        return entity
+
+    @property
+    def what(self) -> str:
+        """What k counts."""
+        return f'persons (distinct values of "{self.entity}")'
+
+    def told_of(self, recount: Recount) -> str:
+        """What was counted when a published release was looked at again: rows are all it has."""
+        return f'rows; the release counted persons by "{self.entity}", which it does not hold'
+
+    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+        found = counts.persons[self.entity]
+        if found.histogram != counts.rows.histogram:
+            raise RecountFailed(
+                "The class sizes of the written relation are not those of the rows whose persons"
+                " were counted; nothing was published.",
+                hint=_REPORT_IT,
+            )
+        if found.smallest < self.k:
+            raise RecountFailed(
+                f"The class of fewest persons holds {found.smallest} distinct values of"
+                f' "{self.entity}", fewer than k = {self.k}; nothing was published.',
+                hint=_REPORT_IT,
+            )
+        return Verdict(
+            found.smallest,
+            found.smallest,
+            levels,
+            persons=found.persons,
+            noted={"entity": self.entity, "persons": found.persons},
+            counted=f' (persons: distinct values of "{self.entity}", {found.persons} in all)',
+        )
+
+
+@dataclass(frozen=True)
+class PerAttribute(Guarantee):
+    """Every released value of each attribute by itself is shared by k rows; its rows are not."""
+
+    def check_policy(self, method: Method, recoding: Recoding) -> None:
+        """Check that attributes are grouped by themselves, without what needs classes of rows.
+
+        Raises
+        ------
+        InvalidParameter : they are not.
+        """
+        if method.gives.of_rows:
+            raise InvalidParameter(
+                f"Method {method.name} groups rows, so that they are k-anonymous.",
+                hint="Leave guarantee out.",
+            )
+        if self.models:
+            raise InvalidParameter(
+                "Privacy models are of classes of rows, which guarantee=per_attribute has not.",
+                hint="Leave the models out, or choose a method that groups rows.",
+            )
+        if recoding.takes_categories:
+            raise InvalidParameter(
+                f"Recoding {recoding.name} releases classes of rows, which guarantee=per_attribute"
+                " has not.",
+                hint="Use recoding mean, median or medoid.",
+            )
+
+    def require(self, method: Method) -> None:
+        """Check that rows are counted; raises InvalidParameter."""
+        if self.persons:
+            raise InvalidParameter(
+                "With guarantee=per_attribute rows are counted, not persons.",
+                hint="Leave entity out.",
+            )
+
+    def questions(
+        self,
+        columns: Collection[str],
+        sensitive: tuple[str, ...] = (),
+        leaves: frozenset[str] = frozenset(),
+    ) -> Questions:
+        """What has to be counted: each quasi-identifier in its stratum, and their combinations."""
+        alone = [name for name in columns if name not in self.by]
+        return Questions((*alone, *self.by), tuple((name, *self.by) for name in alone))
+
+    def sentence(self, columns: Collection[str]) -> str:
+        """What a verified release of these quasi-identifiers guarantees, and what it does not."""
+        within = f" with equal ({', '.join(self.by)})" if self.by else ""
+        return (
+            f"{self.method}: every released value of each of ({', '.join(columns)}) by itself is"
+            f" shared by at least {self.k} rows of the release{within}; ROWS ARE NOT k-ANONYMOUS:"
+            f" a combination of values may be one row's alone{_ABOUT_NULLS.get(self.nulls, '')}"
+        )
+
+    def told_of(self, recount: Recount) -> str:
+        """What was counted when a published release was looked at again."""
+        [caution] = self._verdict(Counts(recount), ()).cautions
+        return f"rows of each attribute by itself; {caution.title}: {caution.why}"
+
+    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+        k_rows = counts.rows.k_rows
+        assert k_rows is not None
+        return Verdict(
+            counts.rows.smallest,
+            k_rows,
+            levels,
+            k_rows=k_rows,
+            noted={"k_rows": k_rows},
+            classes="classes of each attribute",
+            counted=" (of each attribute by itself)",
+            cautions=(
+                Caution("rows are NOT k-anonymous", "ROWS ARE NOT k-ANONYMOUS", rarest_row(k_rows)),
+            ),
+        )
+
+
+def guarantee(name: str, entity: str | None = None, **told: Any) -> Guarantee:
+    """The guarantee of this name.
+
+    Parameters
+    ----------
+    name : one of ``GUARANTEES``.
+    entity : the column whose values k counts; None for rows.
+    told : the other fields of ``Guarantee``.
+    """
+    persons = () if entity is None else (entity,)
+    if name == PER_ATTRIBUTE:
+        return PerAttribute(persons=persons, **told)
+    return OfPersons(persons=persons, **told) if persons else Guarantee(persons=(), **told)
+
+
+def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
+    """The guarantee of a release as the arguments in its ledger tell it."""
+    return guarantee(
+        arguments.get("guarantee", ROWS),
+        arguments.get("entity"),
+        k=k,
+        by=tuple(arguments.get("by", ())),
+    )

@@ -10,6 +10,7 @@ from dbanon.data.option import Option, check
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
 
@@ -132,6 +133,11 @@ class Job:
                 )
 
     @property
+    def guarantee(self) -> Guarantee:
+        """What the release guarantees."""
+        return self.policy.guaranteed(self.by, self.entity)
+
+    @property
     def kept(self) -> tuple[str, ...]:
         """The columns that are released as they are: strata, sensitive and others."""
         return (*self.by, *self.sensitive, *self.keep)
@@ -149,7 +155,7 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
     ------
     InvalidParameter : it is.
     """
-    if entity is not None and entity in named:
+    if entity in named:
         raise InvalidParameter(
             f'The entity column "{entity}" says whose a row is, so it cannot be released.',
             hint="Name it as entity only, and as no quasi-identifier, stratum, sensitive or kept"

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from dbanon.data.option import Option, check, parameter, parameters
-from dbanon.data.partition import AttributePartition, Partition
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.guarantee import GUARANTEES, Guarantee, guarantee
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
@@ -20,8 +20,6 @@ from dbanon.recoding import INTERVALS, RECODINGS, Settings, find_recoding
 from dbanon.spaces.numeric import check_weights, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
-PER_ATTRIBUTE = "per_attribute"
-GUARANTEES = ("rows", PER_ATTRIBUTE)
 REFINEMENTS = ("fast", "thorough")
 
 
@@ -223,7 +221,7 @@ class Policy:
         if recoding.method is not None and recoding.method != self.method:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         check_weights(self.standardize, self.weights)
-        if self.standardize == MAHALANOBIS and method.gives is AttributePartition:
+        if self.standardize == MAHALANOBIS and not method.gives.of_rows:
             raise InvalidParameter(
                 f"Method {method.name} groups each attribute by itself, without Mahalanobis"
                 " distances.",
@@ -231,21 +229,28 @@ class Policy:
             )
         if self.block_size is not None and self.block_size < 2 * self.k:
             raise parameter(Policy, "block_size").refusal()
-        if self.block_size is not None and method.gives is not Partition:
+        if self.block_size is not None and not method.gives.in_blocks:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
         _check_refinement(self, method)
-        if self.per_attribute:
-            _check_per_attribute(self, method)
+        self.guaranteed().check_policy(method, recoding)
         if self.withhold_failing and not (self.models and self.max_suppression):
             raise InvalidParameter(
                 "withhold_failing needs models, and a max_suppression above 0.",
                 hint="Say which share of records may be withheld.",
             )
 
-    @property
-    def per_attribute(self) -> bool:
-        """True when attributes are grouped by themselves, and rows are not k-anonymous."""
-        return self.guarantee == PER_ATTRIBUTE
+    def guaranteed(self, by: Sequence[str] = (), entity: str | None = None) -> Guarantee:
+        """What a release guarantees; ``by`` are its strata, ``entity`` is the column k counts."""
+        return guarantee(
+            self.guarantee,
+            entity,
+            k=int(self.k),
+            by=tuple(by),
+            models=self.models,
+            nulls=self.nulls,
+            withhold_failing=self.withhold_failing,
+            method=find_method(self.method).sentence,
+        )
 
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""
@@ -315,59 +320,6 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
             hint="Name fewer quasi-identifiers, or choose another method.",
         )
     weight_vector(tuple(names), policy.weights)
-
-
-def require_rows(policy: Policy) -> None:
-    """Check that the policy's method gives classes of rows, before anything is read.
-
-    Raises
-    ------
-    InvalidParameter : it groups attributes by themselves, and rows would not be k-anonymous.
-    """
-    method = find_method(policy.method)
-    if method.gives is AttributePartition:
-        raise InvalidParameter(
-            f"Method {method.name} gives {method.guarantee}: a release of it would fail the"
-            " recount of its rows.",
-            hint="Choose a method that groups rows. A release whose rows are not k-anonymous needs"
-            " guarantee=per_attribute.",
-        )
-
-
-def require_guarantee(policy: Policy, entity: str | None = None) -> None:
-    """Check that the policy's method gives what a release guarantees, before anything is read.
-
-    Raises
-    ------
-    InvalidParameter : rows would not be k-anonymous, and the policy does not say so; or persons
-        shall be counted, who are no persons of one attribute.
-    """
-    if not policy.per_attribute:
-        require_rows(policy)
-    elif entity is not None:
-        raise InvalidParameter(
-            "With guarantee=per_attribute rows are counted, not persons.", hint="Leave entity out."
-        )
-
-
-def _check_per_attribute(policy: Policy, method: Method) -> None:
-    if method.gives is not AttributePartition:
-        raise InvalidParameter(
-            f"Method {method.name} groups rows, so that they are k-anonymous.",
-            hint="Leave guarantee out.",
-        )
-    if policy.models:
-        raise InvalidParameter(
-            "Privacy models are of classes of rows, which guarantee=per_attribute has not.",
-            hint="Leave the models out, or choose a method that groups rows.",
-        )
-    recoding = find_recoding(str(policy.recoding))
-    if recoding.takes_categories:
-        raise InvalidParameter(
-            f"Recoding {recoding.name} releases classes of rows, which guarantee=per_attribute"
-            " has not.",
-            hint="Use recoding mean, median or medoid.",
-        )
 
 
 def _check_refinement(policy: Policy, method: Method) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import GaaCp
-from dbanon.methods.registry import Method, Tick, drive
+from dbanon.methods.registry import Method, Tick, below_2k, drive
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 
@@ -36,7 +36,7 @@ METHOD = Method(
     class_sizes="k; the last records make some larger, up to 2k-1",
     cost="O(n^2) at worst, far less with many identical records",
     reference="Jiang, Zeng & Ma 2017",
-    max_size=lambda k: 2 * k - 1,
+    max_size=below_2k,
     recoding="generalization",
     takes_categories=True,
     space=mixed_space,

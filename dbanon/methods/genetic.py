@@ -27,7 +27,7 @@ from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition, combine
 from dbanon.kernels import Genetic
 from dbanon.methods import mdav
-from dbanon.methods.registry import Method, Tick, drive
+from dbanon.methods.registry import Method, Tick, below_2k, drive
 from dbanon.spaces.numeric import Space
 
 # Share of the progress told after which the large classes are made.
@@ -123,7 +123,7 @@ METHOD = Method(
     class_sizes="k to 2k-1",
     cost="O(population generations n)",
     reference="Solanas et al. 2006",
-    max_size=lambda k: 2 * k - 1,
+    max_size=below_2k,
     random=True,
     options=_OPTIONS,
 )
@@ -135,7 +135,7 @@ TWO_STEP = Method(
     class_sizes="k to 2k-1",
     cost="that of mdav, and O(population generations n)",
     reference="Martínez-Ballesté et al. 2007",
-    max_size=lambda k: 2 * k - 1,
+    max_size=below_2k,
     random=True,
     options=(
         Parameter("macro", int, 30, Option("Records in a large class, at least k.", minimum=2)),

@@ -24,7 +24,7 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import Ward
-from dbanon.methods.registry import Method, Tick, drive
+from dbanon.methods.registry import Method, Tick, below_2k, drive
 from dbanon.spaces.numeric import Space
 
 
@@ -41,5 +41,5 @@ METHOD = Method(
     class_sizes="k to 2k-1",
     cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Domingo-Ferrer & Mateo-Sanz 2002",
-    max_size=lambda k: 2 * k - 1,
+    max_size=below_2k,
 )

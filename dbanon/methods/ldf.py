@@ -18,7 +18,7 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import DensityFirst
-from dbanon.methods.registry import Method, Tick, drive
+from dbanon.methods.registry import Method, Tick, below_2k, drive
 from dbanon.spaces.numeric import Space
 
 
@@ -35,5 +35,5 @@ METHOD = Method(
     class_sizes="k to 2k-1",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Wen, Lin & Wang, Yuan Ze University",
-    max_size=lambda k: 2 * k - 1,
+    max_size=below_2k,
 )

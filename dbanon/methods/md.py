@@ -16,7 +16,7 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import Md
-from dbanon.methods.registry import Method, Tick, drive
+from dbanon.methods.registry import Method, Tick, below_2k, drive
 from dbanon.spaces.numeric import Space
 
 
@@ -33,5 +33,5 @@ METHOD = Method(
     class_sizes="k to 2k-1",
     cost="O(n^3/k) at worst, O(n) memory",
     reference="Domingo-Ferrer & Mateo-Sanz 2002",
-    max_size=lambda k: 2 * k - 1,
+    max_size=below_2k,
 )

@@ -23,7 +23,7 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import Mst
-from dbanon.methods.registry import Method, Tick, drive
+from dbanon.methods.registry import Method, Tick, below_2k, drive
 from dbanon.spaces.numeric import Space
 
 
@@ -54,5 +54,5 @@ DIAMETER = Method(
     class_sizes="k to 2k-1",
     cost="O(n^2) at worst, about O(n^1.4) for few attributes",
     reference="Laszlo & Mukherjee 2005",
-    max_size=lambda k: 2 * k - 1,
+    max_size=below_2k,
 )

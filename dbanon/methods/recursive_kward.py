@@ -22,7 +22,7 @@ from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition, combine
 from dbanon.methods import kward
 from dbanon.methods.axes import AXIS, order_of, positions
-from dbanon.methods.registry import Method, Tick
+from dbanon.methods.registry import Method, Tick, below_2k
 from dbanon.spaces.numeric import Space
 
 
@@ -77,7 +77,7 @@ METHOD = Method(
     class_sizes="k to 2k-1",
     cost="O(n log n) and O(m^2) for each part of m records",
     reference="Fayyoumi & Oommen 2006",
-    max_size=lambda k: 2 * k - 1,
+    max_size=below_2k,
     options=(
         AXIS,
         Parameter(

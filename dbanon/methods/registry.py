@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import Parameter
-from dbanon.data.partition import MethodResult, Partition
+from dbanon.data.partition import AttributePartition, MethodResult, Partition
 from dbanon.errors import UnknownOption
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.spaces.numeric import numeric_space
@@ -58,7 +58,7 @@ class Method:
     cost : how time grows with n records.
     reference : where it was published.
     max_size : the largest class it may give for a k, or None when there is no such bound.
-    guarantee : what a release with it is; less than row-wise k-anonymity is said here.
+    sentence : what a release with it is; less than row-wise k-anonymity is said here.
     recoding : the recoding its classes are released with, unless the caller names another.
     max_attributes : how many attributes it takes, or None when there is no such bound.
     takes_categories : True when attributes may be other than numeric.
@@ -78,11 +78,11 @@ class Method:
     cost: str
     reference: str
     max_size: Callable[[int], int] | None = None
-    guarantee: str = ROW_GUARANTEE
+    sentence: str = ROW_GUARANTEE
     recoding: str = "mean"
     max_attributes: int | None = None
     takes_categories: bool = False
-    gives: type = Partition
+    gives: type[Partition] | type[AttributePartition] = Partition
     space: SpaceBuilder = numeric_space
     refine: str | None = "points"
     random: bool = False
@@ -111,6 +111,11 @@ class Method:
     def _checked(self, option: Parameter, given: Any) -> Any:
         value = option.check(given, f'Option "{option.name}" of method {self.name}')
         return float(value) if option.type is float else value
+
+
+def below_2k(k: int) -> int:
+    """The largest class of a method that would make two classes of 2k records."""
+    return 2 * k - 1
 
 
 class Kernel(Protocol):

@@ -19,7 +19,7 @@ import numpy as np
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
 from dbanon.methods import kward
-from dbanon.methods.registry import Method, Tick
+from dbanon.methods.registry import Method, Tick, below_2k
 from dbanon.spaces.numeric import Space
 
 
@@ -44,7 +44,7 @@ METHOD = Method(
     class_sizes="k to 2k-1",
     cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Li, Zhu, Wang & Jajodia 2002",
-    max_size=lambda k: 2 * k - 1,
+    max_size=below_2k,
     recoding="secure",
     options=(
         Parameter(

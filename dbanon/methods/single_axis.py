@@ -18,7 +18,7 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.methods.axes import AXIS, from_both_ends, positions
-from dbanon.methods.registry import Method, Tick
+from dbanon.methods.registry import Method, Tick, below_2k
 from dbanon.spaces.numeric import Space
 
 
@@ -39,6 +39,6 @@ METHOD = Method(
     class_sizes="k; the one that holds the median k to 2k-1",
     cost="O(n log n)",
     reference="Defays & Nanopoulos 1993",
-    max_size=lambda k: 2 * k - 1,
+    max_size=below_2k,
     options=(AXIS,),
 )

@@ -16,7 +16,7 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import Tfrp
-from dbanon.methods.registry import Method, Tick, drive
+from dbanon.methods.registry import Method, Tick, below_2k, drive
 from dbanon.spaces.numeric import Space
 
 
@@ -33,5 +33,5 @@ METHOD = Method(
     class_sizes="k to 2k-1",
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
-    max_size=lambda k: 2 * k - 1,
+    max_size=below_2k,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,16 +13,14 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import (
     AttributePartition,
-    Levels,
     MethodResult,
     Partition,
-    combine,
     places_of,
 )
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
 from dbanon.hierarchy.subset import Trees, only
-from dbanon.job.policy import Policy, require_kinds, require_rows
+from dbanon.job.policy import Policy, require_kinds
 from dbanon.methods import find_method
 from dbanon.methods.registry import Method, Tick
 from dbanon.partitioning.blocks import cut, partition_blocks
@@ -60,7 +57,7 @@ def find_classes(
     NullInQuasiIdentifier : NULLs, and the policy does not say what to do with them.
     SuppressionOverBudget : more records would be withheld than allowed.
     """
-    require_rows(policy)
+    policy.guaranteed().require(find_method(policy.method))
     strata = _feasible_strata(microdata, policy)
     units = None
     clustered = microdata
@@ -68,23 +65,13 @@ def find_classes(
         units = units_of(microdata, policy.hierarchies)
         clustered = units.microdata
         strata = strata_of(clustered, policy)
-    found = _found(clustered, strata, policy, tick, measures)
-    partition: Partition
-    if find_method(policy.method).gives is Levels:
-        partition = _in_order(found, clustered.n_records)
-        if units is not None:
-            partition = partition.of(units.of_record)
-        _check_budget(policy, partition.n_suppressed, microdata)
-        if partition.n_suppressed:
-            return _found_again(microdata, partition, policy, tick, trees)
-        return partition
-    partition = combine(
-        [(records, result) for records, result in found if isinstance(result, Partition)],
-        clustered.n_records,
-    )
+    partition = _found(clustered, strata, policy, tick, measures)
+    assert isinstance(partition, Partition)
     if units is not None:
-        partition = units.partition(partition)
+        partition = partition.of(units.of_record)
     _check_budget(policy, partition.n_suppressed, microdata)
+    if partition.n_suppressed:
+        return _found_again(microdata, partition, policy, tick, trees)
     return partition
 
 
@@ -123,15 +110,8 @@ def find_attribute_classes(
         )
     warnings.warn(RowsNotAnonymous(RowsNotAnonymous.__doc__), stacklevel=3)
     found = _found(microdata, _feasible_strata(microdata, policy), policy, tick, measures)
-    by_attribute = zip(
-        *(result.partitions for _, result in found if isinstance(result, AttributePartition)),
-        strict=True,
-    )
-    records = [records for records, _ in found]
-    n = microdata.n_records
-    return AttributePartition(
-        tuple(combine(list(zip(records, parts, strict=True)), n) for parts in by_attribute)
-    )
+    assert isinstance(found, AttributePartition)
+    return found
 
 
 def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
@@ -151,8 +131,8 @@ def _found(
     policy: Policy,
     tick: Tick | None,
     measures: Measures | None,
-) -> list[tuple[NDArray[np.int64], MethodResult]]:
-    """What the method gives for each stratum, with the records of it."""
+) -> MethodResult:
+    """What the method gives for the strata, each by itself or all at once."""
     n = microdata.n_records
     method = find_method(policy.method)
     if measures is None:
@@ -166,11 +146,12 @@ def _found(
     )
     rng = np.random.Generator(np.random.PCG64(policy.seed))
     tick = tick or _silent
-    if method.gives is Levels:
+    if method.gives.at_once:
         # One level for the whole table, whatever its strata are.
         records = np.concatenate(strata)
         apart = np.repeat(np.arange(len(strata)), [len(part) for part in strata])
-        return [(records, _run(method, space(records), policy, tick, rng, strata=apart))]
+        result = _run(method, space(records), policy, tick, rng, strata=apart)
+        return method.gives.joined([(records, result)], n)
     parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     done = 0
     for records in strata:
@@ -181,14 +162,7 @@ def _found(
 
         parts.append((records, _run(method, space(records), policy, advance, rng)))
         done += len(records)
-    return parts
-
-
-def _in_order(found: Sequence[tuple[NDArray[np.int64], MethodResult]], n: int) -> Levels:
-    """The levels of the n records, of which some stand in the result in another order."""
-    [(records, result)] = found
-    assert isinstance(result, Levels)
-    return result.of(places_of(records, n))
+    return method.gives.joined(parts, n)
 
 
 def _run(
@@ -202,14 +176,10 @@ def _run(
     share = 1.0 if policy.refine is None else _METHOD_SHARE
     result = _run_method(method, space, policy, lambda done: tick(share * done), rng, **more)
     max_size = method.max_size(policy.k) if method.max_size else None
-    if isinstance(result, AttributePartition):
-        for partition in result.partitions:
-            partition.require(policy.k, max_size)
-        return result
-    assert isinstance(result, Partition)
     result.require(policy.k, max_size)
     if policy.refine is None or method.refine is None:
         return result
+    assert isinstance(result, Partition)
     refined = refine_classes(
         method.refine,
         space,

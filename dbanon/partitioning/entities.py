@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.errors import UnsupportedType
 
@@ -33,10 +32,6 @@ class Units:
 
     microdata: Microdata
     of_record: NDArray[np.int64]
-
-    def partition(self, units: Partition) -> Partition:
-        """The partition of the n records that follows from one of the m units."""
-        return Partition(units.labels[self.of_record])
 
 
 def as_identifier(attribute: Attribute) -> Attribute:

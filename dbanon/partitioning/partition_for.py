@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found, Levels
+from dbanon.data.partition import Found
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
 from dbanon.hierarchy.subset import Trees
 from dbanon.job.policy import Policy
+from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
 from dbanon.partitioning.protect import protect
@@ -45,7 +46,7 @@ def partition_for(
     given = measures
     if measures is None:
         measures = Measures.of(microdata, covariance=policy.standardize == MAHALANOBIS)
-    if policy.per_attribute:
+    if not find_method(policy.method).gives.of_rows:
         return Found(find_attribute_classes(microdata, policy, tick, measures), measures=measures)
     share = 0.5 if policy.models else 1.0
     partition = find_classes(
@@ -56,7 +57,7 @@ def partition_for(
         # Units of entities are a table of their own.
         measures if microdata.entities is None else given,
     )
-    levels = partition if isinstance(partition, Levels) else None
+    levels = partition.levels_found
     if policy.models:
         places, table = released_places(
             microdata, partition, policy.models, sensitive or {}, measures, memory_limit

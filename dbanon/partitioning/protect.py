@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition, combine
-from dbanon.errors import ModelInfeasible, RecountFailed
+from dbanon.errors import ModelInfeasible
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
 from dbanon.kernels import Models
 from dbanon.measures import Model, sensitive_counts
-from dbanon.measures.models import CountedModel
+from dbanon.measures.counted import width_of
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import cut_classes, partition_blocks
@@ -238,41 +238,6 @@ def _with_null(tree: Hierarchy) -> Hierarchy:
     if len(tree.labels) == 1:
         return flat([*tree.labels, label])
     return Hierarchy([*tree.labels, label], [*tree.parents.tolist(), 0])
-
-
-def require_models(
-    models: Sequence[Model], counts: Mapping[str, NDArray[np.int64]]
-) -> tuple[CountedModel, ...]:
-    """Check counts of a written relation, by sensitive attribute int64 (n_classes, s).
-
-    Returns the levels that all classes keep to.
-
-    Raises
-    ------
-    RecountFailed : a class does not keep to a model.
-    """
-    for model in models:
-        found = counts[model.attribute]
-        failing = int((~model.satisfied(found, Distribution(found.sum(axis=0)).shares)).sum())
-        if failing:
-            raise RecountFailed(
-                f"{failing} of {len(found)} classes counted do not keep to {model.describe()}.",
-                hint="This is an error in dbanon: please report it.",
-            )
-    return tuple(
-        CountedModel(model.describe(), model.worst(found, Distribution(found.sum(axis=0)).shares))
-        for model, found in ((model, counts[model.attribute]) for model in models)
-    )
-
-
-def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:
-    """The number of values: all leaves where a hierarchy has them."""
-    leaves = [
-        model.distance.n_leaves
-        for model in models
-        if model.attribute == name and isinstance(model.distance, Hierarchy)
-    ]
-    return max([int(codes.max(initial=-1)) + 1, *leaves])
 
 
 def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:

@@ -7,25 +7,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.counts import Cells, Counts
 from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.errors import MemoryLimit, RecountFailed
-from dbanon.hierarchy.leaves import leaf_text
-from dbanon.hierarchy.tree import Hierarchy
+from dbanon.errors import MemoryLimit
 from dbanon.measures import Model
-from dbanon.measures.models import CountedModel
-from dbanon.partitioning.protect import require_models, width_of
+from dbanon.measures.counted import places_of_codes, width_of
 
 # Counts of classes before and after merging, and a copy of them while classes merge.
 _COPIES_OF_COUNTS = 3
-
-
-def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
-    """The hierarchies by sensitive column."""
-    return {m.attribute: m.distance for m in models if isinstance(m.distance, Hierarchy)}
 
 
 def released_places(
@@ -54,7 +45,7 @@ def released_places(
         null = len(table.values)
         codes = np.append(_codes_in(table, column), null)[column.codes].astype(np.int32)
         table = table.without(codes[~released])
-        place_of = _places_of(table, attributes[name], models)
+        place_of = places_of_codes(table, attributes[name], models)
         found[name] = np.where(released, place_of[codes], np.int32(0))
         counts = np.zeros(int(place_of.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, place_of, table.counts)
@@ -65,66 +56,12 @@ def released_places(
     return found, tables
 
 
-def places(column: Coded, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int32]:
-    """The place of each value among those of the column, or its leaf, int32 (n,)."""
-    found: NDArray[np.int32] = _places_of(Distribution.of_column(column), attribute, models)[
-        column.codes
-    ]
-    return found
-
-
-def _places_of(
-    table: Distribution, attribute: Attribute, models: Sequence[Model]
-) -> NDArray[np.int32]:
-    """The place of each code among those that occur, or its leaf, int32 (s,), the last NULL's."""
-    known = table.counts[:-1] > 0
-    found = np.zeros(len(table.counts), np.int32)
-    tree = trees_of_models(models).get(attribute.name)
-    if tree is None:
-        found[:-1] = np.maximum(np.cumsum(known) - 1, 0)
-        found[-1] = known.sum()
-        return found
-    texts = [leaf_text(table.values[code], attribute) for code in np.flatnonzero(known).tolist()]
-    found[:-1][known] = tree.encode(texts, attribute.name)
-    found[-1] = tree.n_leaves - 1
-    return found
-
-
 def _codes_in(table: Distribution, column: Coded) -> NDArray[np.int64]:
     """Where the column's values are among the table's, int64."""
     if column.values == table.values:
         return np.arange(len(column.values))
     code_of = {value: code for code, value in enumerate(table.values)}
     return np.array([code_of[value] for value in column.values], np.int64)
-
-
-def levels_reached(
-    models: Sequence[Model], attributes: Mapping[str, Attribute], counts: Counts
-) -> tuple[CountedModel, ...]:
-    """The levels that all classes of a written relation keep to; ``attributes`` by column.
-
-    Raises
-    ------
-    RecountFailed : a class does not keep to a model, or other rows were counted than there are.
-    """
-    found = {}
-    for name, cells in counts.cells.items():
-        found[name] = _counts(cells, attributes[name], models)
-        if int(found[name].sum()) != counts.rows.rows:
-            raise RecountFailed(
-                f'The values of "{name}" that were counted are not those of all rows.',
-                hint="This is an error in dbanon: please report it.",
-            )
-    return require_models(models, found)
-
-
-def _counts(cells: Cells, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int64]:
-    """Rows by class and place of value, int64 (n_classes, s), of what was counted."""
-    found = places(cells.column, attribute, models)
-    width = width_of(models, attribute.name, found)
-    counts = np.zeros((int(cells.classes.max(initial=-1)) + 1, width), np.int64)
-    np.add.at(counts, (cells.classes, found), cells.sizes)
-    return counts
 
 
 def _require_memory(n_classes: int, width: int, name: str, memory_limit: int | None) -> None:

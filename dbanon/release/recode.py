@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import AttributePartition, Found, Partition
+from dbanon.data.partition import Found, Partition
 from dbanon.data.scales import Standardization
 from dbanon.hierarchy.leaves import leaf_codes, trees_of
 from dbanon.hierarchy.subset import Trees, only
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.guarantee import guarantee
 from dbanon.job.policy import Policy
 from dbanon.measures import Loss, iloss, released_loss
 from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_attributes
@@ -26,8 +25,6 @@ def recode(
     found: Found,
     policy: Policy,
     exact_totals: ExactTotals,
-    by: Sequence[str] = (),
-    entity: str | None = None,
     trees: Trees | None = None,
 ) -> Release:
     """Give every class its released values, and measure what they lose.
@@ -37,8 +34,6 @@ def recode(
 
     The classes of a release are rows that are released alike: where attributes are grouped by
     themselves, those that share their class in each.
-    ``by`` names the columns of the strata, which the guarantee holds for, too; ``entity`` the
-    column whose values it counts.
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
@@ -52,26 +47,22 @@ def recode(
         assert measures is not None
         return recoding.run(microdata, measures, partition, exact_totals, settings, **parameters)
 
-    partition, measures = found.classes, found.measures
-    if isinstance(partition, AttributePartition):
-        measures = measures or Measures.of(microdata)
-        rows, columns = recode_attributes(microdata, partition, run, exact_totals)
-        released = rows
-    else:
-        rows = released = partition
-        if rows.n_suppressed:
-            records = np.flatnonzero(rows.labels >= 0)
-            microdata, released = only(microdata, records), rows.of(records)
-            if trees is not None:
-                policy = replace(policy, hierarchies=trees(microdata))
-            settings = replace(
-                settings,
-                hierarchies=policy.hierarchies,
-                levels=None if settings.levels is None else settings.levels.of(records),
-            )
-        measures = measures or Measures.of(microdata)
-        # Stores have the classes of all records that were read.
-        columns = run(microdata, released, lambda _, wide: exact_totals(rows, wide))
+    classes, measures = found.classes, found.measures
+    rows, _ = classes.rows()
+    if rows.n_suppressed:
+        records = np.flatnonzero(rows.labels >= 0)
+        microdata, classes = only(microdata, records), classes.of(records)
+        if trees is not None:
+            policy = replace(policy, hierarchies=trees(microdata))
+        settings = replace(
+            settings,
+            hierarchies=policy.hierarchies,
+            levels=None if settings.levels is None else settings.levels.of(records),
+        )
+    measures = measures or Measures.of(microdata)
+    # Stores have the classes of all records that were read.
+    columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(rows, wide))
+    released, _ = classes.rows()
     before, after = _LOSSES[recoding.measure](microdata, measures, released, policy, columns)
     measured = [
         column for column in columns if recoding.measure == "sse" or column.lost is not None
@@ -85,7 +76,6 @@ def recode(
         ),
         loss_before_rounding=before.total,
         loss=after.total,
-        guarantee=guarantee(policy, [c.attribute.name for c in columns], by, entity),
         measure=recoding.measure,
     )
 
@@ -182,7 +172,6 @@ class Release:
     columns : the released quasi-identifiers.
     losses : one entry a numeric quasi-identifier.
     loss_before_rounding, loss : over all columns; ``loss`` is of the values that are written.
-    guarantee : what holds once the recount succeeds, in words.
     measure : ``sse``: SSE/SST on z-scores; ``iloss``: iloss per cell, ``loss_before_rounding``
         being that of the classes' own ranges.
     """
@@ -192,5 +181,9 @@ class Release:
     losses: tuple[ColumnLoss, ...]
     loss_before_rounding: float
     loss: float
-    guarantee: str
     measure: str = "sse"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the released quasi-identifiers."""
+        return tuple(column.attribute.name for column in self.columns)

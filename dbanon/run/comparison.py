@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isclose
-from typing import Any
 
 from dbanon.data.counts import Recount
 from dbanon.errors import ReleaseChanged
 from dbanon.stores import digest, ledger
+from dbanon.stores.ledger_tables import LedgerEntry
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
 
@@ -48,9 +48,7 @@ class Comparison:
     digest : what that of the rows says, in the words of ``stores.digest``; None without entry.
     """
 
-    def __init__(
-        self, session: Session, relation: RelationName, entry: Mapping[str, Any] | None
-    ) -> None:
+    def __init__(self, session: Session, relation: RelationName, entry: LedgerEntry | None) -> None:
         self._session, self._relation, self._entry = session, relation, entry
         self._differing: list[str] = []
         self._detail: str | None = None
@@ -58,8 +56,8 @@ class Comparison:
         self.digest: str | None = None
         self._now: list[str] = []
         if entry is not None:
-            self._recorded = ledger.recorded_digest(session, entry["release_id"])
-            self._compare_columns(ledger.released_columns(session, entry["release_id"]))
+            self._recorded = ledger.recorded_digest(session, entry.release_id)
+            self._compare_columns(ledger.released_columns(session, entry.release_id))
 
     def _compare_columns(self, then: Sequence[tuple[str, str]]) -> None:
         now = self._session.columns_of(self._relation)
@@ -100,7 +98,7 @@ class Comparison:
         """Compare the histogram."""
         assert self._entry is not None
         found = {str(size): count for size, count in sorted(recount.histogram.items())}
-        if found != self._entry["histogram"]:
+        if found != self._entry.histogram:
             self._differing.append(CLASS_SIZES)
 
     def compare_models(self, models: Sequence[ModelCount]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from dbanon.data.chunks import bytes_per_record
 from dbanon.errors import MemoryLimit
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.guarantee import guarantee
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
@@ -198,7 +197,6 @@ def _outlook(
     trees = {n: t for n, t in planned.given.trees.items() if isinstance(t, Hierarchy)}
     described = planned.given.described({**planned.policy.hierarchies, **trees})
     hierarchies = {**planned.given.origins, **described}
-    names = list(job.quasi_identifiers)
     return Outlook(
         source=str(planned.relation.name),
         source_kind=planned.relation.kind,
@@ -220,7 +218,7 @@ def _outlook(
         method=job.policy.method,
         arguments={**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies},
         k=int(job.policy.k),
-        guarantee=guarantee(planned.policy, names, job.by, job.entity),
+        guarantee=planned.guarantee.sentence(job.quasi_identifiers),
         memory=memory,
         memory_limit=job.memory_limit,
         clustered=found,

@@ -12,11 +12,13 @@ from dbanon.data.schema import Attribute, Kind, with_orders
 from dbanon.data.wanted import Wanted
 from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job
-from dbanon.job.policy import Policy, require_guarantee, require_kinds
+from dbanon.job.policy import Policy, require_kinds
+from dbanon.measures.counted import trees_of_models
+from dbanon.methods import find_method
 from dbanon.partitioning.entities import as_identifier
 from dbanon.partitioning.protect import with_null_leaves
-from dbanon.partitioning.sensitive import trees_of_models
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.run.hierarchies import GivenHierarchies, read_hierarchies
 from dbanon.stores.base import Output, Relation
@@ -60,6 +62,11 @@ class Plan:
         return {**self.policy.hierarchies, **self.given.of(microdata, pulse)}
 
     @property
+    def guarantee(self) -> Guarantee:
+        """What the release guarantees."""
+        return self.policy.guaranteed(self.job.by, self.job.entity)
+
+    @property
     def place(self) -> Output:
         """Where the release goes, of a plan that writes one."""
         assert self.output is not None
@@ -93,12 +100,12 @@ def plan(
     """
     relation = source.describe(job)
     attributes = _quasi_identifiers(job, relation)
-    entity = None if job.entity is None else as_identifier(relation.attribute(job.entity))
-    require_guarantee(job.policy, job.entity)
+    persons = tuple(as_identifier(relation.attribute(name)) for name in job.guarantee.persons)
+    job.guarantee.require(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     if target is not None:
         _require_ranges(job, target, attributes)
-    names = [*job.named, *(() if entity is None else (entity.name,))]
+    names = [*job.named, *job.guarantee.persons]
     relation = source.locate(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
@@ -127,7 +134,7 @@ def plan(
         by=_as_texts(relation, job.by),
         sensitive=_as_texts(relation, sensitive),
         leaves=frozenset(trees),
-        entity=entity,
+        persons=persons,
     )
     policy = replace(job.policy, models=models)
     return Plan(job, policy, relation, wanted, given, release_id, output)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
-from dbanon.data.counts import Counts
+from dbanon.data.counts import Counts, Questions
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found
 from dbanon.errors import KeptColumnTells, TellingColumnRefused
+from dbanon.job.guarantee import Expected, Verdict
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.partitioning.partition_for import partition_for
@@ -21,7 +22,6 @@ from dbanon.release.recode import Release, recode
 from dbanon.release.report import Report, TellingColumn
 from dbanon.release.telling import Originals, telling
 from dbanon.run.plan import Plan, plan
-from dbanon.run.verdict import Verdict, questions, verdict
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
 
@@ -54,8 +54,9 @@ def run(
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        counts = target.count(written, questions(planned, release))
-        holds = verdict(planned, microdata, release, counts)
+        counts = target.count(written, _questions(planned, release))
+        expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
+        holds = planned.guarantee.check(counts, expected)
         tells = _tell(draft, source, target.sampled(written, job.kept))
     with clock.phase("digest"):
         report = replace(
@@ -126,9 +127,16 @@ def recoded(
         found,
         policy,
         lambda partition, wide: source.exact_totals(relation, microdata, partition, wide),
-        planned.job.by,
-        planned.job.entity,
         planned.trees,
+    )
+
+
+def _questions(planned: Plan, release: Release) -> Questions:
+    """What has to be counted on what was written."""
+    return planned.guarantee.questions(
+        release.names,
+        tuple(attribute.name for attribute in planned.wanted.sensitive),
+        planned.wanted.leaves,
     )
 
 
@@ -182,10 +190,12 @@ def _report(
         "by": list(job.by),
         "hierarchies": planned.given.described(policy.hierarchies),
         "telling": [vars(column) for column in tells],
-        **holds.arguments(planned),
+        "models": [
+            {"model": level.model, "counted": level.achieved} | model.plain()
+            for level, model in zip(holds.models, policy.models, strict=True)
+        ],
+        **holds.noted,
     }
-    if rows.k_rows is not None:
-        arguments["k_rows"] = rows.k_rows
     if levels is not None:
         arguments["levels"] = levels
     release, microdata = draft.release, draft.microdata
@@ -216,12 +226,12 @@ def _report(
         information_loss=release.loss,
         information_loss_before_rounding=release.loss_before_rounding,
         column_losses=release.losses,
-        guarantee=release.guarantee,
+        guarantee=planned.guarantee.sentence(release.names),
         loss_measure=release.measure,
         models=holds.models,
         entity=job.entity,
         persons=holds.persons,
-        k_rows=rows.k_rows,
+        k_rows=holds.k_rows,
         levels=levels,
         telling=tells,
     )

@@ -15,13 +15,14 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.spec import parse
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.policy import PER_ATTRIBUTE
+from dbanon.job.guarantee import Guarantee
 from dbanon.measures import HIERARCHICAL, Model
+from dbanon.measures.counted import levels_reached, trees_of_models
 from dbanon.partitioning.protect import with_null_leaves
-from dbanon.partitioning.sensitive import levels_reached, trees_of_models
 from dbanon.run.comparison import Comparison, ModelCount
 from dbanon.stores import digest, ledger
 from dbanon.stores.hierarchies import resolve
+from dbanon.stores.ledger_tables import LedgerEntry
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
 from dbanon.stores.sql_target import cells_of, count_classes
@@ -43,6 +44,7 @@ class Verification:
     None when the rows could not be compared. ``digest`` says that: "unchanged", "not recorded"
     (releases of version 0.1.0, of which the columns' names, class sizes and models are compared) or
     "recorded by another version of the database". ``models`` are those of the ledger's entry.
+    ``counted`` says in words what was counted.
     """
 
     relation: str
@@ -63,10 +65,11 @@ class Verification:
     k_rows: int | None = None
     models: tuple[ModelCount, ...] = ()
     digest: str | None = None
+    counted: str = "rows"
 
     def to_dict(self) -> dict[str, Any]:
         """The verification as plain values, for JSON."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "counted"}
 
 
 def verify(
@@ -102,12 +105,13 @@ def verify(
         else:
             entry = ledger.find_release(session, relation)
             # Looked at as a source is: its owner may have made a view of it.
-            session.find_source(entry["name"])
-            relation, names = entry["name"], tuple(entry["quasi_identifiers"])
-            k = int(entry["k_requested"]) if k is None else k
+            session.find_source(entry.name)
+            relation, names = entry.name, entry.quasi_identifiers
+            k = entry.k_requested if k is None else k
         comparison = Comparison(session, relation, entry)
         comparison.require_columns(names)
-        recount, query = _recount(session, relation, names, entry)
+        guarantee = Guarantee(k) if entry is None else entry.guarantee
+        recount, query = _recount(session, relation, names, guarantee)
         if recount.smallest < k:
             raise RecountFailed(
                 f"The smallest class of {relation} holds {recount.smallest} rows, fewer than"
@@ -132,14 +136,15 @@ def verify(
         null_rows=recount.null_rows,
         k_requested=k,
         k_achieved=recount.smallest,
-        release_id=entry["release_id"] if entry else None,
+        release_id=entry.release_id if entry else None,
         unchanged=True if comparison.digest == digest.UNCHANGED else None,
-        guarantee=entry["guarantee"] if entry else None,
+        guarantee=entry.sentence if entry else None,
         recount_sql=query,
-        entity=entry["entity"] if entry else None,
+        entity=entry.entity if entry else None,
         k_rows=recount.k_rows,
         models=models,
         digest=comparison.digest,
+        counted=guarantee.told_of(recount),
     )
 
 
@@ -147,21 +152,16 @@ def _recount(
     session: Session,
     relation: RelationName,
     names: Sequence[str],
-    entry: Mapping[str, Any] | None,
+    guarantee: Guarantee,
 ) -> tuple[Recount, str]:
     """The classes of a relation as its release counts them, and the query that anyone can run."""
-    if entry is not None and entry["guarantees"] == PER_ATTRIBUTE:
-        by = entry["by"]
-        alone = [name for name in names if name not in by]
-        query = "\n".join(recount_for_people(relation, [name, *by]) for name in alone)
-        each = tuple((name, *by) for name in alone)
-        return count_classes(session, relation, Questions((*alone, *by), each)), query
-    questions = Questions(tuple(names))
-    return count_classes(session, relation, questions), recount_for_people(relation, names)
+    questions = guarantee.questions(names)
+    query = "\n".join(recount_for_people(relation, columns) for columns in questions.classes)
+    return count_classes(session, relation, questions), query
 
 
 def _recount_models(
-    session: Session, relation: RelationName, entry: Mapping[str, Any], recount: Recount
+    session: Session, relation: RelationName, entry: LedgerEntry, recount: Recount
 ) -> tuple[ModelCount, ...]:
     """The privacy models of a release, counted again where the ledger says enough of them.
 
@@ -171,8 +171,8 @@ def _recount_models(
     """
     found: list[ModelCount] = []
     models: dict[int, Model] = {}
-    for place, recorded in enumerate(entry["models"]):
-        model = _recorded_model(session, recorded, entry["hierarchies"])
+    for place, recorded in enumerate(entry.models):
+        model = _recorded_model(session, recorded, entry.hierarchies)
         why_not = None
         if isinstance(model, Model):
             models[place] = model
@@ -188,7 +188,7 @@ def _recount_models(
     relation_read = relation_read.with_attributes(looked_at)
     attributes = {attribute.name: attribute for attribute in looked_at}
     questions = Questions(
-        tuple(entry["quasi_identifiers"]),
+        entry.quasi_identifiers,
         sensitive=names,
         leaves=frozenset(trees_of_models(asked)),
     )

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from dbanon.data.counts import Recount
 from dbanon.data.schema import Role
 from dbanon.errors import ReleaseNotFound, TableNotFound
+from dbanon.job.guarantee import recorded
 from dbanon.release.report import Report
 from dbanon.stores.base import MARK, Existing, Output
-from dbanon.stores.ledger_tables import RELEASE_COLUMNS
+from dbanon.stores.ledger_tables import RELEASE_COLUMNS, LedgerEntry
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.sql import Session
 from dbanon.stores.store import Store
@@ -248,7 +249,7 @@ def _output_condition(name: RelationName) -> tuple[str, tuple[str, ...]]:
     return "output_schema = ? AND output_name = ?", (name.schema, name.name)
 
 
-def find_release(session: Session, name: RelationName) -> dict[str, Any]:
+def find_release(session: Session, name: RelationName) -> LedgerEntry:
     """The ledger's entry of the release that has this name now, with its quasi-identifiers.
 
     Raises
@@ -282,37 +283,36 @@ def find_release(session: Session, name: RelationName) -> dict[str, Any]:
         )
     if release_id is None:
         raise missing
-    wanted = (
-        *("release_id", "relation_name", "output_kind", "k_requested", "rows_out"),
-        *("histogram", "guarantee", "null_rows", "arguments"),
-    )
-    found = session.rows(
-        f"SELECT {', '.join(wanted)} FROM {session.ledger_name('release').quoted}"
+    k, histogram, sentence, arguments = session.rows(
+        "SELECT k_requested, histogram, guarantee, arguments"
+        f" FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),
+    )[-1]
+    columns = session.rows(
+        f"SELECT name FROM {session.ledger_name('release_column').quoted}"
+        " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role = 'quasi_identifier'"
+        " ORDER BY position",
+        (release_id,),
     )
-    entry = dict(zip(wanted, found[-1], strict=True))
-    for text in ("histogram", "arguments"):
-        if isinstance(entry[text], str):
-            entry[text] = json.loads(entry[text])
-    arguments = entry.pop("arguments")
-    entry["entity"] = arguments.get("entity")
-    entry["by"] = arguments.get("by", [])
-    entry["models"] = arguments.get("models", [])
-    entry["hierarchies"] = arguments.get("hierarchies", {})
-    entry["guarantees"] = arguments.get("guarantee", "rows")
-    entry["release_id"] = str(entry["release_id"])
-    entry["name"] = name
-    entry["quasi_identifiers"] = [
-        column
-        for (column,) in session.rows(
-            f"SELECT name FROM {session.ledger_name('release_column').quoted}"
-            " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role = 'quasi_identifier'"
-            " ORDER BY position",
-            (entry["release_id"],),
-        )
-    ]
-    return entry
+    arguments = _parsed(arguments)
+    return LedgerEntry(
+        release_id=release_id,
+        name=name,
+        quasi_identifiers=tuple(column for (column,) in columns),
+        k_requested=int(k),
+        histogram=_parsed(histogram),
+        guarantee=recorded(int(k), arguments),
+        sentence=sentence,
+        entity=arguments.get("entity"),
+        models=arguments.get("models", []),
+        hierarchies=arguments.get("hierarchies", {}),
+    )
+
+
+def _parsed(value: Any) -> Any:
+    """JSON, which some databases give as text."""
+    return json.loads(value) if isinstance(value, str) else value
 
 
 def _names_output(session: Session, name: RelationName) -> bool:

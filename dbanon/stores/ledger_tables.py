@@ -1,4 +1,4 @@
-"""The tables of the ledger, and their columns.
+"""The tables of the ledger, their columns, and what an entry says.
 
 The columns are the same on every database; only the names of their types differ. PostgreSQL and
 SQLite get them by the Alembic history in ``migrations/``, DuckDB by ``ledger_ddl``.
@@ -7,7 +7,10 @@ SQLite get them by the Alembic history in ``migrations/``, DuckDB by ``ledger_dd
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from dbanon.job.guarantee import Guarantee
 from dbanon.stores.names import RelationName, quote
 
 LEDGER_SCHEMA = "dbanon"
@@ -143,3 +146,30 @@ def ledger_ddl(
         lines.append("PRIMARY KEY (" + ", ".join(map(quote, key)) + ")")
         statements.append(f"CREATE TABLE {relation.quoted} (\n  " + ",\n  ".join(lines) + "\n)")
     return statements
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """What the ledger has of a release.
+
+    Parameters
+    ----------
+    name : of its output.
+    quasi_identifiers : the released ones, with the strata, in the order of their columns.
+    histogram : how many classes there were of each size, as text.
+    guarantee : what was counted of it.
+    sentence : the guarantee in words, as they were recorded.
+    entity : the column whose values k counted; None for rows.
+    models, hierarchies : as in the arguments that were recorded.
+    """
+
+    release_id: str
+    name: RelationName
+    quasi_identifiers: tuple[str, ...]
+    k_requested: int
+    histogram: Mapping[str, int]
+    guarantee: Guarantee
+    sentence: str
+    entity: str | None
+    models: Sequence[Mapping[str, Any]]
+    hierarchies: Mapping[str, Mapping[str, Any]]

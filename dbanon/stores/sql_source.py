@@ -133,14 +133,12 @@ class SqlSource:
         """
         session, relation, microdata = self.session, draft.relation, draft.microdata
         partition, k = draft.release.partition, int(draft.job.policy.k)
-        few = f"count(*) < {k}"
-        if draft.job.entity is not None:
-            few = f"count(DISTINCT s.{quote(draft.job.entity)}) < {k}"
+        persons = [f"DISTINCT s.{quote(name)}" for name in draft.job.guarantee.persons]
         query = statements.value_groups(
             session.released_rows(relation, microdata, partition),
             session.compared(relation.attribute(name)),
             [self._original(attribute) for attribute in microdata.attributes],
-            few,
+            f"count({', '.join(persons) or '*'}) < {k}",
         )
         cells = np.array([[int(value) for value in row] for row in session.rows(query)], np.int64)
         cells = cells.reshape(-1, 4 + len(microdata.attributes))

@@ -195,7 +195,7 @@ class SqlTarget:
         session, relation = self.session, written.relation
         return Counts(
             count_classes(session, relation, questions),
-            None if questions.persons is None else self._persons(written, questions),
+            {name: self._persons(written, questions) for name in questions.persons},
             cells_of(session, written.draft.relation, relation, questions),
         )
 
@@ -206,10 +206,10 @@ class SqlTarget:
         if written.copied:
             person, joins = f"r.{statements.kept_column(len(draft.job.kept))}", ""
             return self.session.recount_entities(shared, None, person, joins)
-        assert draft.wanted.entity is not None
+        [column] = draft.wanted.persons
         # Where its dictionary was staged, when it was read.
-        place = draft.wanted.columns.index(draft.wanted.entity)
-        joins = statements.join_values(place, self.session.value_of(draft.wanted.entity))
+        place = draft.wanted.columns.index(column)
+        joins = statements.join_values(place, self.session.value_of(column))
         person = statements.code_column(place)
         return self.session.recount_entities(shared, draft.relation, person, joins)
 
@@ -273,11 +273,7 @@ def described(job: Job, elapsed: float, error_code: str | None = None) -> ledger
 
 def count_classes(session: Session, counted: RelationName, questions: Questions) -> Recount:
     """The classes of a written relation, by GROUP BY."""
-    rows = session.recount(counted, questions.columns)
-    if not questions.each:
-        return rows
-    each = [session.recount(counted, columns) for columns in questions.each]
-    return Recount.of_attributes(each, rows)
+    return questions.recounted(lambda columns: session.recount(counted, columns))
 
 
 def cells_of(
@@ -311,6 +307,4 @@ def cells_of(
 
 def _person(draft: Draft) -> list[Attribute]:
     """The column that stands for the entity beside rows that are copied."""
-    if draft.wanted.entity is None:
-        return []
-    return [Attribute("person", Kind.INTEGER, bits=32)]
+    return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.wanted.persons]

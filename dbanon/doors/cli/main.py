@@ -212,7 +212,7 @@ def methods(form: str) -> None:
                 "summary": method.summary,
                 "data": method.data,
                 "class sizes": method.class_sizes,
-                "guarantee": method.guarantee,
+                "guarantee": method.sentence,
                 "cost": method.cost,
                 "reference": method.reference,
                 "options": ", ".join(f"{o.name}={o.default}" for o in method.options),

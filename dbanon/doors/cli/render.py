@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dbanon.data.counts import rarest_row
 from dbanon.errors import InvalidParameter
 from dbanon.release.report import Report
 from dbanon.run.verify import Verification
@@ -56,13 +55,6 @@ def report_table(report: Report) -> Table:
 
 def verification_table(found: Verification) -> Table:
     """A verification as a table."""
-    counted = "rows"
-    if found.entity is not None:
-        counted += f'; the release counted persons by "{found.entity}", which it does not hold'
-    if found.k_rows is not None:
-        counted += (
-            f" of each attribute by itself; ROWS ARE NOT k-ANONYMOUS: {rarest_row(found.k_rows)}"
-        )
     if found.release_id is None:
         unchanged = "not in the ledger"
     elif found.unchanged:
@@ -76,7 +68,10 @@ def verification_table(found: Verification) -> Table:
             ("release", found.release_id or "not in the ledger"),
             ("quasi-identifiers", ", ".join(found.quasi_identifiers)),
             ("rows", str(found.rows)),
-            ("k requested / counted", f"{found.k_requested} / {found.k_achieved} ({counted})"),
+            (
+                "k requested / counted",
+                f"{found.k_requested} / {found.k_achieved} ({found.counted})",
+            ),
             (
                 "classes: number, smallest / median / largest",
                 f"{found.classes}, {found.smallest_class} / {found.median_class:g}"

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import encode
-from dbanon.data.microdata import Coded, Microdata, require_entities
+from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.data.wanted import Wanted
@@ -49,7 +49,7 @@ class FrameSource:
         ColumnNotFound, InvalidParameter : a name is no column, or two.
         UnsupportedType : a column that is read has a type that no release has.
         """
-        persons = () if job.entity is None else (job.entity,)
+        persons = job.guarantee.persons
         require_columns(self.frame, [*job.named, *persons])
         rows = candidates(self.frame, job.quasi_identifiers, job.policy.nulls)
         modelled = [model.attribute for model in job.policy.models]
@@ -116,14 +116,10 @@ class FrameSource:
         if len(rows) != len(self.frame):
             held = self.frame[list(relation.required)].notna().all(axis=1)
             keys = np.flatnonzero(held.to_numpy()).astype(np.int64).reshape(-1, 1)
-        persons = None
-        if wanted.entity is not None:
-            codes, _ = pd.factorize(rows[wanted.entity.name])
-            persons = require_entities(codes.astype(np.int32), wanted.entity.name)
         return replace(
             microdata,
             keys=keys,
-            entities=persons,
+            entities=wanted.entities(lambda column: pd.factorize(rows[column.name])[0]),
             sensitive={
                 attribute.name: coded(rows[attribute.name], attribute.name in wanted.leaves)
                 for attribute in wanted.sensitive

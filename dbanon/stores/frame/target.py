@@ -75,17 +75,15 @@ class FrameTarget:
     def count(self, written: FrameWritten, questions: Questions) -> Counts:
         """The answers, by groups of rows with equal values."""
         frame = written.frame
-        rows = _recount(frame, questions.columns)
-        if questions.each:
-            rows = Recount.of_attributes(
-                [_recount(frame, columns) for columns in questions.each], rows
-            )
+        rows = questions.recounted(lambda columns: _recount(frame, columns))
+        if not (questions.persons or questions.sensitive):
+            return Counts(rows)
         classes = _groups(frame, questions.columns).ngroup().to_numpy(np.int64)
-        persons = None
-        if questions.persons is not None:
-            entities = written.draft.microdata.entities
+        entities = written.draft.microdata.entities
+        persons = {}
+        for name in questions.persons:
             assert entities is not None
-            persons = _persons(classes, entities[written.records])
+            persons[name] = _persons(classes, entities[written.records])
         ones = np.ones(len(frame), np.int64)
         cells = {
             name: Cells(classes, coded(frame[name], name in questions.leaves), ones)

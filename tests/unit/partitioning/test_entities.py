@@ -75,7 +75,7 @@ def test_worked_example():
     # f and m are equally frequent for person 1: the first in order.
     assert units.microdata.codes[:, 0].tolist() == [1, 0, 0]
     assert units.microdata.keys[:, 0].tolist() == [0, 1, 3]
-    assert units.partition(Partition([0, 1, 1])).labels.tolist() == [0, 1, 1, 1, 1, 1]
+    assert Partition([0, 1, 1]).of(units.of_record).labels.tolist() == [0, 1, 1, 1, 1, 1]
 
 
 def test_the_mean_of_equal_values_is_exact():
