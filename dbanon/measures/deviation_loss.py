@@ -24,7 +24,7 @@ def deviation_loss(task: Task) -> Figure:
     cells = pairs.cells(pairs.numbers)
     sums = np.zeros(len(pairs.numbers))
     for part in pairs.chunks():
-        gap = np.abs(points[part] - released[pairs.partition.labels[part]])
+        gap = np.abs(points[part] - released[pairs.rows[part]])
         sums += (gap if cells is None else gap * cells[part]).sum(axis=0)
     sums /= np.sqrt(2.0)
     counts = np.full(len(sums), pairs.n) if cells is None else cells.sum(axis=0)

@@ -13,7 +13,7 @@ from dbanon.measures.figure import NO_ROWS, Figure, Measure, Task
 def direct_loss(task: Task) -> Figure:
     """Over the cells of all columns; a column's own beside it, and ``zil``, the sum."""
     pairs = task.pairs
-    labels = pairs.partition.labels
+    labels = pairs.rows
     total, cells = 0.0, 0
     columns = {}
     for at, column in enumerate(pairs.columns):

@@ -25,7 +25,7 @@ def distance_loss(task: Task) -> Figure:
     moved = spread = 0.0
     for part in pairs.chunks():
         at = points[part]
-        gap = at - released[pairs.partition.labels[part]]
+        gap = at - released[pairs.rows[part]]
         if cells is not None:
             at, gap = at * cells[part], gap * cells[part]
         moved += float(np.sqrt(np.square(gap).sum(axis=1)).sum())

@@ -39,7 +39,7 @@ def coded(pairs: Pairs) -> list[Coded]:
         codes = _codes(column)
         if codes is None:
             continue
-        before, after = codes[0], codes[1][pairs.partition.labels]
+        before, after = codes[0], codes[1][pairs.rows]
         held = pairs.cells([column])
         if held is not None:
             before, after = before[held[:, 0]], after[held[:, 0]]

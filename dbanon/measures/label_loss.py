@@ -17,7 +17,7 @@ from dbanon.measures.figure import Figure, Measure, Task
 def label_loss(task: Task) -> Figure:
     """Over the cells of the columns that are released as labels; NULLs count 0."""
     pairs = task.pairs
-    labels = pairs.partition.labels
+    labels = pairs.rows
     columns = {}
     for column in pairs.columns:
         if isinstance(column, Intervals):

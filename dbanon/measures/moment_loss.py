@@ -47,7 +47,7 @@ def _changes(
     # Ratios do not change with a power of two, and huge numbers do not overflow.
     small = -column.scale.exponent
     before = np.ldexp(column.original, small)
-    after = np.ldexp(column.released, small)[pairs.partition.labels]
+    after = np.ldexp(column.released, small)[pairs.rows]
     if cells is not None:
         before, after = before[cells], after[cells]
     if len(before) < 2:

@@ -42,39 +42,41 @@ class Moments:
 
 
 def moments(
-    points: Floats, released: Floats, labels: NDArray[np.int32], cells: Flags | None
+    points: Floats, released: Floats, labels: NDArray[np.intp], cells: Flags | None
 ) -> Moments:
     """The moments of p columns; the memory they take does not grow with the records.
 
     Parameters
     ----------
     points, released : float64 (n, p) and (m, p), z-scores, 0 in a column that was constant.
-    labels : int32 (n,), the released row of each record.
+    labels : int (n,), the released row of each record.
     cells : bool (n, p), which count; None for all.
     """
     n, p = points.shape
     count = np.zeros((p, p))
     sums = np.zeros((2, p, p))  # of column i, over the records that hold column j too
     squares, products = np.zeros((2, p, p)), np.zeros((2, p, p))
-    least, most = np.full((2, p, p), np.inf), np.full((2, p, p), -np.inf)
+    varies = _vary(points, released) if cells is None else np.zeros((2, p, p), bool)
+    firsts = np.full((2, p, p), np.nan)
     for at in range(0, n, _CHUNK):
         part = slice(at, at + _CHUNK)
-        both = [points[part], released[labels[part]]]
-        held = np.ones_like(both[0]) if cells is None else cells[part].astype(np.float64)
-        count += held.T @ held
-        for side, values in enumerate(both):
-            _extend(least[side], most[side], values, None if cells is None else cells[part])
-            if cells is not None:
-                values = values * held
-            sums[side] += values.T @ held
-            squares[side] += np.square(values).T @ held
+        held = None if cells is None else cells[part]
+        weights = np.ones((min(_CHUNK, n - at), 1)) if held is None else held.astype(np.float64)
+        count += weights.T @ weights
+        for side, values in enumerate((points[part], released[labels[part]])):
+            if held is not None:
+                _compare(firsts[side], varies[side], values, held)
+                values = values * weights
+            sums[side] += values.T @ weights
             products[side] += values.T @ values
+            if held is not None:
+                squares[side] += np.square(values).T @ weights
     degrees = np.maximum(count - 1, 1)
     share = np.maximum(count, 1)
-    # Rounding must not pass for a variance.
-    varies = least < most
     found = []
     for side in range(2):
+        if cells is None:
+            squares[side] = np.diagonal(products[side])[:, None]
         covariance = (products[side] - sums[side] * sums[side].T / share) / degrees
         variance = (squares[side] - np.square(sums[side]) / share) / degrees
         related = varies[side] & varies[side].T
@@ -86,21 +88,28 @@ def moments(
     )
 
 
-def _extend(least: Floats, most: Floats, values: Floats, cells: Flags | None) -> None:
-    """Smallest and largest values of each column i, over the records that hold column j too."""
-    for j in range(values.shape[1]):
-        kept = values
-        if cells is not None:
-            kept = values[cells[:, j]]
-            held = cells[cells[:, j]]
-        low, high = kept, kept
-        if cells is not None:
-            low, high = np.where(held, kept, np.inf), np.where(held, kept, -np.inf)
-        np.minimum(least[:, j], low.min(axis=0, initial=np.inf), out=least[:, j])
-        np.maximum(most[:, j], high.max(axis=0, initial=-np.inf), out=most[:, j])
-        if cells is None:
-            least[:], most[:] = least[:, :1], most[:, :1]
-            return
+def _vary(points: Floats, released: Floats) -> Flags:
+    """bool (2, p, p), whether each column varies; rounding must not pass for a variance."""
+    found = np.zeros((2, points.shape[1], 1), bool)
+    for side, table in enumerate((points, released)):
+        for at, column in enumerate(table.T):
+            found[side, at] = bool(column.size) and bool(column.max() > column.min())
+    return np.repeat(found, points.shape[1], axis=2)
+
+
+def _compare(firsts: Floats, varies: Flags, values: Floats, held: Flags) -> None:
+    """Note whether column i varies over the records that hold column j too, all (p, p).
+
+    ``firsts`` has the first of the values, NaN before there is one.
+    """
+    for i, j in np.ndindex(*varies.shape):
+        if varies[i, j]:
+            continue
+        both = values[held[:, i] & held[:, j], i]
+        if both.size:
+            if np.isnan(firsts[i, j]):
+                firsts[i, j] = both[0]
+            varies[i, j] = bool((both != firsts[i, j]).any())
 
 
 def _correlation(covariance: Floats, variance: Floats, varies: Flags) -> Floats:

@@ -57,6 +57,12 @@ class Pairs:
         """The number of classes."""
         return self.partition.n_classes
 
+    @cached_property
+    def rows(self) -> NDArray[np.intp]:
+        """The class of each record, (n,), as numpy indexes with it: other types are copied each
+        time."""
+        return self.partition.labels.astype(np.intp)
+
     # --- numbers ---------------------------------------------------------------------------------
 
     @cached_property
@@ -103,12 +109,12 @@ class Pairs:
     @cached_property
     def moments(self) -> Moments:
         """The covariances of the columns of numbers, before and after."""
-        return moments(*self.points, self.partition.labels, self.cells(self.numbers))
+        return moments(*self.points, self.rows, self.cells(self.numbers))
 
     def cells(self, columns: Iterable[Column]) -> Flags | None:
         """bool (n, p), which cells are NULL neither in the original nor released; None for all."""
         columns = tuple(columns)
-        labels = self.partition.labels
+        labels = self.rows
         if all(c.missing is None and c.withheld is None for c in columns):
             return None
         cells = np.ones((self.n, len(columns)), bool)

@@ -62,7 +62,7 @@ def _inside(
 
     Anything where the cell does not count.
     """
-    labels = pairs.partition.labels
+    labels = pairs.rows
     counts = np.bincount(labels if held is None else labels[held], minlength=pairs.m)
     rows = np.flatnonzero(counts)
     order = rows[np.argsort(column.released[rows], kind="stable")]
@@ -77,7 +77,7 @@ def _inside(
         if len(ranked):
             low[order] = ranked[np.maximum(lowest - h, 0)]
             high[order] = ranked[np.minimum(highest + h, len(ranked) - 1)]
-        yield (low[labels] <= column.original) & (column.original <= high[labels])
+        yield (low.take(labels) <= column.original) & (column.original <= high.take(labels))
 
 
 MEASURE = Measure(

@@ -21,7 +21,7 @@ _ROUNDING = 1e-15
 
 def security_ratio(task: Task) -> Figure:
     """Over classes and columns of numbers; ``below half`` is the share of classes under 1/2."""
-    pairs, labels = task.pairs, task.pairs.partition.labels
+    pairs, labels = task.pairs, task.pairs.rows
     if not pairs.numbers:
         return Figure(None, note=NO_NUMBERS)
     columns, low, classes = {}, 0, 0
