@@ -16,9 +16,9 @@ PACKAGE = ROOT / "dbanon"
 
 # The one file that knows what is guaranteed.
 GUARANTEE = PACKAGE / "job" / "guarantee.py"
-# What a method gives, and what only some guarantees have.
+# What a method gives, and what only some guarantees have; an array of persons is no wish.
 RESULTS = {"Partition", "AttributePartition", "Levels"}
-OF_SOME = {"entity", "persons", "k_rows"}
+OF_SOME = {"entity", "k_rows", ".entity", ".k_rows", ".persons"}
 
 LONGEST_FUNCTION = 80
 LONGEST_FILE = 400
@@ -133,7 +133,8 @@ def _asks(node: ast.AST) -> bool:
     if not isinstance(node, ast.Compare):
         return False
     sides = [node.left, *node.comparators]
-    names = {getattr(side, "id", getattr(side, "attr", "")) for side in sides}
+    names = {side.id for side in sides if isinstance(side, ast.Name)}
+    names |= {f".{side.attr}" for side in sides if isinstance(side, ast.Attribute)}
     missing = any(isinstance(side, ast.Constant) and side.value is None for side in sides)
     return bool(names & (RESULTS | {"PER_ATTRIBUTE"}) or (missing and names & OF_SOME))
 

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dbanon.data.counts import rarest_row
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
@@ -167,8 +166,8 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
             warnings.simplefilter("ignore", PrivacyWarning)
             report = run(job, SqlSource(session), target, progress)
     progress.restore()
-    if report.k_rows is not None:
-        plpy.warning(f"dbanon: rows are NOT k-anonymous; {rarest_row(report.k_rows)}")
+    for caution in report.cautions:
+        plpy.warning(f"dbanon: {caution.what}; {caution.why}")
     for found in report.telling:
         plpy.notice(f"dbanon: column {found.describe(report.k_requested)}")
     if report.not_copied:

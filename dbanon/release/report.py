@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from operator import attrgetter
+from typing import Any, Generic, TypeVar, overload
 
-from dbanon.data.counts import rarest_row
+from dbanon.data.counts import Recount
+from dbanon.job.guarantee import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.recode import ColumnLoss
+
+T = TypeVar("T")
 
 NOT_CHECKED = "not checked against earlier releases"
 SEED_POLICY = (
@@ -43,61 +47,187 @@ class TellingColumn:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a release is, what it lost and how it was made. Holds no value of a column.
+class Request:
+    """What was asked for, and what it was asked of.
 
-    Seconds are per phase: ``read``, ``cluster``, ``write``, ``verify``. Losses are SSE/SST on
-    z-scores, 0 to 1, over the released records. ``k_achieved`` and ``persons`` count persons where
-    ``entity`` names their column; class sizes are rows. ``k_rows`` is not None where classes are
-    those of each attribute by itself: the rows that share the rarest combination of values.
-    ``levels`` are those of a full domain, by quasi-identifier. ``telling`` are findings on columns
-    that are released as they are; they were looked for in every release. ``digest`` is that of the
-    rows that were written, as the ledger has it; None for data frames.
+    Parameters
+    ----------
+    source, output, output_kind : the relation that was read, and what readers use of the release.
+    arguments : the policy as plain values, with what was found of it; as the ledger has it.
+    quasi_identifiers, sensitive, kept, not_copied : columns by what became of them.
+    entity : the column whose values k counts; None for rows.
+    guarantee : in words.
     """
 
-    release_id: str
-    created_at: str
-    dbanon_version: str
     source: str
     output: str
     output_kind: str
-    relation: str
     method: str
     arguments: Mapping[str, Any]
     quasi_identifiers: tuple[str, ...]
     sensitive: tuple[str, ...]
     kept: tuple[str, ...]
     not_copied: tuple[str, ...]
-    rows_in: int
-    rows_out: int
-    suppressed: int
-    null_rows: int
-    classes: int
-    smallest_class: int
-    median_class: float
-    largest_class: int
-    k_requested: int
-    k_achieved: int
-    information_loss: float
-    information_loss_before_rounding: float
-    column_losses: tuple[ColumnLoss, ...]
+    k: int
+    entity: str | None
     guarantee: str
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted on what was written, before anyone could see it.
+
+    Parameters
+    ----------
+    rows_in, suppressed : records of the source, and those that were withheld.
+    rows : of the classes.
+    verdict : of the guarantee.
+    telling : findings on columns that are released as they are; they were looked for.
+    """
+
+    rows_in: int
+    suppressed: int
+    rows: Recount
+    verdict: Verdict
+    telling: tuple[TellingColumn, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What was lost, 0 to 1.
+
+    Parameters
+    ----------
+    released, before_rounding : over all columns, as in ``Release``.
+    columns : column by column.
+    measure : ``sse`` or ``iloss``, as in ``Release``.
+    levels : of a full domain, by quasi-identifier; None where there are none.
+    """
+
+    released: float
+    before_rounding: float
+    columns: tuple[ColumnLoss, ...]
+    measure: str
+    levels: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class MadeBy:
+    """Which release it is, and how and when it was made.
+
+    Parameters
+    ----------
+    relation : the table that holds it.
+    seconds : per phase: ``read``, ``cluster``, ``write``, ``verify``, ``digest``, ``total``.
+    digest : of the rows that were written, as the ledger has it; None for data frames.
+    """
+
+    release_id: str
+    created_at: str
+    dbanon_version: str
+    relation: str
     seconds: Mapping[str, float] = field(default_factory=dict)
+    digest: str | None = None
     seed_policy: str = SEED_POLICY
     earlier_releases: str = NOT_CHECKED
     verified: bool = True
-    loss_measure: str = "sse"
-    models: tuple[CountedModel, ...] = ()
-    entity: str | None = None
-    persons: int | None = None
-    k_rows: int | None = None
-    levels: Mapping[str, int] | None = None
-    telling: tuple[TellingColumn, ...] = ()
-    digest: str | None = None
+
+
+class _Told(Generic[T]):
+    """A name of a report, and where in its groups it is told."""
+
+    def __init__(self, place: str) -> None:
+        self._find = attrgetter(place)
+
+    @overload
+    def __get__(self, report: None, owner: type[Report]) -> _Told[T]: ...
+
+    @overload
+    def __get__(self, report: Report, owner: type[Report]) -> T: ...
+
+    def __get__(self, report: Report | None, owner: type[Report]) -> T | _Told[T]:
+        if report is None:
+            return self
+        found: T = self._find(report)
+        return found
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a release is, what it lost and how it was made. Holds no value of a column.
+
+    Everything in its four groups has a name here, too: ``report.k_achieved`` is
+    ``report.counts.verdict.k``. ``to_dict`` tells these names, in this order.
+
+    Losses are SSE/SST on z-scores, 0 to 1, over the released records. ``k_achieved`` and
+    ``persons`` count persons where ``entity`` names their column; class sizes are rows. ``k_rows``
+    is not None where classes are those of each attribute by itself: the rows that share the rarest
+    combination of values. ``levels`` are those of a full domain, by quasi-identifier. ``telling``
+    are findings on columns that are released as they are.
+    """
+
+    request: Request
+    counts: Counted
+    loss: Lost
+    made_by: MadeBy
+
+    release_id = _Told[str]("made_by.release_id")
+    created_at = _Told[str]("made_by.created_at")
+    dbanon_version = _Told[str]("made_by.dbanon_version")
+    source = _Told[str]("request.source")
+    output = _Told[str]("request.output")
+    output_kind = _Told[str]("request.output_kind")
+    relation = _Told[str]("made_by.relation")
+    method = _Told[str]("request.method")
+    arguments = _Told[Mapping[str, Any]]("request.arguments")
+    quasi_identifiers = _Told[tuple[str, ...]]("request.quasi_identifiers")
+    sensitive = _Told[tuple[str, ...]]("request.sensitive")
+    kept = _Told[tuple[str, ...]]("request.kept")
+    not_copied = _Told[tuple[str, ...]]("request.not_copied")
+    rows_in = _Told[int]("counts.rows_in")
+    rows_out = _Told[int]("counts.rows.rows")
+    suppressed = _Told[int]("counts.suppressed")
+    null_rows = _Told[int]("counts.rows.null_rows")
+    classes = _Told[int]("counts.rows.classes")
+    smallest_class = _Told[int]("counts.rows.smallest")
+    median_class = _Told[float]("counts.rows.median")
+    largest_class = _Told[int]("counts.rows.largest")
+    k_requested = _Told[int]("request.k")
+    k_achieved = _Told[int]("counts.verdict.k")
+    information_loss = _Told[float]("loss.released")
+    information_loss_before_rounding = _Told[float]("loss.before_rounding")
+    column_losses = _Told[tuple[ColumnLoss, ...]]("loss.columns")
+    guarantee = _Told[str]("request.guarantee")
+    seconds = _Told[Mapping[str, float]]("made_by.seconds")
+    seed_policy = _Told[str]("made_by.seed_policy")
+    earlier_releases = _Told[str]("made_by.earlier_releases")
+    verified = _Told[bool]("made_by.verified")
+    loss_measure = _Told[str]("loss.measure")
+    models = _Told[tuple[CountedModel, ...]]("counts.verdict.models")
+    entity = _Told["str | None"]("request.entity")
+    persons = _Told["int | None"]("counts.verdict.persons")
+    k_rows = _Told["int | None"]("counts.verdict.k_rows")
+    levels = _Told["Mapping[str, int] | None"]("loss.levels")
+    telling = _Told[tuple[TellingColumn, ...]]("counts.telling")
+    digest = _Told["str | None"]("made_by.digest")
+
+    @property
+    def cautions(self) -> tuple[Caution, ...]:
+        """What whoever reads the release has to be told beside its guarantee."""
+        return self.counts.verdict.cautions
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of ``to_dict``, in their order."""
+        return tuple(name for name, value in vars(cls).items() if isinstance(value, _Told))
+
+    def made(self, **changes: Any) -> Report:
+        """The report with other values in ``made_by``."""
+        return replace(self, made_by=replace(self.made_by, **changes))
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
-        return asdict(self)
+        return {name: _plain(getattr(self, name)) for name in self.names()}
 
     def rows(self) -> list[tuple[str, str]]:
         """The report as pairs of label and text, for people."""
@@ -112,14 +242,7 @@ class Report:
         loss = f"{self.information_loss:.6f}"
         loss += f" ({self.information_loss_before_rounding:.6f} {before})"
 
-        counted = ""
-        if self.entity is not None:
-            counted = f' (persons: distinct values of "{self.entity}", {self.persons} in all)'
-
-        classes = "classes"
-        if self.k_rows is not None:
-            classes, counted = "classes of each attribute", " (of each attribute by itself)"
-
+        holds = self.counts.verdict
         pairs = [
             ("release", self.release_id),
             ("source", self.source),
@@ -136,13 +259,14 @@ class Report:
             *(("COLUMN TELLS", found.describe(self.k_requested)) for found in self.telling),
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
-            ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{counted}"),
+            ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{holds.counted}"),
             *((level.model, f"counted {level.achieved:.6g}") for level in self.models),
             (
-                f"{classes}: number, smallest / median / largest",
+                f"{holds.classes}: number, smallest / median / largest",
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"
                 f" / {self.largest_class}",
             ),
+            *((caution.title, caution.why) for caution in self.cautions),
             (f"information loss, {measure}", loss),
             *(
                 (
@@ -159,9 +283,17 @@ class Report:
             ("guarantee", self.guarantee),
             ("earlier releases", self.earlier_releases),
         ]
-        if self.k_rows is not None:
-            place = [label for label, _ in pairs].index(f"information loss, {measure}")
-            pairs.insert(place, ("ROWS ARE NOT k-ANONYMOUS", rarest_row(self.k_rows)))
         if self.relation != self.output:
             pairs.insert(3, ("released table", self.relation))
         return pairs
+
+
+def _plain(value: Any) -> Any:
+    """A value without dataclasses, and with containers of its own."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_plain(part) for part in value)
+    return value

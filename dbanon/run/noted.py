@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 
 from dbanon.errors import DatabaseUnreachable, MemoryLimit, OutcomeUnknown, error_code, lacks_memory
 from dbanon.job.job import Job
@@ -68,7 +67,7 @@ def run_between(
         stack.close()
         spent = dict(report.seconds)
         spent["write"] += time.perf_counter() - before_commit
-        return replace(report, seconds=spent | {"total": time.perf_counter() - started})
+        return report.made(seconds=spent | {"total": time.perf_counter() - started})
 
 
 def _within_memory(

@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -19,7 +18,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.recode import Release, recode
-from dbanon.release.report import Report, TellingColumn
+from dbanon.release.report import Counted, Lost, MadeBy, Report, Request, TellingColumn
 from dbanon.release.telling import Originals, telling
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
@@ -59,16 +58,13 @@ def run(
         holds = planned.guarantee.check(counts, expected)
         tells = _tell(draft, source, target.sampled(written, job.kept))
     with clock.phase("digest"):
-        report = replace(
-            _report(planned, policy, draft, found, counts, holds, tells),
-            digest=target.digest(written),
-            seconds=dict(clock.seconds),
-        )
+        report = _report(planned, policy, draft, found, counts, holds, tells)
+        report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))
     with clock.phase("write"):
         noted = target.publish(written, report, counts, clock.elapsed)
     clock.tell("verify", 1.0)
     seconds = clock.seconds | {"total": clock.elapsed}
-    return replace(report, created_at=noted, seconds=seconds)
+    return report.made(created_at=noted, seconds=seconds)
 
 
 class Clock:
@@ -183,7 +179,7 @@ def _report(
     tells: tuple[TellingColumn, ...],
 ) -> Report:
     """What is said of a release that was counted."""
-    job, output, rows = planned.job, draft.output, counts.rows
+    job, output = planned.job, draft.output
     levels = None if found.levels is None else dict(found.levels.levels)
     arguments: dict[str, Any] = {
         **policy.arguments(),
@@ -200,38 +196,32 @@ def _report(
         arguments["levels"] = levels
     release, microdata = draft.release, draft.microdata
     return Report(
-        release_id=output.release_id,
-        created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
-        dbanon_version=version(),
-        source=str(planned.relation.name),
-        output=str(output.name),
-        output_kind=output.kind,
-        relation=str(output.relation),
-        method=policy.method,
-        arguments=arguments,
-        quasi_identifiers=job.quasi_identifiers,
-        sensitive=job.sensitive,
-        kept=job.keep,
-        not_copied=planned.not_copied,
-        rows_in=microdata.n_read,
-        rows_out=rows.rows,
-        suppressed=microdata.withheld + release.partition.n_suppressed,
-        null_rows=rows.null_rows,
-        classes=rows.classes,
-        smallest_class=rows.smallest,
-        median_class=rows.median,
-        largest_class=rows.largest,
-        k_requested=int(policy.k),
-        k_achieved=holds.k,
-        information_loss=release.loss,
-        information_loss_before_rounding=release.loss_before_rounding,
-        column_losses=release.losses,
-        guarantee=planned.guarantee.sentence(release.names),
-        loss_measure=release.measure,
-        models=holds.models,
-        entity=job.entity,
-        persons=holds.persons,
-        k_rows=holds.k_rows,
-        levels=levels,
-        telling=tells,
+        Request(
+            source=str(planned.relation.name),
+            output=str(output.name),
+            output_kind=output.kind,
+            method=policy.method,
+            arguments=arguments,
+            quasi_identifiers=job.quasi_identifiers,
+            sensitive=job.sensitive,
+            kept=job.keep,
+            not_copied=planned.not_copied,
+            k=int(policy.k),
+            entity=job.entity,
+            guarantee=planned.guarantee.sentence(release.names),
+        ),
+        Counted(
+            rows_in=microdata.n_read,
+            suppressed=microdata.withheld + release.partition.n_suppressed,
+            rows=counts.rows,
+            verdict=holds,
+            telling=tells,
+        ),
+        Lost(release.loss, release.loss_before_rounding, release.losses, release.measure, levels),
+        MadeBy(
+            release_id=output.release_id,
+            created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
+            dbanon_version=version(),
+            relation=str(output.relation),
+        ),
     )

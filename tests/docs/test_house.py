@@ -16,7 +16,7 @@ MOST = {
     "spellings": 0,
     "spelled_below": 2,
     "foreign": 0,
-    "asked": 7,
+    "asked": 0,
 }
 
 

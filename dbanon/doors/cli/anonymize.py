@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from dbanon.data.counts import rarest_row
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.support import (
@@ -127,8 +126,8 @@ def anonymize(url: str, **given: Any) -> None:
                 door="cli",
             )
             committed()
-        if report.k_rows is not None:
-            say(f"Warning: rows are NOT k-anonymous; {rarest_row(report.k_rows)}.")
+        for caution in report.cautions:
+            say(f"Warning: {caution.what}; {caution.why}.")
         for found in report.telling:
             say(f"Warning: column {found.describe(report.k_requested)}.")
         if path is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dbanon.data.counts import Counts
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
@@ -65,7 +65,7 @@ class SummarizedTarget(SqlTarget):
         """Put the table in its place, with its summary; raises as ``ports.Target``."""
         noted = super().publish(written, report, counts, elapsed)
         histogram = counts.rows.histogram
-        write(self.session, self.summary, replace(report, created_at=noted), histogram)
+        write(self.session, self.summary, report.made(created_at=noted), histogram)
         return noted
 
 
@@ -120,7 +120,7 @@ def write(
         ) from None
     session.run(f"COMMENT ON TABLE {name.quoted} IS '{MARK}{report.release_id}'")
     k = report.k_requested
-    rarest = report.k_achieved if report.k_rows is None else report.k_rows
+    rarest = report.counts.verdict.rarest
     row = {
         "release_id": report.release_id,
         "created_at": report.created_at,

@@ -1,0 +1,163 @@
+"""Guarantees: what they ask, what they say, and their verdict on counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
+from dbanon.data.microdata import Coded
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
+from dbanon.job.guarantee import Expected, Guarantee, OfPersons, PerAttribute, recorded
+from dbanon.job.policy import Policy
+from dbanon.measures import Model
+from dbanon.methods import METHODS
+
+POLICY = Policy(k=3)
+EACH = Policy(k=3, method="individual_ranking", guarantee="per_attribute")
+# Two classes of 3 and one of 4.
+ROWS = Recount(10, {3: 2, 4: 1})
+NEEDED = Expected(10, 0, {})
+
+
+def counted(rows: Recount = ROWS, **more: Any) -> Counts:
+    return Counts(rows, **more)
+
+
+def test_a_policy_says_which_guarantee_it_is() -> None:
+    assert type(POLICY.guaranteed()) is Guarantee
+    assert type(POLICY.guaranteed(entity="who")) is OfPersons
+    assert type(EACH.guaranteed(["site"])) is PerAttribute
+
+
+def test_questions() -> None:
+    rows = POLICY.guaranteed(["site"]).questions(["age", "height"], ("ill",), frozenset({"ill"}))
+    assert rows == Questions(
+        ("age", "height", "site"), sensitive=("ill",), leaves=frozenset({"ill"})
+    )
+    assert rows.classes == (("age", "height", "site"),)
+    persons = POLICY.guaranteed(entity="who").questions(["age"])
+    assert persons == Questions(("age",), persons=("who",))
+    each = EACH.guaranteed(["site"]).questions(["age", "height"])
+    assert each.columns == ("age", "height", "site")
+    assert each.classes == (("age", "site"), ("height", "site"))
+    # A published release tells its strata among its quasi-identifiers.
+    assert EACH.guaranteed(["site"]).questions(["age", "site", "height"]) == each
+
+
+def test_sentences() -> None:
+    assert POLICY.guaranteed(["site"]).sentence(["age"]) == (
+        "row-wise k-anonymity: every combination of released values of (age, site) is shared by at"
+        " least 3 rows of the release"
+    )
+    persons = Policy(k=3, nulls="category", models=(Model("distinct_l", "ill", 2),))
+    assert (
+        persons.guaranteed(entity="who")
+        .sentence(["age"])
+        .endswith(
+            'at least 3 persons (distinct values of "who") of the release, NULL counted as a value;'
+            ' distinct_l 2 of "ill" in each class'
+        )
+    )
+    assert EACH.guaranteed(["site"]).sentence(["age", "height"]) == (
+        "k-anonymity per attribute only, not of rows: every released value of each of (age, height)"
+        " by itself is shared by at least 3 rows of the release with equal (site); ROWS ARE NOT"
+        " k-ANONYMOUS: a combination of values may be one row's alone"
+    )
+
+
+def test_rows_that_hold() -> None:
+    found = POLICY.guaranteed().check(counted(), NEEDED)
+    assert (found.k, found.rarest, found.persons, found.k_rows) == (3, 3, None, None)
+    assert (found.noted, found.cautions, found.counted) == ({}, (), "")
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "text"),
+    [
+        (Recount(9, {3: 3}), SourceChanged, "10 records were read, but 9 rows"),
+        (Recount(10, {2: 1, 8: 1}), RecountFailed, "holds 2 rows, fewer than k = 3"),
+        (Recount(10, {5: 2}, 1), RecountFailed, "1 rows with a NULL were written, 0 were expected"),
+    ],
+)
+def test_rows_that_do_not_hold(rows: Recount, error: type[Exception], text: str) -> None:
+    for policy in (POLICY, EACH):
+        with pytest.raises(error, match=text):
+            policy.guaranteed().check(counted(rows), NEEDED)
+
+
+def test_nulls_are_counted_where_they_are_released_and_no_stratum_has_its_own() -> None:
+    holes = Recount(10, {5: 2}, 5)
+    category = Policy(k=3, nulls="category")
+    assert category.guaranteed().check(counted(holes), Expected(10, 5, {})).k == 5
+    with pytest.raises(RecountFailed, match="5 rows with a NULL were written, 4 were expected"):
+        category.guaranteed().check(counted(holes), Expected(10, 4, {}))
+    assert POLICY.guaranteed(["site"]).check(counted(holes), NEEDED).k == 5
+
+
+def test_persons() -> None:
+    wanted = POLICY.guaranteed(entity="who")
+
+    def check(**changes: Any) -> Any:
+        given = {"persons": 7, "smallest": 3, "histogram": dict(ROWS.histogram)} | changes
+        return wanted.check(counted(persons={"who": EntityCount(**given)}), NEEDED)
+
+    assert check().noted == {"entity": "who", "persons": 7}
+    assert (check(smallest=4).k, check(smallest=4).persons) == (4, 7)
+    with pytest.raises(RecountFailed, match='holds 2 distinct values of "who", fewer than k = 3'):
+        check(smallest=2)
+    with pytest.raises(RecountFailed, match="not those of the rows whose persons were counted"):
+        check(histogram={10: 1})
+
+
+def test_each_attribute() -> None:
+    rows = Recount(10, {5: 4}, k_rows=1)
+    found = EACH.guaranteed().check(counted(rows), NEEDED)
+    assert (found.k, found.rarest, found.k_rows, found.noted) == (5, 1, 1, {"k_rows": 1})
+    [caution] = found.cautions
+    assert (caution.title, caution.why[-18:]) == ("ROWS ARE NOT k-ANONYMOUS", "shared by 1 row(s)")
+    assert "NOT k-ANONYMOUS" in EACH.guaranteed().told_of(rows)
+
+
+def test_models_are_part_of_the_verdict() -> None:
+    wanted = Policy(k=3, models=(Model("distinct_l", "ill", 2),)).guaranteed()
+    needed = Expected(6, 0, {"ill": Attribute("ill", Kind.CATEGORY)})
+    rows = Recount(6, {3: 2})
+
+    def check(values: list[int]) -> Any:
+        column = Coded(np.array(values, np.int32), ("a", "b"))
+        cells = Cells(np.repeat(np.arange(2), 3), column, np.ones(6, np.int64))
+        return wanted.check(counted(rows, cells={"ill": cells}), needed)
+
+    [level] = check([0, 1, 1, 0, 0, 1]).models
+    assert level.achieved == 2
+    with pytest.raises(RecountFailed, match="1 of 2 classes counted do not keep to distinct_l 2"):
+        check([0, 1, 1, 0, 0, 0])
+
+
+def test_what_a_method_does_not_give_is_refused() -> None:
+    POLICY.guaranteed().require(METHODS["mdav"])
+    with pytest.raises(InvalidParameter, match="k-anonymity per attribute only"):
+        POLICY.guaranteed().require(METHODS["individual_ranking"])
+    EACH.guaranteed().require(METHODS["individual_ranking"])
+    with pytest.raises(InvalidParameter, match="rows are counted, not persons"):
+        EACH.guaranteed(entity="who").require(METHODS["individual_ranking"])
+    with pytest.raises(InvalidParameter, match="Method mdav groups rows"):
+        Policy(k=3, guarantee="per_attribute")
+
+
+@pytest.mark.parametrize(
+    ("policy", "entity"), [(POLICY, None), (POLICY, "who"), (EACH, None)], ids=str
+)
+def test_a_ledger_tells_it_again(policy: Policy, entity: str | None) -> None:
+    given = policy.guaranteed(["site"], entity)
+    again = recorded(3, {**policy.arguments(), "by": ["site"], "entity": entity})
+    assert type(again) is type(given)
+    assert again.questions(["age"]) == given.questions(["age"])
+
+
+def test_entries_of_0_1_0_count_rows() -> None:
+    assert recorded(5, {}) == Guarantee(5)
