@@ -46,7 +46,7 @@ def released(table, columns, **policy):
     trees = {"city": CITIES} if "city" in columns else {}
     wanted = Policy(orders=orders, hierarchies=trees, **policy)
     microdata = microdata_from_frame(table, list(columns), orders=orders)
-    if wanted.per_attribute:
+    if wanted.guarantee == "per_attribute":
         found = find_attribute_classes(microdata, wanted)
     else:
         found = find_classes(microdata, wanted)
