@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar, overload
 
 from dbanon.data.counts import Recount
-from dbanon.job.guarantee import Caution, Verdict
+from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.recode import ColumnLoss
 

@@ -13,9 +13,9 @@ from dbanon.data.counts import Counts, Questions
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found
 from dbanon.errors import KeptColumnTells, TellingColumnRefused
-from dbanon.job.guarantee import Expected, Verdict
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
+from dbanon.job.verdict import Expected, Verdict
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.recode import Release, recode
 from dbanon.release.report import Counted, Lost, MadeBy, Report, Request, TellingColumn
