@@ -18,6 +18,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.hierarchy.subset import only
 from dbanon.hierarchy.tree import Hierarchy
@@ -147,8 +148,13 @@ def pairs_of(
 
     Raises
     ------
-    InvalidParameter : a label is neither of its hierarchy nor an interval.
+    InvalidParameter : a label is neither of its hierarchy nor an interval, or the partition is of
+        another number of records.
     """
+    if len(partition.labels) != microdata.n_records:
+        raise InvalidParameter(
+            f"The partition has {len(partition.labels)} records, the data {microdata.n_records}."
+        )
     suppressed = partition.n_suppressed + microdata.withheld
     if partition.n_suppressed:
         records = np.flatnonzero(partition.labels >= 0)

@@ -244,6 +244,12 @@ def test_numbers_with_a_hierarchy():
     assert found.losses["direct_loss"] == 0
 
 
+def test_classes_of_other_records_are_refused():
+    microdata, release, trees = released(frame(), ("age",), k=4)
+    with pytest.raises(InvalidParameter, match="61 records, the data 60"):
+        pairs_of(microdata, Partition(np.zeros(61, int)), release.columns, trees)
+
+
 def test_everything_withheld():
     microdata, release, trees = released(frame(), NUMBERS, k=4)
     columns = [replace(c, values=c.values[:0], missing=None) for c in release.columns]
