@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
+    "evaluation",
     "generalization",
     "generalization_scale",
     "main_job",

@@ -320,3 +320,34 @@ class Genetic(Kernel):
         mutation: float,
         seed: int,
     ) -> None: ...
+
+class Linkage(Kernel):
+    """The nearest of some points, and all that tie with it, for each of some questions, exact.
+
+    Squares of distances tie when they differ by a factor of 1e-9 at most. questions: float64
+    (n, p); points: float64 (m, p). limits: float64 (n,), squared distances within which answers
+    are expected; None for no guess. A guess changes the time, never the result. weights: int64
+    (m,), 0 to 2**32; None for ones. All are kept. Labels are the nearest points, of several at the
+    very same distance the first. What is wrong raises ValueError.
+    """
+
+    def __init__(
+        self,
+        questions: npt.NDArray[np.float64],
+        points: npt.NDArray[np.float64],
+        limits: npt.NDArray[np.float64] | None = None,
+        weights: npt.NDArray[np.int64] | None = None,
+        second: bool = False,
+        search: Search = "auto",
+    ) -> None: ...
+    def distances(self) -> npt.NDArray[np.float64]:
+        """Squared distance to the nearest point, (n,). RuntimeError before the last step."""
+
+    def seconds(self) -> npt.NDArray[np.float64]:
+        """Squared distance to the next that does not tie, (n,); to the nearest where there is none.
+
+        Empty without ``second``. RuntimeError before the last step.
+        """
+
+    def weights(self) -> npt.NDArray[np.int64]:
+        """The weights of all nearest points added up, (n,). RuntimeError before the last step."""

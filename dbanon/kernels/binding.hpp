@@ -44,5 +44,7 @@ inline Search search_named(const std::string& name) {
 
 // Kernels of classes of variable size, and refinement.
 void bind_variable(nb::module_& m);
+// Record linkage.
+void bind_linkage(nb::module_& m);
 
 }  // namespace dbanon

@@ -58,4 +58,5 @@ NB_MODULE(_kernels, m) {
     add<Mst, bool>(m, "Mst", nb::arg("diametric"));
     bind_generalization(m);
     bind_variable(m);
+    bind_linkage(m);
 }

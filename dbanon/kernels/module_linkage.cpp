@@ -1,0 +1,109 @@
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+
+#include "binding.hpp"
+#include "linkage.hpp"
+
+namespace dbanon {
+namespace {
+
+using Limits = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Weights = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Sums over all points stay within 64 bits.
+constexpr std::int64_t kLargestWeight = std::int64_t{1} << 32;
+
+template <class Value>
+nb::ndarray<nb::numpy, Value, nb::ndim<1>> copied(const std::vector<Value>& values) {
+    auto copy = std::make_unique<std::vector<Value>>(values);
+    Value* data = copy->data();
+    const std::size_t size = copy->size();
+    const nb::capsule owner(copy.get(),
+                            [](void* at) noexcept { delete static_cast<std::vector<Value>*>(at); });
+    copy.release();
+    return {data, {size}, owner};
+}
+
+class LinkageRun : public Run {
+   public:
+    LinkageRun(Points questions, Points points, std::optional<Limits> limits,
+               std::optional<Weights> weights, bool second, const std::string& search)
+        : LinkageRun(questions, points, limits, weights,
+                     make(questions, points, limits, weights, second, search).release()) {}
+
+    auto distances() { return copied(finished().nearest()); }
+    auto seconds() { return copied(finished().next()); }
+    auto weights() { return copied(finished().weight()); }
+
+   private:
+    LinkageRun(Points questions, Points points, std::optional<Limits> limits,
+               std::optional<Weights> weights, Linkage* kernel)
+        : Run(std::move(questions), std::unique_ptr<Kernel>(kernel)),
+          points_(std::move(points)),
+          limits_(std::move(limits)),
+          weights_(std::move(weights)),
+          kernel_(kernel) {}
+
+    static std::unique_ptr<Linkage> make(const Points& questions, const Points& points,
+                                         const std::optional<Limits>& limits,
+                                         const std::optional<Weights>& weights, bool second,
+                                         const std::string& search) {
+        const Table from = checked(questions, 1);
+        const Table to = checked(points, 1);
+        if (from.p != to.p) throw nb::value_error("questions and points of the same attributes");
+        if (limits) {
+            if (limits->shape(0) != static_cast<std::size_t>(from.n)) {
+                throw nb::value_error("one limit for each question");
+            }
+            for (std::int32_t i = 0; i < from.n; ++i) {
+                if (!(limits->data()[i] >= 0.0)) throw nb::value_error("limits must be 0 or more");
+            }
+        }
+        if (weights) {
+            if (weights->shape(0) != static_cast<std::size_t>(to.n)) {
+                throw nb::value_error("one weight for each point");
+            }
+            for (std::int32_t i = 0; i < to.n; ++i) {
+                if (weights->data()[i] < 0 || weights->data()[i] > kLargestWeight) {
+                    throw nb::value_error("weights must be from 0 to 2**32");
+                }
+            }
+        }
+        return std::make_unique<Linkage>(from, to, limits ? limits->data() : nullptr,
+                                         weights ? weights->data() : nullptr, second,
+                                         search_named(search));
+    }
+
+    Linkage& finished() {
+        bool done = false;
+        {
+            const nb::gil_scoped_release release;
+            done = kernel_->done();
+        }
+        if (!done) throw std::runtime_error("results before step() has returned True");
+        return *kernel_;
+    }
+
+    Points points_;
+    std::optional<Limits> limits_;
+    std::optional<Weights> weights_;
+    Linkage* kernel_;  // Run's
+};
+
+}  // namespace
+
+void bind_linkage(nb::module_& m) {
+    nb::class_<LinkageRun, Run>(m, "Linkage")
+        .def(nb::init<Points, Points, std::optional<Limits>, std::optional<Weights>, bool,
+                      const std::string&>(),
+             nb::arg("questions").noconvert(), nb::arg("points").noconvert(),
+             nb::arg("limits").noconvert().none() = nb::none(),
+             nb::arg("weights").noconvert().none() = nb::none(), nb::arg("second") = false,
+             nb::arg("search") = "auto")
+        .def("distances", &LinkageRun::distances)
+        .def("seconds", &LinkageRun::seconds)
+        .def("weights", &LinkageRun::weights);
+}
+
+}  // namespace dbanon

@@ -1,0 +1,49 @@
+"""deviation_loss, IL_1: the mean of |x - x'| over the square root of 2 times the deviation.
+
+S_j is the originals' sample deviation. The print of eq. (6) lost the root: it is IL1s of
+J. Mateo-Sanz, F. Sebe and J. Domingo-Ferrer, "Outlier protection in continuous microdata masking",
+PSD 2004, which took the place of |x - x'| / |x| because of x = 0. A constant column counts 0 and
+stays in the mean.
+
+Source: Chen and Han 2010, eq. (6).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.measures.figure import NO_NUMBERS, NO_ROWS, Figure, Measure, Task
+
+
+def deviation_loss(task: Task) -> Figure:
+    """Over the cells of the columns of numbers; a column's own beside it."""
+    pairs = task.pairs
+    if not pairs.numbers:
+        return Figure(None, note=NO_NUMBERS)
+    points, released = pairs.points
+    cells = pairs.cells(pairs.numbers)
+    sums = np.zeros(len(pairs.numbers))
+    for part in pairs.chunks():
+        gap = np.abs(points[part] - released[pairs.rows[part]])
+        sums += (gap if cells is None else gap * cells[part]).sum(axis=0)
+    sums /= np.sqrt(2.0)
+    counts = np.full(len(sums), pairs.n) if cells is None else cells.sum(axis=0)
+    if not counts.any():
+        return Figure(None, note=NO_ROWS)
+    columns = {
+        column.name: float(total / count)
+        for column, total, count in zip(pairs.numbers, sums, counts, strict=True)
+        if count
+    }
+    return Figure(float(sums.sum() / counts.sum()), columns)
+
+
+MEASURE = Measure(
+    name="deviation_loss",
+    symbol="IL_1",
+    run=deviation_loss,
+    summary="Mean change of a value, in its column's deviations times the square root of 2",
+    range="0 up, without limit",
+    cost="n p",
+    needs="pairs",
+)

@@ -1,0 +1,46 @@
+"""distance_loss, IL_h: how far records moved, against how far they were from the mean.
+
+The sum over the records of d(z, z') over that of d(z, mean of z), d being Euclidean distance of
+z-scores, **not squared**: eq. (1) has the root and (2) to (4) add up d. The source is silent about
+z-scores; of raw columns in different units one would decide.
+
+Source: J. Chen and J. Han, "Evaluation model for quality of k-anonymity data oriented to
+microaggregation", 2010, eq. (1) to (5).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
+
+
+def distance_loss(task: Task) -> Figure:
+    """Over the columns of numbers."""
+    pairs = task.pairs
+    if not pairs.numbers:
+        return Figure(None, note=NO_NUMBERS)
+    points, released = pairs.points
+    cells = pairs.cells(pairs.numbers)
+    moved = spread = 0.0
+    for part in pairs.chunks():
+        at = points[part]
+        gap = at - released[pairs.rows[part]]
+        if cells is not None:
+            at, gap = at * cells[part], gap * cells[part]
+        moved += float(np.sqrt(np.square(gap).sum(axis=1)).sum())
+        spread += float(np.sqrt(np.square(at).sum(axis=1)).sum())
+    if not spread:
+        return Figure(None, note=NO_VARIATION)
+    return Figure(moved / spread)
+
+
+MEASURE = Measure(
+    name="distance_loss",
+    symbol="IL_h",
+    run=distance_loss,
+    summary="Distance that records moved, against their distance from the mean",
+    range="0 to about 1 for means",
+    cost="n p",
+    needs="pairs",
+)

@@ -1,0 +1,27 @@
+"""overall_loss, IL: the mean of IL_h and IL_s.
+
+Source: Chen and Han 2010, eq. (10).
+"""
+
+from __future__ import annotations
+
+from dbanon.measures.figure import Figure, Measure, Task
+
+OF = ("distance_loss", "statistics_loss")
+
+
+def overall_loss(task: Task) -> Figure:
+    """The mean of both."""
+    return task.weighted(OF, (0.5, 0.5))
+
+
+MEASURE = Measure(
+    name="overall_loss",
+    symbol="IL",
+    run=overall_loss,
+    summary="Mean of IL_h and IL_s",
+    range="0 up, without limit",
+    cost="none of its own",
+    needs="pairs",
+    of=OF,
+)

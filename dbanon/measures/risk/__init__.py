@@ -1,0 +1,1 @@
+"""What a release still risks: measures of what an attacker gains who holds the originals."""

@@ -1,0 +1,29 @@
+"""disclosure_risk, DR: DLD and ID, weighted; DLD alone where not all columns are numbers.
+
+Source: Chen and Han 2010, eq. (20).
+"""
+
+from __future__ import annotations
+
+from dbanon.measures.figure import Figure, Measure, Task
+
+OF = ("nearest_linkage_risk", "interval_risk")
+
+
+def disclosure_risk(task: Task) -> Figure:
+    """The weighted sum."""
+    if task.pairs.all_numbers:
+        return task.weighted(OF, task.parameters.taus)
+    return task.weighted(OF[:1], (1.0,))
+
+
+MEASURE = Measure(
+    name="disclosure_risk",
+    symbol="DR",
+    run=disclosure_risk,
+    summary="DLD and ID, weighted",
+    range="0 to 1",
+    cost="none of its own",
+    needs="pairs",
+    of=OF,
+)

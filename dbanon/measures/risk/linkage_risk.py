@@ -1,0 +1,86 @@
+"""linkage_risk: the share of records that an attacker names rightly who holds the originals.
+
+Of an original he asks which released class is nearest, and guesses one of its rows: the mean over
+the originals of [own class among the nearest] / (rows of all nearest classes). Classes with equal
+released values count as one. Where rows of a class are released alike it is never above 1/k. In
+persons where an entity is named: one of the persons of the nearest classes is guessed.
+
+``class_linkage`` is the share whose own class is among the nearest, before the guess.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.measures.attributes import Floats
+from dbanon.measures.figure import NO_ROWS, Figure, Measure, Task
+from dbanon.measures.risk.links import (
+    TIE,
+    Group,
+    Nearest,
+    compare,
+    different,
+    drawn,
+    groups,
+    paired,
+    search,
+    share,
+    squares,
+)
+
+
+def linkage_risk(task: Task) -> Figure:
+    """Over the released records, or a sample of them."""
+    pairs = task.pairs
+    if not pairs.n:
+        return Figure(None, note=NO_ROWS)
+    chosen = drawn(task, auto=not pairs.all_numbers)
+    shares, rights = np.zeros(pairs.n), np.zeros(pairs.n, bool)
+    done = 0
+    for group in groups(pairs):
+        if chosen is not None:
+            kept = chosen[group.records]
+            group = Group(group.records[kept], group.rows, group.own[kept])
+        done += len(group.records)
+        if not len(group.records) or not len(group.rows):
+            continue
+        weights = pairs.sizes[pairs.alike[group.rows]]
+        own, found = (_numbers if pairs.all_numbers else _mixed)(task, group, weights)
+        right = (group.own >= 0) & (own <= found.distances * TIE)
+        rights[group.records] = right
+        shares[group.records] = right / np.maximum(found.weights, 1)
+        task.tick(done / pairs.n)
+    if chosen is not None:
+        shares, rights = shares[chosen], rights[chosen]
+    value, parts, note = share(shares, chosen is not None)
+    return Figure(value, parts={"class_linkage": float(rights.mean()), **parts}, note=note)
+
+
+def _numbers(task: Task, group: Group, weights: NDArray[np.int64]) -> tuple[Floats, Nearest]:
+    """The squared distance of each record to its own row, and what is nearest."""
+    points, released = task.pairs.points
+    questions, rows = points[group.records], released[group.rows]
+    # The nearest is no farther than the own row; records of other groups have none here.
+    own = squares(questions, rows[np.maximum(group.own, 0)])
+    return own, search(questions, rows, task.tick, limits=own, weights=weights)
+
+
+def _mixed(task: Task, group: Group, weights: NDArray[np.int64]) -> tuple[Floats, Nearest]:
+    """As ``_numbers``, by the sum of eq. (11); records with the same values are asked once."""
+    pairs, records = task.pairs, group.records
+    firsts, which = different([c.kinds[records] for c in pairs.columns], len(records))
+    found = compare(pairs, records[firsts], group.rows, task.tick, released=True, weights=weights)
+    of_records = Nearest(found.distances[which], found.seconds[which], found.weights[which])
+    return paired(pairs, records, group.rows[np.maximum(group.own, 0)]), of_records
+
+
+MEASURE = Measure(
+    name="linkage_risk",
+    symbol="",
+    run=linkage_risk,
+    summary="Share of records that an attacker with the originals names rightly",
+    range="0 to 1/k where rows are k-anonymous, else to 1",
+    cost="n log(n/k), more with many columns; n^2/k for categories and labels",
+    needs="pairs",
+)

@@ -1,0 +1,234 @@
+"""Evaluation: what a release lost and what it still risks, in figures.
+
+A release has neither keys nor order: original and released values are paired only here, inside the
+run that makes it. Nothing of a single record leaves this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.measures import Measures
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter
+from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
+from dbanon.hierarchy.subset import only
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.measures.attributes import Column, Intervals, Nodes, Numbers
+from dbanon.measures.catalogue import LOSSES, MEASURES, RISKS, evaluate
+from dbanon.measures.figure import Figure, Parameters, Task, Tick, no_tick
+from dbanon.measures.pairs import Pairs
+from dbanon.recoding import ReleasedColumn
+from dbanon.release.labels import intervals, nodes
+
+# The figures of the source of EM4ADOM by its own names, those that are parts of others aside.
+_EM4ADOM = {
+    "distance_loss": "IL_h",
+    "deviation_loss": "IL_1",
+    "moment_loss": "IL_2",
+    "structure_loss": "IL_3",
+    "statistics_loss": "IL_s",
+    "overall_loss": "IL",
+    "entropy_change": "IL_R",
+    "nearest_linkage_risk": "DLD",
+    "interval_risk": "ID",
+    "disclosure_risk": "DR",
+    "score": "score",
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures of a whole release; no array of records.
+
+    Parameters
+    ----------
+    rows, suppressed : how many records the figures are of, and how many were withheld.
+    losses, risks : by measure, in the catalogue's order; None where a figure has no meaning.
+    columns : by column, then by measure.
+    parts : by measure, what belongs to it.
+    em4adom : the figures of that model by its own names.
+    parameters : what the caller chose.
+    notes : by measure, why there is no figure or what one has to know about it.
+    """
+
+    rows: int
+    suppressed: int
+    losses: Mapping[str, float | None]
+    risks: Mapping[str, float | None]
+    columns: Mapping[str, Mapping[str, float]]
+    parts: Mapping[str, Mapping[str, float]]
+    em4adom: Mapping[str, float | None]
+    parameters: Mapping[str, Any]
+    notes: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evaluation as plain values, for JSON."""
+        plain: dict[str, Any] = {"rows": self.rows, "suppressed": self.suppressed}
+        for name in ("losses", "risks", "em4adom", "parameters", "notes"):
+            plain[name] = dict(getattr(self, name))
+        for name in ("columns", "parts"):
+            plain[name] = {key: dict(value) for key, value in getattr(self, name).items()}
+        return plain
+
+
+def evaluation_of(
+    pairs: Pairs,
+    parameters: Parameters | None = None,
+    names: Iterable[str] | None = None,
+    tick: Tick = no_tick,
+) -> Evaluation:
+    """The figures of these measures, all by default.
+
+    Raises
+    ------
+    InvalidParameter : there is no measure of a name.
+    """
+    chosen = parameters or Parameters()
+    figures = evaluate(Task(pairs, chosen, tick=tick), names)
+    columns: dict[str, dict[str, float]] = {column.name: {} for column in pairs.columns}
+    for name, figure in figures.items():
+        for column, value in figure.columns.items():
+            columns[column][name] = value
+    return Evaluation(
+        rows=pairs.n,
+        suppressed=pairs.suppressed,
+        losses=MappingProxyType({n: f.value for n, f in figures.items() if n in LOSSES}),
+        risks=MappingProxyType({n: f.value for n, f in figures.items() if n in RISKS}),
+        columns=MappingProxyType(columns),
+        parts=MappingProxyType({n: f.parts for n, f in figures.items() if f.parts}),
+        em4adom=MappingProxyType(_em4adom(figures)),
+        parameters=MappingProxyType(_plain(chosen)),
+        notes=MappingProxyType({n: f.note for n, f in figures.items() if f.note}),
+    )
+
+
+def _em4adom(figures: Mapping[str, Figure]) -> dict[str, float | None]:
+    found = {
+        _EM4ADOM[name]: figures[name].value
+        for name in MEASURES
+        if name in figures.keys() & _EM4ADOM
+    }
+    if "direct_loss" in figures:
+        found["ZIL"] = figures["direct_loss"].parts.get("zil")
+    return found
+
+
+def _plain(parameters: Parameters) -> dict[str, Any]:
+    """Tuples as lists, as JSON has them."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(parameters).items()
+    }
+
+
+def pairs_of(
+    microdata: Microdata,
+    partition: Partition,
+    columns: Iterable[ReleasedColumn],
+    hierarchies: Hierarchies | None = None,
+    measures: Measures | None = None,
+) -> Pairs:
+    """Originals beside what is written of them.
+
+    Parameters
+    ----------
+    microdata, partition : all records, suppressed ones too.
+    columns : as they are written: rounded and spelled.
+    hierarchies : those of the released records, by column.
+    measures : of the released records; None to find them here.
+
+    Raises
+    ------
+    InvalidParameter : a label is neither of its hierarchy nor an interval, or the partition is of
+        another number of records.
+    """
+    if len(partition.labels) != microdata.n_records:
+        raise InvalidParameter(
+            f"The partition has {len(partition.labels)} records, the data {microdata.n_records}."
+        )
+    suppressed = partition.n_suppressed + microdata.withheld
+    if partition.n_suppressed:
+        records = np.flatnonzero(partition.labels >= 0)
+        microdata, partition = only(microdata, records), partition.of(records)
+    measures = measures or Measures.of(microdata)
+    of_source: dict[str, list[ReleasedColumn]] = {}
+    for column in columns:
+        of_source.setdefault(column.source, []).append(column)
+    trees = trees_of(microdata.attributes, hierarchies or {}, measures)
+    return Pairs(
+        tuple(
+            _column(microdata, measures, attribute, tree, of_source[attribute.name])
+            for attribute, tree in zip(microdata.attributes, trees, strict=True)
+        ),
+        partition,
+        suppressed,
+        microdata.strata,
+        microdata.entities,
+    )
+
+
+def _column(
+    microdata: Microdata,
+    measures: Measures,
+    attribute: Attribute,
+    tree: Hierarchy | None,
+    released: list[ReleasedColumn],
+) -> Column:
+    valid, first = microdata.valid_column(attribute.name), released[0]
+    missing = None if first.missing is None or not first.missing.any() else first.missing
+    if tree is not None:
+        leaves = leaf_codes(microdata, attribute, tree)
+        labels = [tree.labels[0] if gone else str(label) for gone, label in _spelled(first)]
+        found = nodes(labels, tree, attribute.name)
+        return Nodes(
+            name=attribute.name,
+            original=leaves if valid is None else np.where(valid, leaves, -1).astype(np.int32),
+            released=found if missing is None else np.where(missing, -1, found).astype(np.int32),
+            tree=tree,
+        )
+    scale = measures.numbers[attribute.name]
+    known: dict[str, Any] = {
+        "name": attribute.name,
+        "original": microdata.numbers[:, microdata.numeric.index(attribute)],
+        "scale": scale,
+        "valid": valid,
+        "released_valid": None if missing is None else ~missing,
+        "ordinal": attribute.kind is Kind.ORDINAL,
+    }
+    parts = [part for column in released for part in column.parts]
+    low, high = (_ends(part, attribute, scale.least, scale.most) for part in (parts[0], parts[-1]))
+    single = (low[0] == low[1]) | (False if missing is None else missing)
+    if len(parts) == 1 and single.all():
+        return Numbers(**known, released=low[0])
+    return Intervals(**known, low=low[0], high=high[1])
+
+
+def _spelled(column: ReleasedColumn) -> Iterable[tuple[bool, Any]]:
+    missing = np.zeros(len(column.values), bool) if column.missing is None else column.missing
+    return zip(missing.tolist(), column.values.tolist(), strict=True)
+
+
+def _ends(
+    column: ReleasedColumn, attribute: Attribute, least: float, most: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The smallest and the largest number that each released value may stand for."""
+    if column.attribute.kind.is_numeric and column.values.dtype != object:
+        numbers = column.as_float()
+        return numbers, numbers
+    texts = any(isinstance(value, str) for value in column.values.tolist())
+    if not texts:
+        numbers = column.as_float()
+        return numbers, numbers
+    # A NULL may be any text that the column knows.
+    return intervals(
+        ["*" if gone else str(label) for gone, label in _spelled(column)], attribute, least, most
+    )

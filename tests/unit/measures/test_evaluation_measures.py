@@ -1,0 +1,113 @@
+"""Every measure of a release against its formula in plain loops."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbanon.measures.catalogue import MEASURES, evaluate
+from dbanon.measures.figure import Task
+from tests.evaluation_cases import KINDS, cases, make, pairs
+from tests.reference import evaluation as reference
+
+PLAIN = (
+    "sse_loss", "distance_loss", "deviation_loss", "moment_loss", "structure_loss",
+    "covariance_loss", "correlation_loss", "direct_loss", "entropy_change", "entropy_loss",
+    "class_risk", "interval_risk", "security_ratio",
+)  # fmt: skip
+
+
+def check(case, rel=1e-9):
+    found = evaluate(Task(pairs(case)))
+    for name in PLAIN:
+        expected = getattr(reference, name)(case)
+        value = found[name].value
+        assert (value is None) == (expected is None), (name, value, expected, found[name].note)
+        if value is None:
+            assert found[name].note, name
+        else:
+            assert value == pytest.approx(expected, rel=rel, abs=1e-10), name
+    named, right = reference.linkage_risk(case)
+    assert found["linkage_risk"].value == pytest.approx(named, rel=rel)
+    assert found["linkage_risk"].parts["class_linkage"] == pytest.approx(right, rel=rel)
+    linked, first = reference.nearest_linkage_risk(case)
+    assert found["nearest_linkage_risk"].value == pytest.approx(linked, rel=rel)
+    assert found["nearest_linkage_risk"].parts["nearest"] == pytest.approx(first, rel=rel)
+    zil = found["direct_loss"].parts.get("zil", 0.0)
+    assert zil == pytest.approx(reference.zil(case), rel=rel, abs=1e-10)
+    return found
+
+
+@given(cases(("number",)))
+@settings(max_examples=150)
+def test_tables_of_numbers(case):
+    check(case)
+
+
+@given(cases())
+@settings(max_examples=150)
+def test_mixed_tables(case):
+    check(case)
+
+
+@given(cases(KINDS[1:]))
+@settings(max_examples=60)
+def test_tables_without_numbers(case):
+    found = check(case)
+    for name in ("distance_loss", "overall_loss", "interval_risk", "score", "security_ratio"):
+        assert found[name].value is None
+    assert found["disclosure_risk"].value == found["nearest_linkage_risk"].value
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_larger_tables(seed):
+    """Hundreds of records: chunks, many groups and many ties."""
+    rng = np.random.default_rng(seed)
+    kinds = ("number",) * 3 if seed % 2 else ("number", "nominal", "ordinal")
+    nulls = ("none", "patterns", "any")[seed % 3]
+    check(make(rng, 110, kinds, nulls=nulls, strata=seed > 2, entities=seed > 3))
+
+
+@given(cases(), st.integers(1, 5), st.integers(1, 40))
+@settings(max_examples=40)
+def test_pieces_change_nothing(case, at_once, chunk):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dbanon.measures.risk.links._AT_ONCE", at_once)
+        patch.setattr("dbanon.measures.pairs.CHUNK", chunk)
+        patch.setattr("dbanon.measures.moments._CHUNK", chunk)
+        check(case)
+
+
+def test_what_is_made_of_others():
+    case = make(np.random.default_rng(3), 30, ("number", "number"))
+    found = {name: figure.value for name, figure in evaluate(Task(pairs(case))).items()}
+    inner = 0.5 * found["deviation_loss"] + 0.5 * found["structure_loss"]
+    assert found["statistics_loss"] == pytest.approx(inner)
+    assert found["overall_loss"] == pytest.approx((found["distance_loss"] + inner) / 2)
+    risk = (found["nearest_linkage_risk"] + found["interval_risk"]) / 2
+    assert found["disclosure_risk"] == pytest.approx(risk)
+    assert found["score"] == pytest.approx((found["overall_loss"] + risk) / 2)
+
+
+def test_notes_lead_to_the_part_that_is_missing():
+    case = make(np.random.default_rng(3), 9, ("number",))
+    case.columns[0]["x"] = [1.0] * 9
+    case.columns[0]["y"] = [1.0] * len(case.columns[0]["y"])
+    found = evaluate(Task(pairs(case)))
+    assert found["score"].value is None
+    assert found["score"].note.startswith("overall_loss: distance_loss: no column of numbers")
+    assert set(found) == set(MEASURES)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_columns_that_became_constant_have_no_correlation(seed):
+    """Rounding must not pass for a spread."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(100, 3)) @ rng.normal(size=(3, 3))
+    columns = [
+        {"name": f"a{j}", "kind": "number", "x": x.tolist(), "y": [float(rng.normal())]}
+        for j, x in enumerate(points.T)
+    ]
+    found = evaluate(Task(pairs(reference.Case(columns, [0] * 100))))
+    together = np.abs(np.corrcoef(points.T)[np.triu_indices(3, 1)])
+    assert found["correlation_loss"].value == pytest.approx(together.mean())

@@ -1,0 +1,332 @@
+"""Evaluations of releases as the package makes them: every recoding, every kind of column."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dbanon.data.partition import AttributePartition, Found, Levels, Partition
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter, RowsNotAnonymous
+from dbanon.hierarchy import Hierarchy
+from dbanon.job.policy import Policy
+from dbanon.measures.attributes import Intervals, Nodes, Numbers
+from dbanon.measures.figure import Parameters
+from dbanon.partitioning.classes import find_attribute_classes, find_classes
+from dbanon.release.evaluation import evaluation_of, pairs_of
+from dbanon.release.labels import intervals, nodes
+from dbanon.release.recode import recode
+from dbanon.stores.frame.microdata import microdata_from_frame
+
+CITIES = Hierarchy.from_nested(
+    {"*": {"north": {"coast": ["Kiel", "Bremen"], "inland": ["Celle"]}, "south": ["Ulm", "Passau"]}}
+)
+SIZES = ["small", "medium, so to say", "large"]
+
+
+def frame(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, n),
+            "income": np.round(np.exp(rng.normal(8, 1, n)), 2),
+            "born": pd.Timestamp("1950-01-01") + pd.to_timedelta(rng.integers(0, 20000, n), "D"),
+            "city": rng.choice(["Kiel", "Bremen", "Celle", "Ulm", "Passau"], n),
+            "colour": rng.choice(["red", "green", "blue"], n),
+            "size": rng.choice(SIZES, n),
+        }
+    )
+
+
+def released(table, columns, **policy):
+    """Microdata, classes as they are released, and what is written of them."""
+    orders = {"size": SIZES} if "size" in columns else {}
+    trees = {"city": CITIES} if "city" in columns else {}
+    wanted = Policy(orders=orders, hierarchies=trees, **policy)
+    microdata = microdata_from_frame(table, list(columns), orders=orders)
+    if wanted.guarantee == "per_attribute":
+        found = find_attribute_classes(microdata, wanted)
+    else:
+        found = find_classes(microdata, wanted)
+    levels = found if isinstance(found, Levels) else None
+    release = recode(microdata, Found(found, levels), wanted, _no_totals)
+    return microdata, release, trees
+
+
+def _no_totals(partition, attributes):
+    raise AssertionError("no column is wide")
+
+
+def evaluated(table, columns, **policy):
+    microdata, release, trees = released(table, columns, **policy)
+    pairs = pairs_of(microdata, release.partition, release.columns, trees)
+    return release, pairs, evaluation_of(pairs)
+
+
+NUMBERS = ("age", "income", "born")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"method": "mdav"},
+        {"method": "mdav", "recoding": "median"},
+        {"method": "mdav", "recoding": "medoid"},
+        {"method": "secure_kward", "options": {"epsilon": 0.3, "gamma0": 0.6}},
+    ],
+    ids=["mean", "median", "medoid", "secure"],
+)
+def test_numbers(policy):
+    release, pairs, found = evaluated(frame(), NUMBERS, k=4, **policy)
+    assert [type(column) for column in pairs.columns] == [Numbers] * 3
+    assert pairs.all_numbers
+    # Of the values that are written, rounded to the columns' types.
+    assert found.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
+    for column in release.losses:
+        assert found.columns[column.name]["sse_loss"] == pytest.approx(column.released)
+    assert found.losses["label_loss"] is None
+    assert found.losses["entropy_loss"] is None
+    assert found.risks["class_risk"] == pytest.approx(1 / release.partition.sizes.min())
+    assert found.risks["linkage_risk"] <= 1 / 4
+    if policy["method"] == "secure_kward":
+        microdata, release, trees = released(frame(), NUMBERS, k=4, **policy)
+        pairs = pairs_of(microdata, release.partition, release.columns, trees)
+        safe = evaluation_of(pairs, Parameters(epsilon=0.3))
+        assert safe.risks["security_ratio"] >= 0.6
+
+
+def test_ranks():
+    release, pairs, found = evaluated(frame(), ("age", "size"), k=4)
+    assert [column.ordinal for column in pairs.columns] == [False, True]
+    assert isinstance(pairs.columns[1], Numbers)
+    assert not pairs.all_numbers
+    assert found.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
+    assert found.losses["entropy_loss"] is not None
+    assert found.risks["interval_risk"] is None
+    assert "age" in found.notes["score"] or "numbers" in found.notes["score"]
+    assert set(found.columns["size"]) >= {"direct_loss", "entropy_loss", "entropy_change"}
+    assert "interval_risk" in found.columns["age"]
+
+
+MIXED = ("age", "born", "city", "colour", "size")
+
+
+@pytest.mark.parametrize("local", [False, True])
+@pytest.mark.parametrize("how", ["text", "bounds", "midpoint"])
+def test_labels(how, local):
+    release, pairs, found = evaluated(
+        frame(), MIXED, k=4, method="gaa_cp", intervals=how, local_range=local
+    )
+    age, born, city, colour, size = pairs.columns
+    assert isinstance(city, Nodes)
+    assert isinstance(colour, Nodes)
+    # A label covers what it stands for.
+    for column in (city, colour):
+        assert found.columns[column.name]["direct_loss"] == 0
+    if how == "midpoint":
+        assert [type(column) for column in (age, born, size)] == [Numbers] * 3
+        return
+    assert [type(column) for column in (age, born, size)] == [Intervals] * 3
+    assert [column.ordinal for column in (age, born, size)] == [False, False, True]
+    assert found.losses["direct_loss"] == 0
+    assert found.losses["label_loss"] == pytest.approx(release.loss, rel=1e-6)
+    assert found.losses["overall_loss"] is None
+    assert found.losses["sse_loss"] is None
+    assert 0 < found.losses["entropy_loss"] < 1
+    # Every class covers its own members, so the own class is always among the nearest.
+    assert found.parts["linkage_risk"]["class_linkage"] == 1
+    assert found.risks["linkage_risk"] <= 1 / 4
+
+
+def test_labels_of_a_full_domain():
+    release, pairs, found = evaluated(
+        frame(), ("city", "colour"), k=4, method="full_domain", max_suppression=0.2
+    )
+    assert found.suppressed == release.partition.n_suppressed
+    assert found.rows == 60 - found.suppressed
+    assert found.losses["label_loss"] == pytest.approx(release.loss)
+    assert pairs.n == found.rows
+
+
+def test_attributes_by_themselves():
+    with pytest.warns(RowsNotAnonymous):
+        release, pairs, found = evaluated(
+            frame(), NUMBERS, k=5, method="individual_ranking", guarantee="per_attribute"
+        )
+    assert not isinstance(release.partition, AttributePartition)
+    assert found.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
+    # Rows are not classes: what an attacker finds is far above 1/k.
+    assert found.risks["linkage_risk"] > 0.8
+    assert found.risks["class_risk"] == 1
+    assert pairs.m > 40
+
+
+def test_nulls_make_groups():
+    table = frame(80)
+    table["age"] = table["age"].astype("Int64")
+    table.loc[::3, "age"] = pd.NA
+    table.loc[::4, "income"] = np.nan
+    release, pairs, found = evaluated(table, ("age", "income"), k=4, nulls="category")
+    assert pairs.groups is not None
+    assert len(np.unique(pairs.groups[0])) == 4
+    assert found.losses["sse_loss"] == pytest.approx(release.loss, rel=1e-12)
+    assert found.risks["linkage_risk"] <= 1 / 4
+    # Who has neither value is one of the rows without any.
+    assert pairs.sizes.min() >= 4
+
+
+def test_strata_are_not_compared():
+    table = frame(60)
+    microdata, release, _ = released(table, ("age",), k=30)
+    halves = (np.arange(60) % 2).astype(np.int32)
+    whole = evaluation_of(pairs_of(microdata, Partition(np.zeros(60, int)), _only(release, 1)))
+    parts = evaluation_of(
+        pairs_of(replace(microdata, strata=halves), Partition(halves), _only(release, 2))
+    )
+    assert whole.risks["linkage_risk"] == pytest.approx(1 / 60)
+    assert parts.risks["linkage_risk"] == pytest.approx(1 / 30)
+
+
+def _only(release, classes):
+    """The column with one value for all classes."""
+    [column] = release.columns
+    value = column.values[:1]
+    return [replace(column, values=np.repeat(value, classes), missing=None)]
+
+
+def test_persons():
+    table = frame(60)
+    microdata, release, _ = released(table, ("age", "income"), k=6)
+    nobody = np.zeros(60, np.int32)
+    one = pairs_of(replace(microdata, entities=nobody), release.partition, release.columns)
+    assert evaluation_of(one).risks["class_risk"] == 1
+    people = (np.arange(60) // 2).astype(np.int32)
+    pairs = pairs_of(replace(microdata, entities=people), release.partition, release.columns)
+    counted = [len(set(people[release.partition.labels == c])) for c in range(pairs.m)]
+    assert sorted(pairs.sizes.tolist()) == sorted(counted)
+    assert evaluation_of(pairs).risks["class_risk"] == pytest.approx(1 / min(counted))
+
+
+def test_withheld_records_are_in_no_figure():
+    """Figures of what is released are those of a table that never had the others."""
+    table = frame(60)
+    microdata, release, trees = released(table, ("age", "city"), k=4, method="gaa_cp")
+    gone = release.partition.labels == 0
+    labels = np.where(gone, -1, release.partition.labels - 1)
+    columns = [replace(c, values=c.values[1:], missing=None, lost=None) for c in release.columns]
+    some = evaluation_of(pairs_of(microdata, Partition(labels), columns, trees))
+    fewer = microdata_from_frame(table[~gone], ["age", "city"])
+    never = evaluation_of(pairs_of(fewer, Partition(labels[~gone]), columns, trees))
+    assert some.suppressed == gone.sum()
+    assert some.to_dict() == {**never.to_dict(), "suppressed": int(gone.sum())}
+
+
+def test_records_withheld_before_are_counted():
+    microdata, release, trees = released(frame(), ("age",), k=4)
+    pairs = pairs_of(replace(microdata, withheld=7), release.partition, release.columns, trees)
+    assert evaluation_of(pairs).suppressed == 7
+
+
+def test_numbers_with_a_hierarchy():
+    table = frame(60)
+    tree = Hierarchy.from_levels(
+        [[str(age), f"{age // 10}x", "young" if age < 40 else "old", "*"] for age in range(18, 90)]
+    )
+    policy = Policy(k=4, method="gaa_cp", hierarchies={"age": tree})
+    microdata = microdata_from_frame(table, ["age"])
+    release = recode(microdata, Found(find_classes(microdata, policy)), policy, _no_totals)
+    pairs = pairs_of(microdata, release.partition, release.columns, {"age": tree})
+    assert isinstance(pairs.columns[0], Nodes)
+    found = evaluation_of(pairs)
+    assert found.losses["label_loss"] == pytest.approx(release.loss)
+    assert found.losses["direct_loss"] == 0
+
+
+def test_classes_of_other_records_are_refused():
+    microdata, release, trees = released(frame(), ("age",), k=4)
+    with pytest.raises(InvalidParameter, match="61 records, the data 60"):
+        pairs_of(microdata, Partition(np.zeros(61, int)), release.columns, trees)
+
+
+def test_everything_withheld():
+    microdata, release, trees = released(frame(), NUMBERS, k=4)
+    columns = [replace(c, values=c.values[:0], missing=None) for c in release.columns]
+    found = evaluation_of(pairs_of(microdata, Partition(np.full(60, -1)), columns, trees))
+    assert found.rows == 0
+    assert found.suppressed == 60
+    assert set(found.losses.values()) | set(found.risks.values()) == {None}
+    assert set(found.notes) == {*found.losses, *found.risks}
+
+
+def test_as_plain_values():
+    _, _, found = evaluated(frame(), NUMBERS, k=4)
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert plain == found.to_dict()
+    assert plain["em4adom"]["IL_h"] == found.losses["distance_loss"]
+    assert plain["em4adom"]["ZIL"] == found.parts["direct_loss"]["zil"]
+    assert plain["parameters"]["lambdas"] == [0.5, 0.0, 0.5]
+    with pytest.raises(TypeError):
+        found.losses["sse_loss"] = 0.0
+
+
+def test_no_value_of_a_record_is_in_it():
+    table = frame(60)
+    table["income"] = 12345.678 + np.arange(60) / 7
+    table["city"] = [f"secretville{i}" for i in range(60)]
+    table["colour"] = ["rareword"] * 60
+    for columns, method in ((("age", "income"), "mdav"), (("age", "colour"), "gaa_cp")):
+        _, _, found = evaluated(table, columns, k=4, method=method)
+        text = json.dumps(found.to_dict())
+        assert "rareword" not in text
+        assert "secretville" not in text
+        assert "12345.6" not in text
+        assert len(text) < 8000
+
+
+# --- labels --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("attribute", "label", "ends"),
+    [
+        (Attribute("a", Kind.INTEGER), "[30, 40)", (30, 40)),
+        (Attribute("a", Kind.INTEGER), "[30, 40[", (30, 40)),
+        (Attribute("a", Kind.INTEGER), "30", (30, 30)),
+        (Attribute("a", Kind.INTEGER), "*", (-7, 99)),
+        (Attribute("a", Kind.DECIMAL, scale=2), "[-0.50, 1.25]", (-0.5, 1.25)),
+        (Attribute("a", Kind.FLOAT), "[1e-07, 2.5)", (1e-7, 2.5)),
+        (Attribute("a", Kind.DATE), "[1970-01-02, 1970-02-01)", (1, 31)),
+        (Attribute("a", Kind.TIMESTAMP), "1970-01-01 00:00:01", (1e6, 1e6)),
+        (
+            Attribute("a", Kind.TIMESTAMP, zoned=True),
+            "[1970-01-01 00:00:00+00:00, 1970-01-01 00:00:01+00:00)",
+            (0, 1e6),
+        ),
+        (Attribute("a", Kind.ORDINAL, order=("x", "y, z", "y")), "[x, y, z]", (0, 1)),
+        (Attribute("a", Kind.ORDINAL, order=("x", "y, z", "y")), "y, z", (1, 1)),
+    ],
+)
+def test_intervals_are_read_back(attribute, label, ends):
+    low, high = intervals([label, label], attribute, -7, 99)
+    assert low.tolist() == [ends[0]] * 2
+    assert high.tolist() == [ends[1]] * 2
+
+
+@pytest.mark.parametrize("label", ["secret", "[1, secret)", "[1 2)", "(1, 2)", "[1, 2", "nan", ""])
+def test_what_is_no_interval_is_counted_not_told(label):
+    with pytest.raises(InvalidParameter, match="holds 1 labels") as error:
+        intervals([label, "3"], Attribute("a", Kind.INTEGER), 0, 1)
+    assert "secret" not in str(error.value)
+
+
+def test_nodes_are_read_back():
+    assert nodes(["Kiel", "north", "*"], CITIES, "city").tolist() == [
+        CITIES.node("Kiel"), CITIES.node("north"), 0
+    ]  # fmt: skip
+    named = Hierarchy.from_nested({"anywhere": ["a", "b"]})
+    assert nodes(["*", "b"], named, "city").tolist() == [0, named.node("b")]
+    with pytest.raises(InvalidParameter, match="holds 2 labels") as error:
+        nodes(["secret", "hidden", "Kiel"], CITIES, "city")
+    assert "secret" not in str(error.value)

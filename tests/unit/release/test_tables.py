@@ -1,0 +1,179 @@
+"""Tables that others released, record beside record."""
+
+import csv
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbanon
+from dbanon.data.partition import Partition
+from dbanon.errors import InvalidParameter
+from dbanon.hierarchy import Hierarchy
+from dbanon.measures.attributes import Intervals, Nodes, Numbers
+from dbanon.release.evaluation import evaluation_of
+from dbanon.release.tables import pairs_of_tables
+from dbanon.stores.frame.microdata import microdata_from_frame
+
+
+def microdata(orders=None, **columns):
+    frame = pd.DataFrame(columns)
+    return microdata_from_frame(frame, list(frame.columns), orders=orders)
+
+
+def texts(*values):
+    return np.array(values, object)
+
+
+AGES = [20, 25, 31, 38, 44, 59]
+
+
+def test_numbers_become_classes_where_they_are_equal():
+    pairs = pairs_of_tables(
+        microdata(age=AGES), {"age": np.array([22.5, 22.5, 34.5, 34.5, 50, 50])}
+    )
+    assert pairs.partition.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert isinstance(pairs.columns[0], Numbers)
+    assert evaluation_of(pairs).risks["linkage_risk"] == pytest.approx(1 / 2)
+
+
+def test_noise_is_a_class_of_its_own_for_every_record():
+    pairs = pairs_of_tables(microdata(age=AGES), {"age": np.array(AGES) + 0.5})
+    assert pairs.m == 6
+    found = evaluation_of(pairs)
+    assert found.risks["linkage_risk"] == 1
+    assert found.losses["sse_loss"] < 0.01
+
+
+def test_records_of_any_value_are_suppressed():
+    table = microdata(age=AGES, city=list("aabbcc"))
+    released = {
+        "age": texts("[20, 30[", "[20, 30[", "*", "*", "44", "59"),
+        "city": texts("a", "a", "*", "b", "c", "z"),
+    }
+    pairs = pairs_of_tables(table, released)
+    assert (pairs.n, pairs.suppressed) == (5, 1)
+    age, city = pairs.columns
+    assert isinstance(age, Intervals)
+    assert isinstance(city, Nodes)
+    found = evaluation_of(pairs)
+    # "z" came from elsewhere; everything else covers.
+    assert found.columns["city"]["direct_loss"] == pytest.approx(1 / 5)
+    assert found.columns["age"]["direct_loss"] == 0
+
+
+def test_labels_of_a_hierarchy():
+    tree = Hierarchy.from_nested({"*": {"warm": ["red", "yellow"], "cold": ["blue"]}})
+    table = microdata(colour=["red", "yellow", "blue", "red"])
+    released = {"colour": texts("warm", "warm", "cold", "blue")}
+    found = evaluation_of(pairs_of_tables(table, released, {"colour": tree}))
+    assert found.columns["colour"]["label_loss"] == pytest.approx(1.5 / 4)
+    # From red to blue one climbs to the root, two edges above blue.
+    assert found.columns["colour"]["direct_loss"] == pytest.approx(1 / 4)
+
+
+def test_orders():
+    table = microdata({"size": ["s", "m", "l"]}, size=["s", "s", "m", "l"])
+    pairs = pairs_of_tables(table, {"size": texts("s", "m", "m", "m")})
+    assert pairs.columns[0].ordinal
+    assert evaluation_of(pairs).losses["direct_loss"] == pytest.approx((1 / 3 + 1 / 3) / 4)
+
+
+def test_nulls():
+    table = microdata(age=[20.0, np.nan, 30.0, np.nan], city=["a", "b", None, "a"])
+    released = {"age": np.array([21, np.nan, 30, np.nan]), "city": texts("a", "b", None, "b")}
+    pairs = pairs_of_tables(table, released)
+    assert pairs.m == 3
+    assert len(np.unique(pairs.groups[0])) == 3
+    # The two without an age, "b" and "a", are both released as "b".
+    assert evaluation_of(pairs).losses["direct_loss"] == pytest.approx((0.1 + 1) / (2 + 3))
+
+
+def test_classes_of_the_caller():
+    table = microdata(age=AGES)
+    released = {"age": np.array([22.5, 22.5, 34.5, 34.5, 50, 51])}
+    pairs = pairs_of_tables(table, released, classes=Partition([0, 0, -1, 1, 2, 2]))
+    assert pairs.suppressed == 1
+    # Records of the last class are not released alike.
+    assert pairs.m == 4
+    assert evaluation_of(pairs).risks["class_risk"] == 1
+
+
+def test_what_does_not_fit_is_refused():
+    table = microdata(age=AGES)
+    with pytest.raises(InvalidParameter, match='no column "age"'):
+        pairs_of_tables(table, {})
+    with pytest.raises(InvalidParameter, match="5 released values, not 6"):
+        pairs_of_tables(table, {"age": np.zeros(5)})
+    with pytest.raises(InvalidParameter, match="7 records, not 6"):
+        pairs_of_tables(table, {"age": np.zeros(6)}, classes=Partition([0] * 7))
+    with pytest.raises(InvalidParameter, match="1 labels") as error:
+        pairs_of_tables(table, {"age": texts("1", "2", "3", "4", "5", "secret")})
+    assert "secret" not in str(error.value)
+
+
+# --- tables of sdcMicro --------------------------------------------------------------------------
+
+METHODS = ("mdav", "rmd", "pca", "clustpca", "influence", "single", "onedims")
+
+
+def read(path):
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    return header, np.array(rows, float)
+
+
+@pytest.fixture(scope="module")
+def evaluated(data_dir):
+    """By method and k: the evaluation of sdcMicro's release of its own test data."""
+    folder = data_dir / "sdcmicro"
+    header, original = read(folder / "testdata.csv")
+    table = microdata(**dict(zip(header, original.T, strict=True)))
+    found = {}
+    for method in METHODS:
+        for k in (3, 5, 10):
+            names, released = read(folder / f"testdata_{method}_k{k}.csv.gz")
+            assert names == header
+            columns = dict(zip(header, np.ascontiguousarray(released.T), strict=True))
+            found[method, k] = evaluation_of(pairs_of_tables(table, columns))
+    return original, found
+
+
+def test_sdcmicro_releases_rows_that_are_k_anonymous_but_for_one_method(evaluated):
+    _, found = evaluated
+    for (method, k), evaluation in found.items():
+        risks = evaluation.risks
+        assert evaluation.rows == 4580
+        if method == "onedims":
+            # Each column by itself: what a method does that gives no k-anonymous rows.
+            assert risks["class_risk"] == 1
+            assert risks["linkage_risk"] > 2 / k
+        else:
+            assert risks["class_risk"] <= 1 / k
+            assert risks["linkage_risk"] <= 1 / k
+
+
+@pytest.mark.parametrize("k", [3, 5, 10])
+def test_mdav_of_both_is_the_same_loss_and_risk(evaluated, k):
+    original, found = evaluated
+    classes = dbanon.partition(original, k)
+    means = np.add.reduceat(original[classes.members], classes.starts) / classes.sizes[:, None]
+    released = means[classes.labels]
+    names = ("expend", "income", "savings")
+    table = microdata(**dict(zip(names, original.T, strict=True)))
+    ours = evaluation_of(
+        pairs_of_tables(table, dict(zip(names, np.ascontiguousarray(released.T), strict=True)))
+    )
+    theirs = found["mdav", k]
+    assert ours.losses["sse_loss"] == pytest.approx(theirs.losses["sse_loss"], rel=0.02)
+    assert ours.risks["linkage_risk"] == pytest.approx(theirs.risks["linkage_risk"], rel=0.05)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_loss_grows_and_risk_falls_with_k(evaluated, method):
+    _, found = evaluated
+    for name, rises in (("sse_loss", True), ("linkage_risk", False)):
+        values = [{**found[method, k].losses, **found[method, k].risks}[name] for k in (3, 5, 10)]
+        assert values == sorted(values, reverse=not rises)
