@@ -89,7 +89,8 @@ def _layers() -> list[set[str]]:
     assert found, "pyproject.toml has no layers"
     return [
         {name.strip() for name in re.split(r"[|:]", line)}
-        for line in re.findall(r'"([^"()]+)"', found[1])
+        for line in re.findall(r'"([^"]+)"', found[1])
+        if not line.startswith("(")
     ]
 
 
