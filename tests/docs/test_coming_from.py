@@ -1,0 +1,100 @@
+"""The page for those who know other tools: what stands beside their calls is run, and is true."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import dbanon
+from dbanon.release.evaluation import evaluation_of
+from dbanon.release.tables import pairs_of_tables
+from dbanon.stores.frame.microdata import microdata_from_frame
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "coming_from.md").read_text(encoding="utf-8")
+# By the heading of a column, the language of the blocks in which its calls are run.
+LANGUAGES = {"in Python": "python", "on the command line": "bash", "in SQL": "sql"}
+BLOCK = re.compile(r"<!-- runnable -->\n```(\w+)\n(.*?)```", re.DOTALL)
+TABLES = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def calls() -> Iterator[tuple[str, str]]:
+    """Language and code of what stands in the columns of dbanon."""
+    for table in TABLES.findall(PAGE):
+        header, _, *rows = table.strip().splitlines()
+        names = cells(header)
+        for row in rows:
+            assert len(cells(row)) == len(names), row
+            for name, cell in zip(names, cells(row), strict=True):
+                if name in LANGUAGES:
+                    for code in re.findall(r"`([^`]+)`", cell):
+                        yield LANGUAGES[name], code
+
+
+def plain(code: str) -> str:
+    """Code as it is told apart here: line breaks count as spaces."""
+    return " ".join(code.replace("\\\n", " ").split())
+
+
+def run(language: str) -> str:
+    """What the page's blocks of this language run, here and in tests/sql/test_coming_from.py."""
+    return plain(" ".join(code for found, code in BLOCK.findall(PAGE) if found == language))
+
+
+def test_every_call_beside_a_call_of_another_tool_is_run() -> None:
+    shown = list(calls())
+    assert {language for language, _ in shown} == set(LANGUAGES.values())
+    texts = {language: run(language) for language in LANGUAGES.values()}
+    assert [(language, code) for language, code in shown if code not in texts[language]] == []
+
+
+def read(path: Path) -> NDArray[np.float64]:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        return np.loadtxt(file, delimiter=",", skiprows=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "classes"),
+    [("testdata", 3, 1526), ("testdata", 5, 916), ("testdata", 10, 458), ("free1", 3, 1333)],
+)
+def test_mdav_releases_the_values_that_sdcmicro_releases(
+    data_dir: Path, name: str, k: int, classes: int
+) -> None:
+    original = read(data_dir / "sdcmicro" / f"{name}.csv")
+    theirs = read(data_dir / "sdcmicro" / f"{name}_mdav_k{k}.csv.gz")
+    found = dbanon.partition(original, k)
+    assert isinstance(found, dbanon.Partition)
+    means = np.add.reduceat(original[found.members], found.starts) / found.sizes[:, None]
+    ours = means[found.labels]
+    far = np.abs(ours - theirs) / original.std(axis=0, ddof=1)
+    assert far.max() < 1e-6
+    # The page says so.
+    assert found.n_classes == classes
+    assert f"{classes:,}" in PAGE
+    assert f"{len(original):,} records, {original.shape[1]} columns" in PAGE
+
+
+def test_sdcmicros_il1_is_twice_ours(data_dir: Path) -> None:
+    original = read(data_dir / "sdcmicro" / "testdata.csv")
+    released = read(data_dir / "sdcmicro" / "testdata_mdav_k3.csv.gz")
+    # As R/dUtility.R has it.
+    theirs = (np.abs(original - released) / original.std(axis=0, ddof=1) * np.sqrt(2)).mean()
+    names = ["expend", "income", "savings"]
+    found = evaluation_of(
+        pairs_of_tables(
+            microdata_from_frame(pd.DataFrame(original, columns=names), names),
+            dict(zip(names, np.ascontiguousarray(released.T), strict=True)),
+        ),
+        names=["deviation_loss"],
+    )
+    assert 2 * found.losses["deviation_loss"] == pytest.approx(theirs, rel=1e-9)

@@ -1,0 +1,39 @@
+"""The SQL of the page for those who know other tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming_from.md"
+BLOCK = re.compile(r"<!-- runnable -->\n```sql\n(.*?)```", re.DOTALL)
+
+
+@pytest.fixture
+def statements() -> list[str]:
+    blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    assert len(blocks) == 2
+    return [one.strip() for block in blocks for one in block.split(";\n") if one.strip()]
+
+
+def test_the_calls_beside_those_of_other_tools_run(
+    connect: Callable[..., Any], statements: list[str]
+) -> None:
+    connection = connect()
+    answers = []
+    try:
+        for statement in statements:
+            done = connection.execute(statement)
+            answers.append(done.fetchall() if done.description else None)
+        smallest = [one[0][0] for one in answers if one and len(one[0]) == 1]
+    finally:
+        connection.execute("DROP OWNED BY analyst")
+        connection.execute("DROP ROLE analyst")
+    # The source's k, the release's, and that of the two releases at the end.
+    assert smallest[0] == 1
+    assert min(smallest[1:]) >= 5
+    assert len(smallest) == 4
