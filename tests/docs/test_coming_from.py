@@ -58,6 +58,14 @@ def test_every_call_beside_a_call_of_another_tool_is_run() -> None:
     assert [(language, code) for language, code in shown if code not in texts[language]] == []
 
 
+def test_every_call_in_the_text_is_run() -> None:
+    text = re.sub(r"^```.*?^```$", "", PAGE, flags=re.DOTALL | re.MULTILINE)
+    shown = re.findall(r"`((?:\w+=|dbanon[ .]|--)[^`]*)`", TABLES.sub("", text))
+    assert shown
+    everywhere = " ".join(run(language) for language in LANGUAGES.values())
+    assert [code for code in map(plain, shown) if code not in everywhere] == []
+
+
 def read(path: Path) -> NDArray[np.float64]:
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
         return np.loadtxt(file, delimiter=",", skiprows=1)
