@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import threading
@@ -10,10 +11,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import sqlalchemy
 
 from dbanon.errors import CommitConfirmed
 from dbanon.stores.interrupts import held_once_committed
-from tests.stores.databases import Database
+from tests.stores.databases import NAMES, Database
 from tests.stores.people import load_people
 
 
@@ -103,3 +105,58 @@ def test_an_interrupt_while_it_is_committed(
     assert [str(found) for [found] in database.rows(ids)] == [report.release_id]
     failed = f"SELECT error_code FROM {database.ledger('run')} WHERE error_code IS NOT NULL"
     assert database.rows(failed) == []
+
+
+def strike_at_commit(monkeypatch: pytest.MonkeyPatch, name: str, struck: list[str]) -> None:
+    """SIGINT when a database of that kind is to end its transaction."""
+
+    def strike() -> None:
+        struck.append(name)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    if name == "postgresql":
+        commit = sqlalchemy.Connection.commit
+
+        def struck_commit(connection: sqlalchemy.Connection) -> None:
+            strike()
+            commit(connection)
+
+        monkeypatch.setattr(sqlalchemy.Connection, "commit", struck_commit)
+        return
+    module = importlib.import_module(f"dbanon.stores.{name}.store")
+    session = {"duckdb": "DuckdbSession", "sqlite": "SqliteSession"}[name]
+    drop_staging, translated = getattr(module, session).drop_staging, module.translated
+    at_its_end: list[bool] = []
+
+    def dropped(self: Any) -> None:
+        drop_staging(self)
+        at_its_end.append(True)
+
+    @contextmanager
+    def struck_translated(*arguments: Any) -> Iterator[None]:
+        with translated(*arguments):
+            if at_its_end:
+                at_its_end.clear()
+                strike()
+            yield
+
+    monkeypatch.setattr(getattr(module, session), "drop_staging", dropped)
+    monkeypatch.setattr(module, "translated", struck_translated)
+
+
+@pytest.mark.parametrize("source", NAMES)
+def test_an_interrupt_when_the_source_was_read(
+    make_database: Callable[[str], Database], source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two databases the one that is only read commits nothing: Ctrl-C there ends the run."""
+    there = make_database(source)
+    here = make_database("sqlite" if source == "duckdb" else "duckdb")
+    load_people(there)
+    before = here.state()
+    struck: list[str] = []
+    strike_at_commit(monkeypatch, source, struck)
+    with pytest.raises(KeyboardInterrupt):
+        there.anonymize(quasi_identifiers=["age", "income"], k=3, target=here.url)
+    monkeypatch.undo()
+    assert struck == [source]
+    assert here.state() == before

@@ -48,7 +48,7 @@ class DuckdbStore:
         if create and will_be_made(self._path, DUCKDB):
             with (
                 closing(_connect(":memory:", True)) as empty,
-                DuckdbStore(empty, self._on_sql).session(write=True) as session,
+                DuckdbStore(empty, self._on_sql).session(write=False) as session,
             ):
                 yield session
             return
@@ -77,8 +77,9 @@ class DuckdbStore:
                 try:
                     yield session
                     session.drop_staging()
-                    # Until the connection is closed: that writes, too.
-                    hold()
+                    if write:
+                        # Until the connection is closed: that writes, too.
+                        hold()
                     with translated():
                         connection.execute("COMMIT")
                 except BaseException:

@@ -46,7 +46,7 @@ class SqliteStore:
         """A transaction that changes nothing; on an empty database for a file that is not made."""
         if create and will_be_made(self._path, SQLITE):
             empty = SqliteStore(create_engine("sqlite://", poolclass=NullPool), self._on_sql)
-            with empty.session(write=True) as session:
+            with empty.session(write=False) as session:
                 yield session
             return
         with (
@@ -80,7 +80,8 @@ class SqliteStore:
                     session = SqliteSession(connection, self._on_sql)
                     yield session
                     session.drop_staging()
-                    hold()
+                    if write:
+                        hold()
                     with translated():
                         driver.execute("COMMIT")
                 except BaseException:
