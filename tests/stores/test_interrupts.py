@@ -6,8 +6,10 @@ import importlib
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ import sqlalchemy
 
 from dbanon.errors import CommitConfirmed
 from dbanon.stores.interrupts import held_once_committed
-from tests.stores.databases import NAMES, Database
+from tests.stores.databases import NAMES, Database, DuckdbDatabase, SqliteDatabase
 from tests.stores.people import load_people
 
 
@@ -74,13 +76,8 @@ def test_another_thread_has_no_signals() -> None:
     assert found == [signal.getsignal(signal.SIGINT)]
 
 
-def test_an_interrupt_while_it_is_committed(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C when the embedded database works on COMMIT: the release stands, and no run failed."""
-    if database.name == "postgresql":
-        pytest.skip("the server is asked: test_commit_outcome.py")
-    load_people(database)
+def strike_once_held(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+    """SIGINT at each COMMIT of a file's database, as soon as it is held; what says that it came."""
     struck: list[str] = []
 
     @contextmanager
@@ -94,7 +91,18 @@ def test_an_interrupt_while_it_is_committed(
 
             yield at_commit
 
-    monkeypatch.setattr(f"dbanon.stores.{database.name}.store.held_once_committed", strike)
+    monkeypatch.setattr(f"dbanon.stores.{name}.store.held_once_committed", strike)
+    return struck
+
+
+def test_an_interrupt_while_it_is_committed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C when the embedded database works on COMMIT: the release stands, and no run failed."""
+    if database.name == "postgresql":
+        pytest.skip("the server is asked: test_commit_outcome.py")
+    load_people(database)
+    struck = strike_once_held(monkeypatch, database.name)
     with pytest.warns(CommitConfirmed):
         report = database.anonymize(
             quasi_identifiers=["age", "income"], k=3, output="release.people"
@@ -160,3 +168,26 @@ def test_an_interrupt_when_the_source_was_read(
     monkeypatch.undo()
     assert struck == [source]
     assert here.state() == before
+
+
+@pytest.mark.parametrize("kind", [DuckdbDatabase, SqliteDatabase])
+def test_a_file_that_was_made_stays_once_it_is_committed(
+    make_database: Callable[[str], Database],
+    kind: type[DuckdbDatabase] | type[SqliteDatabase],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Also where warnings are errors: that of a late Ctrl-C says that the release is there."""
+    there = make_database("sqlite" if kind.name == "duckdb" else "duckdb")
+    load_people(there)
+    made = tmp_path / f"made.{kind.name}"
+    struck = strike_once_held(monkeypatch, kind.name)
+    warnings.simplefilter("error", CommitConfirmed)
+    with pytest.raises(CommitConfirmed):
+        there.anonymize(quasi_identifiers=["age"], k=3, target=f"{kind.name}:///{made}")
+    monkeypatch.undo()
+    assert struck
+    assert made.exists()
+    here = kind(made)
+    relation = here.relation("release.people")
+    assert here.rows(f"SELECT count(*) FROM {relation}") == [(40,)]
