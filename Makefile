@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 WORKERS ?= 2
 
 # The install is editable: Python, SQL and migrations are read where they lie; the core is compiled.
-CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt)
+CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o -name sources.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test faults sanitize bench lint clean FORCE

@@ -8,7 +8,7 @@ from dbanon.data.scales import Scale
 from dbanon.measures.attributes import Categories, Intervals, Nodes, Numbers
 from dbanon.measures.pairs import Pairs
 from tests.generalization_data import random_tree
-from tests.reference.evaluation import Case
+from tests.reference.evaluation_case import Case
 
 KINDS = ("number", "ordinal", "nominal", "interval", "ordinal interval", "node")
 

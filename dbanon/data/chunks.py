@@ -49,6 +49,27 @@ def bytes_per_record(n_columns: int) -> int:
     return _BYTES_PER_RECORD + 8 * _COPIES_OF_THE_MATRIX * n_columns
 
 
+def require_memory(n_records: int, n_columns: int, limit: int | None, read: str) -> int:
+    """About the bytes that a method takes for so many records, within a limit unless it is None.
+
+    Parameters
+    ----------
+    read : what became of the records, for the message: ``would be read``.
+
+    Raises
+    ------
+    MemoryLimit : it is more.
+    """
+    each = bytes_per_record(n_columns)
+    if limit is not None and n_records * each > limit:
+        raise MemoryLimit(
+            f"The job needs more than {limit // 2**20} MiB of memory.",
+            detail=f"{n_records} records {read}, at about {each} bytes each.",
+            hint="Raise the memory limit, or use fewer quasi-identifiers.",
+        )
+    return n_records * each
+
+
 def microdata_from_chunks(
     attributes: Sequence[Attribute],
     chunks: Iterable[Chunk],
@@ -77,17 +98,11 @@ def microdata_from_chunks(
     """
     attributes = tuple(attributes)
     n_numbers = sum(not attribute.kind.is_coded for attribute in attributes)
-    per_record = bytes_per_record(len(attributes))
     pieces: list[Chunk] = []
     n = 0
     for chunk in chunks:
         n += len(chunk.keys)
-        if memory_limit is not None and n * per_record > memory_limit:
-            raise MemoryLimit(
-                f"The job needs more than {memory_limit // 2**20} MiB of memory.",
-                detail=f"{n} records were read so far, at about {per_record} bytes each.",
-                hint="Raise the memory limit, or use fewer quasi-identifiers.",
-            )
+        require_memory(n, len(attributes), memory_limit, "were read so far")
         pieces.append(chunk)
 
     keys = _join([piece.keys for piece in pieces], (0, key_width), np.int64)

@@ -88,7 +88,7 @@ def information_loss(
     *,
     orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
-    """SSE/SST on z-scores when every class is released with its centroid: 0 none, 1 all.
+    """SSE/SST on z-scores when every class is released with its centroid, 0 (none) to 1 (all).
 
     Parameters
     ----------

@@ -8,7 +8,6 @@ exception reaches the client. What was done until then is undone before.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 import warnings
@@ -18,6 +17,7 @@ from typing import Any
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
+from dbanon.doors.machine import half_of_memory
 from dbanon.errors import (
     DbanonError,
     HierarchyBroken,
@@ -212,14 +212,10 @@ def _call(given: str) -> dict[str, Any]:
 
 def _job(wanted: dict[str, Any], **more: Any) -> Job:
     hierarchies = parse_all(wanted.pop("hierarchies", {}), files=False)
-    limit = wanted.pop("memory_limit", None) or _half_of_memory()
+    limit = wanted.pop("memory_limit", None) or half_of_memory()
     return make(
         Job, {**wanted, "hierarchies": hierarchies, "memory_limit": limit, "door": "sql", **more}
     )
-
-
-def _half_of_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 class _Progress:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from dbanon.run.outlook import Outlook
     from dbanon.run.run import PhaseProgress
     from dbanon.stores.base import OnSql
+    from dbanon.stores.store import Store
+
+# Arguments that are no part of what is asked for.
+_OF_THE_CALL = ("database", "target", "progress", "on_sql", "cluster", "options")
 
 
 @lists(all_parameters(Job))
@@ -71,25 +75,9 @@ def anonymize(
     ------
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
+    job, source, to = _asked(locals())
     from dbanon.run.noted import run_noted
-    from dbanon.run.open import open_store
 
-    given = {
-        "table": table,
-        "quasi_identifiers": quasi_identifiers,
-        "k": k,
-        "output": output,
-        "sensitive": sensitive,
-        "keep": keep,
-        "by": by,
-        "entity": entity,
-        "key": key,
-        "hierarchies": hierarchies,
-        "door": door,
-    }
-    job = _job({**given, **options})
-    source = open_store(database, on_sql)
-    to = None if target is None else open_store(target, on_sql)
     return run_noted(job, source, to, progress)
 
 
@@ -129,30 +117,22 @@ def plan(
     DbanonError : what ``anonymize`` would raise before it reads a row; with ``cluster``, also what
         it would raise before it writes one.
     """
-    from dbanon.run.open import open_store
+    job, source, to = _asked(locals())
     from dbanon.run.outlook import outlook
 
-    given = {
-        "table": table,
-        "quasi_identifiers": quasi_identifiers,
-        "k": k,
-        "output": output,
-        "sensitive": sensitive,
-        "keep": keep,
-        "by": by,
-        "entity": entity,
-        "key": key,
-        "hierarchies": hierarchies,
-    }
-    job = _job({**given, **options})
-    source = open_store(database, on_sql)
-    to = None if target is None else open_store(target, on_sql)
     return outlook(job, source, to, cluster=cluster, progress=progress)
 
 
-def _job(given: dict[str, Any]) -> Job:
-    """The job of these arguments."""
-    if given.get("chunk_rows", 0) is None:
+def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
+    """The job of the arguments of a call, the database to read and another to write, if any."""
+    from dbanon.run.open import open_store
+
+    wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
+    wanted |= given["options"]
+    if wanted.get("chunk_rows", 0) is None:
         # For the usual number, as it always was.
-        del given["chunk_rows"]
-    return make(Job, given | {"hierarchies": parse_all(given["hierarchies"], files=True)})
+        del wanted["chunk_rows"]
+    job = make(Job, wanted | {"hierarchies": parse_all(wanted["hierarchies"], files=True)})
+    on_sql, target = given["on_sql"], given["target"]
+    source = open_store(given["database"], on_sql)
+    return job, source, None if target is None else open_store(target, on_sql)

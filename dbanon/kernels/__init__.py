@@ -1,9 +1,16 @@
 """Compiled kernels: each works in slices, so that a long run can be interrupted between them."""
 
+import os
+
 import numpy as np
 import numpy.typing as npt
 
-from dbanon.kernels._kernels import (
+from dbanon.kernels import _kernels, sources
+
+# Before any kernel is named: an older core may lack it.
+sources.require_current(_kernels, os.path.dirname(__file__))
+
+from dbanon.kernels._kernels import (  # noqa: E402
     DEFAULT_BUDGET,
     Cbfs,
     DensityFirst,

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 DEFAULT_BUDGET: int
+SOURCES: str  # which it was compiled from, as sources.py tells
 
 Search: TypeAlias = Literal["auto", "index", "brute"]
 

@@ -32,9 +32,12 @@ void add(nb::module_& m, const char* name, const Args&... args) {
 }  // namespace
 }  // namespace dbanon
 
+extern const char* const dbanon_sources;  // in a file that sources.py writes
+
 NB_MODULE(_kernels, m) {
     using namespace dbanon;
     m.attr("DEFAULT_BUDGET") = kDefaultBudget;
+    m.attr("SOURCES") = dbanon_sources;
     m.def("simd_level", &simd_level);
     m.def("simd_levels", &simd_levels);
     m.def(

@@ -193,12 +193,12 @@ class Intervals(_OfNumbers):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Categories(Column):
-    """Nominal values released as nominal values, by the codes of one dictionary.
+class _Coded(Column):
+    """What columns of codes share.
 
     Parameters
     ----------
-    original, released : int (n,) and int (m,), -1 where NULL.
+    original, released : int32 (n,) and (m,), codes; -1 where NULL.
     """
 
     original: NDArray[np.int32]
@@ -221,6 +221,11 @@ class Categories(Column):
     def released_kinds(self) -> NDArray[np.int64]:
         """The codes."""
         return np.asarray(self.released, np.int64) + 1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Categories(_Coded):
+    """Nominal values released as nominal values, by the codes of one dictionary."""
 
     def gap(self, records: Index, rows: Index) -> Floats:
         """1 where they differ."""
@@ -229,36 +234,16 @@ class Categories(Column):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Nodes(Column):
+class Nodes(_Coded):
     """Values released as labels of a hierarchy, whose leaves they are.
 
     Parameters
     ----------
-    original : int32 (n,), positions of leaves; -1 where NULL.
-    released : int32 (m,), nodes; -1 where NULL.
+    original : positions of leaves.
+    released : nodes.
     """
 
-    original: NDArray[np.int32]
-    released: NDArray[np.int32]
     tree: Hierarchy
-
-    @cached_property
-    def missing(self) -> Flags | None:
-        return _none_if_nowhere(self.original < 0)
-
-    @cached_property
-    def withheld(self) -> Flags | None:
-        return _none_if_nowhere(self.released < 0)
-
-    @property
-    def kinds(self) -> NDArray[np.int64]:
-        """The leaves."""
-        return np.asarray(self.original, np.int64) + 1
-
-    @property
-    def released_kinds(self) -> NDArray[np.int64]:
-        """The nodes."""
-        return np.asarray(self.released, np.int64) + 1
 
     @cached_property
     def heights(self) -> NDArray[np.int64]:

@@ -37,7 +37,7 @@ MEASURE = Measure(
     symbol="ZIL/(np)",
     run=direct_loss,
     summary="Mean distance of a released value from the original",
-    range="0 to 1",
+    range="0 to 1 inside the columns' ranges",
     cost="n p",
     needs="pairs",
 )

@@ -1,8 +1,9 @@
 """Information loss: the share of the variation of the original that a release no longer shows.
 
-SSE/SST on z-scores, 0 (nothing lost) to 1 (only the overall mean is left). A column's own loss is
-its SSE/SST; in all, the sums over the columns are divided. SST = 0 gives 0: there was nothing to
-lose. Suppressed records and NULLs are left out of both sums; reports state them beside the loss.
+SSE/SST on z-scores: 0 (nothing lost) to 1 (only the overall mean is left) where means are released.
+Rounded means, medians and medoids can lose more than 1. A column's own loss is its SSE/SST; in all,
+the sums over the columns are divided. SST = 0 gives 0: there was nothing to lose. Suppressed
+records and NULLs are left out of both sums; reports state them beside the loss.
 
 Source: J. Domingo-Ferrer and J. M. Mateo-Sanz, "Practical data-oriented microaggregation for
 statistical disclosure control", IEEE TKDE 14 (2002), section 2.

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import SUPPRESSED, Levels
+from dbanon.data.shares import most_of
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.mixed import MixedSpace, mixed_space
@@ -62,7 +63,7 @@ def full_domain(
         raise TooFewRecords(f"There are {space.n_records} records, fewer than k = {k}.")
     apart = np.zeros(space.n_records, np.int64) if strata is None else strata
     values, losses = _levels(space)
-    limit = int(suppression * space.n_records)
+    limit = most_of(suppression, space.n_records)
     shape = tuple(len(levels) for levels in values)
     if prod(shape) > _MOST_COMBINATIONS:
         raise InvalidParameter(

@@ -18,6 +18,7 @@ from dbanon.data.partition import (
     places_of,
 )
 from dbanon.data.scales import MAHALANOBIS
+from dbanon.data.shares import most_of, share_needed
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
 from dbanon.hierarchy.subset import Trees, only
 from dbanon.job.policy import Policy, require_kinds
@@ -221,11 +222,12 @@ def _run_method(
 def _check_budget(policy: Policy, withheld: int, microdata: Microdata) -> None:
     """Check the share of all records that these many are, with those withheld for a NULL."""
     withheld, n = withheld + microdata.withheld, microdata.n_read
-    if policy.max_suppression is not None and withheld > policy.max_suppression * n:
+    if policy.max_suppression is not None and withheld > most_of(policy.max_suppression, n):
+        needed = share_needed(withheld, n)
         raise SuppressionOverBudget(
             f"{withheld} of {n} records would be withheld, more than the allowed share"
             f" {policy.max_suppression:g}.",
-            hint=f"It would be feasible with max_suppression = {withheld / n:.6f} or more.",
+            hint=f"It would be feasible with max_suppression = {needed} or more.",
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.shares import share_needed
 from dbanon.errors import ModelInfeasible
 from dbanon.measures import Model
 
@@ -71,9 +72,8 @@ def _by_withholding(
     if not kept.any():
         return ""
     sizes = counts[models[0].attribute].sum(axis=1)
-    withheld = n - sizes[kept].sum()
-    share = np.ceil(withheld / n * 1e6) / 1e6
-    return f"use withhold_failing with max_suppression = {share:.6f} or more, "
+    withheld = n - int(sizes[kept].sum())
+    return f"use withhold_failing with max_suppression = {share_needed(withheld, n)} or more, "
 
 
 def _feasible(model: Model, best: float) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition, combine
+from dbanon.data.shares import most_of
 from dbanon.errors import ModelInfeasible
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
@@ -173,7 +174,7 @@ def _budget(policy: Policy, microdata: Microdata, partition: Partition) -> int:
     """How many more records may be withheld so that classes keep to the models."""
     if not policy.withhold_failing or policy.max_suppression is None:
         return 0
-    allowed = int(policy.max_suppression * microdata.n_read)
+    allowed = most_of(policy.max_suppression, microdata.n_read)
     return max(allowed - microdata.withheld - partition.n_suppressed, 0)
 
 

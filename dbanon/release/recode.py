@@ -155,7 +155,7 @@ def _filled(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class ColumnLoss:
-    """Information lost in one column, 0 to 1: SSE/SST on z-scores, or iloss per record."""
+    """Information lost in one column: SSE/SST on z-scores, or iloss per record. See ``Lost``."""
 
     name: str
     before_rounding: float

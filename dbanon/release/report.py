@@ -94,7 +94,9 @@ class Counted:
 
 @dataclass(frozen=True)
 class Lost:
-    """What was lost, 0 to 1.
+    """What was lost: 0 is nothing.
+
+    Means lose 1 at most; rounded ones, medians and medoids can lose more.
 
     Parameters
     ----------
@@ -154,16 +156,19 @@ class _Told(Generic[T]):
 
 @dataclass(frozen=True)
 class Report:
-    """What a release is, what it lost and how it was made. Holds no value of a column.
+    """What a release is, what it lost and how it was made.
+
+    Holds no value that was read. What the call itself wrote out for a builder of a hierarchy, such
+    as ``{"ordered": ["low", "high"]}``, stands in ``arguments`` as it was given.
 
     Everything in its four groups has a name here, too: ``report.k_achieved`` is
     ``report.counts.verdict.k``. ``to_dict`` tells these names, in this order.
 
-    Losses are SSE/SST on z-scores, 0 to 1, over the released records. ``k_achieved`` and
-    ``persons`` count persons where ``entity`` names their column; class sizes are rows. ``k_rows``
-    is not None where classes are those of each attribute by itself: the rows that share the rarest
-    combination of values. ``levels`` are those of a full domain, by quasi-identifier. ``telling``
-    are findings on columns that are released as they are.
+    Losses are SSE/SST on z-scores over the released records, or iloss, as ``loss_measure`` says:
+    see ``Lost``. ``k_achieved`` and ``persons`` count persons where ``entity`` names their column;
+    class sizes are rows. ``k_rows`` is not None where classes are those of each attribute by
+    itself: the rows that share the rarest combination of values. ``levels`` are those of a full
+    domain, by quasi-identifier. ``telling`` are findings on columns that are released as they are.
     """
 
     request: Request

@@ -7,8 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dbanon.data.chunks import bytes_per_record
-from dbanon.errors import MemoryLimit
+from dbanon.data.chunks import require_memory
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan, plan
@@ -52,7 +51,10 @@ class Clustered:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a run of a job would do. Holds no value of a column.
+    """What a run of a job would do.
+
+    Holds no value that was read. What the call itself wrote out for a builder of a hierarchy, such
+    as ``{"ordered": ["low", "high"]}``, stands in ``arguments`` and beside its column as given.
 
     ``rows`` were counted; of these ``withheld`` have a NULL where none may be. ``key`` says how
     rows are found again: the columns that were named, or none for the relation's own. ``memory`` is
@@ -140,7 +142,8 @@ def outlook(
             planned = plan(job, reads, writes, lambda: tick(0.0))
             rows = reads.count(planned.relation)
             withheld = reads.count_withheld(planned.relation)
-        memory = _require_memory(planned, rows - withheld)
+        columns = len(planned.wanted.columns)
+        memory = require_memory(rows - withheld, columns, job.memory_limit, "would be read")
         found = _cluster(planned, reads, clock) if cluster else None
     return _outlook(planned, rows, withheld, memory, found)
 
@@ -158,19 +161,6 @@ def _ports(
             writes = stack.enter_context(target.planning(staging=False, create=True))
             reads = stack.enter_context(source.session(write=False))
             yield SqlSource(reads), SqlTarget(writes)
-
-
-def _require_memory(planned: Plan, rows: int) -> int:
-    """The bytes that reading so many rows takes; raises MemoryLimit."""
-    memory = rows * bytes_per_record(len(planned.wanted.columns))
-    limit = planned.job.memory_limit
-    if limit is not None and memory > limit:
-        raise MemoryLimit(
-            f"The job needs more than {limit // 2**20} MiB of memory.",
-            detail=f"There are {rows} rows.",
-            hint="Raise the memory limit, or use fewer quasi-identifiers.",
-        )
-    return memory
 
 
 def _cluster(planned: Plan, source: Source, clock: Clock) -> Clustered:

@@ -20,9 +20,10 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
     """Let signals end the block until it calls the function that it is given; then no more.
 
     What is committed cannot be taken back: who is told "interrupted" would take it for undone, and
-    a scheduler would run it again. So a signal that arrives afterwards becomes a warning, or is
-    raised after all when the block fails. Python runs handlers in the main thread only, and a
-    signal without a handler of Python's ends the process or does nothing: neither is changed.
+    a scheduler would run it again. Who only reads never calls it. So a signal that arrives
+    afterwards becomes a warning, or is raised after all when the block fails. Python runs handlers
+    in the main thread only, and a signal without a handler of Python's ends the process or does
+    nothing: neither is changed.
 
     Raises
     ------

@@ -1,6 +1,7 @@
 -- dbanon.information_loss(release, original, quasi_identifiers)
 --
--- 0: nothing lost, 1: only the overall means are left. Without original: what the ledger recorded.
+-- 0: nothing lost, 1: only the overall means are left. Without original: what the ledger recorded,
+-- which is above 1 where rounding, medians or medoids lose more.
 -- With original: 1 - SSB / SST on z-scores, from the two relations alone; rows cannot be paired.
 -- It is exact for class means that were not rounded, of all rows, in numeric columns.
 CREATE OR REPLACE FUNCTION dbanon.information_loss(
@@ -86,5 +87,6 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.information_loss(regclass, regclass, text[]) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.information_loss(regclass, regclass, text[]) IS
-'Information loss, 0 to 1. Without original: what the ledger recorded for the release.
+'Information loss: 0 is none; what is not a mean, or rounded, can lose more than 1.
+Without original: what the ledger recorded for the release.
 With original and quasi_identifiers: 1 - SSB/SST on z-scores, exact for unrounded class means.';

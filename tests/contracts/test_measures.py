@@ -16,7 +16,8 @@ from dbanon.measures.catalogue import LOSSES, MEASURES, RISKS, evaluate
 from dbanon.measures.figure import Figure, Parameters, Task
 from dbanon.measures.pairs import Pairs
 from tests.evaluation_cases import cases, make, pairs
-from tests.reference.evaluation import Case, deviation, sizes, varies
+from tests.reference.evaluation import sizes
+from tests.reference.evaluation_case import Case, deviation, varies
 
 each_measure = pytest.mark.parametrize("name", MEASURES)
 

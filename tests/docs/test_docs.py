@@ -115,3 +115,11 @@ def test_runnable_examples_run(path: Path, tmp_path: Path, monkeypatch: Any) -> 
                 capture_output=True,
                 env={**os.environ, "PATH": f"{bin_directory}:{os.environ['PATH']}"},
             )
+
+
+def test_the_counts_of_attacks_are_those_of_the_tests() -> None:
+    from tests.sql.test_attacks_relations import RELATIONS
+    from tests.sql.test_attacks_types import TYPES
+
+    told = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert f"{len(TYPES)} kinds of types and {len(RELATIONS)} kinds of relations" in told

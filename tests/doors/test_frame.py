@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from datetime import datetime
 from typing import Any
@@ -196,3 +198,15 @@ def test_one_text_is_no_list(argument: str, value: Any) -> None:
         return
     with pytest.raises(errors.InvalidParameter, match="entity must be the name"):
         dbanon.anonymize_frame(frame, k=3, quasi_identifiers=["x"], entity=["age"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("nulls", "n"), [(29, 100), (30, 90), (1, 7)])
+def test_the_share_that_a_refusal_names_is_enough(nulls: int, n: int) -> None:
+    """0.29 * 100 is below 29, and 1/3 has no end."""
+    frame = pd.DataFrame({"age": [math.nan] * nulls + list(range(n - nulls)), "x": range(n)})
+    given: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 3, "nulls": "suppress"}
+    with pytest.raises(errors.SuppressionOverBudget) as refused:
+        dbanon.anonymize_frame(frame, **given)
+    [share] = re.findall(r"max_suppression = (\S+) or more", str(refused.value.hint))
+    released, _ = dbanon.anonymize_frame(frame, **given, max_suppression=float(share))
+    assert len(released) == n - nulls

@@ -14,7 +14,7 @@ import dbanon
 from dbanon.data.partition import AttributePartition
 from dbanon.doors.hierarchies import load_hierarchy
 from dbanon.methods import METHODS
-from tests.stores.test_hierarchies import shaped
+from tests.stores.trees import shaped
 
 Run = Callable[..., list[tuple[Any, ...]]]
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from dbanon.doors.cli.main import main
 from dbanon.hierarchy.tree import Hierarchy
 from tests.stores.databases import Database
-from tests.stores.test_hierarchies import PAIRS, check_release, load, load_pairs
+from tests.stores.trees import PAIRS, check_release, load, load_pairs
 
 
 def run(*arguments: str) -> Result:

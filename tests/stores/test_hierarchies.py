@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -14,87 +13,24 @@ import dbanon
 from dbanon import errors
 from dbanon.doors.hierarchies import (
     drop_hierarchy,
-    list_hierarchies,
     load_hierarchy,
     store_hierarchy,
 )
 from dbanon.doors.install import install
 from dbanon.hierarchy.edges import Problem
-from dbanon.hierarchy.tree import Hierarchy
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.refusal import refuse
-
-GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "place"], "method": "gaa_cp", "k": 4}
-PLACES = {
-    "Oslo": ("Norway", "North"), "Bergen": ("Norway", "North"), "Turku": ("Finland", "North"),
-    "Rome": ("Italy", "South"), "Bari": ("Italy", "South"), "Athens": ("South", "South"),
-}  # fmt: skip
-PAIRS: list[tuple[str, str | None]] = [
-    *((city, above[0]) for city, above in PLACES.items()),
-    ("Norway", "North"), ("Finland", "North"), ("Italy", "South"),
-    ("North", "*"), ("South", "*"), ("*", None),
-]  # fmt: skip
-LEVELS = [(city, *above, "*") for city, above in PLACES.items()]
-
-
-def load(database: Database, n: int = 80) -> None:
-    rng = random.Random(4)
-    rows = [
-        (i, rng.randrange(20, 70), rng.choice(list(PLACES)), rng.choice("abc")) for i in range(n)
-    ]
-    text, whole = database.types["text"], database.types["integer"]
-    columns = {"id": whole + " PRIMARY KEY", "age": whole, "place": text, "ill": text}
-    database.load("people", columns, rows)
-
-
-def load_pairs(
-    database: Database, rows: Sequence[tuple[Any, ...]] = PAIRS, name: str = "ref.tree"
-) -> None:
-    database.load(name, {"child": database.types["text"], "parent": database.types["text"]}, rows)
-
-
-def table(name: str = "ref.tree") -> dict[str, str]:
-    return {"table": name}
-
-
-def recounted(database: Database, output: str, names: Sequence[str]) -> list[int]:
-    """Class sizes, counted without anything of dbanon."""
-    listed = ", ".join(f'"{name}"' for name in names)
-    query = f"SELECT count(*) FROM {database.relation(output)} GROUP BY {listed}"
-    return sorted(size for (size,) in database.rows(query))
-
-
-def ancestors(pairs: Sequence[tuple[str, str | None]]) -> dict[str, list[str]]:
-    """The way from each label up to the root."""
-    above = dict(pairs)
-    ways = {}
-    for label in above:
-        way, at = [], above[label]
-        while at is not None:
-            way.append(at)
-            at = above.get(at)
-        ways[label] = way
-    return ways
-
-
-def check_release(
-    database: Database, output: str, pairs: Sequence[tuple[str, str | None]], k: int
-) -> None:
-    """Count the release, and find each released label above as many leaves as the source has."""
-    sizes = recounted(database, output, ["age", "place"])
-    assert min(sizes) >= k
-    source = Counter(dict(database.rows("SELECT place, count(*) FROM people GROUP BY place")))
-    assert sum(sizes) == sum(source.values())
-    relation = database.relation(output)
-    released = dict(database.rows(f"SELECT place, count(*) FROM {relation} GROUP BY place"))
-    ways = ancestors(pairs)
-    below: dict[str, int] = defaultdict(int)
-    for leaf, count in source.items():
-        for label in (leaf, *ways[leaf]):
-            below[label] += count
-    assert set(released) <= set(below)
-    for label, count in released.items():
-        assert count <= below[label]
+from tests.stores.trees import (
+    GIVEN,
+    LEVELS,
+    PAIRS,
+    check_release,
+    load,
+    load_pairs,
+    recounted,
+    shaped,
+    table,
+)
 
 
 def test_every_way_to_name_a_tree_gives_the_same_release(database: Database) -> None:
@@ -247,64 +183,6 @@ def test_numbers_and_dates_are_labels_too(database: Database) -> None:
     assert tree.path("2024-05-17") == ("2024-05-17", "1.50", "*")
 
 
-NAMES = ["education", 'x"; DROP TABLE people; --', "it's", "Ünï ☃", "a?b", "50%", "$1", "n" * 300]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_stored_and_read_again(database: Database, name: str) -> None:
-    load(database)
-    tree = Hierarchy.from_parents(
-        [("", "n"), ("it's", "n"), ('a"b', "n"), ("é\n\t☃", "n"), ("n", None)]
-    )
-    assert store_hierarchy(database.url, name, tree, description="50% of 'all'") == tree
-    assert load_hierarchy(database.url, {"name": name}) == tree
-    [stored] = list_hierarchies(database.url)
-    assert (stored.name, stored.leaves, stored.nodes) == (name, 4, 5)
-    assert stored.description == "50% of 'all'"
-    with pytest.raises(errors.HierarchyExists):
-        store_hierarchy(database.url, name, tree)
-    other = Hierarchy.from_levels(LEVELS)
-    store_hierarchy(database.url, name, other, replace=True)
-    assert load_hierarchy(database.url, {"name": name}) == other
-    store_hierarchy(database.url, "second", tree)
-    database.anonymize(**GIVEN, hierarchies={"place": {"name": name}})
-    drop_hierarchy(database.url, name)
-    assert [found.name for found in list_hierarchies(database.url)] == ["second"]
-    for missing in (name, "secnd"):
-        with pytest.raises(errors.HierarchyNotFound):
-            load_hierarchy(database.url, {"name": missing})
-        with pytest.raises(errors.HierarchyNotFound):
-            drop_hierarchy(database.url, missing)
-    assert load_hierarchy(database.url, "name:second") == tree
-
-
-def test_names_that_are_none(database: Database) -> None:
-    load(database)
-    assert list_hierarchies(database.url) == []
-    before = database.state()
-    tree = Hierarchy.from_levels(LEVELS)
-    with pytest.raises(errors.HierarchyNotFound):
-        load_hierarchy(database.url, "name:places")
-    refuse(database, errors.HierarchyNotFound, **GIVEN, hierarchies={"place": {"name": "places"}})
-    for name in ("", "a\0b"):
-        with pytest.raises(errors.InvalidName):
-            store_hierarchy(database.url, name, tree)
-    for given in ({"intervals": [5]}, {"enum": True}):
-        with pytest.raises(errors.InvalidParameter, match="made from a column"):
-            store_hierarchy(database.url, "x", given)
-    with pytest.raises(errors.HierarchyBroken):
-        store_hierarchy(database.url, "x", {"levels": [["a", "b"], ["a", "c"]]})
-    assert database.state() == before
-
-
-def test_a_stored_tree_that_somebody_broke(database: Database) -> None:
-    load(database)
-    store_hierarchy(database.url, "places", Hierarchy.from_levels(LEVELS))
-    database.execute(f"UPDATE {database.ledger('hierarchy_node')} SET parent = NULL WHERE node = 2")
-    with pytest.raises(errors.HierarchyBroken, match='stored hierarchy "places"'):
-        load_hierarchy(database.url, "name:places")
-
-
 def test_the_distance_of_a_model(database: Database) -> None:
     load(database)
     text = database.types["text"]
@@ -351,27 +229,6 @@ def test_shapes(database: Database, shape: str) -> None:
         )
         assert recounted(database, "release.people", ["age", "place"])[0] == report.k_achieved >= 4
         check_release(database, "release.people", pairs, 4)
-
-
-def shaped(shape: str) -> tuple[list[tuple[str, str | None]], list[str]]:
-    """Edges and leaves."""
-    if shape == "one leaf":
-        return [("only", None)], ["only"]
-    if shape == "12 levels":
-        pairs: list[tuple[str, str | None]] = [("n1", None)]
-        for node in range(2, 2**12):
-            pairs.append((f"n{node}", f"n{node // 2}"))
-        return pairs, [f"n{node}" for node in range(2**11, 2**12)]
-    if shape == "unbalanced":
-        pairs = [("r0", None)]
-        for depth in range(1, 30):
-            pairs += [(f"r{depth}", f"r{depth - 1}"), (f"leaf{depth}", f"r{depth - 1}")]
-        return pairs, [f"leaf{depth}" for depth in range(1, 30)] + ["r29"]
-    pairs = [("*", None)]
-    for group in range(100):
-        pairs.append((f"g{group}", "*"))
-        pairs += [(f"{group:02}-{leaf:02}", f"g{group}") for leaf in range(100)]
-    return pairs, [f"{group:02}-{leaf:02}" for group in range(100) for leaf in range(100)]
 
 
 @pytest.mark.postgresql

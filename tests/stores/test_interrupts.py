@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 
 from dbanon.errors import CommitConfirmed
 from dbanon.stores.interrupts import held_once_committed
-from tests.stores.databases import Database
+from tests.stores.databases import NAMES, Database, DuckdbDatabase, SqliteDatabase
 from tests.stores.people import load_people
 
 
@@ -72,13 +76,8 @@ def test_another_thread_has_no_signals() -> None:
     assert found == [signal.getsignal(signal.SIGINT)]
 
 
-def test_an_interrupt_while_it_is_committed(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C when the embedded database works on COMMIT: the release stands, and no run failed."""
-    if database.name == "postgresql":
-        pytest.skip("the server is asked: test_commit_outcome.py")
-    load_people(database)
+def strike_once_held(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+    """SIGINT at each COMMIT of a file's database, as soon as it is held; what says that it came."""
     struck: list[str] = []
 
     @contextmanager
@@ -92,7 +91,18 @@ def test_an_interrupt_while_it_is_committed(
 
             yield at_commit
 
-    monkeypatch.setattr(f"dbanon.stores.{database.name}.store.held_once_committed", strike)
+    monkeypatch.setattr(f"dbanon.stores.{name}.store.held_once_committed", strike)
+    return struck
+
+
+def test_an_interrupt_while_it_is_committed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C when the embedded database works on COMMIT: the release stands, and no run failed."""
+    if database.name == "postgresql":
+        pytest.skip("the server is asked: test_commit_outcome.py")
+    load_people(database)
+    struck = strike_once_held(monkeypatch, database.name)
     with pytest.warns(CommitConfirmed):
         report = database.anonymize(
             quasi_identifiers=["age", "income"], k=3, output="release.people"
@@ -103,3 +113,81 @@ def test_an_interrupt_while_it_is_committed(
     assert [str(found) for [found] in database.rows(ids)] == [report.release_id]
     failed = f"SELECT error_code FROM {database.ledger('run')} WHERE error_code IS NOT NULL"
     assert database.rows(failed) == []
+
+
+def strike_at_commit(monkeypatch: pytest.MonkeyPatch, name: str, struck: list[str]) -> None:
+    """SIGINT when a database of that kind is to end its transaction."""
+
+    def strike() -> None:
+        struck.append(name)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    if name == "postgresql":
+        commit = sqlalchemy.Connection.commit
+
+        def struck_commit(connection: sqlalchemy.Connection) -> None:
+            strike()
+            commit(connection)
+
+        monkeypatch.setattr(sqlalchemy.Connection, "commit", struck_commit)
+        return
+    module = importlib.import_module(f"dbanon.stores.{name}.store")
+    session = {"duckdb": "DuckdbSession", "sqlite": "SqliteSession"}[name]
+    drop_staging, translated = getattr(module, session).drop_staging, module.translated
+    at_its_end: list[bool] = []
+
+    def dropped(self: Any) -> None:
+        drop_staging(self)
+        at_its_end.append(True)
+
+    @contextmanager
+    def struck_translated(*arguments: Any) -> Iterator[None]:
+        with translated(*arguments):
+            if at_its_end:
+                at_its_end.clear()
+                strike()
+            yield
+
+    monkeypatch.setattr(getattr(module, session), "drop_staging", dropped)
+    monkeypatch.setattr(module, "translated", struck_translated)
+
+
+@pytest.mark.parametrize("source", NAMES)
+def test_an_interrupt_when_the_source_was_read(
+    make_database: Callable[[str], Database], source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two databases the one that is only read commits nothing: Ctrl-C there ends the run."""
+    there = make_database(source)
+    here = make_database("sqlite" if source == "duckdb" else "duckdb")
+    load_people(there)
+    before = here.state()
+    struck: list[str] = []
+    strike_at_commit(monkeypatch, source, struck)
+    with pytest.raises(KeyboardInterrupt):
+        there.anonymize(quasi_identifiers=["age", "income"], k=3, target=here.url)
+    monkeypatch.undo()
+    assert struck == [source]
+    assert here.state() == before
+
+
+@pytest.mark.parametrize("kind", [DuckdbDatabase, SqliteDatabase])
+def test_a_file_that_was_made_stays_once_it_is_committed(
+    make_database: Callable[[str], Database],
+    kind: type[DuckdbDatabase] | type[SqliteDatabase],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Also where warnings are errors: that of a late Ctrl-C says that the release is there."""
+    there = make_database("sqlite" if kind.name == "duckdb" else "duckdb")
+    load_people(there)
+    made = tmp_path / f"made.{kind.name}"
+    struck = strike_once_held(monkeypatch, kind.name)
+    warnings.simplefilter("error", CommitConfirmed)
+    with pytest.raises(CommitConfirmed):
+        there.anonymize(quasi_identifiers=["age"], k=3, target=f"{kind.name}:///{made}")
+    monkeypatch.undo()
+    assert struck
+    assert made.exists()
+    here = kind(made)
+    relation = here.relation("release.people")
+    assert here.rows(f"SELECT count(*) FROM {relation}") == [(40,)]

@@ -15,13 +15,13 @@ from dbanon.doors.cli.support import (
     URL_HELP,
     common,
     errors,
-    half_of_memory,
     lasting,
     say,
     show,
     signals,
     sql_printer,
 )
+from dbanon.doors.machine import half_of_memory
 from dbanon.errors import InvalidParameter, PrivacyWarning
 from dbanon.job.job import Job
 

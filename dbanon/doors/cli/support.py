@@ -126,11 +126,6 @@ def sql_printer(wanted: bool) -> Callable[[str], None] | None:
     return (lambda sql: click.echo(f"{sql};", err=True)) if wanted else None
 
 
-def half_of_memory() -> int:
-    """Half of the machine's memory, in bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-
-
 @contextmanager
 def lasting() -> Iterator[Callable[[], None]]:
     """What follows a change that is committed cannot make the command a failure.

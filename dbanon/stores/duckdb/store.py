@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -34,8 +34,10 @@ class DuckdbStore:
     def session(self, *, write: bool, create: bool = False) -> Iterator[DuckdbSession]:
         """One transaction; a file is opened for it alone, read-only when ``write`` is False."""
         with (
+            # Around the file, too: one that was made goes when what follows raises.
+            held_once_committed() as hold,
             file_for(self._path, DUCKDB, write=write, create=create),
-            self._session(write) as session,
+            self._session(write, hold) as session,
         ):
             yield session
 
@@ -48,7 +50,7 @@ class DuckdbStore:
         if create and will_be_made(self._path, DUCKDB):
             with (
                 closing(_connect(":memory:", True)) as empty,
-                DuckdbStore(empty, self._on_sql).session(write=True) as session,
+                DuckdbStore(empty, self._on_sql).session(write=False) as session,
             ):
                 yield session
             return
@@ -64,30 +66,32 @@ class DuckdbStore:
         return Path(self._database) if isinstance(self._database, str) else None
 
     @contextmanager
-    def _session(self, write: bool) -> Iterator[DuckdbSession]:
-        with held_once_committed() as hold:
-            if isinstance(self._database, str):
-                connection = _connect(self._database, write)
-            else:
-                connection = self._database
+    def _session(
+        self, write: bool, hold: Callable[[], None] = lambda: None
+    ) -> Iterator[DuckdbSession]:
+        if isinstance(self._database, str):
+            connection = _connect(self._database, write)
+        else:
+            connection = self._database
+        try:
+            with translated():
+                connection.execute("BEGIN TRANSACTION")
+            session = DuckdbSession(connection, self._on_sql)
             try:
-                with translated():
-                    connection.execute("BEGIN TRANSACTION")
-                session = DuckdbSession(connection, self._on_sql)
-                try:
-                    yield session
-                    session.drop_staging()
+                yield session
+                session.drop_staging()
+                if write:
                     # Until the connection is closed: that writes, too.
                     hold()
-                    with translated():
-                        connection.execute("COMMIT")
-                except BaseException:
-                    session.stop_reading()
-                    _roll_back(connection)
-                    raise
-            finally:
-                if isinstance(self._database, str):
-                    connection.close()
+                with translated():
+                    connection.execute("COMMIT")
+            except BaseException:
+                session.stop_reading()
+                _roll_back(connection)
+                raise
+        finally:
+            if isinstance(self._database, str):
+                connection.close()
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same connection."""

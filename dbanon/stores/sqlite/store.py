@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,10 @@ class SqliteStore:
     def session(self, *, write: bool, create: bool = False) -> Iterator[SqliteSession]:
         """One transaction; other writers wait from its start when ``write`` is True."""
         with (
+            # Around the file, too: one that was made goes when what follows raises.
+            held_once_committed() as hold,
             file_for(self._path, SQLITE, write=write, create=create),
-            self._session(write) as session,
+            self._session(write, hold) as session,
         ):
             yield session
 
@@ -46,7 +48,7 @@ class SqliteStore:
         """A transaction that changes nothing; on an empty database for a file that is not made."""
         if create and will_be_made(self._path, SQLITE):
             empty = SqliteStore(create_engine("sqlite://", poolclass=NullPool), self._on_sql)
-            with empty.session(write=True) as session:
+            with empty.session(write=False) as session:
                 yield session
             return
         with (
@@ -62,35 +64,37 @@ class SqliteStore:
         return Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
 
     @contextmanager
-    def _session(self, write: bool) -> Iterator[SqliteSession]:
-        with held_once_committed() as hold:
+    def _session(
+        self, write: bool, hold: Callable[[], None] = lambda: None
+    ) -> Iterator[SqliteSession]:
+        with translated():
+            connection = self._engine.connect()
+        driver: Any = connection.connection.driver_connection
+        before = driver.isolation_level
+        # Python runs the handlers of signals only between its own instructions: some are given.
+        driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
+        try:
+            # The driver shall not begin or commit by itself, least of all around DDL.
+            driver.isolation_level = None
+            connection.begin()
             with translated():
-                connection = self._engine.connect()
-            driver: Any = connection.connection.driver_connection
-            before = driver.isolation_level
-            # Python runs the handlers of signals only between its own instructions: some are given.
-            driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
+                driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
-                # The driver shall not begin or commit by itself, least of all around DDL.
-                driver.isolation_level = None
-                connection.begin()
-                with translated():
-                    driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                try:
-                    session = SqliteSession(connection, self._on_sql)
-                    yield session
-                    session.drop_staging()
+                session = SqliteSession(connection, self._on_sql)
+                yield session
+                session.drop_staging()
+                if write:
                     hold()
-                    with translated():
-                        driver.execute("COMMIT")
-                except BaseException:
-                    if driver.in_transaction:
-                        driver.execute("ROLLBACK")
-                    raise
-            finally:
-                driver.set_progress_handler(None, 0)
-                driver.isolation_level = before
-                connection.close()
+                with translated():
+                    driver.execute("COMMIT")
+            except BaseException:
+                if driver.in_transaction:
+                    driver.execute("ROLLBACK")
+                raise
+        finally:
+            driver.set_progress_handler(None, 0)
+            driver.isolation_level = before
+            connection.close()
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same engine."""

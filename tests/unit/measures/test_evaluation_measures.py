@@ -9,6 +9,7 @@ from dbanon.measures.catalogue import MEASURES, evaluate
 from dbanon.measures.figure import Task
 from tests.evaluation_cases import KINDS, cases, make, pairs
 from tests.reference import evaluation as reference
+from tests.reference.evaluation_case import Case
 
 PLAIN = (
     "sse_loss", "distance_loss", "deviation_loss", "moment_loss", "structure_loss",
@@ -108,6 +109,6 @@ def test_columns_that_became_constant_have_no_correlation(seed):
         {"name": f"a{j}", "kind": "number", "x": x.tolist(), "y": [float(rng.normal())]}
         for j, x in enumerate(points.T)
     ]
-    found = evaluate(Task(pairs(reference.Case(columns, [0] * 100))))
+    found = evaluate(Task(pairs(Case(columns, [0] * 100))))
     together = np.abs(np.corrcoef(points.T)[np.triu_indices(3, 1)])
     assert found["correlation_loss"].value == pytest.approx(together.mean())

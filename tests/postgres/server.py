@@ -1,0 +1,190 @@
+"""A running server, whatever runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import URL, make_url
+
+from tests.postgres.tools import (
+    binary,
+    conninfo,
+    libpq_environment,
+    literal_sql,
+)
+
+STARTUP_SECONDS = 60
+SUPERUSER = "postgres"
+
+
+class Log:
+    """What the server has logged since a point in time."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._start = len(server.log_text())
+
+    @property
+    def text(self) -> str:
+        return self._server.log_text()[self._start :]
+
+
+class Server(ABC):
+    """A running server; `host`, `port`, `version` (major) and URLs stay the same over restarts."""
+
+    host: str
+    port: int
+    version: int
+    log_path: Path | None = None
+    """The log file; None in a container, where `log_text` asks Docker."""
+    is_local: bool
+    """Whether the server runs on this machine, where it can import this environment's packages."""
+
+    def __init__(self) -> None:
+        self.password = secrets.token_urlsafe(16)
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start after `stop` or `crash`, and wait until connections are accepted."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Shut down in order: sessions are ended, a checkpoint is written."""
+
+    @abstractmethod
+    def crash(self) -> None:
+        """End at once without a checkpoint; the next start recovers from the write-ahead log."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Stop and delete everything."""
+
+    @abstractmethod
+    def log_text(self) -> str:
+        """All that was logged since the server was made."""
+
+    def url(
+        self, database: str = "postgres", user: str = SUPERUSER, password: str | None = None
+    ) -> str:
+        """SQLAlchemy URL, with the superuser's password unless told."""
+        return URL.create(
+            "postgresql+psycopg",
+            username=user,
+            password=self.password if password is None else password,
+            host=self.host,
+            port=self.port,
+            database=database,
+        ).render_as_string(hide_password=False)
+
+    @property
+    def superuser_url(self) -> str:
+        return self.url()
+
+    def execute(
+        self, statement: str | sql.Composed, *parameters: Any, url: str | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Run one statement in a connection of its own (autocommit) and return its rows, if any."""
+        # psycopg's types want literal text, against injection; here it is the callers' own.
+        query: Any = statement
+        with psycopg.connect(conninfo(url or self.superuser_url), autocommit=True) as connection:
+            cursor = connection.execute(query, parameters or None)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def psql(
+        self, script: str, *, url: str | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a script (statements and backslash commands) through psql, unaligned, tuples only.
+
+        The first error stops it; with `check` that raises, psql's messages in the exception's text.
+        """
+        command = [binary("psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-f", "-"]
+        done = subprocess.run(
+            command,
+            input=script,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **libpq_environment(url or self.superuser_url)},
+            check=False,
+        )
+        if check and done.returncode != 0:
+            raise RuntimeError(f"psql ended with {done.returncode}: {done.stderr.strip()}")
+        return done
+
+    def create_database(self, name: str | None = None, *, template: str = "template1") -> str:
+        """Copy `template`, to which nobody may be connected, and return the new database's URL."""
+        name = name or f"test_{secrets.token_hex(6)}"
+        self.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+                sql.Identifier(name), sql.Identifier(template)
+            )
+        )
+        return self.url(name)
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database together with the sessions in it."""
+        self.execute(
+            sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+        )
+
+    @contextlib.contextmanager
+    def database(self, *, template: str = "template1") -> Iterator[str]:
+        """URL of a fresh database; it and all roles made meanwhile are dropped afterwards."""
+        roles = self._roles()
+        url = self.create_database(template=template)
+        try:
+            yield url
+        finally:
+            self.drop_database(make_url(url).database or "")
+            # Roles belong to the whole server: left behind, they would be seen by the next test.
+            for role in self._roles() - roles:
+                self.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+    def create_role(self, name: str, *, url: str, options: str = "") -> str:
+        """Make a role that may log in, and return its URL for the database of `url`.
+
+        `options` are words of CREATE ROLE, such as `"CREATEDB IN ROLE dbanon_runner"`.
+        """
+        password = secrets.token_urlsafe(16)
+        self.execute(
+            sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} ").format(sql.Identifier(name), password)
+            + literal_sql(options)
+        )
+        return self.url(make_url(url).database or "", name, password)
+
+    @contextlib.contextmanager
+    def capture_log(self, *, statements: bool = False) -> Iterator[Log]:
+        """What the server logs inside the block; with `statements` that is every statement, too."""
+        if statements:
+            self._log_statement("all")
+        try:
+            yield Log(self)
+        finally:
+            if statements:
+                self._log_statement("none")
+
+    def _log_statement(self, value: str) -> None:
+        self.execute(sql.SQL("ALTER SYSTEM SET log_statement = {}").format(value))
+        self.execute("SELECT pg_reload_conf()")
+        # The signal is handled some time later; new sessions show when.
+        deadline = time.monotonic() + STARTUP_SECONDS
+        while self.execute("SHOW log_statement") != [(value,)]:
+            if time.monotonic() > deadline:
+                raise TimeoutError("the server does not take the new log_statement")
+            time.sleep(0.01)
+
+    def _roles(self) -> set[str]:
+        return {name for (name,) in self.execute("SELECT rolname FROM pg_roles")}
+
+    def _read_version(self) -> int:
+        [(number,)] = self.execute("SELECT current_setting('server_version_num')::integer")
+        return int(number) // 10000

@@ -1,0 +1,22 @@
+"""Shares of records: what is told as enough is enough, and no rounding takes a record away."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbanon.data.shares import most_of, share_needed
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 100, 250, 1000])
+def test_what_is_said_to_be_needed_is_enough(n: int) -> None:
+    for count in range(n + 1):
+        assert most_of(count / n, n) == count
+        assert most_of(float(share_needed(count, n)), n) >= count
+
+
+def test_no_share_allows_more() -> None:
+    assert [most_of(share, 100) for share in (0.0, 0.0099, 0.28, 0.29, 0.2999, 1.0)] == [
+        0, 0, 28, 29, 29, 100,
+    ]  # fmt: skip
+    assert most_of(1.0, 0) == most_of(0.5, 1) == 0
+    assert share_needed(1, 3) == "0.333334"

@@ -1,0 +1,93 @@
+"""A compiled core of other sources than those beside it is refused; a wheel has none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import dbanon.kernels
+from dbanon.kernels import _kernels
+from dbanon.kernels.sources import require_current, stamp
+
+HERE = Path(dbanon.kernels.__file__).parent
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the package's top and its kernels, with the core that runs here."""
+    there = tmp_path / "checkout" / "dbanon" / "kernels"
+    there.parent.mkdir(parents=True)
+    shutil.copy(HERE.parent / "__init__.py", there.parent)
+    shutil.copytree(HERE, there, ignore=shutil.ignore_patterns("__pycache__"))
+    if _kernels.__file__ is not None and not list(there.glob("_kernels.*.so")):
+        # An editable install has it elsewhere.
+        shutil.copy(_kernels.__file__, there)
+    return there
+
+
+def imported(checkout: Path) -> subprocess.CompletedProcess[str]:
+    # Before any path of an editable install, which finds dbanon first.
+    code = "import sys; sys.meta_path = [f for f in sys.meta_path if 'ditable' not in repr(f)]\n"
+    code += "import dbanon.kernels; print(dbanon.kernels.__file__, dbanon.kernels.Linkage)"
+    paths = os.pathsep.join([str(checkout.parents[1]), *(p for p in sys.path if "site" in p)])
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+        cwd=checkout.parents[1],
+    )
+
+
+def test_the_core_that_runs_is_of_these_sources() -> None:
+    assert stamp(str(HERE)) == _kernels.SOURCES
+
+
+@pytest.mark.parametrize("what", ["changed", "added", "removed", "renamed", "older core"])
+def test_other_sources_are_told(checkout: Path, what: str) -> None:
+    file = checkout / "mdav.cpp"
+    if what == "changed":
+        file.write_text(file.read_text().replace("a", "b", 1))
+    elif what == "added":
+        (checkout / "more.hpp").touch()
+    elif what == "removed":
+        file.unlink()
+    elif what == "renamed":
+        file.rename(checkout / "mdav2.cpp")
+    older = SimpleNamespace() if what == "older core" else _kernels
+    with pytest.raises(ImportError, match="make setup") as found:
+        require_current(older, str(checkout))
+    assert str(checkout.parents[1]) in str(found.value)
+
+
+def test_an_import_is_refused_before_a_kernel_is_missed(checkout: Path) -> None:
+    done = imported(checkout)
+    assert done.returncode == 0, done.stderr
+    assert str(checkout) in done.stdout
+    (checkout / "linkage.hpp").write_text("// another version\n")
+    done = imported(checkout)
+    assert done.returncode != 0
+    assert "make setup" in done.stderr.splitlines()[-1]
+
+
+def test_a_wheel_without_sources_is_not_asked(checkout: Path) -> None:
+    for file in [*checkout.glob("*.[ch]pp"), checkout / "CMakeLists.txt"]:
+        file.unlink()
+    assert stamp(str(checkout)) is None
+    require_current(SimpleNamespace(), str(checkout))
+    done = imported(checkout)
+    assert done.returncode == 0, done.stderr
+    assert str(checkout) in done.stdout
+
+
+def test_sources_that_cannot_be_read_are_not_asked(checkout: Path) -> None:
+    """Such as those that a server's account has no right to."""
+    (checkout / "mdav.cpp").unlink()
+    (checkout / "mdav.cpp").mkdir()
+    require_current(SimpleNamespace(), str(checkout))
