@@ -146,9 +146,9 @@ class Parameter:
 
     def refusal(self, called: str = "", value: Any = None) -> InvalidParameter:
         """The error of a value that is wrong; the value is not told."""
-        hint = self.option.hint or self.help
+        hint = self.option.hint or self.option.help
         if self.kind is tuple and isinstance(value, (str, bytes)):
-            hint = 'Write ["…"], also where it is one.'
+            hint = f'Write `{called or self.name}=["…"]`, also where it is one.'
         return InvalidParameter(f"{called or self.name} must be {self.expected}.", hint=hint)
 
     @property

@@ -18,6 +18,7 @@ from typing import Any
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
+from dbanon.doors.ways import in_sql
 from dbanon.errors import (
     DbanonError,
     HierarchyBroken,
@@ -281,4 +282,4 @@ def _guarded(
             kind = type(failure).__name__
             plpy.log(f"dbanon: unexpected {kind}")
             refusal = DbanonError(f"dbanon failed unexpectedly ({kind}); nothing was published.")
-    return json.dumps({"error": refusal.to_dict()})
+    return json.dumps({"error": refusal.to_dict(in_sql)})

@@ -72,11 +72,21 @@ class MemoryLimit(PrivacyRefusal):
     sqlstate = "54000"
 
     @classmethod
+    def over(cls, what: str, limit: int, *, detail: str | None = None, hint: str) -> MemoryLimit:
+        """``what`` needs more than ``limit`` bytes."""
+        size, unit = limit, "bytes"
+        for larger in ("KiB", "MiB"):
+            if size >= 2**10:
+                size, unit = size // 2**10, larger
+        return cls(f"{what} more than {size} {unit} of memory.", detail=detail, hint=hint)
+
+    @classmethod
     def of_process(cls) -> MemoryLimit:
         """The limit is the machine's, or of its administrator."""
         return cls(
             "The process has no more memory; a run that was not finished is rolled back.",
-            hint="Give it more, or anonymize in blocks; a memory limit says so before it begins.",
+            hint="Give it more, or anonymize in blocks; a limit says so before it begins:"
+            " `memory_limit`.",
         )
 
 

@@ -158,7 +158,7 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
     if entity in named:
         raise InvalidParameter(
             f'The entity column "{entity}" says whose a row is, so it cannot be released.',
-            hint="Name it as entity only, and as no quasi-identifier, stratum, sensitive or kept"
+            hint="Name it as `entity` only, and as no quasi-identifier, stratum, sensitive or kept"
             " column.",
         )
 
@@ -176,7 +176,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
         if name not in sensitive:
             raise InvalidParameter(
                 f'The privacy model of "{name}" names no sensitive column.',
-                hint="Name the column in sensitive, too.",
+                hint="Name the column in `sensitive`, too.",
             )
         if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
             raise InvalidParameter(

@@ -108,7 +108,7 @@ def _intervals(
         raise InvalidParameter(
             f'Column "{attribute.name}" holds numbers of more than 15 digits, which intervals'
             " would round.",
-            hint="Give it a hierarchy, or leave it out of the quasi-identifiers.",
+            hint="Give it a hierarchy (`hierarchies`), or leave it out of the quasi-identifiers.",
         )
     valid = microdata.valid_column(attribute.name)
     scale = measures.numbers[attribute.name]

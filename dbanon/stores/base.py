@@ -186,7 +186,7 @@ def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
         f"{source.name} is a {source.kind}: its rows have no key of their own."
         if hidden is None
         else f'{source.name} has a column named "{hidden}", which hides the address of its rows.',
-        hint="Name columns that tell every row from every other (--key, or key=[...]).",
+        hint='Name columns that tell every row from every other: `key=["…"]`.',
     )
 
 

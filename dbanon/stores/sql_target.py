@@ -143,7 +143,7 @@ class SqlTarget:
                 raise InvalidParameter(
                     f'The release would have two columns named "{name}".',
                     hint="Bounds of a range are written as NAME_low and NAME_high: use another"
-                    " form of intervals, or do not copy the column of that name.",
+                    " form of `intervals`, or do not copy the column of that name.",
                 )
 
     def _copied_rows(

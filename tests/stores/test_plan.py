@@ -111,7 +111,7 @@ def test_refusals_that_need_rows_need_the_cluster(database: Database) -> None:
     dbanon.plan(database.url, **GIVEN | {"k": 50})
     with pytest.raises(errors.TooFewRecords):
         dbanon.plan(database.url, **GIVEN | {"k": 50}, cluster=True)
-    with pytest.raises(errors.MemoryLimit, match="more than 0 MiB"):
+    with pytest.raises(errors.MemoryLimit, match="more than 1000 bytes"):
         dbanon.plan(database.url, **GIVEN, memory_limit=1000)
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 import click
 
 from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
+from dbanon.doors.ways import on_command_line
 from dbanon.errors import HierarchyBroken, InvalidParameter
 from dbanon.hierarchy.edges import Problem
 from dbanon.hierarchy.tree import Hierarchy
@@ -190,7 +191,7 @@ def _show(form: str, error: HierarchyBroken) -> None:
 
     problems = [found for found in error.problems if isinstance(found, Problem)]
     plain = {
-        "error": error.to_dict(),
+        "error": error.to_dict(on_command_line),
         "problems": [{"line": p.line, "kind": p.kind, "label": p.label} for p in problems],
     }
     rows = [(p.line or "", p.kind, p.label) for p in problems]

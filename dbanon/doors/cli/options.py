@@ -11,6 +11,7 @@ import click
 
 from dbanon.data.option import REQUIRED, Parameter
 from dbanon.doors.cli.support import Bytes, Names, pair
+from dbanon.doors.ways import flag as flag
 from dbanon.errors import InvalidParameter
 from dbanon.measures import Model
 from dbanon.methods import METHODS
@@ -25,11 +26,6 @@ _WRITTEN = {
     "NAME=KIND:LEVEL": "As in illness=distinct_l:3, illness=recursive_cl:3:l=2 or"
     " illness=t_closeness:0.2:distance=ordered",
 }
-
-
-def flag(one: Parameter) -> str:
-    """The name of an option on the command line."""
-    return "--" + (one.option.flag or one.name).replace("_", "-")
 
 
 def click_option(one: Parameter, known: Iterable[Parameter]) -> Decorator:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import click
 
+from dbanon.doors.ways import on_command_line
 from dbanon.errors import (
     CommitConfirmed,
     DbanonError,
@@ -243,12 +244,12 @@ def errors(form: str) -> Iterator[None]:
 def _say_error(form: str, error: DbanonError) -> None:
     if form == "json":
         try:
-            click.echo(json.dumps({"error": error.to_dict()}, indent=2))
+            click.echo(json.dumps({"error": error.to_dict(on_command_line)}, indent=2))
             return
         except OSError:
             # The exit code is to be right, and stderr may be read.
             _give_up(sys.stdout)
     say(f"Error [{error.code}]: {error.message}")
-    for label, text in (("Detail", error.detail), ("Hint", error.hint)):
+    for label, text in (("Detail", error.detail), ("Hint", error.hint_by(on_command_line))):
         if text:
             say(f"{label}: {text}")

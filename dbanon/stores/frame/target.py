@@ -107,7 +107,8 @@ class FrameTarget:
 
 def _no_ranges() -> InvalidParameter:
     return InvalidParameter(
-        "A data frame has no range type.", hint="Use intervals text, bounds or midpoint."
+        "A data frame has no range type.",
+        hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
     )
 
 

@@ -80,7 +80,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Re
     if if_exists == "error" and session.find_existing(output) is not None:
         raise OutputExists(
             f"The output {output} exists already.",
-            hint="Choose another name, or replace it with if_exists => 'replace'.",
+            hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
     name = output.sibling(output.name + SUFFIX)
     check_length(name.name, session.name_limit, "name of the summary")
@@ -90,7 +90,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Re
     if if_exists == "error":
         raise OutputExists(
             f"The summary {name} exists already.",
-            hint="Choose another output, or replace it with if_exists => 'replace'.",
+            hint='Choose another output, or replace it: `if_exists="replace"`.',
         )
     if not ledger.is_summary_of(session, output, existing, session.find_existing(output)):
         raise OutputNotOurs(
