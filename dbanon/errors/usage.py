@@ -45,6 +45,20 @@ class NameTooLong(InvalidName):
     sqlstate = "42622"
 
 
+class DatabaseNotFound(UsageError):
+    """There is no such database, host or file."""
+
+    code = "database_not_found"
+    sqlstate = "3D000"
+
+
+class TlsFailed(UsageError):
+    """The connection could not be encrypted as it was asked for."""
+
+    code = "tls_failed"
+    sqlstate = "08004"
+
+
 class TableNotFound(UsageError):
     """The table does not exist."""
 
@@ -201,6 +215,13 @@ class NotBuilt(UsageError):
 
     code = "not_built"
     sqlstate = "0A000"
+
+
+class ReadOnly(UsageError):
+    """The transaction may only read, and this writes."""
+
+    code = "read_only"
+    sqlstate = "25006"
 
 
 class MissingDependency(UsageError):

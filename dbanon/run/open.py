@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dbanon.errors import InvalidParameter
 from dbanon.stores.base import OnSql
 from dbanon.stores.store import Store
+from dbanon.stores.urls import read_url
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -30,18 +31,9 @@ def open_store(database: Any, on_sql: OnSql | None = None) -> Store:
         from dbanon.stores.duckdb.store import DuckdbStore
 
         return DuckdbStore(database, on_sql)
-    from sqlalchemy import URL, Engine, make_url
-    from sqlalchemy.exc import ArgumentError
+    from sqlalchemy import Engine
 
-    try:
-        if not isinstance(database, (Engine, URL, str)):
-            raise ArgumentError
-        url = database.url if isinstance(database, Engine) else make_url(database)
-    except (ArgumentError, ValueError):
-        raise InvalidParameter(
-            "The database URL cannot be read.",
-            hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",
-        ) from None
+    url = database.url if isinstance(database, Engine) else read_url(database)
     backend = url.get_backend_name()
     if backend == "postgresql":
         from dbanon.stores.postgresql.client import PostgresqlStore

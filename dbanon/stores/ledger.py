@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dbanon.data.counts import Recount
 from dbanon.data.schema import Role
-from dbanon.errors import ReleaseNotFound, TableNotFound
+from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
 from dbanon.job.guarantee import recorded
 from dbanon.release.report import Report
 from dbanon.stores.base import MARK, Existing, Output
@@ -267,7 +267,14 @@ def find_release(session: Session, name: RelationName) -> LedgerEntry:
         raise missing
     session.require_trusted_ledger()
     existing = session.find_existing(name)
-    release_id = entry_of(session, name, existing)
+    try:
+        release_id = entry_of(session, name, existing)
+    except InsufficientRights as error:
+        raise InsufficientRights(
+            "This role may not read the ledger, schema dbanon.",
+            detail=error.detail,
+            hint="GRANT dbanon_runner to it, or name quasi-identifiers and k.",
+        ) from None
     if release_id is None and existing is None and _names_output(session, name):
         raise TableNotFound(
             f"The ledger has release {name}, but there is no such relation now.",

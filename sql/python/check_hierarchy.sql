@@ -9,19 +9,23 @@ RETURNS TABLE (problem text, label text)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $function$
+DECLARE
+    outcome jsonb;
 BEGIN
     IF check_hierarchy.hierarchy IS NULL
        OR (check_hierarchy.source IS NULL) <> (check_hierarchy.column_name IS NULL) THEN
         RAISE EXCEPTION USING ERRCODE = '22004',
             MESSAGE = 'hierarchy must not be NULL; source and column_name belong together.';
     END IF;
+    outcome := dbanon._check_hierarchy(jsonb_build_object(
+        'hierarchy', check_hierarchy.hierarchy,
+        'source', check_hierarchy.source::oid::bigint,
+        'column_name', check_hierarchy.column_name
+    ));
+@RAISE@
     RETURN QUERY
         SELECT listed ->> 'kind', listed ->> 'label'
-        FROM jsonb_array_elements(dbanon._raise(dbanon._check_hierarchy(jsonb_build_object(
-            'hierarchy', check_hierarchy.hierarchy,
-            'source', check_hierarchy.source::oid::bigint,
-            'column_name', check_hierarchy.column_name
-        ))) -> 'problems') AS listed;
+        FROM jsonb_array_elements(outcome -> 'problems') AS listed;
 END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.check_hierarchy(jsonb, regclass, text) FROM PUBLIC;

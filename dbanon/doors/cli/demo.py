@@ -10,8 +10,9 @@ import pyarrow as pa
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.progress import ProgressDisplay
 from dbanon.doors.cli.render import make_console, report_table, rows_table, verification_table
+from dbanon.doors.cli.support import half_of_memory
 from dbanon.doors.python import anonymize
-from dbanon.errors import InvalidParameter, OutputNotOurs
+from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
 from dbanon.run.verify import verify
 from dbanon.stores.base import MARK
 from dbanon.stores.duckdb.errors import translated
@@ -24,6 +25,8 @@ SENSITIVE = ("diagnosis",)
 KEEP = ("visits",)
 # The comment of the table that the demonstration made, before the release that it made.
 _MARK = "dbanon demonstration"
+# All their values, as they are drawn and as Arrow has them.
+_BYTES_PER_PERSON = 400
 SHOWN = ("full_name", *QUASI_IDENTIFIERS, "visits", "diagnosis")
 
 
@@ -39,15 +42,26 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
 
     Raises
     ------
+    InvalidParameter, InsufficientRights : there is no such directory, and none can be made.
+    MemoryLimit : so many do not fit half of the machine's memory.
     OutputNotOurs : the file, its table or its release was not made by a demonstration.
     NotADatabase : the file is no DuckDB database.
     """
     console = make_console()
+    if rows * _BYTES_PER_PERSON > half_of_memory():
+        raise MemoryLimit.over(
+            "The demonstration needs",
+            half_of_memory(),
+            detail=f"{rows} persons were asked for.",
+            hint="Ask for fewer (--rows).",
+        )
     try:
         directory.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InvalidParameter(
-            f"{directory} is no directory.", hint="Choose another one (--directory)."
+    except OSError as error:
+        denied = isinstance(error, PermissionError)
+        raise (InsufficientRights if denied else InvalidParameter)(
+            f"{directory} is no directory, and cannot be made.",
+            hint="Choose another one (--directory).",
         ) from None
     database = directory / "persons.duckdb"
     make_persons(database, rows, seed)

@@ -8,14 +8,23 @@ from dataclasses import asdict
 
 import click
 
-from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
+from dbanon.doors.cli.support import (
+    URL_HELP,
+    Commands,
+    common,
+    errors,
+    lasting,
+    show,
+    signals,
+    sql_printer,
+)
 from dbanon.doors.ways import on_command_line
 from dbanon.errors import HierarchyBroken, InvalidParameter
 from dbanon.hierarchy.edges import Problem
 from dbanon.hierarchy.tree import Hierarchy
 
 
-@click.group()
+@click.group(cls=Commands)
 def hierarchy() -> None:
     """Check generalization trees, propose them, and store them by name."""
 

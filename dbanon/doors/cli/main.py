@@ -11,6 +11,7 @@ from dbanon.doors.cli.hierarchy import hierarchy
 from dbanon.doors.cli.plan import plan
 from dbanon.doors.cli.support import (
     URL_HELP,
+    Commands,
     Names,
     common,
     errors,
@@ -25,7 +26,9 @@ from dbanon.errors import InvalidParameter
 from dbanon.methods import METHODS
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="dbanon")
 def main() -> None:
     """Anonymize SQL tables: k-anonymous releases, recounted before they are visible.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_origin
@@ -134,7 +135,9 @@ def with_files(
         if name in found:
             raise InvalidParameter(f'The order of "{name}" is stated twice.')
         try:
-            found[name] = tuple(Path(path).read_text(encoding="utf-8-sig").splitlines())
+            found[name] = tuple(
+                Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig").splitlines()
+            )
         except (OSError, ValueError):
             raise InvalidParameter(
                 "An order cannot be read.", hint="Name a file that exists, in UTF-8."

@@ -49,6 +49,27 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+class OnDatabase(click.Command):
+    """A command whose URL may be left out where DBANON_URL has it, also before other arguments."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        url = os.environ.get("DBANON_URL")
+        taken = [one.name for one in self.params if isinstance(one, click.Argument)]
+        if url and len(taken) > 1 and taken[0] == "url":
+            with suppress(click.UsageError):
+                given, _, _ = self.make_parser(ctx).parse_args(list(args))
+                told = [given[name] for name in taken if isinstance(given.get(name), str)]
+                if len(told) < len(taken) and told and "://" not in told[0]:
+                    args = [url, *args]
+        return super().parse_args(ctx, args)
+
+
+class Commands(click.Group):
+    """Commands on databases."""
+
+    command_class = OnDatabase
+
+
 class TerminatedError(BaseException):
     """SIGTERM arrived: everything is rolled back on the way out."""
 
