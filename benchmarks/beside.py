@@ -20,7 +20,10 @@ from tests.backend_package import copy_package
 
 INSTALL = """
 import sys
-from dbanon.doors import install
+try:
+    from dbanon.doors import install
+except ImportError:  # Version 0.1.0 has it elsewhere.
+    from dbanon import install
 install.install(sys.argv[1], python_paths=[sys.argv[2]])
 """
 

@@ -80,13 +80,17 @@ def house() -> House:
 
 
 def _layers() -> list[set[str]]:
-    """The rooms from above, as pyproject has them; tomllib is of Python 3.11."""
+    """The rooms from above, as pyproject has them; tomllib is of Python 3.11.
+
+    What stands in parentheses is no room: an installed package has it, a checkout has not.
+    """
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     found = re.search(r"^layers = \[\n(.*?)^\]", text, re.M | re.S)
     assert found, "pyproject.toml has no layers"
     return [
         {name.strip() for name in re.split(r"[|:]", line)}
         for line in re.findall(r'"([^"]+)"', found[1])
+        if not line.startswith("(")
     ]
 
 
@@ -164,7 +168,7 @@ def _foreign() -> list[str]:
     # The public names, loaded when they are first used.
     for imported in graph.find_modules_directly_imported_by("dbanon"):
         graph.remove_import(importer="dbanon", imported=imported)
-    above, light = ("stores", "run", "doors"), set()
+    above, light = ("stores", "run", "doors", "share"), set()
     if "dbanon.doors" in graph.modules:
         light = {m for m in graph.modules if m.split(".")[1:2] and m.split(".")[1] not in above}
     for backend in {"dbanon.plpython", "dbanon.doors.plpython"} & graph.modules:
