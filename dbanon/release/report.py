@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from html import escape
 from operator import attrgetter
 from typing import Any, Generic, TypeVar, overload
 
@@ -99,14 +100,14 @@ class Lost:
     Parameters
     ----------
     released, before_rounding : over all columns, as in ``Release``.
-    columns : column by column.
+    columns : by column.
     measure : ``sse`` or ``iloss``, as in ``Release``.
     levels : of a full domain, by quasi-identifier; None where there are none.
     """
 
     released: float
     before_rounding: float
-    columns: tuple[ColumnLoss, ...]
+    columns: Mapping[str, ColumnLoss]
     measure: str
     levels: Mapping[str, int] | None = None
 
@@ -196,7 +197,7 @@ class Report:
     k_achieved = _Told[int]("counts.verdict.k")
     information_loss = _Told[float]("loss.released")
     information_loss_before_rounding = _Told[float]("loss.before_rounding")
-    column_losses = _Told[tuple[ColumnLoss, ...]]("loss.columns")
+    column_losses = _Told[Mapping[str, ColumnLoss]]("loss.columns")
     guarantee = _Told[str]("request.guarantee")
     seconds = _Told[Mapping[str, float]]("made_by.seconds")
     seed_policy = _Told[str]("made_by.seed_policy")
@@ -227,7 +228,22 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
-        return {name: _plain(getattr(self, name)) for name in self.names()}
+        plain = {name: _plain(getattr(self, name)) for name in self.names()}
+        for loss in plain["column_losses"].values():
+            # Its key says it.
+            del loss["name"]
+        return plain
+
+    def __str__(self) -> str:
+        return in_lines(self.rows())
+
+    def _repr_html_(self) -> str:
+        rows = (
+            f"<tr><th style='text-align: left'>{escape(label)}</th>"
+            f"<td style='text-align: left'>{escape(text)}</td></tr>"
+            for label, text in self.rows()
+        )
+        return f"<table>{''.join(rows)}</table>"
 
     def rows(self) -> list[tuple[str, str]]:
         """The report as pairs of label and text, for people."""
@@ -273,7 +289,7 @@ class Report:
                     f"  {column.name}",
                     f"{column.released:.6f} ({column.before_rounding:.6f})",
                 )
-                for column in self.column_losses
+                for column in self.column_losses.values()
             ),
             (
                 "seconds",
@@ -286,6 +302,12 @@ class Report:
         if self.relation != self.output:
             pairs.insert(3, ("released table", self.relation))
         return pairs
+
+
+def in_lines(pairs: Sequence[tuple[str, str]]) -> str:
+    """Labels and texts below each other, with nothing behind them."""
+    width = max((len(label) for label, _ in pairs), default=0)
+    return "\n".join(f"{label:<{width}}  {text}".rstrip() for label, text in pairs)
 
 
 def _plain(value: Any) -> Any:

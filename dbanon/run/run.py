@@ -195,6 +195,7 @@ def _report(
     if levels is not None:
         arguments["levels"] = levels
     release, microdata = draft.release, draft.microdata
+    losses = {column.name: column for column in release.losses}
     return Report(
         Request(
             source=str(planned.relation.name),
@@ -217,7 +218,7 @@ def _report(
             verdict=holds,
             telling=tells,
         ),
-        Lost(release.loss, release.loss_before_rounding, release.losses, release.measure, levels),
+        Lost(release.loss, release.loss_before_rounding, losses, release.measure, levels),
         MadeBy(
             release_id=output.release_id,
             created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
