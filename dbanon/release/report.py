@@ -103,6 +103,7 @@ class Lost:
     columns : by column.
     measure : ``sse`` or ``iloss``, as in ``Release``.
     levels : of a full domain, by quasi-identifier; None where there are none.
+    completely : the quasi-identifiers of which nothing is left.
     """
 
     released: float
@@ -110,6 +111,7 @@ class Lost:
     columns: Mapping[str, ColumnLoss]
     measure: str
     levels: Mapping[str, int] | None = None
+    completely: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,8 @@ class Report:
     ``persons`` count persons where ``entity`` names their column; class sizes are rows. ``k_rows``
     is not None where classes are those of each attribute by itself: the rows that share the rarest
     combination of values. ``levels`` are those of a full domain, by quasi-identifier. ``telling``
-    are findings on columns that are released as they are.
+    are findings on columns that are released as they are. ``lost`` are the quasi-identifiers that
+    every row is released with one label of, ``*`` or the root of their hierarchy.
     """
 
     request: Request
@@ -211,11 +214,25 @@ class Report:
     levels = _Told["Mapping[str, int] | None"]("loss.levels")
     telling = _Told[tuple[TellingColumn, ...]]("counts.telling")
     digest = _Told["str | None"]("made_by.digest")
+    lost = _Told[tuple[str, ...]]("loss.completely")
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
         """What whoever reads the release has to be told beside its guarantee."""
         return self.counts.verdict.cautions
+
+    def lost_told(self) -> list[str]:
+        """Of each column that is lost completely: that it is, and what would help."""
+        return [
+            f'"{name}" is lost completely: all rows have one label. What helps: '
+            + (
+                "a hierarchy with more levels, a smaller k, fewer quasi-identifiers"
+                if name in self.arguments["hierarchies"]
+                else "a hierarchy of its values, or their order"
+            )
+            + ", or another role (sensitive, kept, not copied)"
+            for name in self.lost
+        ]
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -291,6 +308,7 @@ class Report:
                 )
                 for column in self.column_losses.values()
             ),
+            *(("COLUMN LOST", text) for text in self.lost_told()),
             (
                 "seconds",
                 ", ".join(f"{phase} {value:.2f}" for phase, value in self.seconds.items()),

@@ -18,7 +18,7 @@ NAMES = [
     *("smallest_class", "median_class", "largest_class", "k_requested", "k_achieved"),
     *("information_loss", "information_loss_before_rounding", "column_losses", "guarantee"),
     *("seconds", "seed_policy", "earlier_releases", "verified", "loss_measure", "models"),
-    *("entity", "persons", "k_rows", "levels", "telling", "digest"),
+    *("entity", "persons", "k_rows", "levels", "telling", "digest", "lost"),
 ]
 
 
