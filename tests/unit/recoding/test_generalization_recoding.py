@@ -101,9 +101,7 @@ def test_nulls_and_dates():
     out, report = release(frame, nulls="category")
     assert of(out, "u").town is None
     assert of(out, "x").age is None
-    assert re.fullmatch(
-        r"\[20\d\d-\d\d-01 00:00:00, 20\d\d-\d\d-01 00:00:00\)", of(out, "u").age
-    )
+    assert re.fullmatch(r"\[20\d\d-\d\d-01 00:00:00, 20\d\d-\d\d-01 00:00:00\)", of(out, "u").age)
     assert report.null_rows == 4
     assert report.k_achieved == 2
 
