@@ -20,6 +20,7 @@ from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.doors.ways import in_sql
 from dbanon.errors import (
+    ColumnLost,
     DbanonError,
     HierarchyBroken,
     InvalidParameter,
@@ -165,12 +166,15 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
         target = summary.SummarizedTarget(session, planned)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
+            warnings.simplefilter("ignore", ColumnLost)
             report = run(job, SqlSource(session), target, progress)
     progress.restore()
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.what}; {caution.why}")
     for found in report.telling:
         plpy.notice(f"dbanon: column {found.describe(report.k_requested)}")
+    for text in report.lost_told():
+        plpy.notice(f"dbanon: column {text}")
     if report.not_copied:
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         plpy.notice(f"dbanon: not copied, because named nowhere: {names}")

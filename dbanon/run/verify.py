@@ -31,6 +31,12 @@ from dbanon.stores.sql_target import cells_of, count_classes
 from dbanon.stores.statements import recount_for_people
 from dbanon.stores.store import Store
 
+_AGAIN = "Withdraw the relation, and release it again."
+_NO_RELEASE = (
+    "The ledger has no release of this name: these are the rows as they are. What is to be"
+    " published is a release of them, made with this k."
+)
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -120,7 +126,7 @@ def verify(
             raise RecountFailed(
                 f"The smallest class of {relation} holds {recount.smallest} rows, fewer than"
                 f" k = {k}.",
-                hint="Withdraw the relation, and release it again.",
+                hint=_AGAIN if entry else _NO_RELEASE,
             )
         models: tuple[ModelCount, ...] = ()
         if entry is not None:
@@ -215,7 +221,7 @@ def _recount_models(
         cells = cells_of(session, relation_read, relation, questions)
         levels = levels_reached(asked, attributes, Counts(recount, cells=cells))
     except RecountFailed as error:
-        error.hint = "Withdraw the relation, and release it again."
+        error.hint = _AGAIN
         raise
     for place, level in zip(models, levels, strict=True):
         found[place] = replace(found[place], counted=level.achieved)

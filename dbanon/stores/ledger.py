@@ -71,7 +71,6 @@ def column_rows(
     quasi-identifier and the column that it stands for.
     """
     stands_for = dict(made)
-    losses = {loss.name: loss for loss in report.column_losses}
     named = (
         *((name, Role.QUASI_IDENTIFIER.value) for name, _ in made),
         *((name, Role.SENSITIVE.value) for name in report.sensitive),
@@ -82,7 +81,7 @@ def column_rows(
     ordered = sorted(named, key=lambda column: (column[1] == NOT_COPIED, places[column[0]]))
     rows = []
     for position, (name, role) in enumerate(ordered):
-        loss = losses.get(stands_for.get(name, name))
+        loss = report.column_losses.get(stands_for.get(name, name))
         rows.append(
             {
                 "release_id": report.release_id,

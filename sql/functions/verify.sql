@@ -89,7 +89,12 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'ZK001',
             MESSAGE = format('The smallest class of %s holds %s rows, fewer than k = %s.',
                              relation, result.k_achieved, wanted),
-            HINT = 'Withdraw the relation, and release it again.';
+            HINT = CASE
+                WHEN result.release_id IS NULL
+                THEN 'The ledger has no release of this name: these are the rows as they are. What'
+                     ' is to be published is a release of them, made with this k.'
+                ELSE 'Withdraw the relation, and release it again.'
+            END;
     END IF;
     IF result.release_id IS NOT NULL THEN
         IF entry.models > 0 THEN

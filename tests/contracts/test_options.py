@@ -201,7 +201,9 @@ def test_the_typed_options_are_the_fields() -> None:
         if one.name not in job:
             continue
         wanted = one.type
-        if one.kind is tuple:
+        if one.item is Model:
+            wanted = Sequence[Model | Mapping[str, Any]]
+        elif one.kind is tuple:
             wanted = Sequence[one.item]  # type: ignore[name-defined]
         elif one.kind is Mapping or one.name == "chunk_rows":
             wanted = wanted | None

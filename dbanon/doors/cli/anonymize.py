@@ -22,7 +22,7 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.errors import InvalidParameter, PrivacyWarning
+from dbanon.errors import ColumnLost, InvalidParameter, PrivacyWarning
 from dbanon.job.job import Job
 
 OPTIONS = all_parameters(Job)
@@ -118,6 +118,7 @@ def anonymize(url: str, **given: Any) -> None:
             ProgressDisplay(not given["no_progress"], given["log_format"]) as progress,
         ):
             warnings.simplefilter("ignore", PrivacyWarning)
+            warnings.simplefilter("ignore", ColumnLost)
             report = api.anonymize(
                 url,
                 **asked(given),
@@ -130,6 +131,8 @@ def anonymize(url: str, **given: Any) -> None:
             say(f"Warning: {caution.what}; {caution.why}.")
         for found in report.telling:
             say(f"Warning: column {found.describe(report.k_requested)}.")
+        for text in report.lost_told():
+            say(f"Warning: column {text}.")
         if path is not None:
             save_report(report, path)
         show(form, report.to_dict(), lambda: report_table(report))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.progress import ProgressDisplay
-from dbanon.doors.cli.render import make_console, report_table, rows_table, verification_table
+from dbanon.doors.cli.render import report_table, rows_table, tell, verification_table
 from dbanon.doors.cli.support import half_of_memory
 from dbanon.doors.python import anonymize
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
@@ -47,7 +47,6 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     OutputNotOurs : the file, its table or its release was not made by a demonstration.
     NotADatabase : the file is no DuckDB database.
     """
-    console = make_console()
     if rows * _BYTES_PER_PERSON > half_of_memory():
         raise MemoryLimit.over(
             "The demonstration needs",
@@ -66,7 +65,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     database = directory / "persons.duckdb"
     make_persons(database, rows, seed)
     url = f"duckdb:///{database}"
-    console.print(f"{rows} invented persons are in {url}, table app.person.\n")
+    tell(f"{rows} invented persons are in {url}, table app.person.\n")
     with ProgressDisplay() as progress:
         report = anonymize(
             url,
@@ -89,12 +88,13 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
         )
         names = [column[0] for column in released.description or ()]
         after = released.fetchall()
-    console.print(rows_table("Before (app.person)", SHOWN, before))
-    console.print(rows_table("After (release.person), two classes", names, after))
-    console.print(report_table(report))
+    tell(
+        rows_table("Before (app.person)", SHOWN, before),
+        rows_table("After (release.person), two classes", names, after),
+        report_table(report),
+    )
     found = verify(DuckdbStore(str(database)), parse_relation("release.person"))
-    console.print(verification_table(found))
-    console.print("Anyone can recount it:\n")
+    tell(verification_table(found), "Anyone can recount it:\n")
     print(found.recount_sql)
 
 

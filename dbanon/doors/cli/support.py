@@ -123,18 +123,18 @@ def show(form: str, plain: Any, table: Callable[[], Any]) -> None:
     if form == "json":
         click.echo(json.dumps(plain, indent=2, default=str))
         return
-    from dbanon.doors.cli.render import make_console
+    from dbanon.doors.cli.render import tell
 
     _take_all_characters()
-    make_console().print(table())
+    tell(table())
 
 
 def show_checks(found: Sequence[tuple[str, str]]) -> None:
     """Print what ``dbanon.check()`` says."""
-    from dbanon.doors.cli.render import make_console, rows_table
+    from dbanon.doors.cli.render import rows_table, tell
 
     _take_all_characters()
-    make_console().print(rows_table("Installed", ["item", "found"], [list(row) for row in found]))
+    tell(rows_table("Installed", ["item", "found"], [list(row) for row in found]))
 
 
 def _take_all_characters() -> None:

@@ -142,7 +142,9 @@ def write(
         "histogram": json.dumps({str(size): histogram[size] for size in sorted(histogram)}),
         "information_loss": report.information_loss,
         "information_loss_before_rounding": report.information_loss_before_rounding,
-        "column_losses": json.dumps({c.name: c.released for c in report.column_losses}),
+        "column_losses": json.dumps(
+            {name: loss.released for name, loss in report.column_losses.items()}
+        ),
         "highest_risk": 1 / rarest if rarest else None,
         "guarantee": report.guarantee,
         "earlier_releases": report.earlier_releases,
