@@ -65,21 +65,6 @@ class HierarchyBroken(PrivacyRefusal):
         self.problems = tuple(problems)
 
 
-class MemoryLimit(PrivacyRefusal):
-    """The job needs more memory than allowed."""
-
-    code = "memory_limit"
-    sqlstate = "54000"
-
-    @classmethod
-    def of_process(cls) -> MemoryLimit:
-        """The limit is the machine's, or of its administrator."""
-        return cls(
-            "The process has no more memory; a run that was not finished is rolled back.",
-            hint="Give it more, or anonymize in blocks; a memory limit says so before it begins.",
-        )
-
-
 class ReleaseChanged(DbanonError):
     """The published relation changed since it was verified."""
 

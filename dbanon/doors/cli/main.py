@@ -31,8 +31,8 @@ def main() -> None:
     """Anonymize SQL tables: k-anonymous releases, recounted before they are visible.
 
     Exit codes: 0 done and verified, 1 unexpected, 2 usage, 3 privacy refusal (nothing published),
-    4 database unreachable or busy (retry), 5 rights, 6 a release changed, 10 unknown whether it was
-    published (look before a retry), 130/143 interrupted.
+    4 database unreachable or busy (retry), 5 rights, 6 a release changed, 9 a limit was reached,
+    10 unknown whether it was published (look before a retry), 130/143 interrupted.
     """
 
 
