@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -32,6 +31,7 @@ class Run:
     ----------
     door : ``python``, ``cli``, ``job`` or ``sql``.
     elapsed : seconds from its beginning until now.
+    run_id : a UUID of its own.
     release_id : the release that it made; None for one that failed.
     error_code : of the error that ended it; None for one that succeeded.
     """
@@ -41,6 +41,7 @@ class Run:
     source: str
     output: RelationName
     elapsed: float
+    run_id: str
     release_id: str | None = None
     error_code: str | None = None
 
@@ -116,7 +117,7 @@ def record(
         row[column] = found.oid if found else None
     columns = column_rows(report, sql_types, made)
     recorded = session.have_release_recorded(
-        row, columns, {"door": run.door, "elapsed": run.elapsed}
+        row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id}
     )
     return insert_release(session, row, columns, run) if recorded is None else recorded
 
@@ -146,7 +147,7 @@ def insert_run(session: Session, run: Run) -> None:
     """Write a run by this session's own rights."""
     ended = datetime.now(timezone.utc)
     row = {
-        "run_id": str(uuid.uuid4()),
+        "run_id": run.run_id,
         "release_id": run.release_id,
         "door": run.door,
         "method": run.method,

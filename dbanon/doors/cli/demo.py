@@ -8,6 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from dbanon.doors.cli.demo_data import generate_persons
+from dbanon.doors.cli.log import current
 from dbanon.doors.cli.progress import ProgressDisplay
 from dbanon.doors.cli.render import make_console, report_table, rows_table, verification_table
 from dbanon.doors.python import anonymize
@@ -53,7 +54,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     make_persons(database, rows, seed)
     url = f"duckdb:///{database}"
     console.print(f"{rows} invented persons are in {url}, table app.person.\n")
-    with ProgressDisplay() as progress:
+    with ProgressDisplay(True, current()) as progress:
         report = anonymize(
             url,
             table="app.person",

@@ -8,6 +8,7 @@ import click
 
 from dbanon.doors.cli.anonymize import anonymize
 from dbanon.doors.cli.hierarchy import hierarchy
+from dbanon.doors.cli.log import Commands, log_format, say
 from dbanon.doors.cli.plan import plan
 from dbanon.doors.cli.support import (
     URL_HELP,
@@ -15,7 +16,6 @@ from dbanon.doors.cli.support import (
     common,
     errors,
     lasting,
-    say,
     show,
     show_checks,
     signals,
@@ -25,7 +25,10 @@ from dbanon.errors import InvalidParameter
 from dbanon.methods import METHODS
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="dbanon")
 def main() -> None:
     """Anonymize SQL tables: k-anonymous releases, recounted before they are visible.
@@ -139,6 +142,7 @@ def _warn_of(owners: tuple[str, ...]) -> None:
 @click.option("--sql-only", is_flag=True, help="Only what needs no PL/Python.")
 @_PYTHON_PATH
 @_TRUST_OWNER
+@log_format
 def install(
     url: str,
     extension: bool,
@@ -168,6 +172,7 @@ def install(
 @click.argument("url", envvar="DBANON_URL")
 @_PYTHON_PATH
 @_TRUST_OWNER
+@log_format
 def upgrade(url: str, python_paths: tuple[str, ...], trusted_owners: tuple[str, ...]) -> None:
     """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
     with errors("table"), signals(), lasting() as committed:
@@ -182,6 +187,7 @@ def upgrade(url: str, python_paths: tuple[str, ...], trusted_owners: tuple[str, 
 @main.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option("--ledger", is_flag=True, help="Also drop the ledger of releases.")
+@log_format
 def uninstall(url: str, ledger: bool) -> None:
     """Remove the SQL functions; the ledger stays."""
     with errors("table"), signals(), lasting() as committed:
