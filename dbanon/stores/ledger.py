@@ -21,6 +21,7 @@ from dbanon.stores.sql import Session
 from dbanon.stores.store import Store
 
 NOT_COPIED = "not_copied"
+_TO_RECOUNT = "Name the quasi-identifiers and k to recount a relation that is not in it."
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ def _output_condition(name: RelationName) -> tuple[str, tuple[str, ...]]:
     return "output_schema = ? AND output_name = ?", (name.schema, name.name)
 
 
-def find_release(session: Session, name: RelationName) -> LedgerEntry:
+def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) -> LedgerEntry:
     """The ledger's entry of the release that has this name now, with its quasi-identifiers.
 
     Raises
@@ -262,7 +263,7 @@ def find_release(session: Session, name: RelationName) -> LedgerEntry:
     name = session.resolve_output(name)
     missing = ReleaseNotFound(
         f"The ledger of this database has no release {name}.",
-        hint="Name the quasi-identifiers and k to recount a relation that is not in it.",
+        hint=hint,
     )
     if not session.has_ledger():
         raise missing
@@ -296,13 +297,13 @@ def find_release(session: Session, name: RelationName) -> LedgerEntry:
         " ORDER BY position",
         (release_id,),
     )
-    arguments = _parsed(arguments)
+    arguments = parsed(arguments)
     return LedgerEntry(
         release_id=release_id,
         name=name,
         quasi_identifiers=tuple(column for (column,) in columns),
         k_requested=int(k),
-        histogram=_parsed(histogram),
+        histogram=parsed(histogram),
         guarantee=recorded(int(k), arguments),
         sentence=sentence,
         entity=arguments.get("entity"),
@@ -311,7 +312,7 @@ def find_release(session: Session, name: RelationName) -> LedgerEntry:
     )
 
 
-def _parsed(value: Any) -> Any:
+def parsed(value: Any) -> Any:
     """JSON, which some databases give as text."""
     return json.loads(value) if isinstance(value, str) else value
 

@@ -94,9 +94,14 @@ def test_every_command_on_a_database_has_it(database: DuckdbDatabase) -> None:
     assert anonymize(database, "--print-sql", "--keep", "id")[0] == 0
     lines = anonymize(database, "--print-sql", "--if-exists", "replace", "--keep", "id")[1]
     assert {"sql", "warning"} <= {line["event"] for line in lines}
-    assert call("verify", database.url, "release.people")[0] == 0
+    release_id = lines[-1]["release_id"]
+    for command in ("verify", "show"):
+        code, told, _ = call(command, database.url, "release.people")
+        assert (code, told[-1]["release_id"]) == (0, release_id)
+    assert call("releases", database.url)[0] == 0
     assert call("verify", database.url, "release.nothing")[1][-1]["code"] == "release_not_found"
     assert call("gc", database.url)[0] == 0
+    assert call("drop", database.url, "release.people")[0] == 0
     assert call("hierarchy", "list", database.url)[0] == 0
     assert call("hierarchy", "drop", database.url, "none")[1][-1]["code"] == "hierarchy_not_found"
 

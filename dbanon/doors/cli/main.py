@@ -8,8 +8,9 @@ import click
 
 from dbanon.doors.cli.anonymize import anonymize
 from dbanon.doors.cli.hierarchy import hierarchy
-from dbanon.doors.cli.log import Commands, log_format, say
+from dbanon.doors.cli.log import Commands, current, log_format, say
 from dbanon.doors.cli.plan import plan
+from dbanon.doors.cli.releases import drop, releases, show_release
 from dbanon.doors.cli.support import (
     URL_HELP,
     Names,
@@ -42,6 +43,9 @@ def main() -> None:
 main.add_command(anonymize)
 main.add_command(hierarchy)
 main.add_command(plan)
+main.add_command(releases)
+main.add_command(show_release)
+main.add_command(drop)
 
 
 @main.command(epilog=URL_HELP)
@@ -81,6 +85,7 @@ def verify(
         store = open_store(url, sql_printer(print_sql))
         names = (*quasi_identifiers, *single_q)
         found = verify(store, parse_relation(relation), names, k)
+        current().release_id = found.release_id
         show(form, found.to_dict(), lambda: verification_table(found))
 
 
