@@ -21,6 +21,8 @@ from dbanon.stores import statements
 from dbanon.stores.names import RelationName, quote
 
 MARK = "dbanon release "
+# Of the table with aggregates beside a release, where there is one.
+SUMMARY_SUFFIX = "_summary"
 
 OnSql = Callable[[str], None]
 

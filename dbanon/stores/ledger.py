@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +21,7 @@ from dbanon.stores.sql import Session
 from dbanon.stores.store import Store
 
 NOT_COPIED = "not_copied"
+_TO_RECOUNT = "Name the quasi-identifiers and k to recount a relation that is not in it."
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Run:
     ----------
     door : ``python``, ``cli``, ``job`` or ``sql``.
     elapsed : seconds from its beginning until now.
+    run_id : a UUID of its own.
     release_id : the release that it made; None for one that failed.
     error_code : of the error that ended it; None for one that succeeded.
     """
@@ -41,6 +42,7 @@ class Run:
     source: str
     output: RelationName
     elapsed: float
+    run_id: str
     release_id: str | None = None
     error_code: str | None = None
 
@@ -115,7 +117,7 @@ def record(
         row[column] = found.oid if found else None
     columns = column_rows(report, sql_types, made)
     recorded = session.have_release_recorded(
-        row, columns, {"door": run.door, "elapsed": run.elapsed}
+        row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id}
     )
     return insert_release(session, row, columns, run) if recorded is None else recorded
 
@@ -145,7 +147,7 @@ def insert_run(session: Session, run: Run) -> None:
     """Write a run by this session's own rights."""
     ended = datetime.now(timezone.utc)
     row = {
-        "run_id": str(uuid.uuid4()),
+        "run_id": run.run_id,
         "release_id": run.release_id,
         "door": run.door,
         "method": run.method,
@@ -248,7 +250,7 @@ def _output_condition(name: RelationName) -> tuple[str, tuple[str, ...]]:
     return "output_schema = ? AND output_name = ?", (name.schema, name.name)
 
 
-def find_release(session: Session, name: RelationName) -> LedgerEntry:
+def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) -> LedgerEntry:
     """The ledger's entry of the release that has this name now, with its quasi-identifiers.
 
     Raises
@@ -260,7 +262,7 @@ def find_release(session: Session, name: RelationName) -> LedgerEntry:
     name = session.resolve_output(name)
     missing = ReleaseNotFound(
         f"The ledger of this database has no release {name}.",
-        hint="Name the quasi-identifiers and k to recount a relation that is not in it.",
+        hint=hint,
     )
     if not session.has_ledger():
         raise missing
@@ -301,13 +303,13 @@ def find_release(session: Session, name: RelationName) -> LedgerEntry:
         " ORDER BY position",
         (release_id,),
     )
-    arguments = _parsed(arguments)
+    arguments = parsed(arguments)
     return LedgerEntry(
         release_id=release_id,
         name=name,
         quasi_identifiers=tuple(column for (column,) in columns),
         k_requested=int(k),
-        histogram=_parsed(histogram),
+        histogram=parsed(histogram),
         guarantee=recorded(int(k), arguments),
         sentence=sentence,
         entity=arguments.get("entity"),
@@ -316,7 +318,7 @@ def find_release(session: Session, name: RelationName) -> LedgerEntry:
     )
 
 
-def _parsed(value: Any) -> Any:
+def parsed(value: Any) -> Any:
     """JSON, which some databases give as text."""
     return json.loads(value) if isinstance(value, str) else value
 

@@ -268,7 +268,9 @@ def described(job: Job, elapsed: float, error_code: str | None = None) -> ledger
     InvalidName : the job's table or output has none that is valid.
     """
     table, output = str(parse_relation(job.table)), parse_relation(job.output)
-    return ledger.Run(job.door, job.policy.method, table, output, elapsed, None, error_code)
+    return ledger.Run(
+        job.door, job.policy.method, table, output, elapsed, job.run_id, error_code=error_code
+    )
 
 
 def count_classes(session: Session, counted: RelationName, questions: Questions) -> Recount:

@@ -127,7 +127,7 @@ def test_a_report_that_cannot_be_written_is_refused_first(
 CASES: dict[str, tuple[int, str, Sequence[str]]] = {
     "usage": (2, "table_not_found", ["--table", "poeple"]),
     "privacy": (3, "too_few_records", ["--k", "41"]),
-    "memory": (3, "memory_limit", ["--memory-limit", "1KB"]),
+    "memory": (9, "memory_limit", ["--memory-limit", "1KB"]),
     "method": (2, "unknown_method", ["--method", "mdva"]),
     "option": (2, "unknown_option", ["--option", "x=1"]),
     "pair": (2, "invalid_parameter", ["--weight", "age"]),

@@ -8,6 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from dbanon.doors.cli.demo_data import generate_persons
+from dbanon.doors.cli.log import current
 from dbanon.doors.cli.progress import ProgressDisplay
 from dbanon.doors.cli.render import report_table, rows_table, tell, verification_table
 from dbanon.doors.cli.support import half_of_memory
@@ -66,7 +67,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     make_persons(database, rows, seed)
     url = f"duckdb:///{database}"
     tell(f"{rows} invented persons are in {url}, table app.person.\n")
-    with ProgressDisplay() as progress:
+    with ProgressDisplay(True, current()) as progress:
         report = anonymize(
             url,
             table="app.person",

@@ -325,6 +325,9 @@ class PostgresqlSession(Session):
         """Drop a relation when the output is published, so that neither waits for the other."""
         self._beside.append(relation)
 
+    def drop_view(self, relation: RelationName) -> None:
+        run_patiently(self, [f"DROP VIEW {relation.quoted}"], relation)
+
     def drop_table(self, relation: RelationName) -> None:
         run_patiently(self, [f"DROP TABLE {relation.quoted}"], relation)
 

@@ -13,12 +13,10 @@ from dbanon.data.counts import Counts
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
 from dbanon.release.report import Report
 from dbanon.stores import ledger
-from dbanon.stores.base import MARK
+from dbanon.stores.base import MARK, SUMMARY_SUFFIX
 from dbanon.stores.names import RelationName, check_length, quote
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.sql_target import SqlTarget, SqlWritten
-
-SUFFIX = "_summary"
 
 # Column and PostgreSQL type.
 COLUMNS = (
@@ -82,7 +80,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Re
             f"The output {output} exists already.",
             hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
-    name = output.sibling(output.name + SUFFIX)
+    name = output.sibling(output.name + SUMMARY_SUFFIX)
     check_length(name.name, session.name_limit, "name of the summary")
     existing = session.find_existing(name)
     if existing is None:
