@@ -62,10 +62,11 @@ def require_memory(n_records: int, n_columns: int, limit: int | None, read: str)
     """
     each = bytes_per_record(n_columns)
     if limit is not None and n_records * each > limit:
-        raise MemoryLimit(
-            f"The job needs more than {limit // 2**20} MiB of memory.",
+        raise MemoryLimit.over(
+            "The job needs",
+            limit,
             detail=f"{n_records} records {read}, at about {each} bytes each.",
-            hint="Raise the memory limit, or use fewer quasi-identifiers.",
+            hint="Raise the limit (`memory_limit`), or use fewer quasi-identifiers.",
         )
     return n_records * each
 
@@ -127,7 +128,7 @@ def microdata_from_chunks(
     if len(keys) > 1 and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
         raise DuplicateKeys(
             "The row key is not unique.",
-            hint="Name columns that tell every row from every other.",
+            hint='Name columns that tell every row from every other: `key=["…"]`.',
         )
     if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
         numbers, codes, categories = ranked(attributes, numbers, codes, categories)

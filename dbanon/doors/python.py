@@ -42,6 +42,7 @@ def anonymize(
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
     door: str = "python",
+    run_id: str | None = None,
     **options: Unpack[JobOptions],
 ) -> Report:
     """Anonymize a table of a database into a table or view that was recounted before it is visible.
@@ -65,6 +66,7 @@ def anonymize(
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
     door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
+    run_id : the run in the ledger, a UUID, to find it again by; a fresh one when None.
     options : the other options of ``Policy`` and ``Job``.
 
     With ``guarantee="per_attribute"`` rows are not k-anonymous, which the warning
@@ -129,9 +131,10 @@ def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
 
     wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
     wanted |= given["options"]
-    if wanted.get("chunk_rows", 0) is None:
-        # For the usual number, as it always was.
-        del wanted["chunk_rows"]
+    for name, usual in (("chunk_rows", 0), ("run_id", "")):
+        if wanted.get(name, usual) is None:
+            # For the usual one, as it always was.
+            del wanted[name]
     job = make(Job, wanted | {"hierarchies": parse_all(wanted["hierarchies"], files=True)})
     on_sql, target = given["on_sql"], given["target"]
     source = open_store(given["database"], on_sql)

@@ -39,8 +39,8 @@ def infeasible(
             f"The {records} records of a stratum or pattern of NULLs, which classes do not cross,"
             " do not keep to the models.",
             hint="; ".join(hints)
-            + f". Ask for less, {_by_withholding(failing, counts, wholes, n)}use nulls=suppress,"
-            " or leave out strata.",
+            + f". Ask for less, {_by_withholding(failing, counts, wholes, n)}use"
+            ' `nulls="suppress"`, or leave out strata: `by`.',
         )
     values = {m.attribute: int((wholes[m.attribute] > 0).sum()) for m in failing}
     return ModelInfeasible(
@@ -73,7 +73,9 @@ def _by_withholding(
         return ""
     sizes = counts[models[0].attribute].sum(axis=1)
     withheld = n - int(sizes[kept].sum())
-    return f"use withhold_failing with max_suppression = {share_needed(withheld, n)} or more, "
+    return (
+        f"use `withhold_failing=true` with `max_suppression={share_needed(withheld, n)}` or more, "
+    )
 
 
 def _feasible(model: Model, best: float) -> str:

@@ -10,19 +10,19 @@ from typing import Any
 import click
 
 from dbanon.data.option import Parameter, all_parameters
+from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.support import (
     URL_HELP,
     common,
     errors,
     lasting,
-    say,
     show,
     signals,
     sql_printer,
 )
 from dbanon.doors.machine import half_of_memory
-from dbanon.errors import InvalidParameter, PrivacyWarning
+from dbanon.errors import ColumnLost, InvalidParameter, PrivacyWarning
 from dbanon.job.job import Job
 
 OPTIONS = all_parameters(Job)
@@ -85,13 +85,6 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also write the report to a .json, .html or .txt file.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the lines on stderr.",
-)
 @click.option("--no-progress", is_flag=True, help="No progress on stderr.")
 @common
 def anonymize(url: str, **given: Any) -> None:
@@ -105,6 +98,7 @@ def anonymize(url: str, **given: Any) -> None:
         from dbanon.doors.cli.progress import ProgressDisplay
         from dbanon.doors.cli.render import report_table, save_report
 
+        log = current()
         path: Path | None = given["report"]
         if path is not None and (
             path.suffix not in (".json", ".html", ".txt") or not path.parent.is_dir()
@@ -115,21 +109,26 @@ def anonymize(url: str, **given: Any) -> None:
             )
         with (
             warnings.catch_warnings(),
-            ProgressDisplay(not given["no_progress"], given["log_format"]) as progress,
+            ProgressDisplay(not given["no_progress"], log) as progress,
         ):
             warnings.simplefilter("ignore", PrivacyWarning)
+            warnings.simplefilter("ignore", ColumnLost)
             report = api.anonymize(
                 url,
                 **asked(given),
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
                 door="cli",
+                run_id=log.run_id,
             )
+            log.release_id = report.release_id
             committed()
         for caution in report.cautions:
             say(f"Warning: {caution.what}; {caution.why}.")
         for found in report.telling:
             say(f"Warning: column {found.describe(report.k_requested)}.")
+        for text in report.lost_told():
+            say(f"Warning: column {text}.")
         if path is not None:
             save_report(report, path)
         show(form, report.to_dict(), lambda: report_table(report))
