@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from dbanon.hierarchy.spec import Given, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import sensitive
 from dbanon.measures.sensitive import Counts, Values
+
+Sizes: TypeAlias = NDArray[np.int64]
 
 # Rounding of shares must not fail a class that reaches its level exactly.
 _SLACK = 1e-9
@@ -59,24 +61,33 @@ class Model:
         if self.distance not in ORDERS:
             object.__setattr__(self, "distance", parse(self.distance, files=True))
 
-    def satisfied(self, counts: Counts, whole: Values) -> NDArray[np.bool_]:
+    def satisfied(
+        self, counts: Counts, whole: Values, persons: Sizes | None = None
+    ) -> NDArray[np.bool_]:
         """Which classes keep to the model, bool (m,).
 
         Parameters
         ----------
         counts : int64 (m, s), of these classes.
         whole : float64 (s,), the distribution of the whole table.
+        persons : int64 (m,), where ``counts`` and ``whole`` are of persons: those of each class.
         """
-        values, at_least = _KINDS[self.kind](self, counts, whole)
+        values, at_least = self._levels(counts, whole, persons)
         level = self.level
         if self.kind == "recursive_cl":
             return values < level
         return values >= level - _SLACK if at_least else values <= level + _SLACK
 
-    def worst(self, counts: Counts, whole: Values) -> float:
+    def worst(self, counts: Counts, whole: Values, persons: Sizes | None = None) -> float:
         """The level that each of these classes keeps to, of at least one; as for ``satisfied``."""
-        values, at_least = _KINDS[self.kind](self, counts, whole)
+        values, at_least = self._levels(counts, whole, persons)
         return float(values.min() if at_least else values.max())
+
+    def _levels(self, counts: Counts, whole: Values, persons: Sizes | None) -> tuple[Values, bool]:
+        """The level of each class, float64 (m,), and whether more is better."""
+        if persons is not None and not self.compares_with_table:
+            counts = sensitive.least_diverse(counts, persons)
+        return _KINDS[self.kind](self, counts, whole, persons)
 
     @property
     def order(self) -> str | Hierarchy:
@@ -128,24 +139,27 @@ def model_kinds() -> tuple[str, ...]:
     return tuple(_KINDS)
 
 
-_Each = Callable[[Model, Counts, Values], tuple[Values, bool]]
+_Each = Callable[[Model, Counts, Values, "Sizes | None"], tuple[Values, bool]]
 
 _KINDS: dict[str, _Each] = {
-    "distinct_l": lambda model, counts, whole: (sensitive.each_distinct(counts), True),
-    "entropy_l": lambda model, counts, whole: (sensitive.each_entropy(counts), True),
-    "recursive_cl": lambda model, counts, whole: (
+    "distinct_l": lambda model, counts, whole, persons: (sensitive.each_distinct(counts), True),
+    "entropy_l": lambda model, counts, whole, persons: (sensitive.each_entropy(counts), True),
+    "recursive_cl": lambda model, counts, whole, persons: (
         sensitive.each_recursive(counts, model.l),
         False,
     ),
-    "t_closeness": lambda model, counts, whole: (
-        sensitive.each_t(counts, model.order, whole),
+    "t_closeness": lambda model, counts, whole, persons: (
+        sensitive.each_t(counts, model.order, whole, persons),
         False,
     ),
-    "alpha_k": lambda model, counts, whole: (sensitive.each_largest_share(counts), False),
-    "beta_likeness": lambda model, counts, whole: (sensitive.each_beta(counts, whole), False),
+    "alpha_k": lambda model, counts, whole, persons: (sensitive.each_largest_share(counts), False),
+    "beta_likeness": lambda model, counts, whole, persons: (
+        sensitive.each_beta(counts, whole, persons),
+        False,
+    ),
     # Strict, as in the paper: else two classes that are released alike could break it together.
-    "delta_disclosure": lambda model, counts, whole: (
-        sensitive.each_delta(counts, whole, absent=np.inf),
+    "delta_disclosure": lambda model, counts, whole, persons: (
+        sensitive.each_delta(counts, whole, absent=np.inf, persons=persons),
         False,
     ),
 }
