@@ -114,19 +114,8 @@ def _protected(
         failing = [records for records in strata if not keeps(guard.take(records))]
         for records in failing:
             if len(records) > budget or len(failing) == len(strata):
-                together = _one_class_per_stratum(strata, n)
-                best = {
-                    name: sensitive_counts(together, counted[name], len(wholes[name]))
-                    for name in names
-                }
-                raise infeasible(
-                    policy.models,
-                    best,
-                    wholes,
-                    together.sizes,
-                    persons.in_classes(together),
-                    microdata.n_read,
-                    len(records),
+                raise _refused(
+                    policy.models, counted, wholes, strata, persons, microdata.n_read, len(records)
                 )
             budget -= len(records)
         parts = []
@@ -162,6 +151,25 @@ def _protected(
         ],
         n,
     )
+
+
+def _refused(
+    models: Sequence[Model],
+    counted: Mapping[str, NDArray[np.int32]],
+    wholes: Mapping[str, NDArray[np.float64]],
+    strata: Sequence[NDArray[np.int64]],
+    persons: Persons,
+    n_read: int,
+    records: int,
+) -> ModelInfeasible:
+    """The error that says what each stratum as one class keeps to; arguments as ``infeasible``."""
+    together = _one_class_per_stratum(strata, len(next(iter(counted.values()))))
+    best = {
+        name: sensitive_counts(together, codes, len(wholes[name]))
+        for name, codes in counted.items()
+    }
+    in_classes = persons.in_classes(together)
+    return infeasible(models, best, wholes, together.sizes, in_classes, n_read, records)
 
 
 def _guard(
