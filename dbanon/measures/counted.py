@@ -17,6 +17,12 @@ from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.models import CountedModel, Model
 
+# The one model of persons that classes may keep to one by one, and not together.
+_MAY_FAIL_TOGETHER = (
+    "Classes that are released alike are one class, which may keep to less where persons have"
+    " several values. Ask for less of entropy_l, or for distinct_l."
+)
+
 
 def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
     """The hierarchies by sensitive column."""
@@ -134,7 +140,9 @@ def require_models(
         if failing:
             raise RecountFailed(
                 f"{failing} of {len(found)} classes counted do not keep to {model.describe()}.",
-                hint="This is an error in dbanon: please report it.",
+                hint=_MAY_FAIL_TOGETHER
+                if persons is not None and model.kind == "entropy_l"
+                else "This is an error in dbanon: please report it.",
             )
     return tuple(
         CountedModel(model.describe(), model.worst(found, _table(found, persons), persons))

@@ -39,7 +39,8 @@ class Model:
         any form of ``hierarchy.spec``.
 
     Two classes that keep to a model keep to it together: so do classes that are released alike.
-    Hence delta-disclosure wants every value in every class here.
+    Hence delta-disclosure wants every value in every class here. (Not always entropy_l where
+    persons have several values: the recount refuses a release whose classes are alike and do not.)
     """
 
     kind: str
