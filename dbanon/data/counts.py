@@ -70,7 +70,7 @@ def rarest_row(k_rows: int) -> str:
     return f"the rarest combination of released values is shared by {k_rows} row(s)"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EntityCount:
     """Persons counted in the classes of released values, in staging beside their rows.
 
@@ -79,11 +79,15 @@ class EntityCount:
     persons : in all.
     smallest : in the class of fewest; 0 when there is none.
     histogram : how many classes there are of each size in rows.
+    in_class : int64 (m,), the persons of each class, by the class numbers of ``cells``.
+    cells : by sensitive column, with persons.
     """
 
     persons: int
     smallest: int
     histogram: Mapping[int, int]
+    in_class: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    cells: Mapping[str, Cells] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -128,11 +132,14 @@ class Cells:
     classes : int64 (c,), the class of each cell, from 0; a class and value may have several.
     column : of c codes, the value of each cell.
     sizes : int64 (c,), the rows of each cell.
+    persons : int64 (c,), the persons of each cell, who are in no other cell of its class and value;
+        None where they are not known.
     """
 
     classes: NDArray[np.int64]
     column: Coded
     sizes: NDArray[np.int64]
+    persons: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Coded, Microdata
+from dbanon.data.microdata import Coded, Microdata, first_of_each
 from dbanon.data.scales import Scale, Standardization, Whitening, whitening
 from dbanon.errors import InvalidParameter
 
@@ -31,33 +31,45 @@ class Distribution:
     ----------
     counts : int64 (s,), read-only, by code.
     values : the values where they are known: s, or one less where the last code is NULL's.
+    size : what shares are shares of, where ``counts`` are of persons, who may have several values:
+        the persons. None for the sum of the counts.
     """
 
     counts: NDArray[np.int64]
     values: tuple[str, ...] = ()
+    size: int | None = None
 
     def __post_init__(self) -> None:
         self.counts.setflags(write=False)
 
     @classmethod
     def of(
-        cls, codes: NDArray[np.int32], values: Sequence[str] = (), width: int = 0
+        cls,
+        codes: NDArray[np.int32],
+        values: Sequence[str] = (),
+        width: int = 0,
+        units: NDArray[np.int64] | None = None,
     ) -> Distribution:
-        """Of codes, int32 (m,), where -1 counts nowhere; of at least ``width`` values."""
+        """Of codes, int32 (m,), where -1 counts nowhere; of at least ``width`` values.
+
+        With ``units``, int64 (m,), persons count: once for each of their values.
+        """
+        codes, persons = _once(codes, units)
         counts = np.bincount(codes[codes >= 0], minlength=max(len(values), width))
-        return cls(counts.astype(np.int64), tuple(values))
+        return cls(counts.astype(np.int64), tuple(values), persons)
 
     @classmethod
-    def of_column(cls, column: Coded) -> Distribution:
-        """Of a column, NULL as one more value, the last."""
+    def of_column(cls, column: Coded, units: NDArray[np.int64] | None = None) -> Distribution:
+        """Of a column, NULL as one more value, the last; ``units`` as in ``of``."""
         null = len(column.values)
         codes = np.where(column.codes < 0, np.int32(null), column.codes)
-        return cls.of(codes, column.values, null + 1)
+        return cls.of(codes, column.values, null + 1, units)
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """float64 (s,), the share of each value."""
-        shares: NDArray[np.float64] = self.counts / max(int(self.counts.sum()), 1)
+        """float64 (s,), the share of each value; of persons those who have it."""
+        size = int(self.counts.sum()) if self.size is None else self.size
+        shares: NDArray[np.float64] = self.counts / max(size, 1)
         return shares
 
     @property
@@ -69,12 +81,28 @@ class Distribution:
         """The distribution of the values that occur, in their order."""
         occurs = self.counts > 0
         values = [value for value, found in zip(self.values, occurs, strict=False) if found]
-        return Distribution(self.counts[occurs], tuple(values))
+        return Distribution(self.counts[occurs], tuple(values), self.size)
 
-    def without(self, codes: NDArray[np.int32]) -> Distribution:
-        """The distribution after records with these codes, int32 (m,), are withheld."""
+    def without(
+        self, codes: NDArray[np.int32], units: NDArray[np.int64] | None = None
+    ) -> Distribution:
+        """The distribution after records with these codes, int32 (m,), are withheld.
+
+        With ``units``, as in ``of``, all records of each.
+        """
+        codes, persons = _once(codes, units)
         gone = np.bincount(codes[codes >= 0], minlength=len(self.counts))
-        return Distribution(self.counts - gone, self.values)
+        left = None if self.size is None else self.size - (persons or 0)
+        return Distribution(self.counts - gone, self.values, left)
+
+
+def _once(
+    codes: NDArray[np.int32], units: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int32], int | None]:
+    """The codes, -1 where the unit had it before, and the number of units."""
+    if units is None:
+        return codes, None
+    return np.where(first_of_each(units, codes), codes, np.int32(-1)), len(np.unique(units))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +159,11 @@ class Measures:
             )
         }
         sensitive = microdata.sensitive.items()
+        units = microdata.units if sensitive else None
         return cls(
             numbers,
             categories,
-            {name: Distribution.of_column(column) for name, column in sensitive},
+            {name: Distribution.of_column(column, units) for name, column in sensitive},
             _whitenings(microdata, list(numbers.values())) if covariance else {},
         )
 

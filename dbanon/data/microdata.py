@@ -104,6 +104,19 @@ class Microdata:
         """The attributes behind the columns of ``codes``."""
         return tuple(attribute for attribute in self.attributes if not attribute.kind.is_numeric)
 
+    @property
+    def units(self) -> NDArray[np.int64] | None:
+        """The person of each record, one in each stratum and pattern of NULLs, int64 (n,), from 0.
+
+        None when every record is one. All records of a unit are in one class, or withheld together.
+        """
+        if self.entities is None:
+            return None
+        parts = [self.entities, self.strata, self.valid]
+        key = np.column_stack([part for part in parts if part is not None])
+        _, units = np.unique(key, axis=0, return_inverse=True)
+        return units.reshape(-1).astype(np.int64)
+
     def numeric_valid(self) -> NDArray[np.bool_] | None:
         """bool (n, p), which values of ``numbers`` are not NULL; None when all are."""
         if self.valid is None:
@@ -136,6 +149,19 @@ class Microdata:
             categories=tuple(compress(self.categories, categorical)),
             valid=None if valid is None or bool(valid.all()) else np.ascontiguousarray(valid),
         )
+
+
+def first_of_each(
+    units: NDArray[np.int64], codes: NDArray[np.integer] | None = None
+) -> NDArray[np.bool_]:
+    """The first record of each unit, or of each unit and code, bool (n,).
+
+    Counted by these records alone, a person counts once, or once for each value of theirs.
+    """
+    key = units if codes is None else units * (int(codes.max(initial=0)) + 2) + codes
+    found = np.zeros(len(units), np.bool_)
+    found[np.unique(key, return_index=True)[1]] = True
+    return found
 
 
 def require_entities(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:

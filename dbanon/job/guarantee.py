@@ -7,7 +7,7 @@ its verdict on the answers; no other file asks which one it is.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dbanon.data.counts import Counts, Questions, Recount, rarest_row
@@ -20,6 +20,8 @@ from dbanon.methods.registry import ROW_GUARANTEE, Method
 from dbanon.recoding import Recoding
 
 ROWS, PER_ATTRIBUTE = "rows", "per_attribute"
+# What privacy models count, as the ledger notes it.
+PERSONS = "persons"
 GUARANTEES = (ROWS, PER_ATTRIBUTE)
 
 _REPORT_IT = "This is an error in dbanon: please report it."
@@ -55,6 +57,11 @@ class Guarantee:
     def what(self) -> str:
         """What k counts."""
         return "rows"
+
+    @property
+    def models_count(self) -> str:
+        """What privacy models count, in words behind them, where that is not rows."""
+        return ""
 
     def check_policy(self, method: Method, recoding: Recoding) -> None:
         """Check that it can be wished for with this method and recoding.
@@ -101,7 +108,9 @@ class Guarantee:
             f"{self.method}: every combination of released values of"
             f" ({', '.join([*columns, *self.by])}) is shared by at least {self.k} {self.what} of"
             f" the release{_ABOUT_NULLS.get(self.nulls, '')}"
-            + "".join(f"; {model.describe()} in each class" for model in self.models)
+            + "".join(
+                f"; {model.describe()} in each class{self.models_count}" for model in self.models
+            )
             + ("; classes that failed may have been withheld" if self.withhold_failing else "")
         )
 
@@ -119,8 +128,10 @@ class Guarantee:
             where none may be.
         """
         self._require_rows(counts.rows, expected)
-        levels = levels_reached(self.models, expected.sensitive, counts)
-        return self._verdict(counts, levels)
+        return self._verdict(counts, self._levels(counts, expected))
+
+    def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
+        return levels_reached(self.models, expected.sensitive, counts)
 
     def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
         return Verdict(counts.rows.smallest, counts.rows.smallest, levels)
@@ -163,9 +174,19 @@ class OfPersons(Guarantee):
         """What k counts."""
         return f'persons (distinct values of "{self.entity}")'
 
+    @property
+    def models_count(self) -> str:
+        """What privacy models count, in words behind them."""
+        return f", counted in {PERSONS}"
+
     def told_of(self, recount: Recount) -> str:
         """What was counted when a published release was looked at again: rows are all it has."""
         return f'rows; the release counted persons by "{self.entity}", which it does not hold'
+
+    def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
+        persons = counts.persons[self.entity]
+        levels = levels_reached(self.models, expected.sensitive, counts, persons)
+        return tuple(replace(level, model=f"{level.model}{self.models_count}") for level in levels)
 
     def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
         found = counts.persons[self.entity]
@@ -187,6 +208,7 @@ class OfPersons(Guarantee):
             levels,
             persons=found.persons,
             noted={"entity": self.entity, "persons": found.persons},
+            of_models={"counted_in": PERSONS},
             counted=f' (persons: distinct values of "{self.entity}", {found.persons} in all)',
         )
 

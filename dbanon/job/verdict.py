@@ -73,6 +73,7 @@ class Verdict:
     persons : in all; None where rows were counted.
     k_rows : as in ``Recount``.
     noted : what the ledger notes of it, beside the models.
+    of_models : what the ledger notes with each model.
     classes, counted : words: what the classes are, and what k counts in them where that is not
         rows.
     cautions : what has to be told with it.
@@ -84,6 +85,7 @@ class Verdict:
     persons: int | None = None
     k_rows: int | None = None
     noted: Mapping[str, Any] = field(default_factory=dict)
+    of_models: Mapping[str, Any] = field(default_factory=dict)
     classes: str = "classes"
     counted: str = ""
     cautions: tuple[Caution, ...] = ()

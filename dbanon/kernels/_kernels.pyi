@@ -177,10 +177,14 @@ class Merging(Kernel):
 class Models:
     """Privacy models on sensitive attributes, each of which has so many values.
 
-    widths: int32 (m,), at least 1. What is wrong raises ValueError.
+    widths: int32 (m,), at least 1. What is wrong raises ValueError. persons: the last attribute has
+    one value, which counts persons: 0 in one record of each, -1 in others. Counts of the other
+    attributes are then persons who have a value, counted in one record and -1 in others.
     """
 
-    def __init__(self, widths: npt.NDArray[np.int32]) -> None: ...
+    def __init__(self, widths: npt.NDArray[np.int32], persons: bool = False) -> None: ...
+    @property
+    def persons(self) -> bool: ...
     @property
     def widths(self) -> list[int]: ...
     def add(

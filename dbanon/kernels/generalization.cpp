@@ -94,6 +94,7 @@ void check_values(const Codes& codes, const Codes& values, const Models& models)
     for (std::size_t i = 0; i < values.shape(0); ++i) {
         for (std::size_t a = 0; a < models.attributes(); ++a) {
             const std::int32_t value = values.data()[i * models.attributes() + a];
+            if (models.persons() && value == -1) continue;
             if (value < 0 || static_cast<std::size_t>(value) >= models.width(a)) {
                 throw nb::value_error("values must be below the width of their attribute");
             }
@@ -189,11 +190,15 @@ Wish wish_named(const std::string& name) {
 
 using Shares = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-Models make_models(const Integers& widths) {
+Models make_models(const Integers& widths, bool persons) {
     for (std::size_t a = 0; a < widths.shape(0); ++a) {
         if (widths.data()[a] < 1) throw nb::value_error("every attribute must have a value");
     }
-    return Models(std::vector<std::int32_t>(widths.data(), widths.data() + widths.shape(0)));
+    if (persons && (widths.shape(0) < 1 || widths.data()[widths.shape(0) - 1] != 1)) {
+        throw nb::value_error("the last attribute, of persons, must have one value");
+    }
+    return Models(std::vector<std::int32_t>(widths.data(), widths.data() + widths.shape(0)),
+                  persons);
 }
 
 void add_model(Models& models, const std::string& wish, std::size_t attribute, double level,
@@ -235,12 +240,15 @@ bool keeps(const Models& models, const Integers& counts) {
 void bind_generalization(nb::module_& m) {
     nb::class_<Models>(m, "Models")
         .def("__init__",
-             [](Models* self, const Integers& widths) { new (self) Models(make_models(widths)); },
-             nb::arg("widths").noconvert())
+             [](Models* self, const Integers& widths, bool persons) {
+                 new (self) Models(make_models(widths, persons));
+             },
+             nb::arg("widths").noconvert(), nb::arg("persons") = false)
         .def("add", add_model, nb::arg("wish"), nb::arg("attribute"), nb::arg("level"),
              nb::arg("l"), nb::arg("whole").noconvert(), nb::arg("parents").noconvert(),
              nb::arg("ranges").noconvert())
         .def("keeps", keeps, nb::arg("counts").noconvert())
+        .def_prop_ro("persons", &Models::persons)
         .def_prop_ro("widths", [](const Models& models) {
             std::vector<std::size_t> widths;
             for (std::size_t a = 0; a < models.attributes(); ++a) widths.push_back(models.width(a));

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <queue>
 
 namespace dbanon {
 
@@ -14,9 +15,15 @@ namespace {
 constexpr double kSlack = 1e-9;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
+// Whether a class is looked at by itself, and not beside the table.
+bool alone(Wish wish) {
+    return wish == Wish::distinct_l || wish == Wish::entropy_l || wish == Wish::recursive_cl ||
+           wish == Wish::alpha_k;
+}
+
 }  // namespace
 
-Models::Models(const std::vector<std::int32_t>& widths) {
+Models::Models(const std::vector<std::int32_t>& widths, bool persons) : persons_(persons) {
     for (const std::int32_t width : widths) {
         start_.push_back(cells_);
         width_.push_back(static_cast<std::size_t>(width));
@@ -28,12 +35,27 @@ void Models::add(Model model) { models_.push_back(std::move(model)); }
 
 bool Models::keeps(const Count* counts) const {
     return std::all_of(models_.begin(), models_.end(), [&](const Model& model) {
-        return keeps(model, counts + start_[model.attribute]);
+        return keeps(model, counts + start_[model.attribute], persons_ ? counts[cells_ - 1] : 0);
     });
 }
 
-bool Models::keeps(const Model& model, const Count* counts) const {
+// Each person with one of their values, so that as few values as possible have as much as possible:
+// no choice of one value a person is less diverse.
+void Models::least_diverse(const Count* counts, std::size_t s, Count persons) const {
+    least_.assign(counts, counts + s);
+    std::sort(least_.begin(), least_.end(), std::greater<>());
+    for (Count& count : least_) {
+        count = std::min(count, persons);
+        persons -= count;
+    }
+}
+
+bool Models::keeps(const Model& model, const Count* counts, Count persons) const {
     const std::size_t s = width_[model.attribute];
+    if (persons_ && alone(model.wish)) {
+        least_diverse(counts, s, persons);
+        counts = least_.data();
+    }
     const Count* end = counts + s;
     if (model.wish == Wish::distinct_l) {
         return static_cast<double>(s) - static_cast<double>(std::count(counts, end, 0)) >=
@@ -47,7 +69,8 @@ bool Models::keeps(const Model& model, const Count* counts) const {
         return rest > 0 &&
                static_cast<double>(falling_[0]) / static_cast<double>(rest) < model.level;
     }
-    const auto size = static_cast<double>(std::accumulate(counts, end, std::int64_t{0}));
+    const auto size = static_cast<double>(
+        persons_ ? persons : std::accumulate(counts, end, std::int64_t{0}));
     if (size == 0) return false;
     double value = 0;
     switch (model.wish) {
@@ -82,21 +105,58 @@ bool Models::keeps(const Model& model, const Count* counts) const {
     return value <= model.level + kSlack;
 }
 
-// The earth mover's distance of a class from the whole table.
+namespace {
+
+// What moves along an order, and to none what is over at its end; over adds up what is over. What
+// goes to none, added up, rises from 0 to all of it, as near to over as can be: isotonic regression
+// by absolute differences, with a heap.
+double along(std::vector<double>& over, double steps) {
+    if (over.back() < 0) {
+        for (double& value : over) value = -value;
+    }
+    const double all = over.back();
+    double cost = 0;
+    std::priority_queue<double> largest;
+    for (const double value : over) {
+        const double inside = std::clamp(value, 0.0, all);
+        cost += std::abs(value - inside);
+        largest.push(inside);
+        if (largest.top() > inside) {
+            cost += largest.top() - inside;
+            largest.pop();
+            largest.push(inside);
+        }
+    }
+    return all + cost / steps;
+}
+
+}  // namespace
+
+// The earth mover's distance of a class from the whole table. Where persons have several values,
+// the shares add up to how many a person has: where class and table differ in that, the difference
+// is moved to having none, which is as far from every value as values can be.
 double Models::moved(const Model& model, const Count* counts, double size) const {
     const std::size_t s = width_[model.attribute];
     double sum = 0;
     if (model.wish == Wish::equal_t) {
-        for (std::size_t v = 0; v < s; ++v) sum += std::abs(counts[v] / size - model.whole[v]);
-        return sum / 2;
+        double all = 0;
+        for (std::size_t v = 0; v < s; ++v) {
+            const double extra = counts[v] / size - model.whole[v];
+            sum += std::abs(extra);
+            all += extra;
+        }
+        return persons_ ? (sum + std::abs(all)) / 2 : sum / 2;
     }
     if (model.wish == Wish::ordered_t) {
+        const auto steps = static_cast<double>(std::max<std::size_t>(s - 1, 1));
         double over = 0;
+        if (persons_) over_.clear();
         for (std::size_t v = 0; v < s; ++v) {
             over += counts[v] / size - model.whole[v];
             sum += std::abs(over);
+            if (persons_) over_.push_back(over);
         }
-        return sum / static_cast<double>(std::max<std::size_t>(s - 1, 1));
+        return persons_ ? along(over_, steps) : sum / steps;
     }
     // What does not balance below a node moves above it.
     over_.assign(s + 1, 0);
@@ -116,7 +176,9 @@ double Models::moved(const Model& model, const Count* counts, double size) const
     }
     if (height_.empty() || height_[0] == 0) return 0;
     for (std::size_t node = 0; node < nodes; ++node) {
-        sum += std::min(gain_[node], loss_[node]) * height_[node];
+        const bool none = persons_ && node == 0;
+        sum += (none ? std::max(gain_[node], loss_[node]) : std::min(gain_[node], loss_[node])) *
+               height_[node];
     }
     return sum / height_[0];
 }

@@ -24,11 +24,13 @@ struct Model {
     std::vector<std::int32_t> parent, first, last;
 };
 
-// A class's counts are those of all attributes, one after the other.
+// A class's counts are those of all attributes, one after the other. Where persons are counted, the
+// last attribute has one value, whose count is the class's persons, and that of another value is
+// the persons who have it: a person may have several.
 class Models {
    public:
-    // widths: values of each attribute.
-    explicit Models(const std::vector<std::int32_t>& widths);
+    // widths: values of each attribute. persons: the last one counts them.
+    explicit Models(const std::vector<std::int32_t>& widths, bool persons = false);
     Models() = default;
 
     void add(Model model);
@@ -40,9 +42,11 @@ class Models {
     // What keeps() and adding up counts cost, in elementary steps.
     std::int64_t effort() const { return static_cast<std::int64_t>(cells_ / 8); }
 
-    // values: of one record, one for each attribute.
+    bool persons() const { return persons_; }
+    // values: of one record, one for each attribute; -1, where persons are counted, counts nowhere.
     void count(Count* counts, const std::int32_t* values, Count copies) const {
         for (std::size_t a = 0; a < width_.size(); ++a) {
+            if (values[a] < 0) continue;
             counts[start_[a] + static_cast<std::size_t>(values[a])] += copies;
         }
     }
@@ -50,13 +54,15 @@ class Models {
     bool keeps(const Count* counts) const;
 
    private:
-    bool keeps(const Model& model, const Count* counts) const;
+    bool keeps(const Model& model, const Count* counts, Count persons) const;
+    void least_diverse(const Count* counts, std::size_t s, Count persons) const;
     double moved(const Model& model, const Count* counts, double size) const;
 
     std::vector<std::size_t> width_, start_;
     std::size_t cells_ = 0;
+    bool persons_ = false;
     std::vector<Model> models_;
-    mutable std::vector<Count> falling_;
+    mutable std::vector<Count> falling_, least_;
     mutable std::vector<double> over_, gain_, loss_;
     mutable std::vector<std::int32_t> height_;
 };

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.counts import Cells, Counts
+from dbanon.data.counts import Cells, Counts, EntityCount
 from dbanon.data.measures import Distribution
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
@@ -15,6 +16,12 @@ from dbanon.errors import RecountFailed
 from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.models import CountedModel, Model
+
+# The one model of persons that classes may keep to one by one, and not together.
+_MAY_FAIL_TOGETHER = (
+    "Classes that are released alike are one class, which may keep to less where persons have"
+    " several values. Ask for less of entropy_l, or for distinct_l."
+)
 
 
 def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
@@ -48,23 +55,59 @@ def places_of_codes(
 
 
 def levels_reached(
-    models: Sequence[Model], attributes: Mapping[str, Attribute], counts: Counts
+    models: Sequence[Model],
+    attributes: Mapping[str, Attribute],
+    counts: Counts,
+    persons: EntityCount | None = None,
 ) -> tuple[CountedModel, ...]:
     """The levels that all classes of a written relation keep to; ``attributes`` by column.
+
+    Parameters
+    ----------
+    persons : where models count them: what was counted in staging, of the rows that were written.
 
     Raises
     ------
     RecountFailed : a class does not keep to a model, or other rows were counted than there are.
     """
-    found = {}
+    found, sizes = {}, None if persons is None else persons.in_class
     for name, cells in counts.cells.items():
-        found[name] = _counts(cells, attributes[name], models)
-        if int(found[name].sum()) != counts.rows.rows:
+        rows = _counts(cells, attributes[name], models)
+        if int(rows.sum()) != counts.rows.rows:
             raise RecountFailed(
                 f'The values of "{name}" that were counted are not those of all rows.',
                 hint="This is an error in dbanon: please report it.",
             )
-    return require_models(models, found)
+        found[name] = (
+            rows if persons is None else _of_persons(rows, persons, name, attributes, models)
+        )
+    return require_models(models, found, sizes)
+
+
+def _of_persons(
+    rows: NDArray[np.int64],
+    persons: EntityCount,
+    name: str,
+    attributes: Mapping[str, Attribute],
+    models: Sequence[Model],
+) -> NDArray[np.int64]:
+    """Persons by class and place of value, of the same classes that were written."""
+    cells = persons.cells[name]
+    assert cells.persons is not None
+    staged = _counts(cells, attributes[name], models)
+    if not np.array_equal(_in_any_order(staged), _in_any_order(rows)):
+        raise RecountFailed(
+            f'The values of "{name}" in the written relation are not those of the rows whose'
+            " persons were counted; nothing was published.",
+            hint="This is an error in dbanon: please report it.",
+        )
+    own = replace(cells, sizes=cells.persons)
+    return _counts(own, attributes[name], models)
+
+
+def _in_any_order(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Classes by what they hold: their numbers are those of a collation, which staging has not."""
+    return counts[np.lexsort(counts.T[::-1])] if counts.size else counts
 
 
 def _counts(cells: Cells, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int64]:
@@ -77,11 +120,14 @@ def _counts(cells: Cells, attribute: Attribute, models: Sequence[Model]) -> NDAr
 
 
 def require_models(
-    models: Sequence[Model], counts: Mapping[str, NDArray[np.int64]]
+    models: Sequence[Model],
+    counts: Mapping[str, NDArray[np.int64]],
+    persons: NDArray[np.int64] | None = None,
 ) -> tuple[CountedModel, ...]:
     """Check counts of a written relation, by sensitive attribute int64 (n_classes, s).
 
-    Returns the levels that all classes keep to.
+    ``persons``, int64 (n_classes,), where they are of persons: those of each class. The table is
+    all classes together. Returns the levels that all classes keep to.
 
     Raises
     ------
@@ -89,16 +135,25 @@ def require_models(
     """
     for model in models:
         found = counts[model.attribute]
-        failing = int((~model.satisfied(found, Distribution(found.sum(axis=0)).shares)).sum())
+        whole = _table(found, persons)
+        failing = int((~model.satisfied(found, whole, persons)).sum())
         if failing:
             raise RecountFailed(
                 f"{failing} of {len(found)} classes counted do not keep to {model.describe()}.",
-                hint="This is an error in dbanon: please report it.",
+                hint=_MAY_FAIL_TOGETHER
+                if persons is not None and model.kind == "entropy_l"
+                else "This is an error in dbanon: please report it.",
             )
     return tuple(
-        CountedModel(model.describe(), model.worst(found, Distribution(found.sum(axis=0)).shares))
+        CountedModel(model.describe(), model.worst(found, _table(found, persons), persons))
         for model, found in ((model, counts[model.attribute]) for model in models)
     )
+
+
+def _table(counts: NDArray[np.int64], persons: NDArray[np.int64] | None) -> NDArray[np.float64]:
+    """The share of each value in all classes together, float64 (s,)."""
+    size = None if persons is None else int(persons.sum())
+    return Distribution(counts.sum(axis=0), size=size).shares
 
 
 def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:

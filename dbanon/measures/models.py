@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from dbanon.hierarchy.spec import Given, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import sensitive
 from dbanon.measures.sensitive import Counts, Values
+
+Sizes: TypeAlias = NDArray[np.int64]
 
 # Rounding of shares must not fail a class that reaches its level exactly.
 _SLACK = 1e-9
@@ -38,7 +40,8 @@ class Model:
         any form of ``hierarchy.spec``.
 
     Two classes that keep to a model keep to it together: so do classes that are released alike.
-    Hence delta-disclosure wants every value in every class here.
+    Hence delta-disclosure wants every value in every class here. (Not always entropy_l where
+    persons have several values: the recount refuses a release whose classes are alike and do not.)
     """
 
     kind: str
@@ -96,24 +99,33 @@ class Model:
             plain["distance"] = parse(plain["distance"], files=files)
         return cls(**plain)
 
-    def satisfied(self, counts: Counts, whole: Values) -> NDArray[np.bool_]:
+    def satisfied(
+        self, counts: Counts, whole: Values, persons: Sizes | None = None
+    ) -> NDArray[np.bool_]:
         """Which classes keep to the model, bool (m,).
 
         Parameters
         ----------
         counts : int64 (m, s), of these classes.
         whole : float64 (s,), the distribution of the whole table.
+        persons : int64 (m,), where ``counts`` and ``whole`` are of persons: those of each class.
         """
-        values, at_least = _KINDS[self.kind](self, counts, whole)
+        values, at_least = self._levels(counts, whole, persons)
         level = self.level
         if self.kind == "recursive_cl":
             return values < level
         return values >= level - _SLACK if at_least else values <= level + _SLACK
 
-    def worst(self, counts: Counts, whole: Values) -> float:
+    def worst(self, counts: Counts, whole: Values, persons: Sizes | None = None) -> float:
         """The level that each of these classes keeps to, of at least one; as for ``satisfied``."""
-        values, at_least = _KINDS[self.kind](self, counts, whole)
+        values, at_least = self._levels(counts, whole, persons)
         return float(values.min() if at_least else values.max())
+
+    def _levels(self, counts: Counts, whole: Values, persons: Sizes | None) -> tuple[Values, bool]:
+        """The level of each class, float64 (m,), and whether more is better."""
+        if persons is not None and not self.compares_with_table:
+            counts = sensitive.least_diverse(counts, persons)
+        return _KINDS[self.kind](self, counts, whole, persons)
 
     @property
     def order(self) -> str | Hierarchy:
@@ -177,24 +189,27 @@ def model_kinds() -> tuple[str, ...]:
     return tuple(_KINDS)
 
 
-_Each = Callable[[Model, Counts, Values], tuple[Values, bool]]
+_Each = Callable[[Model, Counts, Values, "Sizes | None"], tuple[Values, bool]]
 
 _KINDS: dict[str, _Each] = {
-    "distinct_l": lambda model, counts, whole: (sensitive.each_distinct(counts), True),
-    "entropy_l": lambda model, counts, whole: (sensitive.each_entropy(counts), True),
-    "recursive_cl": lambda model, counts, whole: (
+    "distinct_l": lambda model, counts, whole, persons: (sensitive.each_distinct(counts), True),
+    "entropy_l": lambda model, counts, whole, persons: (sensitive.each_entropy(counts), True),
+    "recursive_cl": lambda model, counts, whole, persons: (
         sensitive.each_recursive(counts, model.l),
         False,
     ),
-    "t_closeness": lambda model, counts, whole: (
-        sensitive.each_t(counts, model.order, whole),
+    "t_closeness": lambda model, counts, whole, persons: (
+        sensitive.each_t(counts, model.order, whole, persons),
         False,
     ),
-    "alpha_k": lambda model, counts, whole: (sensitive.each_largest_share(counts), False),
-    "beta_likeness": lambda model, counts, whole: (sensitive.each_beta(counts, whole), False),
+    "alpha_k": lambda model, counts, whole, persons: (sensitive.each_largest_share(counts), False),
+    "beta_likeness": lambda model, counts, whole, persons: (
+        sensitive.each_beta(counts, whole, persons),
+        False,
+    ),
     # Strict, as in the paper: else two classes that are released alike could break it together.
-    "delta_disclosure": lambda model, counts, whole: (
-        sensitive.each_delta(counts, whole, absent=np.inf),
+    "delta_disclosure": lambda model, counts, whole, persons: (
+        sensitive.each_delta(counts, whole, absent=np.inf, persons=persons),
         False,
     ),
 }

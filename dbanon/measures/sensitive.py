@@ -2,13 +2,16 @@
 
 Measures take counts: int64 (n_classes, s), how often each of the s values occurs in each class, as
 ``sensitive_counts`` gives them. ``whole``, float64 (s,), is the distribution of the whole table;
-that of the counts when not given. A measure with ``each_`` gives a value a class, float64
-(n_classes,); the one without it that of the worst class, and without classes that of a perfect
-release.
+that of the counts when not given. ``persons``, int64 (n_classes,), where the counts are of persons
+who have a value, and may have several: the persons of each class.
+
+A measure with ``each_`` gives a value a class, float64 (n_classes,); the one without it that of the
+worst class, and without classes that of a perfect release.
 """
 
 from __future__ import annotations
 
+from heapq import heappush, heapreplace
 from typing import TypeAlias
 
 import numpy as np
@@ -26,12 +29,26 @@ def sensitive_counts(partition: Partition, codes: NDArray[np.int32], s: int) -> 
 
     Parameters
     ----------
-    codes : int32 (n,), the value of each record, 0 to s - 1; NULL must be a value of its own.
+    codes : int32 (n,), the value of each record, 0 to s - 1; NULL must be a value of its own. -1
+        counts nowhere.
     """
-    released = partition.labels >= 0
+    released = (partition.labels >= 0) & (codes >= 0)
     cells = partition.labels[released].astype(np.int64) * s + codes[released]
     counted = np.bincount(cells, minlength=partition.n_classes * s)
     return counted.reshape(partition.n_classes, s).astype(np.int64)
+
+
+def least_diverse(counts: Counts, persons: NDArray[np.int64]) -> Counts:
+    """Each person with one of their values, so that few values have much, int64 (n_classes, s).
+
+    By class the most frequent value first, with all who have it, then the next with as many as are
+    left. No choice of one value a person is less diverse, so that what holds for this holds
+    whichever of their values is looked at. Where persons have one value each it is the counts.
+    """
+    falling = -np.sort(-counts, axis=1)
+    before = np.cumsum(falling, axis=1) - falling
+    chosen: Counts = np.clip(persons[:, None] - before, 0, falling)
+    return chosen
 
 
 def each_distinct(counts: Counts) -> Values:
@@ -92,21 +109,52 @@ def largest_share(counts: Counts) -> float:
 
 
 def each_t(
-    counts: Counts, distance: str | Hierarchy = "equal", whole: Values | None = None
+    counts: Counts,
+    distance: str | Hierarchy = "equal",
+    whole: Values | None = None,
+    persons: NDArray[np.int64] | None = None,
 ) -> Values:
-    """The earth mover's distance of each class from the whole table, as ``t_closeness`` has it."""
-    extra = _shares(counts) - _whole(counts, whole)
+    """The earth mover's distance of each class from the whole table, as ``t_closeness`` has it.
+
+    Shares of persons add up to how many values a person has. Where class and table differ in that,
+    the difference is moved to having none, which is as far from every value as values can be.
+    """
+    extra = _shares(counts, persons) - _whole(counts, whole)
     values: Values
     if isinstance(distance, Hierarchy):
-        return _by_hierarchy(extra, distance)
+        return _by_hierarchy(extra, distance, persons is not None)
     if distance == "equal":
+        if persons is not None:
+            values = np.maximum(np.maximum(extra, 0).sum(axis=1), np.maximum(-extra, 0).sum(axis=1))
+            return values
         values = np.abs(extra).sum(axis=1) / 2
         return values
     if distance != "ordered":
         raise ValueError("distance must be equal, ordered or a hierarchy")
     steps = max(counts.shape[1] - 1, 1)
+    if persons is not None:
+        return np.array([_along(over, steps) for over in np.cumsum(extra, axis=1)], np.float64)
     values = np.abs(np.cumsum(extra, axis=1)).sum(axis=1) / steps
     return values
+
+
+def _along(over: NDArray[np.float64], steps: int) -> float:
+    """What moves along an order, and to none what is over at its end; ``over`` (s,) adds up.
+
+    What goes to none, added up, rises from 0 to all of it, as near to ``over`` as can be: isotonic
+    regression by absolute differences, with a heap.
+    """
+    if over[-1] < 0:
+        over = -over
+    inside = np.clip(over, 0.0, over[-1])
+    cost = float(np.abs(over - inside).sum())
+    largest: list[float] = []
+    for value in inside.tolist():
+        heappush(largest, -value)
+        if -largest[0] > value:
+            cost += -largest[0] - value
+            heapreplace(largest, -value)
+    return float(over[-1]) + cost / steps
 
 
 def t_closeness(counts: Counts, distance: str | Hierarchy = "equal") -> float:
@@ -123,10 +171,12 @@ def t_closeness(counts: Counts, distance: str | Hierarchy = "equal") -> float:
     return float(each_t(counts, distance).max(initial=0.0))
 
 
-def each_beta(counts: Counts, whole: Values | None = None) -> Values:
+def each_beta(
+    counts: Counts, whole: Values | None = None, persons: NDArray[np.int64] | None = None
+) -> Values:
     """The largest relative gain (q - p) / p of a value's share in each class."""
     p = _whole(counts, whole)
-    values: Values = (_shares(counts)[:, p > 0] / p[p > 0] - 1).max(axis=1, initial=0.0)
+    values: Values = (_shares(counts, persons)[:, p > 0] / p[p > 0] - 1).max(axis=1, initial=0.0)
     return values
 
 
@@ -150,10 +200,15 @@ def enhanced_beta_likeness(counts: Counts) -> float:
     return float(min(beta_likeness(counts), -np.log(p[p > 0].min())))
 
 
-def each_delta(counts: Counts, whole: Values | None = None, absent: float = 0.0) -> Values:
+def each_delta(
+    counts: Counts,
+    whole: Values | None = None,
+    absent: float = 0.0,
+    persons: NDArray[np.int64] | None = None,
+) -> Values:
     """The largest |ln(q / p)| of a value in each class; ``absent`` is that of one it lacks."""
     p = _whole(counts, whole)
-    ratios = _shares(counts)[:, p > 0] / p[p > 0]
+    ratios = _shares(counts, persons)[:, p > 0] / p[p > 0]
     logs = np.full_like(ratios, absent)
     np.log(ratios, out=logs, where=ratios > 0)
     np.abs(logs, out=logs)
@@ -170,8 +225,9 @@ def delta_disclosure(counts: Counts) -> float:
     return float(each_delta(counts).max(initial=0.0))
 
 
-def _shares(counts: Counts) -> Values:
-    shares: Values = counts / counts.sum(axis=1, keepdims=True)
+def _shares(counts: Counts, persons: NDArray[np.int64] | None = None) -> Values:
+    sizes = counts.sum(axis=1) if persons is None else persons
+    shares: Values = counts / sizes[:, None]
     return shares
 
 
@@ -183,11 +239,14 @@ def _whole(counts: Counts, given: Values | None) -> Values:
     return whole
 
 
-def _by_hierarchy(extra: NDArray[np.float64], tree: Hierarchy) -> NDArray[np.float64]:
+def _by_hierarchy(
+    extra: NDArray[np.float64], tree: Hierarchy, none: bool = False
+) -> NDArray[np.float64]:
     """The earth mover's distance of each class: what does not balance below a node moves above it.
 
     Mass crosses a node when it is over below one child and short below another: the smaller of the
-    two sums over its children, times the node's height over the tree's.
+    two sums over its children, times the node's height over the tree's. With ``none`` what does not
+    balance at all moves above the root, as far as the tree is high.
     """
     over = np.cumsum(np.pad(extra, ((0, 0), (1, 0))), axis=1)
     below = over[:, tree.ranges[:, 1] + 1] - over[:, tree.ranges[:, 0]]
@@ -201,5 +260,8 @@ def _by_hierarchy(extra: NDArray[np.float64], tree: Hierarchy) -> NDArray[np.flo
         losses[:, parent] += np.maximum(-below[:, node], 0)
     if not heights[0]:
         return np.zeros(len(extra))
-    cost: NDArray[np.float64] = (np.minimum(gains, losses) * heights).sum(axis=1) / heights[0]
+    crossing = np.minimum(gains, losses)
+    if none:
+        crossing[:, 0] = np.maximum(gains[:, 0], losses[:, 0])
+    cost: NDArray[np.float64] = (crossing * heights).sum(axis=1) / heights[0]
     return cost

@@ -9,13 +9,14 @@ intersected. Records of different strata, or of different patterns of NULLs, are
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Microdata
+from dbanon.data.microdata import Microdata, first_of_each
+from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.errors import UnsupportedType
 
@@ -32,6 +33,55 @@ class Units:
 
     microdata: Microdata
     of_record: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Persons:
+    """Which records count where privacy models count persons; all, where records are one each.
+
+    Parameters
+    ----------
+    units : as ``Microdata.units``.
+    first : by sensitive attribute, bool (n,): the first record of each unit and value.
+    """
+
+    units: NDArray[np.int64] | None
+    first: Mapping[str, NDArray[np.bool_]]
+
+    @classmethod
+    def of(cls, microdata: Microdata, codes: Mapping[str, NDArray[np.int32]]) -> Persons:
+        """Of microdata; ``codes`` by sensitive attribute, int32 (n,)."""
+        units = microdata.units
+        if units is None:
+            return cls(None, {})
+        return cls(units, {name: first_of_each(units, column) for name, column in codes.items()})
+
+    def of_records(self, records: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+        """The units of some records, bool (n,)."""
+        return None if self.units is None else self.units[records]
+
+    def counted(self, name: str, places: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Places of values, int32 (n,), -1 where the unit has an earlier record of the value."""
+        if self.units is None:
+            return places
+        return np.where(self.first[name], places, np.int32(-1)).astype(np.int32)
+
+    @property
+    def column(self) -> list[NDArray[np.int32]]:
+        """What kernels count persons by, int32 (n,): 0 in the first record of each, -1 in others.
+
+        One column, or none where records are one each.
+        """
+        if self.units is None:
+            return []
+        return [np.where(first_of_each(self.units), 0, -1).astype(np.int32)]
+
+    def in_classes(self, partition: Partition) -> NDArray[np.int64] | None:
+        """The persons of each class, int64 (n_classes,); None where records are one each."""
+        if self.units is None:
+            return None
+        labels = partition.labels[first_of_each(self.units)]
+        return np.bincount(labels[labels >= 0], minlength=partition.n_classes).astype(np.int64)
 
 
 def as_identifier(attribute: Attribute) -> Attribute:
@@ -57,10 +107,9 @@ def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units
     as_categories : numeric attributes whose most frequent value is taken, as a mean may be no leaf
         of their hierarchy.
     """
-    assert microdata.entities is not None
-    parts = [microdata.entities, microdata.strata, microdata.valid]
-    key = np.column_stack([part for part in parts if part is not None])
-    _, first, unit = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    units = microdata.units
+    assert units is not None
+    _, first, unit = np.unique(units, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -76,7 +125,7 @@ def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units
     codes = np.empty((len(first), microdata.codes.shape[1]), np.int32)
     for column in range(codes.shape[1]):
         codes[:, column] = _most_frequent(microdata.codes[:, column], of_record)
-    units = replace(
+    stand_ins = replace(
         microdata,
         keys=microdata.keys[first],
         numbers=numbers,
@@ -86,7 +135,7 @@ def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units
         entities=None,
         sensitive={},
     )
-    return Units(units, of_record)
+    return Units(stand_ins, of_record)
 
 
 def _means(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,10 @@ def infeasible(
     models: Sequence[Model],
     counts: Mapping[str, NDArray[np.int64]],
     wholes: Mapping[str, NDArray[np.float64]],
-    records: int,
+    sizes: NDArray[np.integer],
+    persons: NDArray[np.int64] | None,
     n: int,
+    records: int,
 ) -> ModelInfeasible:
     """The error that says what is feasible.
 
@@ -25,23 +27,28 @@ def infeasible(
     ----------
     counts, wholes : by sensitive attribute, int64 (m, s), of each of the m strata as one class, and
         float64 (s,), the shares in the table.
+    sizes, persons : int64 (m,), of the strata, in records and in persons; None where models count
+        records.
+    n : records of the table, withheld ones too.
     records : of the stratum that fails.
-    n : of the table, withheld ones too.
     """
 
-    def fails(model: Model, counts: NDArray[np.int64]) -> bool:
-        return not model.satisfied(counts, wholes[model.attribute]).all()
+    def keep(model: Model) -> NDArray[np.bool_]:
+        return model.satisfied(counts[model.attribute], wholes[model.attribute], persons)
 
-    failing = [model for model in models if fails(model, counts[model.attribute])]
-    hints = [_feasible(m, m.worst(counts[m.attribute], wholes[m.attribute])) for m in failing]
+    failing = [model for model in models if not keep(model).all()]
+    hints = [
+        _feasible(m, m.worst(counts[m.attribute], wholes[m.attribute], persons)) for m in failing
+    ]
     if len(next(iter(counts.values()))) > 1:
         return ModelInfeasible(
             f"The {records} records of a stratum or pattern of NULLs, which classes do not cross,"
             " do not keep to the models.",
-            hint="; ".join(hints)
-            + f". Ask for less, {_by_withholding(failing, counts, wholes, n)}use"
+            hint="; ".join(hints) + f". Ask for less, {_by_withholding(failing, keep, sizes, n)}use"
             ' `nulls="suppress"`, or leave out strata: `by`.',
         )
+    if persons is not None:
+        hints.append("persons are counted, each of whom may have several values")
     values = {m.attribute: int((wholes[m.attribute] > 0).sum()) for m in failing}
     return ModelInfeasible(
         "Even the whole table as one class does not keep to "
@@ -56,8 +63,8 @@ def infeasible(
 
 def _by_withholding(
     models: Sequence[Model],
-    counts: Mapping[str, NDArray[np.int64]],
-    wholes: Mapping[str, NDArray[np.float64]],
+    keep: Callable[[Model], NDArray[np.bool_]],
+    sizes: NDArray[np.integer],
     n: int,
 ) -> str:
     """The budget with which withholding whole strata is enough, where the others stay as they are.
@@ -66,12 +73,9 @@ def _by_withholding(
     """
     if any(model.compares_with_table for model in models):
         return ""
-    kept = np.logical_and.reduce(
-        [model.satisfied(counts[model.attribute], wholes[model.attribute]) for model in models]
-    )
+    kept = np.logical_and.reduce([keep(model) for model in models])
     if not kept.any():
         return ""
-    sizes = counts[models[0].attribute].sum(axis=1)
     withheld = n - int(sizes[kept].sum())
     return (
         f"use `withhold_failing=true` with `max_suppression={share_needed(withheld, n)}` or more, "

@@ -29,7 +29,8 @@ class Guard:
 
     Parameters
     ----------
-    values : int32 (n, m), C order: the value of each record in the m sensitive attributes.
+    values : int32 (n, m), C order: the value of each record in the m sensitive attributes. Where
+        the models count persons, the last column does, and -1 counts nowhere.
     models : what the values of a class must keep to.
     """
 
@@ -76,7 +77,7 @@ def merge_block(
 def keeps(guard: Guard) -> bool:
     """Whether all records as one class keep to the models."""
     counts = [
-        np.bincount(column, minlength=width)
+        np.bincount(column[column >= 0], minlength=width)
         for column, width in zip(guard.values.T, guard.models.widths, strict=True)
     ]
     return guard.models.keeps(np.concatenate(counts).astype(np.int32))

@@ -22,6 +22,7 @@ from dbanon.measures.counted import width_of
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import cut_classes, partition_blocks
+from dbanon.partitioning.entities import Persons
 from dbanon.partitioning.infeasible import infeasible
 from dbanon.partitioning.merge import Guard, keeps, merge, merge_block
 from dbanon.partitioning.refine import refine_classes
@@ -43,7 +44,8 @@ def protect(
 ) -> Partition:
     """The partition with classes merged until each keeps to the models of the policy.
 
-    Classes of different strata or patterns of NULLs are not merged. Where the policy says so,
+    Classes of different strata or patterns of NULLs are not merged. Where records have entities,
+    the models count persons, all of whose records are in one class there. Where the policy says so,
     classes may be withheld instead. A refinement of loss follows where the policy has one, in which
     classes go on keeping to the models; not where records have entities, which it would part.
 
@@ -64,7 +66,10 @@ def protect(
     measures = measures or Measures.of(microdata)
     if table is None:
         released = partition.labels >= 0
-        table = {name: Distribution.of(column[released]) for name, column in codes.items()}
+        units = Persons.of(microdata, codes).of_records(released)
+        table = {
+            name: Distribution.of(column[released], units=units) for name, column in codes.items()
+        }
     try:
         return _protected(microdata, partition, policy, codes, tick, measures, table)
     except ModelInfeasible as error:
@@ -95,6 +100,7 @@ def _protected(
         weights=policy.weights,
         hierarchies=policy.hierarchies,
     )
+    persons = Persons.of(microdata, codes)
     while True:
         before = partition
         places, wholes = {}, {}
@@ -102,19 +108,16 @@ def _protected(
             places[name], wholes[name] = _as_counted(
                 policy.models, name, codes[name], before.labels >= 0, table[name]
             )
-        values = np.column_stack([np.maximum(places[name], 0) for name in names]).astype(np.int32)
-        guard = Guard(values, compiled(policy.models, names, wholes))
+        counted = {name: persons.counted(name, np.maximum(places[name], 0)) for name in names}
+        guard = _guard(policy.models, counted, wholes, persons)
         strata = _strata(microdata, before)
         budget = _budget(policy, microdata, before)
         failing = [records for records in strata if not keeps(guard.take(records))]
         for records in failing:
             if len(records) > budget or len(failing) == len(strata):
-                together = _one_class_per_stratum(strata, n)
-                best = {
-                    name: sensitive_counts(together, places[name], len(wholes[name]))
-                    for name in names
-                }
-                raise infeasible(policy.models, best, wholes, len(records), microdata.n_read)
+                raise _refused(
+                    policy.models, counted, wholes, strata, persons, microdata.n_read, len(records)
+                )
             budget -= len(records)
         parts = []
         for records in strata:
@@ -133,7 +136,8 @@ def _protected(
         if partition.n_suppressed == before.n_suppressed:
             break
         gone = (before.labels >= 0) & (partition.labels < 0)
-        table = {name: table[name].without(codes[name][gone]) for name in names}
+        units = persons.of_records(gone)
+        table = {name: table[name].without(codes[name][gone], units) for name in names}
     if policy.refine is None or not _can_refine(microdata, policy):
         return partition
     return combine(
@@ -148,6 +152,37 @@ def _protected(
         ],
         n,
     )
+
+
+def _refused(
+    models: Sequence[Model],
+    counted: Mapping[str, NDArray[np.int32]],
+    wholes: Mapping[str, NDArray[np.float64]],
+    strata: Sequence[NDArray[np.int64]],
+    persons: Persons,
+    n_read: int,
+    records: int,
+) -> ModelInfeasible:
+    """The error that says what each stratum as one class keeps to; arguments as ``infeasible``."""
+    together = _one_class_per_stratum(strata, len(next(iter(counted.values()))))
+    best = {
+        name: sensitive_counts(together, codes, len(wholes[name]))
+        for name, codes in counted.items()
+    }
+    in_classes = persons.in_classes(together)
+    return infeasible(models, best, wholes, together.sizes, in_classes, n_read, records)
+
+
+def _guard(
+    models: Sequence[Model],
+    counted: Mapping[str, NDArray[np.int32]],
+    wholes: Mapping[str, NDArray[np.float64]],
+    persons: Persons,
+) -> Guard:
+    """The models and what they look at, one more column where they count persons."""
+    columns = [*counted.values(), *persons.column]
+    values = np.column_stack(columns).astype(np.int32)
+    return Guard(values, compiled(models, list(counted), wholes, persons.units is not None))
 
 
 def _as_counted(
@@ -199,10 +234,14 @@ def _by_blocks(
 
 
 def compiled(
-    models: Sequence[Model], names: Sequence[str], wholes: Mapping[str, NDArray[np.float64]]
+    models: Sequence[Model],
+    names: Sequence[str],
+    wholes: Mapping[str, NDArray[np.float64]],
+    persons: bool = False,
 ) -> Models:
-    """The models as kernels have them."""
-    compiled = Models(np.array([len(wholes[name]) for name in names], np.int32))
+    """The models as kernels have them; where they count persons, one more column says who."""
+    widths = [len(wholes[name]) for name in names] + [1] * persons
+    compiled = Models(np.array(widths, np.int32), persons)
     for model in models:
         wish, parents, ranges = model.kind, np.empty(0, np.int32), np.empty((0, 2), np.int32)
         if isinstance(model.distance, Hierarchy):

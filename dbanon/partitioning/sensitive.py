@@ -28,7 +28,7 @@ def released_places(
     memory_limit: int | None,
 ) -> tuple[dict[str, NDArray[np.int32]], dict[str, Distribution]]:
     """The place of each released record's value, int32 (n,), by sensitive column; NULL comes last.
-    Beside them how often each place occurs in the table.
+    Beside them how often each place occurs in the table, or how many persons have it.
 
     The order is that of the released values alone, so that it can be found again on what was
     written.
@@ -39,17 +39,19 @@ def released_places(
     MemoryLimit : counts per class and value would need more than these bytes.
     """
     released = partition.labels >= 0
+    units = microdata.units if microdata.sensitive else None
+    gone = None if units is None else units[~released]
     found, tables = {}, {}
     for name, column in microdata.sensitive.items():
         table = measures.sensitive[name]
         null = len(table.values)
         codes = np.append(_codes_in(table, column), null)[column.codes].astype(np.int32)
-        table = table.without(codes[~released])
+        table = table.without(codes[~released], gone)
         place_of = places_of_codes(table, attributes[name], models)
         found[name] = np.where(released, place_of[codes], np.int32(0))
         counts = np.zeros(int(place_of.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, place_of, table.counts)
-        tables[name] = Distribution(counts)
+        tables[name] = Distribution(counts, size=table.size)
         _require_memory(
             partition.n_classes, width_of(models, name, found[name]), name, memory_limit
         )

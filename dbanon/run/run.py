@@ -189,7 +189,9 @@ def _report(
         "hierarchies": planned.given.described(policy.hierarchies),
         "telling": [vars(column) for column in tells],
         "models": [
-            {"model": level.model, "counted": level.achieved} | model.plain()
+            {"model": level.model, "counted": level.achieved}
+            | dict(holds.of_models)
+            | model.plain()
             for level, model in zip(holds.models, policy.models, strict=True)
         ],
         **holds.noted,

@@ -17,7 +17,7 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.spec import parse
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.guarantee import Guarantee
+from dbanon.job.guarantee import PERSONS, Guarantee
 from dbanon.measures import HIERARCHICAL, Model
 from dbanon.measures.counted import levels_reached, trees_of_models
 from dbanon.partitioning.protect import with_null_leaves
@@ -234,6 +234,8 @@ def _recorded_model(
     """The model of a ledger's entry, or why it cannot be known again."""
     if "kind" not in recorded:
         return "recorded by an earlier version, in words only"
+    if recorded.get("counted_in") == PERSONS:
+        return "it was counted in persons, whom the release does not tell apart"
     distance: Any = recorded.get("distance", "equal")
     if distance == HIERARCHICAL:
         origin = hierarchies.get(recorded["attribute"], {})

@@ -337,6 +337,7 @@ class Session(SessionInterface):
         source: Relation | None,
         person: str,
         joins: str,
+        more: Sequence[tuple[str, str]] = (),
     ) -> EntityCount:
         """Count the persons in each class of released values, which staging has beside them.
 
@@ -347,9 +348,11 @@ class Session(SessionInterface):
         ----------
         columns : SQL type and SQL expression of each column that a class shares.
         source, person, joins : SQL of a row's person, and where it comes from, as in ``insert``.
+        more : columns that are staged beside them, under the next places.
         """
-        names = [statements.value_column(position) for position in range(len(columns))]
-        types = [self.declared(sql_type) for sql_type, _ in columns]
+        staged = [*columns, *more]
+        names = [statements.value_column(position) for position in range(len(staged))]
+        types = [self.declared(sql_type) for sql_type, _ in staged]
         self.run(
             statements.create_staging(
                 statements.ENTITIES,
@@ -357,15 +360,21 @@ class Session(SessionInterface):
                 self.staging_suffix,
             )
         )
-        values = dict(zip(names, (expression for _, expression in columns), strict=True))
+        values = dict(zip(names, (expression for _, expression in staged), strict=True))
         table = RelationName(None, statements.ENTITIES)
         self.insert(table, values | {"person": person}, source, joins)
         found = self.rows(statements.recount_entities(len(columns)))
-        return EntityCount(
+        counted = EntityCount(
             persons=int(self.rows(statements.count_entities())[0][0]),
             smallest=min((int(persons) for _, _, persons in found), default=0),
             histogram={int(size): int(count) for size, count, _ in found},
         )
+        if not more:
+            return counted
+        in_class = np.zeros(sum(counted.histogram.values()), np.int64)
+        for number, persons in self.rows(statements.persons_in_classes(len(columns))):
+            in_class[int(number) - 1] = int(persons)
+        return replace(counted, in_class=in_class)
 
     def declared(self, sql_type: str) -> str:
         """A column's type as CREATE TABLE takes it."""

@@ -20,7 +20,7 @@ from dbanon.release.report import Report, TellingColumn
 from dbanon.release.telling import all_different, sample_size
 from dbanon.stores import digest, ledger, statements
 from dbanon.stores.base import Output, Relation, random_order
-from dbanon.stores.names import RelationName, check_length, parse_relation
+from dbanon.stores.names import RelationName, check_length, parse_relation, quote
 from dbanon.stores.outputs import plan_output
 from dbanon.stores.ports import Draft, Progress, Source, Written
 from dbanon.stores.sql import Session
@@ -203,15 +203,37 @@ class SqlTarget:
         """The persons in each class of what was written, counted in staging."""
         draft = written.draft
         shared = [(kind, value) for n, kind, value in written.columns if n in questions.columns]
+        columns = {name: (kind, value) for name, kind, value in written.columns}
+        more = [columns[name] for name in questions.sensitive]
+        source: Relation | None = None
         if written.copied:
             person, joins = f"r.{statements.kept_column(len(draft.job.kept))}", ""
-            return self.session.recount_entities(shared, None, person, joins)
-        [column] = draft.wanted.persons
-        # Where its dictionary was staged, when it was read.
-        place = draft.wanted.columns.index(column)
-        joins = statements.join_values(place, self.session.value_of(column))
-        person = statements.code_column(place)
-        return self.session.recount_entities(shared, draft.relation, person, joins)
+        else:
+            source = draft.relation
+            [column] = draft.wanted.persons
+            # Where its dictionary was staged, when it was read.
+            place = draft.wanted.columns.index(column)
+            joins = statements.join_values(place, self.session.value_of(column))
+            person = statements.code_column(place)
+        found = self.session.recount_entities(shared, source, person, joins, more)
+        return replace(found, cells=self._cells_of_persons(written, questions, len(shared)))
+
+    def _cells_of_persons(
+        self, written: SqlWritten, questions: Questions, n_shared: int
+    ) -> dict[str, Cells]:
+        """Classes and values with their persons, of each sensitive column, counted in staging."""
+        session, staging = self.session, RelationName(None, statements.ENTITIES)
+        found = {}
+        for position, name in enumerate(questions.sensitive, n_shared):
+            attribute = written.draft.relation.attribute(name)
+            staged = replace(attribute, name=statements.value_column(position))
+            text = session.text_of(staged)
+            # A number is one value however it is written, so that nobody counts for it twice.
+            same = f"s.{quote(staged.name)}" if attribute.kind.is_numeric else text
+            cells = session.rows(statements.persons_with_values(n_shared, text, same))
+            ranked = None if name in questions.leaves else staged
+            found[name] = _cells(session, staging, ranked, cells)
+        return found
 
     def sampled(self, written: SqlWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
         """Columns of many rows of which a sample proves enough."""
@@ -293,18 +315,35 @@ def cells_of(
         attribute = relation.attribute(name)
         text = session.text_of(attribute)
         cells = session.rows(statements.recount_values(counted, questions.columns, text))
-        texts = sorted({value for _, value, _ in cells if value is not None})
-        place_of: dict[str | None, int] = {text: place for place, text in enumerate(texts)}
-        place_of[None] = -1
-        column = Coded(np.array([place_of[value] for _, value, _ in cells], np.int32), tuple(texts))
-        if name not in questions.leaves:
-            column = in_order(session, counted, attribute, column)
-        found[name] = Cells(
-            np.array([int(number) - 1 for number, _, _ in cells], np.int64),
-            column,
-            np.array([int(size) for _, _, size in cells], np.int64),
-        )
+        ranked = None if name in questions.leaves else attribute
+        found[name] = _cells(session, counted, ranked, cells)
     return found
+
+
+def _cells(
+    session: Session,
+    counted: RelationName,
+    attribute: Attribute | None,
+    rows: Sequence[Sequence[Any]],
+) -> Cells:
+    """Cells of rows of class, value, size and, where they were counted, persons.
+
+    Parameters
+    ----------
+    attribute : the column of ``counted`` whose order the values have; None for that of their texts.
+    """
+    texts = sorted({row[1] for row in rows if row[1] is not None})
+    place_of: dict[str | None, int] = {text: place for place, text in enumerate(texts)}
+    place_of[None] = -1
+    column = Coded(np.array([place_of[row[1]] for row in rows], np.int32), tuple(texts))
+    if attribute is not None:
+        column = in_order(session, counted, attribute, column)
+    classes, sizes, *persons = (
+        np.array([int(row[place]) for row in rows], np.int64)
+        for place in range(len(rows[0]) if rows else 3)
+        if place != 1
+    )
+    return Cells(classes - 1, column, sizes, persons[0] if persons else None)
 
 
 def _person(draft: Draft) -> list[Attribute]:

@@ -272,6 +272,29 @@ def recount_entities(n_columns: int) -> str:
     )
 
 
+def persons_in_classes(n_columns: int) -> str:
+    """Class and persons, of the staged rows."""
+    by = quote_list(value_column(position) for position in range(n_columns))
+    return (
+        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, persons FROM (SELECT {by},"
+        f" count(DISTINCT person) AS persons FROM {quote(ENTITIES)} GROUP BY {by}) AS classes"
+    )
+
+
+def persons_with_values(n_columns: int, text: str, same: str) -> str:
+    """Class, value, rows and persons of a sensitive column of the staged rows, alias s.
+
+    ``text`` is SQL of it as text, ``same`` of what is equal where the value is, however written.
+    """
+    by = quote_list(value_column(position) for position in range(n_columns))
+    return (
+        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, value, size, persons FROM"
+        f" (SELECT {by}, min(value) AS value, count(*) AS size, count(DISTINCT person) AS persons"
+        f" FROM (SELECT {by}, {text} AS value, {same} AS same, person FROM {quote(ENTITIES)} AS s)"
+        f" AS released GROUP BY {by}, same) AS cells"
+    )
+
+
 def count_entities() -> str:
     """The number of persons whose rows are released."""
     return f"SELECT count(DISTINCT person) FROM {quote(ENTITIES)}"

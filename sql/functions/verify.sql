@@ -6,7 +6,8 @@
 -- ZK001: a class is smaller than k. ZK007: something else differs; the message says what.
 -- unchanged is NULL where the rows could not be compared; digest says why.
 -- A release with guarantee per_attribute is counted column by column, and a warning says so.
--- A release with entity counted persons; only its rows can be counted now, which a notice says.
+-- A release with entity counted persons, in its privacy models, too; only its rows can be counted
+-- now, which notices say.
 CREATE OR REPLACE FUNCTION dbanon.verify(
     relation regclass, quasi_identifiers text[] DEFAULT NULL, k integer DEFAULT NULL
 )
@@ -37,6 +38,7 @@ BEGIN
         SELECT r.release_id, r.k_requested, r.histogram, r.arguments->>'entity' AS entity,
                r.arguments->>'guarantee' = 'per_attribute' AS alone,
                jsonb_array_length(r.arguments->'models') AS models, r.digest,
+               r.arguments @? '$.models[*] ? (@.counted_in == "persons")' AS of_persons,
                ARRAY(SELECT jsonb_array_elements_text(r.arguments->'by')) AS strata
         INTO entry
         FROM dbanon._release_of(verify.relation) AS r;
@@ -97,7 +99,10 @@ BEGIN
             END;
     END IF;
     IF result.release_id IS NOT NULL THEN
-        IF entry.models > 0 THEN
+        IF entry.of_persons THEN
+            RAISE NOTICE 'Privacy models of sensitive columns were counted in persons, whom the release'
+                         ' does not tell apart: nobody can count them in it.';
+        ELSIF entry.models > 0 THEN
             RAISE NOTICE 'Privacy models of sensitive columns are not counted here: the command'
                          ' dbanon verify counts them.';
         END IF;

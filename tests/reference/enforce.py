@@ -8,14 +8,21 @@ from tests.reference.generalization import Records
 
 
 def kept(models, counts, wholes):
-    """Which classes keep to all models; counts and wholes by sensitive attribute."""
+    """Which classes keep to all models; counts and wholes by sensitive attribute.
+
+    The counts under None, where there are any, are the persons of each class.
+    """
+    persons = counts.get(None)
     return np.logical_and.reduce(
-        [m.satisfied(counts[m.attribute], wholes[m.attribute]) for m in models]
+        [m.satisfied(counts[m.attribute], wholes[m.attribute], persons) for m in models]
     )
 
 
-def enforce(space, labels, codes, models, budget=0):
-    """Labels after merging and withholding; ``codes`` by sensitive attribute."""
+def enforce(space, labels, codes, models, budget=0, who=None):
+    """Labels after merging and withholding; ``codes`` by sensitive attribute.
+
+    With ``who``, the person of each record, persons are counted, and not records.
+    """
     records = Records(space)
     widths = {name: int(values.max()) + 1 for name, values in codes.items()}
     for model in models:
@@ -23,15 +30,27 @@ def enforce(space, labels, codes, models, budget=0):
             widths[model.attribute] = model.distance.n_leaves
 
     def counts(classes):
+        if who is not None:
+            return of_persons(classes)
         numbered = np.full(len(labels), -1)
         for number, members in enumerate(classes):
             numbered[members] = number
         part = Partition(numbered)
         return {name: sensitive_counts(part, codes[name], widths[name]) for name in codes}
 
+    def of_persons(classes):
+        found = {name: np.zeros((len(classes), widths[name]), np.int64) for name in codes}
+        for number, members in enumerate(classes):
+            for name, values in codes.items():
+                for value in {(who[i], values[i]) for i in members}:
+                    found[name][number, value[1]] += 1
+        return found | {None: np.array([len({who[i] for i in members}) for members in classes])}
+
+    together = counts([np.flatnonzero(labels >= 0)])
     wholes = {
-        name: found[0] / found[0].sum()
-        for name, found in counts([np.flatnonzero(labels >= 0)]).items()
+        name: together[name][0]
+        / (together[None][0] if None in together else together[name][0].sum())
+        for name in codes
     }
     classes = {c: np.flatnonzero(labels == c).tolist() for c in range(labels.max() + 1)}
     loss = {c: records.loss(members) for c, members in classes.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,60 @@ def test_verify_says_that_it_counts_rows(run_sql: Run, connect: Any) -> None:
     assert said == [
         "The release counted persons by patient, which it does not hold: rows are counted now."
     ]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"attribute": "ill", "kind": "distinct_l", "level": 3},
+        {"attribute": "ill", "kind": "alpha_k", "level": 0.5},
+        {"attribute": "ill", "kind": "t_closeness", "level": 0.5, "distance": "ordered"},
+    ],
+    ids=lambda model: model["kind"],
+)
+def test_models_count_persons(
+    run_sql: Run, sql_url: str, connect: Any, model: dict[str, Any]
+) -> None:
+    run_sql(
+        "CREATE TABLE app.visits AS SELECT row_number() OVER () AS id, 'patient ' || p AS patient,"
+        " 20 + p % 9 * 3 AS age, CASE WHEN v = 0 AND p % 9 < 4 THEN 'flu'"
+        " ELSE (ARRAY['a', 'b', 'c', 'd', 'e', 'f', 'g'])[1 + (p * 5 + v * 3) % 7] END AS ill"
+        " FROM generate_series(0, 89) AS p, generate_series(0, 1) AS v"
+    )
+    call = (
+        "SELECT k_achieved FROM dbanon.gaa_cp('app.visits', 'release.sql', '{age}', 4,"
+        " entity => 'patient', keep => '{id}', sensitive => '{ill}', options => %s)"
+    )
+    run_sql(call, json.dumps({"models": [model]}))
+    engine = create_engine(sql_url, poolclass=NullPool)
+    report = dbanon.anonymize(
+        engine, table="app.visits", output="release.client", quasi_identifiers=["age"], k=4,
+        method="gaa_cp", keep=["id"], sensitive=["ill"], entity="patient",
+        models=[dbanon.Model(**model)],
+    )  # fmt: skip
+    client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
+    assert run_sql("SELECT t::text FROM release.sql t ORDER BY t::text") == client
+    noted = run_sql("SELECT DISTINCT arguments->'models'->0 FROM dbanon.release")
+    assert [one["counted"] for (one,) in noted] == [report.models[0].achieved]
+    assert noted[0][0]["counted_in"] == "persons"
+    [(most,)] = run_sql(
+        "WITH held AS (SELECT age, v.patient, r.ill FROM release.sql AS r JOIN"
+        " (SELECT id, patient FROM app.visits) AS v USING (id)), n AS (SELECT age,"
+        " count(DISTINCT patient) AS n FROM held GROUP BY age) SELECT max(c * 1.0 / n) FROM (SELECT"
+        " age, count(DISTINCT patient) AS c FROM held GROUP BY age, ill) AS c JOIN n USING (age)"
+    )
+    if model["kind"] != "t_closeness":
+        assert float(most) <= 0.5 if model["kind"] == "alpha_k" else float(most) < 1
+    connection = connect()
+    said: list[str] = []
+    connection.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+    assert connection.execute("SELECT unchanged FROM dbanon.verify('release.sql')").fetchone() == (
+        True,
+    )
+    assert said[0] == (
+        "Privacy models of sensitive columns were counted in persons, whom the release does not"
+        " tell apart: nobody can count them in it."
+    )
 
 
 def test_classes_hold_persons(run_sql: Run) -> None:

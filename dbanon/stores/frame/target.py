@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,15 +81,15 @@ class FrameTarget:
             return Counts(rows)
         classes = _groups(frame, questions.columns).ngroup().to_numpy(np.int64)
         entities = written.draft.microdata.entities
-        persons = {}
-        for name in questions.persons:
-            assert entities is not None
-            persons[name] = _persons(classes, entities[written.records])
         ones = np.ones(len(frame), np.int64)
         cells = {
             name: Cells(classes, coded(frame[name], name in questions.leaves), ones)
             for name in questions.sensitive
         }
+        persons = {}
+        for name in questions.persons:
+            assert entities is not None
+            persons[name] = _persons(classes, entities[written.records], cells)
         return Counts(rows, persons, cells)
 
     def sampled(self, written: FrameWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
@@ -178,12 +178,24 @@ def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:
     return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
 
-def _persons(classes: NDArray[np.int64], persons: NDArray[np.int32]) -> EntityCount:
-    """The persons in each class; ``classes`` and ``persons`` are each row's."""
+def _persons(
+    classes: NDArray[np.int64], persons: NDArray[np.int32], cells: Mapping[str, Cells]
+) -> EntityCount:
+    """The persons in each class; ``classes``, ``persons`` and the cells are each row's."""
     pairs = np.unique(np.column_stack((classes, persons)), axis=0)
-    fewest = np.bincount(pairs[:, 0]).min(initial=len(pairs)) if len(pairs) else 0
+    in_class = np.bincount(pairs[:, 0])
     return EntityCount(
         persons=len(np.unique(persons)),
-        smallest=int(fewest),
+        smallest=int(in_class.min()) if len(pairs) else 0,
         histogram=_histogram(np.bincount(classes)),
+        in_class=in_class.astype(np.int64),
+        cells={name: _once(found, persons) for name, found in cells.items()},
     )
+
+
+def _once(cells: Cells, persons: NDArray[np.int32]) -> Cells:
+    """The cells of each row with 1 for its person, or 0 where an earlier row is theirs, too."""
+    key = np.column_stack((cells.classes, cells.column.codes, persons))
+    first = np.zeros(len(key), np.int64)
+    first[np.unique(key, axis=0, return_index=True)[1]] = 1
+    return replace(cells, persons=first)

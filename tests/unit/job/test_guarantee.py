@@ -60,7 +60,7 @@ def test_sentences() -> None:
         .sentence(["age"])
         .endswith(
             'at least 3 persons (distinct values of "who") of the release, NULL counted as a value;'
-            ' distinct_l 2 of "ill" in each class'
+            ' distinct_l 2 of "ill" in each class, counted in persons'
         )
     )
     assert EACH.guaranteed(["site"]).sentence(["age", "height"]) == (

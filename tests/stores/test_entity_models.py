@@ -1,0 +1,208 @@
+"""Persons of many rows and privacy models, through the databases: one person fills no class."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dbanon
+from dbanon.data.counts import Cells, EntityCount
+from dbanon.doors.cli.render import verification_table
+from dbanon.errors import ModelInfeasible, RecountFailed, ReleaseChanged
+from dbanon.run.open import open_store
+from dbanon.run.verify import verify
+from dbanon.stores.names import parse_relation
+from dbanon.stores.sql_target import SqlTarget
+from tests.stores.databases import NAMES, Database
+from tests.stores.person_evaluator import Class, diversity, least_diverse, shares_of
+from tests.stores.refusal import refuse
+
+COLUMNS = {"id": "integer", "who": "text", "age": "integer", "site": "text", "ill": "text"}
+GIVEN: dict[str, Any] = {
+    "quasi_identifiers": ["age"],
+    "keep": ["id"],
+    "sensitive": ["ill"],
+    "method": "gaa_cp",
+    "k": 4,
+    "entity": "who",
+}
+OTHERS = ("flu", "cough", "gastritis", "asthma")
+# One person has all the values that make the class of the young diverse.
+ONE_FILLS = [*[("flu",)] * 3, OTHERS[1:], *[(ill,) for ill in OTHERS]]
+# All the young have the flu, half of their rows something else.
+ALL_HAVE = [*[("flu", ill) for ill in "abcd"], *[(ill, ill + ill) for ill in "abcd"]]
+
+
+def load(database: Database, held: list[tuple[str, ...]], kind: str = "text") -> None:
+    """Rows of persons, half of them 20 and half 50 years old, with the values that each has."""
+    rows, half = [], len(held) // 2
+    for person, values in enumerate(held):
+        age = 20 + 30 * (person >= half) + person % 2
+        for ill in values:
+            site = "ab"[person % 2]
+            rows.append((len(rows) + 1, f"person {person}", age, site, ill))
+    columns = {name: database.types[kind] for name, kind in COLUMNS.items()}
+    columns["id"] += " PRIMARY KEY"
+    columns["ill"] = database.types.get(kind, kind)
+    database.load("people", columns, rows)
+
+
+def classes_of(database: Database, columns: str = "age") -> list[Class]:
+    """Whose value is whose in each released class, by a join on the kept key."""
+    named = ", ".join(f"r.{name}" for name in columns.split(", "))
+    classes: dict[Any, Class] = defaultdict(lambda: defaultdict(set))
+    for *key, who, ill in database.rows(
+        f"SELECT {named}, p.who, r.ill FROM {database.relation('release.people')} AS r"
+        " JOIN people AS p ON p.id = r.id"
+    ):
+        classes[tuple(key)][who].add(ill)
+    return [dict(one) for one in classes.values()]
+
+
+def test_one_person_does_not_make_a_class_diverse(database: Database) -> None:
+    load(database, ONE_FILLS)
+    report = database.anonymize(**GIVEN, models=[dbanon.Model("distinct_l", "ill", 3)])
+    for one in classes_of(database):
+        # Who rules out one value for somebody of the class does not know another for certain.
+        holders = Counter(ill for values in one.values() for ill in values).most_common()
+        assert sum(count for _, count in holders[:2]) < len(one)
+    assert report.models[0].achieved == 3
+
+
+def test_a_value_that_all_have_is_no_half_of_them(database: Database) -> None:
+    load(database, ALL_HAVE)
+    report = database.anonymize(**GIVEN, models=[dbanon.Model("alpha_k", "ill", 0.5)])
+    assert max(max(shares_of([one]).values()) for one in classes_of(database)) <= 0.5
+    assert report.models[0].achieved == 0.5
+
+
+def test_what_all_persons_have_is_refused(database: Database) -> None:
+    load(database, [("flu", ill) for ill in "abcdabcd"])
+    error = refuse(
+        database, ModelInfeasible, "keep", **GIVEN, models=[dbanon.Model("distinct_l", "ill", 2)]
+    )
+    assert "feasible up to 1; persons are counted, each of whom may have several" in str(error)
+
+
+def visits(seed: int = 1, persons: int = 60) -> list[tuple[str, ...]]:
+    rng = np.random.default_rng(seed)
+    return [
+        tuple(rng.choice(["a", "b", "c", "d", "e"], rng.integers(1, 4))) for _ in range(persons)
+    ]
+
+
+MODELS = [
+    dbanon.Model("distinct_l", "ill", 2),
+    dbanon.Model("entropy_l", "ill", 1.5),
+    dbanon.Model("t_closeness", "ill", 0.6, distance="ordered"),
+    dbanon.Model("beta_likeness", "ill", 1.0),
+]
+
+
+@pytest.mark.parametrize("by", [[], ["site"]])
+def test_the_recount_counts_persons(database: Database, by: list[str]) -> None:
+    load(database, visits())
+    report = database.anonymize(**GIVEN, by=by, models=MODELS)
+    classes = classes_of(database, ", ".join(["age", *by]))
+    assert len(classes) > 2
+    assert report.models[0].achieved == min(len(least_diverse(one)) for one in classes)
+    least = [diversity("entropy_l", least_diverse(one)) for one in classes]
+    assert report.models[1].achieved == pytest.approx(min(least))
+    table = shares_of(classes)
+    beta = max(s / table[v] - 1 for one in classes for v, s in shares_of([one]).items())
+    assert report.models[3].achieved == pytest.approx(beta)
+    [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
+    arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+    for noted, level, model in zip(arguments["models"], report.models, MODELS, strict=True):
+        assert noted["counted_in"] == "persons"
+        assert noted["model"] == level.model == f"{model.describe()}, counted in persons"
+        assert noted["counted"] == level.achieved
+    assert 'distinct_l 2 of "ill" in each class, counted in persons' in report.guarantee
+
+
+PAIRS = [(source, target) for source in NAMES for target in NAMES if source != target]
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        pytest.param(*pair, marks=pytest.mark.postgresql if "postgresql" in pair else ())
+        for pair in PAIRS
+    ],
+)
+def test_from_one_database_to_another(
+    make_database: Callable[[str], Database], source: str, target: str
+) -> None:
+    there, here = make_database(source), make_database(target)
+    load(there, visits(5))
+    report = there.anonymize(**GIVEN, models=MODELS, target=here.url)
+    alone = there.anonymize(**GIVEN, models=MODELS)
+    for one, other in zip(report.models, alone.models, strict=True):
+        assert one.model == other.model
+        assert one.achieved == pytest.approx(other.achieved)
+
+
+def test_a_later_verify_says_that_persons_are_not_there(database: Database) -> None:
+    load(database, ONE_FILLS)
+    database.anonymize(**GIVEN, models=[dbanon.Model("distinct_l", "ill", 3)])
+    store, relation = open_store(database.url), parse_relation("release.people")
+    found = verify(store, relation)
+    assert found.unchanged
+    [model] = found.models
+    assert (model.recorded, model.counted) == (3, None)
+    assert model.why_not == "it was counted in persons, whom the release does not tell apart"
+    shown = [str(cell) for cell in verification_table(found).columns[1].cells]
+    assert any(f"released 3, NOT recounted: {model.why_not}" in cell for cell in shown)
+    # Another value is seen all the same: the digest is of all that was counted.
+    written = database.relation("release.people")
+    database.execute(f"UPDATE {written} SET ill = 'flu' WHERE ill = 'cough'")
+    with pytest.raises(ReleaseChanged, match="rows"):
+        verify(store, relation)
+
+
+@pytest.mark.parametrize(("kind", "one", "other"), [("decimal", "7", "7.0"), ("float", "7", "7.0")])
+def test_a_number_is_one_value_however_it_is_written(
+    database: Database, kind: str, one: str, other: str
+) -> None:
+    held: list[Any] = [(one, other), (one,), (one,), ("8",)] * 2
+    kind = database.types.get(kind, kind)
+    if database.name == "postgresql" and "numeric" in kind:
+        kind = "numeric"
+    load(database, held, kind)
+    report = database.anonymize(**GIVEN, models=[dbanon.Model("alpha_k", "ill", 0.8)])
+    assert report.models[0].achieved == 0.75
+
+
+def test_what_does_not_hold_is_not_published(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(database, visits())
+    given = {**GIVEN, "models": MODELS[:1]}
+    count = SqlTarget.count
+
+    def all_have_it(found: EntityCount, cells: Cells) -> EntityCount:
+        assert cells.persons is not None
+        everybody = replace(cells, persons=found.in_class[cells.classes])
+        return replace(found, cells={"ill": everybody})
+
+    def another_row(found: EntityCount, cells: Cells) -> EntityCount:
+        sizes = cells.sizes.copy()
+        sizes[:2] += (1, -1)
+        return replace(found, cells={"ill": replace(cells, sizes=sizes)})
+
+    for wrong, said in ((all_have_it, "do not keep to distinct_l 2"), (another_row, "are not")):
+
+        def counted(self: Any, *args: Any, wrong: Any = wrong) -> Any:
+            found = count(self, *args)
+            persons = found.persons["who"]
+            return replace(found, persons={"who": wrong(persons, persons.cells["ill"])})
+
+        monkeypatch.setattr(SqlTarget, "count", counted)
+        refuse(database, RecountFailed, said, **given)
+        monkeypatch.undo()

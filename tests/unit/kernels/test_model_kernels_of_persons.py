@@ -1,0 +1,111 @@
+"""Privacy models that count persons: kernels beside the plain way, record by record."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbanon import kernels
+from dbanon.data.microdata import first_of_each
+from dbanon.partitioning.merge import Guard, keeps
+from dbanon.partitioning.protect import compiled
+from tests.reference import enforce as reference_enforce
+from tests.unit.kernels.test_model_kernels import EMPTY, NO_RANGES, cases, finish
+
+
+def widths_of(codes, models):
+    names = list(dict.fromkeys(model.attribute for model in models))
+    widths = {name: int(codes[name].max()) + 1 for name in names}
+    for model in models:
+        if not isinstance(model.distance, str):
+            widths[model.attribute] = model.distance.n_leaves
+    return names, widths
+
+
+def guard_of(codes, models, who, labels):
+    """What the kernel is given, and the shares of the table, counted with sets."""
+    names, widths = widths_of(codes, models)
+    released = np.flatnonzero(labels >= 0)
+    size = len({who[i] for i in released})
+    wholes = {}
+    for name in names:
+        pairs = {(who[i], codes[name][i]) for i in released}
+        wholes[name] = np.bincount([v for _, v in pairs], minlength=widths[name]) / size
+    columns = [np.where(first_of_each(who, codes[name]), codes[name], -1) for name in names]
+    columns.append(np.where(first_of_each(who), 0, -1))
+    values = np.column_stack(columns).astype(np.int32)
+    return Guard(values, compiled(models, names, wholes, persons=True)), wholes
+
+
+@given(cases(), st.integers(0, 20), st.integers(1, 6), st.integers(1, 3))
+@settings(max_examples=250, deadline=None)
+def test_the_kernel_equals_the_plain_version(case, budget, size, records):
+    space, _, codes, models = case
+    n = space.n_records
+    rng = np.random.default_rng(n)
+    who = np.sort(rng.integers(0, max(n // records, 1), n)).astype(np.int64)
+    # All records of a person are in one class.
+    of_person = rng.permutation(int(who.max()) + 1) // size
+    _, labels = np.unique(of_person[who], return_inverse=True)
+    labels = labels.reshape(-1).astype(np.int32)
+    guard, _ = guard_of(codes, models, who, labels)
+    named = {m.attribute: codes[m.attribute] for m in models}
+    arrays = (*space.arrays(), labels, guard.values, guard.models, budget)
+    found = finish(kernels.Enforce(*arrays))
+    np.testing.assert_array_equal(
+        found, reference_enforce.enforce(space, labels, named, models, budget, who)
+    )
+    np.testing.assert_array_equal(found, finish(kernels.Enforce(*arrays), 1))
+
+
+@given(cases(), st.integers(1, 8), st.data())
+@settings(max_examples=300, deadline=None)
+def test_keeping_to_a_model_is_what_the_measure_says(case, n, data):
+    _, _, codes, models = case
+    who = np.arange(len(codes["a"])) // 2
+    guard, wholes = guard_of(codes, models, who, np.zeros(len(who), np.int32))
+    counts = {
+        name: np.array(data.draw(st.lists(st.integers(0, n), min_size=len(w), max_size=len(w))))
+        for name, w in wholes.items()
+    }
+    # Everybody has a value.
+    if any(found.sum() < n for found in counts.values()):
+        return
+    together = np.concatenate([*counts.values(), [n]]).astype(np.int32)
+    persons = np.array([n])
+    wanted = all(
+        m.satisfied(counts[m.attribute].reshape(1, -1), wholes[m.attribute], persons)[0]
+        for m in models
+    )
+    assert guard.models.keeps(together) == wanted
+
+
+@given(cases(), st.integers(1, 4))
+@settings(max_examples=100, deadline=None)
+def test_one_record_each_is_as_without_persons(case, size):
+    space, _, codes, models = case
+    n = space.n_records
+    labels = (np.random.default_rng(n).permutation(n) // size).astype(np.int32)
+    guard, _ = guard_of(codes, models, np.arange(n), labels)
+    named = {m.attribute: codes[m.attribute] for m in models}
+    found = finish(kernels.Enforce(*space.arrays(), labels, guard.values, guard.models, 0))
+    np.testing.assert_array_equal(found, reference_enforce.enforce(space, labels, named, models))
+    assert keeps(guard) == guard.models.keeps(
+        np.concatenate(
+            [
+                np.bincount(c[c >= 0], minlength=w)
+                for c, w in zip(guard.values.T, guard.models.widths, strict=True)
+            ]
+        ).astype(np.int32)
+    )
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="must have one value"):
+        kernels.Models(np.array([3, 2], np.int32), True)
+    models = kernels.Models(np.array([2, 1], np.int32), True)
+    assert models.persons
+    models.add("alpha_k", 0, 0.5, 2, np.array([0.5, 0.5]), EMPTY, NO_RANGES)
+    assert models.keeps(np.array([2, 2, 4], np.int32))
+    assert not models.keeps(np.array([2, 3, 4], np.int32))
+    assert not models.keeps(np.array([0, 0, 0], np.int32))
