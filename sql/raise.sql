@@ -1,4 +1,4 @@
-    -- The error that a function in Python handed back: its own text, no traceback. Raised here, as the
+    -- The error that another function handed back: its own text, no traceback. Raised here, as the
     -- CONTEXT would name a function of its own beside the one that was called.
     IF outcome ? 'error' THEN
         outcome := outcome -> 'error';

@@ -13,6 +13,7 @@ AS $function$
 DECLARE
     entry dbanon.release;
     found record;
+    outcome jsonb;
 BEGIN
     IF drop.release IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'release must not be NULL.';
@@ -20,8 +21,9 @@ BEGIN
     PERFORM dbanon._require_ledger();
     SELECT r.* INTO entry FROM dbanon._release_of(drop.release::oid) AS r;
     IF entry.release_id IS NULL THEN
-        PERFORM dbanon._not_in_ledger(drop.release,
+        outcome := dbanon._unknown_release(drop.release,
             'dbanon drops only what it made: SELECT * FROM dbanon.releases() lists it.');
+@RAISE@
     END IF;
     FOR found IN
         SELECT c.relname, c.relkind, c.relowner

@@ -15,6 +15,7 @@ SET constraint_exclusion = off
 AS $function$
 DECLARE
     loss double precision;
+    outcome jsonb;
     name text;
     compared regclass;
     is_number boolean;
@@ -33,8 +34,9 @@ BEGIN
         SELECT r.information_loss INTO loss
         FROM dbanon._release_of(information_loss.release) AS r;
         IF NOT FOUND THEN
-            PERFORM dbanon._not_in_ledger(information_loss.release,
+            outcome := dbanon._unknown_release(information_loss.release,
                 'Name original and quasi_identifiers to compare two relations.');
+@RAISE@
         END IF;
         RETURN loss;
     END IF;

@@ -23,6 +23,7 @@ DECLARE
     wanted integer := k;
     differing text[] := '{}';
     columns_now text;
+    outcome jsonb;
 BEGIN
     IF verify.relation IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'relation must not be NULL.';
@@ -43,8 +44,9 @@ BEGIN
         INTO entry
         FROM dbanon._release_of(verify.relation) AS r;
         IF NOT FOUND THEN
-            PERFORM dbanon._not_in_ledger(verify.relation,
+            outcome := dbanon._unknown_release(verify.relation,
                 'Name quasi_identifiers and k to recount a relation that is not in it.');
+@RAISE@
         END IF;
         SELECT array_agg(c.name ORDER BY c.position) INTO names
         FROM dbanon.release_column c
@@ -58,7 +60,8 @@ BEGIN
         IF EXISTS (SELECT FROM unnest(names) AS name WHERE name NOT IN
                        (SELECT a.attname FROM pg_attribute a WHERE a.attrelid = verify.relation
                         AND a.attnum > 0 AND NOT a.attisdropped)) THEN
-            PERFORM dbanon._raise_changed(verify.relation, differing);
+            outcome := dbanon._changed_release(verify.relation, differing);
+@RAISE@
         END IF;
     ELSIF wanted IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
@@ -120,7 +123,8 @@ BEGIN
             differing := differing || 'rows (digest)'::text;
         END IF;
         IF differing <> '{}' THEN
-            PERFORM dbanon._raise_changed(verify.relation, differing);
+            outcome := dbanon._changed_release(verify.relation, differing);
+@RAISE@
         END IF;
         result.unchanged := CASE result.digest WHEN 'unchanged' THEN true END;
     END IF;

@@ -147,8 +147,8 @@ def test_injected_specifications_do_nothing(run_sql: Run, connect: Connect) -> N
         for model in (
             {"attribute": text, "kind": "distinct_l", "level": 2},
             {"attribute": "ill", "kind": text, "level": 2},
-            {"attribute": "ill", "kind": "t_closeness", "level": 2, "distance": text},
-            {"attribute": "ill", "kind": "t_closeness", "level": 2, "distance": {"name": text}},
+            {"attribute": "ill", "kind": "t_closeness", "level": 0.2, "distance": text},
+            {"attribute": "ill", "kind": "t_closeness", "level": 0.2, "distance": {"name": text}},
         ):
             assert _refused(connection, None, {"models": [model]}).sqlstate in known, (text, model)
     assert run_sql(relations) == before

@@ -69,6 +69,9 @@ def test_a_transaction_that_may_only_read(connect: Connect) -> None:
         "SELECT dbanon.suggest_hierarchy('app.people', 'nothing')",
         """SELECT * FROM dbanon.store_hierarchy('x', '{"tree": 7}')""",
         """SELECT * FROM dbanon.check_hierarchy('{"trees": 7}')""",
+        "SELECT dbanon.verify('app.people')",
+        "SELECT dbanon.drop('app.people')",
+        "SELECT dbanon.information_loss('app.people')",
     ],
 )
 def test_the_context_names_the_function_that_was_called_alone(
