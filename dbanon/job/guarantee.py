@@ -120,9 +120,15 @@ class Guarantee:
         """
         self._require_rows(counts.rows, expected)
         levels = levels_reached(self.models, expected.sensitive, counts)
-        return self._verdict(counts, levels)
+        return self.verdict(counts, levels)
 
-    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+        """The verdict on rows and persons that were counted, with the levels of the models.
+
+        Raises
+        ------
+        RecountFailed : a class holds too few persons.
+        """
         return Verdict(counts.rows.smallest, counts.rows.smallest, levels)
 
     def _require_rows(self, recount: Recount, expected: Expected) -> None:
@@ -167,7 +173,8 @@ class OfPersons(Guarantee):
         """What was counted when a published release was looked at again: rows are all it has."""
         return f'rows; the release counted persons by "{self.entity}", which it does not hold'
 
-    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+        """The verdict on rows and persons that were counted, with the levels of the models."""
         found = counts.persons[self.entity]
         if found.histogram != counts.rows.histogram:
             raise RecountFailed(
@@ -248,10 +255,11 @@ class PerAttribute(Guarantee):
 
     def told_of(self, recount: Recount) -> str:
         """What was counted when a published release was looked at again."""
-        [caution] = self._verdict(Counts(recount), ()).cautions
+        [caution] = self.verdict(Counts(recount), ()).cautions
         return f"rows of each attribute by itself; {caution.title}: {caution.why}"
 
-    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+        """The verdict on rows that were counted, with the levels of the models."""
         k_rows = counts.rows.k_rows
         assert k_rows is not None
         return Verdict(

@@ -295,13 +295,13 @@ def find_release(session: Session, name: RelationName) -> LedgerEntry:
         " ORDER BY position",
         (release_id,),
     )
-    arguments = _parsed(arguments)
+    arguments = parsed(arguments)
     return LedgerEntry(
         release_id=release_id,
         name=name,
         quasi_identifiers=tuple(column for (column,) in columns),
         k_requested=int(k),
-        histogram=_parsed(histogram),
+        histogram=parsed(histogram),
         guarantee=recorded(int(k), arguments),
         sentence=sentence,
         entity=arguments.get("entity"),
@@ -310,7 +310,7 @@ def find_release(session: Session, name: RelationName) -> LedgerEntry:
     )
 
 
-def _parsed(value: Any) -> Any:
+def parsed(value: Any) -> Any:
     """JSON, which some databases give as text."""
     return json.loads(value) if isinstance(value, str) else value
 
