@@ -1,7 +1,7 @@
-"""What a picture of a released column may show: bins of many rows, and labels that many rows share.
+"""What a picture of a released column may show: bins of many rows, labels that many rows share.
 
-Edges of bins lie on a round grid, never on a value of the data. Neighbours are merged until each bin
-holds none or at least so many rows as the bound says, and the number of rows that is told is a
+Edges of bins lie on a round grid, never on a value of the data. Neighbours are merged until each
+bin holds none or at least so many rows as the bound says, and the number of rows that is told is a
 multiple of that bound. A label is told where at least so many rows have it.
 """
 
@@ -129,7 +129,7 @@ def of_dates(
             break
 
     def edge(place: int) -> str:
-        return str(np.datetime64(int(place * size), unit))
+        return str(np.array(place * size).astype(f"datetime64[{unit}]"))
 
     return _binned(name, role, "date", bound_of(k), places, counts, edge)
 

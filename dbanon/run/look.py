@@ -110,6 +110,8 @@ def _placed(
     sizes = np.array([size for _, size in known], np.int64)
     try:
         if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
+            if any("BC" in str(value) for value, _ in known):
+                raise ValueError
             days = np.array([str(value)[:10] for value, _ in known], "datetime64[D]")
             return of_dates(attribute.name, role, k, days, sizes)
         values = [float(value) for value, _ in known]

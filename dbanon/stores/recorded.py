@@ -109,8 +109,7 @@ def _row(session: Session, release_id: str) -> dict[str, Any]:
         for name in names
     ]
     values = session.rows(
-        f"SELECT {', '.join(parts)} FROM {table.quoted}"
-        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        f"SELECT {', '.join(parts)} FROM {table.quoted} WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),
     )[-1]
     row = dict.fromkeys(kinds) | dict(zip(names, values, strict=True))
@@ -149,9 +148,7 @@ def _request(
 def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
     arguments = row["arguments"]
     histogram = {int(size): int(count) for size, count in entry.histogram.items()}
-    rows = Recount(
-        int(row["rows_out"]), histogram, int(row["null_rows"]), arguments.get("k_rows")
-    )
+    rows = Recount(int(row["rows_out"]), histogram, int(row["null_rows"]), arguments.get("k_rows"))
     persons = {
         name: EntityCount(int(arguments.get("persons", 0)), int(row["k_achieved"]), histogram)
         for name in entry.guarantee.persons

@@ -7,9 +7,16 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from dbanon.doors.cli.anonymize import look_at
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.progress import ProgressDisplay
-from dbanon.doors.cli.render import make_console, report_table, rows_table, verification_table
+from dbanon.doors.cli.render import (
+    make_console,
+    report_table,
+    rows_table,
+    save_report,
+    verification_table,
+)
 from dbanon.doors.python import anonymize
 from dbanon.errors import InvalidParameter, OutputNotOurs
 from dbanon.run.verify import verify
@@ -82,6 +89,9 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     console.print(verification_table(found))
     console.print("Anyone can recount it:\n")
     print(found.recount_sql)
+    page = directory / "report.html"
+    save_report(report, page, look_at(url, report))
+    console.print(f"\nThe report as a page: {page}")
 
 
 def make_persons(database: Path, rows: int, seed: int) -> None:

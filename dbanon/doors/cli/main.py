@@ -9,6 +9,7 @@ import click
 from dbanon.doors.cli.anonymize import anonymize
 from dbanon.doors.cli.hierarchy import hierarchy
 from dbanon.doors.cli.plan import plan
+from dbanon.doors.cli.report import report
 from dbanon.doors.cli.support import (
     URL_HELP,
     Names,
@@ -39,6 +40,7 @@ def main() -> None:
 main.add_command(anonymize)
 main.add_command(hierarchy)
 main.add_command(plan)
+main.add_command(report)
 
 
 @main.command(epilog=URL_HELP)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbanon.doors.html.svg import share_bar
+from dbanon.job.guarantee import Guarantee
 from dbanon.measures.catalogue import LOSSES, RISKS
 from dbanon.measures.figure import Measure
 
@@ -35,14 +36,14 @@ def losses(evaluation: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-def risks(evaluation: Mapping[str, Any], k: int, rows_anonymous: bool) -> list[Row]:
+def risks(evaluation: Mapping[str, Any], guarantee: Guarantee) -> list[Row]:
     """A row for each measure of risk, with its limit where it has one."""
-    found = []
+    found, k = [], guarantee.k
     for name, value in evaluation["risks"].items():
         if name not in RISKS:
             continue
         row = _row(RISKS[name], value, evaluation)
-        if rows_anonymous and name in ("class_risk", "linkage_risk"):
+        if guarantee.bounds_rows and name in ("class_risk", "linkage_risk"):
             row["limit"] = f"1/{k} = {figure(1 / k)}"
             row["bar"] = share_bar(value, 1 / k) if value is not None else ""
         found.append(row)
@@ -57,17 +58,17 @@ def by_column(evaluation: Mapping[str, Any]) -> Row:
         for name in (*LOSSES, *RISKS)
         if any(name in own for own in columns.values()) and name not in _OF_CORRELATIONS
     ]
-    rows = [
-        (column, *(figure(own.get(name)) for name in names))
-        for column, own in columns.items()
-    ]
+    rows = [(column, *(figure(own.get(name)) for name in names)) for column, own in columns.items()]
     return {"names": names, "rows": rows if names else []}
 
 
 def parts_of(evaluation: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     """What belongs to a figure, in words."""
     found = evaluation["parts"].get(name, {})
-    return [(part.replace("_", " "), figure(value)) for part, value in found.items()]
+    return [
+        (part.replace("_", " "), f"{value:.0f}" if value == int(value) else figure(value))
+        for part, value in found.items()
+    ]
 
 
 def _row(measure: Measure, value: float | None, evaluation: Mapping[str, Any]) -> Row:
@@ -77,7 +78,7 @@ def _row(measure: Measure, value: float | None, evaluation: Mapping[str, Any]) -
         if evaluation["rows"] < _ROWS_A_COLUMN * len(evaluation["columns"]):
             value = None
             note = f"not told of fewer than {_ROWS_A_COLUMN} rows a column"
-    shown = value is not None and measure.range.startswith(("0 to 1", "0 to about 1"))
+    shown = measure.lower and measure.range.startswith(("0 to 1", "0 to about 1"))
     return {
         "name": measure.name,
         "symbol": measure.symbol,

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from dbanon.release.distribution import Distribution, require_shown
 
 # Widths and heights of a histogram, in units that are pixels on a small screen.
 _WIDE, _HIGH, _LEFT, _TOP, _FOOT = 320, 150, 8, 16, 22
+# Left, top, right and bottom.
+_Box = tuple[float, float, float, float]
 # Of letters as wide as the page's at its size in pictures.
 _LETTER = 6.2
 
@@ -162,7 +165,8 @@ def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int)
         if share:
             parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(
-            f'<text x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">{most_risk * share:.3g}</text>'
+            f'<text x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">'
+            f"{most_risk * share:.3g}</text>"
             f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{most_loss * share:.3g}</text>'
         )
     parts.append(
@@ -182,7 +186,7 @@ def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int)
         f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="9"/>'
         for x, y in (at(spot) for spot in spots if spot.chosen)
     ]
-    parts += _labels(spots, at, (left, right, top))
+    parts += _labels(spots, at, (left, top, right, bottom))
     desc = (
         f"{len(spots)} releases of {len(curves)} methods: {risk_name} from left to right,"
         f" {loss_name} upwards; this release has a ring. The table has the figures."
@@ -193,38 +197,67 @@ def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int)
 def _labels(
     spots: Sequence[Spot],
     at: Callable[[Spot], tuple[float, float]],
-    room: tuple[float, float, float],
+    room: _Box,
 ) -> list[str]:
     """Labels of the points that have room for one; the chosen, first and last go first."""
-    left, right, top = room
+    left, top, right, bottom = room
     ends = {
         id(own[place])
         for curve in {spot.curve for spot in spots}
         for own in [[spot for spot in spots if spot.curve == curve]]
         for place in (0, -1)
     }
-    taken: list[tuple[float, float, float, float]] = []
-    drawn = []
     points = [at(spot) for spot in spots]
-    taken += [(x - 5, y - 5, x + 5, y + 5) for x, y in points]
-    ranked = sorted(range(len(spots)), key=lambda i: (not spots[i].chosen, id(spots[i]) not in ends))
+    dots = [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
+    lines = [
+        box
+        for (one, a), (other, b) in pairwise(zip(spots, points, strict=True))
+        if one.curve == other.curve
+        for box in _along(a, b)
+    ]
+    placed: list[_Box] = []
+    drawn = []
+    ranked = sorted(
+        range(len(spots)), key=lambda i: (not spots[i].chosen, id(spots[i]) not in ends)
+    )
     for place in ranked:
         spot, (x, y) = spots[place], points[place]
         wide = _LETTER * len(spot.label) + 4
-        for dx, dy in ((12, 4), (-12 - wide, 4), (8, -10), (8, 20), (-8 - wide, -10), (-8 - wide, 20)):
-            box = (x + dx, y + dy - 11, x + dx + wide, y + dy + 3)
-            inside = left < box[0] and box[2] < right and box[1] > top - 14 and box[3] < 330
-            if inside and not any(_meet(box, other) for other in taken):
-                taken.append(box)
-                kind = ' class="strong"' if spot.chosen else ""
-                drawn.append(
-                    f'<text{kind} x="{box[0]:.1f}" y="{y + dy:.1f}">{escape(plain(spot.label))}</text>'
-                )
-                break
+        near = [(12, 4), (8, -9), (-8 - wide, 19), (-12 - wide, 4), (8, 19), (-8 - wide, -9)]
+        avoided = [[*placed, *dots, *lines]]
+        if spot.chosen or id(spot) in ends:
+            # Always told: further away, then over lines, then over points.
+            near += [(dx, dy) for dy in (33, -23, 47, -37) for dx in (8, -8 - wide)]
+            avoided += [[*placed, *dots], placed]
+        found = next(
+            (
+                (x + dx, y + dy)
+                for obstacles in avoided
+                for dx, dy in near
+                for box in [(x + dx - 2, y + dy - 12, x + dx + wide + 2, y + dy + 4)]
+                if left < box[0] and box[2] < right and top - 14 < box[1] and box[3] < bottom
+                if not any(_meet(box, other) for other in obstacles)
+            ),
+            None,
+        )
+        if found is not None:
+            placed.append((found[0] - 2, found[1] - 12, found[0] + wide + 2, found[1] + 4))
+            kind = ' class="strong"' if spot.chosen else ""
+            drawn.append(
+                f'<text{kind} x="{found[0]:.1f}" y="{found[1]:.1f}">'
+                f"{escape(plain(spot.label))}</text>"
+            )
     return drawn
 
 
-def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+def _along(one: tuple[float, float], other: tuple[float, float]) -> list[_Box]:
+    """Small boxes along a line."""
+    parts = [part / 24 for part in range(1, 24)]
+    centres = [tuple(a + (b - a) * part for a, b in zip(one, other, strict=True)) for part in parts]
+    return [(x - 2, y - 2, x + 2, y + 2) for x, y in centres]
+
+
+def _meet(one: _Box, other: _Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row, figure
-from dbanon.release.distribution import MOST_BINS, Distribution
+from dbanon.job.guarantee import Guarantee, recorded
+from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
 from dbanon.run.look import Look
 
@@ -27,25 +28,25 @@ def view(
     why_not: str | None,
 ) -> dict[str, Any]:
     """All that the template asks for."""
-    per_row = report.counts.rows.k_rows is None
+    guarantee = recorded(report.k_requested, report.arguments)
     pictures = _Pictures()
     return {
         "report": report,
         "title": svg.plain(report.output),
         "headline": _headline(report, evaluation),
-        "rows_anonymous": per_row,
-        "k_counts": _k_counts(report),
+        "bounds_rows": guarantee.bounds_rows,
+        "k_counts": guarantee.unit,
         "cautions": [(caution.title, caution.why) for caution in report.cautions],
         "telling": [found.describe(report.k_requested) for found in report.telling],
-        "says_not": _says_not(report),
+        "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
         "recount_sql": look.recount_sql if look else "",
-        "models": [(model.model, figure(model.achieved)) for model in report.models],
+        "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "sizes": _sizes(report, pictures),
         "loss": _loss(report),
         "losses": figures.losses(evaluation) if evaluation else [],
         "columns": figures.by_column(evaluation) if evaluation else {"names": [], "rows": []},
-        "risks": figures.risks(evaluation, report.k_requested, per_row) if evaluation else [],
-        "class_risk": _class_risk(report),
+        "risks": figures.risks(evaluation, guarantee) if evaluation else [],
+        "class_risk": _class_risk(report, guarantee),
         "evaluated": evaluation is not None,
         "why_not": why_not or "",
         "tradeoff": _tradeoff(tradeoff, pictures) if tradeoff else None,
@@ -74,12 +75,6 @@ def few(count: int, k: int) -> str:
     return f"1 to {k - 1}" if 0 < count < k else f"{count:,}"
 
 
-def _k_counts(report: Report) -> str:
-    if report.entity is not None:
-        return "persons"
-    return "rows" if report.counts.rows.k_rows is None else "rows, in each column by itself"
-
-
 def _headline(report: Report, evaluation: Mapping[str, Any] | None) -> list[tuple[str, str, str]]:
     """The few figures that stand on top: label, figure, what it is."""
     verdict, symbol = report.counts.verdict, _METHOD_LOSS[report.loss_measure][0]
@@ -96,31 +91,8 @@ def _headline(report: Report, evaluation: Mapping[str, Any] | None) -> list[tupl
     ]
     if evaluation and evaluation["risks"].get("linkage_risk") is not None:
         risk = evaluation["risks"]["linkage_risk"]
-        found.append(("linkage risk", f"{100 * risk:.1f} %", "named rightly by one who has all"))
+        found.append(("linkage risk", f"{100 * risk:.1f} %", "guessed by who holds the originals"))
     return found
-
-
-def _says_not(report: Report) -> list[str]:
-    """What a reader might believe, and is not guaranteed."""
-    counted = [
-        "Nothing is said of columns that are copied as they are"
-        + (", but for the privacy models below." if report.models else "."),
-        "Who knows more of a person than the quasi-identifiers named here may find the row:"
-        " a copied column that others know is a quasi-identifier in truth.",
-        "A class whose rows all have one sensitive value tells that value."
-        if not report.models
-        else "A privacy model holds for its own column, at its level, and for nothing else.",
-        f"Other releases of the same persons: {report.earlier_releases}. Two releases can each be"
-        " k-anonymous while what they share is not.",
-        "It is not differential privacy.",
-    ]
-    if report.entity is None:
-        counted.append(
-            "k counts rows. If a person has several rows, fewer persons than k may share them."
-        )
-    if report.counts.rows.k_rows is not None:
-        counted.insert(0, "Rows are not k-anonymous: nothing holds of several columns together.")
-    return counted
 
 
 def _sizes(report: Report, pictures: _Pictures) -> Row:
@@ -161,10 +133,11 @@ def _loss(report: Report) -> Row:
     }
 
 
-def _class_risk(report: Report) -> Row:
+def _class_risk(report: Report, guarantee: Guarantee) -> Row:
     """What follows from class sizes alone."""
     rarest = max(report.counts.verdict.rarest, 1)
-    average = report.classes / max(report.rows_out, 1) if report.entity is None else None
+    # Of rows: how many persons there are in each class is not known here.
+    average = None if guarantee.persons else report.classes / max(report.rows_out, 1)
     return {
         "highest": figure(1 / rarest),
         "rarest": f"{rarest:,}",
@@ -210,7 +183,7 @@ def _tradeoff(told: Mapping[str, Any], pictures: _Pictures) -> Row:
 
 def _drawn(found: Distribution, pictures: _Pictures) -> Row:
     """A distribution as a picture and a table."""
-    svg.require_shown(found)
+    require_shown(found)
     bins, labels = found.unit in ("number", "date"), found.unit == "label"
     most = max((bar.rows for bar in found.bars), default=0) or 1
     return {
@@ -266,6 +239,7 @@ def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
         if 0 < report.suppressed < report.k_requested
         else f"{report.rows_in:,}"
     )
+    noted = report.counts.verdict.noted
     facts = [
         ("release", report.release_id, False),
         ("recorded", report.created_at, False),
@@ -276,8 +250,7 @@ def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
         ("rows read", read, False),
         ("rows withheld", withheld, False),
         ("rows with NULL in a quasi-identifier", few(report.null_rows, report.k_requested), False),
-        *([("persons", f"{report.persons:,}", False)] if report.persons is not None else []),
-        *([("k counts values of", report.entity, True)] if report.entity is not None else []),
+        *((name.replace("_", " "), str(found), True) for name, found in noted.items()),
         ("seed policy", report.seed_policy, False),
         ("earlier releases", report.earlier_releases, False),
         ("digest of the rows", report.digest or "none was taken", False),
