@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import floor, log10
+from math import floor, isfinite, log10
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +101,7 @@ def of_numbers(
     counts: NDArray[np.int64],
 ) -> Distribution:
     """The distribution of numbers; values, (m,), with the rows of each."""
-    if not np.isfinite(values.max() - values.min()):
+    if not isfinite(float(values.max()) - float(values.min())):
         return not_drawn(name, role, k, "Its values are too far apart.")
     step, digits = _step(float(values.min()), float(values.max()))
     # In units of the grid's last digit, so that edges are exact.

@@ -91,7 +91,7 @@ def _headline(report: Report, evaluation: Mapping[str, Any] | None) -> list[tupl
     ]
     if evaluation and evaluation["risks"].get("linkage_risk") is not None:
         risk = evaluation["risks"]["linkage_risk"]
-        found.append(("linkage risk", f"{100 * risk:.1f} %", "guessed by who holds the originals"))
+        found.append(("linkage risk", f"{100 * risk:.1f} %", "of an attacker with the originals"))
     return found
 
 

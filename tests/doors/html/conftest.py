@@ -1,25 +1,16 @@
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, NoReturn
 
 import pytest
 
+from tests.browser import NoBrowserError, opened_browser
 from tests.conftest import IN_CI
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
-# What a browser asks of the network by itself is none of a page's requests.
-ARGUMENTS = [
-    "--headless=new", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
-
-def missing(reason: str) -> None:
+def missing(reason: str) -> NoReturn:
     # A build that looks at no page must not look like one that does.
     if IN_CI:
         pytest.fail(reason, pytrace=False)
@@ -28,16 +19,25 @@ def missing(reason: str) -> None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Chromium of this machine, driven by playwright; skips where there is none."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        missing("no browser here: on Debian, .ci/prepare.sh browser installs chromium")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    # A sandbox needs rights that root in a container has not.
-    arguments = [*ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    with sync_api.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=found, args=arguments, timeout=60_000)
-        yield opened
-        # What was seen is seen.
-        with suppress(sync_api.Error):
-            opened.close()
+    """A browser of this machine; skips where there is none."""
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(opened_browser())
+        except NoBrowserError as error:
+            missing(str(error))
+        yield found
+
+
+@pytest.fixture(scope="session")
+def axe(browser: Any) -> Any:
+    """The checks of axe-core, as a function of an open page: what it finds wrong, in words."""
+    try:
+        from axe_playwright_python.sync_playwright import Axe
+    except ImportError:
+        missing("no axe-playwright-python: install dbanon[dev]")
+
+    def run(page: Any) -> str:
+        found = Axe().run(page)
+        return str(found.generate_report()) if found.violations_count else ""
+
+    return run

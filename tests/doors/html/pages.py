@@ -84,6 +84,12 @@ def made(
     if not evaluated:
         return Made(report, looked)
     numbers = np.array([(r[1].toordinal(), r[2], r[3]) for r in persons], float)
+    figures = figures_of(numbers, 5, names[:3])
+    return Made(report, looked, figures, sweep(numbers, names[:3]))
+
+
+def sweep(numbers: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """Releases for k from 3 to 10, refined and not; that of k = 5 is the one at hand."""
     points = [
         {
             "curve": curve,
@@ -94,10 +100,9 @@ def made(
         }
         for refine, curve in ((None, "mdav"), ("fast", "mdav + fast"))
         for k in range(3, 11)
-        for figures in [figures_of(numbers, k, names[:3], refine)]
+        for figures in [figures_of(numbers, k, names, refine)]
     ]
-    sweep = {"risk": "linkage risk", "loss": "SSE/SST", "points": points}
-    return Made(report, looked, figures_of(numbers, 5, names[:3]), sweep)
+    return {"risk": "linkage risk", "loss": "SSE/SST", "points": points}
 
 
 def figures_of(
