@@ -104,7 +104,7 @@ def test_prints(browser: Any, file: Path) -> None:
     opened = Opened(browser, file, "dark")
     opened.page.emulate_media(media="print")
     assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == (
-        "rgb(251, 250, 247)"
+        "rgb(255, 255, 255)"
     )
     # What is folded on a screen is on paper.
     heights = opened.page.evaluate(
