@@ -42,13 +42,15 @@ class Recorded:
     columns : of the relation, and those that were not copied.
     published_by : the role, where there are roles.
     superseded_at : when another release took its place; None while it is the current one.
-    missing : what a report of the run has, and the ledger has not.
+    evaluation : the figures of ``Evaluation.to_dict()``, where the ledger has them.
+    missing : what a report of the run may have, and the ledger has not.
     """
 
     report: Report
     columns: tuple[RecordedColumn, ...]
     published_by: str | None
     superseded_at: str | None
+    evaluation: Mapping[str, Any] | None
     missing: tuple[str, ...]
 
 
@@ -68,7 +70,11 @@ def read(session: Session, entry: LedgerEntry) -> Recorded:
         if loss is not None and before is not None
     )
     arguments: Mapping[str, Any] = row["arguments"]
-    missing = ["the evaluation's figures, unless they were asked for at release"]
+    # Of ledgers that have a column for it.
+    evaluation: Mapping[str, Any] | None = row.get("evaluation")
+    missing = ["the seconds of the commit"]
+    if evaluation is None:
+        missing.append("an evaluation")
     if row["digest"] is None:
         missing.append("the digest of the rows, which version 0.1.0 did not take")
     made = MadeBy(
@@ -94,7 +100,8 @@ def read(session: Session, entry: LedgerEntry) -> Recorded:
         made,
     )
     published_by = None if row["published_by"] is None else str(row["published_by"])
-    return Recorded(report, columns, published_by, _time(row["superseded_at"]), tuple(missing))
+    superseded_at = _time(row["superseded_at"])
+    return Recorded(report, columns, published_by, superseded_at, evaluation, tuple(missing))
 
 
 def _row(session: Session, release_id: str) -> dict[str, Any]:

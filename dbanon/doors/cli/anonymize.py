@@ -143,5 +143,6 @@ def anonymize(url: str, **given: Any) -> None:
         for found in report.telling:
             say(f"Warning: column {found.describe(report.k_requested)}.")
         if path is not None:
-            save_report(report, path, look_at(given["target"] or url, report))
+            is_page = path.suffix == ".html"
+            save_report(report, path, look_at(given["target"] or url, report) if is_page else None)
         show(form, report.to_dict(), lambda: report_table(report))

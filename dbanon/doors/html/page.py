@@ -33,7 +33,7 @@ def page(
 
     Parameters
     ----------
-    evaluation : as ``Evaluation.to_dict()``; None where the release was not evaluated.
+    evaluation : as ``Evaluation.to_dict()``; what ``look`` has of it when None.
     distributions : of the released columns; those of ``look`` when None.
     tradeoff : of a sweep: ``risk`` and ``loss``, the names of its axes, ``points``, each with
         ``curve``, ``label``, ``risk``, ``loss`` and ``chosen`` for this release, and perhaps
@@ -45,6 +45,8 @@ def page(
     ------
     AssertionError : a picture would tell of fewer rows than it may.
     """
+    if evaluation is None and look is not None:
+        evaluation = look.recorded.evaluation
     if distributions is None:
         distributions = look.distributions if look else ()
     style = _file("report.css")

@@ -55,7 +55,7 @@ def view(
         "facts": _facts(report, look),
         "options": _options(report),
         "seconds": [(phase, f"{spent:.2f}") for phase, spent in report.seconds.items()],
-        "missing": list(look.recorded.missing) if look else [],
+        "missing": look.recorded.missing if look and report is look.recorded.report else (),
     }
 
 

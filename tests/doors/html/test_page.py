@@ -195,6 +195,18 @@ def test_a_release_without_evaluation(whole: Made) -> None:
     assert "too little memory" in failed
 
 
+def test_what_the_ledger_does_not_hold_is_named(whole: Made) -> None:
+    later = page(whole.look.recorded.report, look=whole.look)
+    assert "which does not hold: the seconds of the commit; an evaluation." in later
+    assert "does not hold" not in page(whole.report, look=whole.look)
+
+
+def test_an_evaluation_that_the_ledger_holds_is_told(whole: Made) -> None:
+    recorded = replace(whole.look.recorded, evaluation=whole.evaluation)
+    text = page(recorded.report, look=replace(whole.look, recorded=recorded))
+    assert "All measures of risk" in text
+
+
 def test_a_data_frame_has_no_ledger() -> None:
     frame = pd.DataFrame({"age": np.arange(40), "note": "x"})
     _, report = dbanon.anonymize_frame(frame, quasi_identifiers=["age"], k=5)
