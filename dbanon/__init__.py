@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         store_hierarchy,
     )
     from dbanon.doors.python import anonymize, plan
+    from dbanon.doors.releases import drop, releases, show
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.policy import Policy
@@ -37,6 +38,7 @@ _HOMES = {
     "Report": "dbanon.release.report",
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
+    "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.hierarchies",
     "generalization_loss": "dbanon.doors.arrays",
     "information_loss": "dbanon.doors.arrays",
@@ -44,6 +46,8 @@ _HOMES = {
     "load_hierarchy": "dbanon.doors.hierarchies",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
+    "releases": "dbanon.doors.releases",
+    "show": "dbanon.doors.releases",
     "store_hierarchy": "dbanon.doors.hierarchies",
 }
 
@@ -57,6 +61,7 @@ __all__ = [
     "Report",
     "anonymize",
     "anonymize_frame",
+    "drop",
     "drop_hierarchy",
     "generalization_loss",
     "information_loss",
@@ -64,6 +69,8 @@ __all__ = [
     "load_hierarchy",
     "partition",
     "plan",
+    "releases",
+    "show",
     "store_hierarchy",
 ]
 

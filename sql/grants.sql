@@ -1,3 +1,5 @@
+-- Of earlier versions.
+DROP FUNCTION IF EXISTS dbanon._raise(jsonb);
 -- Nobody but these roles. Functions run with the caller's rights, but for the two that write the
 -- ledger, which run with those of the role that owns it.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dbanon FROM PUBLIC;

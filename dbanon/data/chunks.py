@@ -83,10 +83,11 @@ def microdata_from_chunks(
     for chunk in chunks:
         n += len(chunk.keys)
         if memory_limit is not None and n * per_record > memory_limit:
-            raise MemoryLimit(
-                f"The job needs more than {memory_limit // 2**20} MiB of memory.",
+            raise MemoryLimit.over(
+                "The job needs",
+                memory_limit,
                 detail=f"{n} records were read so far, at about {per_record} bytes each.",
-                hint="Raise the memory limit, or use fewer quasi-identifiers.",
+                hint="Raise the limit (`memory_limit`), or use fewer quasi-identifiers.",
             )
         pieces.append(chunk)
 
@@ -112,7 +113,7 @@ def microdata_from_chunks(
     if len(keys) > 1 and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
         raise DuplicateKeys(
             "The row key is not unique.",
-            hint="Name columns that tell every row from every other.",
+            hint='Name columns that tell every row from every other: `key=["…"]`.',
         )
     if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
         numbers, codes, categories = ranked(attributes, numbers, codes, categories)

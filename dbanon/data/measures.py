@@ -149,7 +149,7 @@ class Measures:
         if pattern not in self.whitenings:
             raise InvalidParameter(
                 "Mahalanobis distances need a covariance, which these measures do not hold.",
-                hint="Measure the table with covariance=True.",
+                hint="Measure the table with its covariance.",
             )
         return self.whitenings[pattern]
 

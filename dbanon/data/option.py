@@ -146,9 +146,9 @@ class Parameter:
 
     def refusal(self, called: str = "", value: Any = None) -> InvalidParameter:
         """The error of a value that is wrong; the value is not told."""
-        hint = self.option.hint or self.help
+        hint = self.option.hint or self.option.help
         if self.kind is tuple and isinstance(value, (str, bytes)):
-            hint = 'Write ["…"], also where it is one.'
+            hint = f'Write `{called or self.name}=["…"]`, also where it is one.'
         return InvalidParameter(f"{called or self.name} must be {self.expected}.", hint=hint)
 
     @property
@@ -250,6 +250,8 @@ def _kept(kind: Any, value: Any, option: Option) -> Any:
         return MappingProxyType({name: _kept(item, part, option) for name, part in value.items()})
     if kind in (int, float):
         return _number(kind, value, option)
+    if isinstance(value, Mapping) and hasattr(kind, "of_plain"):
+        return kind.of_plain(value)
     if kind is not Any and isinstance(kind, type) and not isinstance(value, kind):
         raise _WrongError
     if kind is str and option.choices and value not in option.choices:

@@ -54,6 +54,6 @@ def _ranks(
         raise ValueNotInOrder(
             f'Column "{attribute.name}" holds values that are not in its order:'
             f" {count} of {len(values)} values, in {unknown} of {len(ranks)} rows.",
-            hint="State all values of the column, from the lowest to the highest.",
+            hint="State all values of the column (`orders`), from the lowest to the highest.",
         )
     return ranks

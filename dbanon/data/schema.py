@@ -112,7 +112,7 @@ def require_lists(**lists: object) -> None:
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise InvalidParameter(
                 f"{name} must be a list of {'models' if name == 'models' else 'names'}.",
-                hint='Write ["…"], also where it is one.' if name != "models" else None,
+                hint=f'Write `{name}=["…"]`, also where it is one.' if name != "models" else None,
             )
 
 
@@ -132,7 +132,7 @@ def with_orders(
         if name not in [attribute.name for attribute in attributes]:
             raise InvalidParameter(
                 f'The order of "{name}" names no quasi-identifier.',
-                hint="State orders of quasi-identifiers only.",
+                hint="State `orders` of quasi-identifiers only.",
             )
     return tuple(
         _ordinal(attribute, tuple(orders.get(attribute.name, attribute.order)))

@@ -13,7 +13,7 @@ from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import make, parameter, parameters
-from dbanon.data.partition import AttributePartition, Partition, places_of
+from dbanon.data.partition import SUPPRESSED, AttributePartition, Partition, places_of
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.doors.signature import lists
@@ -45,7 +45,8 @@ def partition(
 
     Parameters
     ----------
-    data : (n, p) numbers, or a DataFrame whose columns are all quasi-identifiers.
+    data : (n, p) numbers, or a table as ``anonymize_frame`` takes it, whose columns are all
+        quasi-identifiers.
     k : smallest number of records in a class.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``; a column without one is a number, or a category whose values are
@@ -68,6 +69,7 @@ def partition(
     of_classes = {one.name for one in _OF_CLASSES} - {"options"}
     given = {name: options.pop(name) for name in of_classes & set(options)}
     policy = make(Policy, {"k": k, "options": options, **given})
+    data = _table(data)
     rest, places = _candidates(data, policy.nulls)
     microdata = _microdata(rest, policy.orders)
     if places is not None:
@@ -84,7 +86,7 @@ def partition(
 
 def information_loss(
     data: ArrayLike | pd.DataFrame,
-    classes: Partition,
+    classes: Partition | ArrayLike,
     *,
     orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
@@ -94,14 +96,15 @@ def information_loss(
     ----------
     data, orders : (n, p) numbers, or a DataFrame of numbers and ordinal columns, as given to
         ``partition``.
-    classes : a partition of these n records; suppressed records are left out.
+    classes : a partition of these n records, or the label of each, a whole number and -1 where it
+        is suppressed; suppressed records are left out.
 
     Raises
     ------
-    InvalidParameter : the partition is of another number of records.
+    InvalidParameter : the partition is of another number of records, or labels are no such numbers.
     """
     microdata = _microdata(data, orders)
-    _require_same(classes, microdata)
+    classes = _classes(classes, microdata)
     valid = microdata.numeric_valid()
     scales = Measures.of(microdata).numbers
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
@@ -111,7 +114,7 @@ def information_loss(
 
 def generalization_loss(
     data: ArrayLike | pd.DataFrame,
-    classes: Partition,
+    classes: Partition | ArrayLike,
     *,
     hierarchies: Mapping[str, Given] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
@@ -121,23 +124,43 @@ def generalization_loss(
     Parameters
     ----------
     data, hierarchies, orders : as given to ``partition``.
-    classes : a partition of these n records; suppressed records are left out.
+    classes : as in ``information_loss``.
 
     Raises
     ------
-    InvalidParameter : the partition is of another number of records.
+    InvalidParameter : as in ``information_loss``.
     """
     microdata = _microdata(data, orders)
-    _require_same(classes, microdata)
+    classes = _classes(classes, microdata)
     trees = built(parse_all(hierarchies, files=True), microdata)
     return float(class_losses(microdata, Measures.of(microdata), classes, trees).sum())
 
 
-def _require_same(classes: Partition, microdata: Microdata) -> None:
+def _classes(given: Partition | ArrayLike, microdata: Microdata) -> Partition:
+    """The classes of these records, given as a partition or as labels of any numbers."""
+    classes = _of_labels(getattr(given, "labels", given))
     if len(classes.labels) != microdata.n_records:
         raise InvalidParameter(
             f"The partition has {len(classes.labels)} records, the data {microdata.n_records}."
         )
+    return classes
+
+
+def _of_labels(given: Any) -> Partition:
+    try:
+        labels = np.asarray(given)
+    except ValueError:
+        labels = np.array(None)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min(initial=0) < SUPPRESSED:
+        raise InvalidParameter(
+            "classes must be a partition, or the label of each record: whole numbers, -1 where it"
+            " is suppressed.",
+            hint="Give what dbanon.partition gave, or its labels.",
+        )
+    found = np.full(len(labels), SUPPRESSED, np.int32)
+    held = labels != SUPPRESSED
+    found[held] = np.unique(labels[held], return_inverse=True)[1].reshape(-1)
+    return Partition(found)
 
 
 def _candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
@@ -157,7 +180,19 @@ def _is_frame(data: Any) -> bool:
     return hasattr(data, "columns") and hasattr(data, "iloc")
 
 
+def _table(data: Any) -> Any:
+    """What has named columns as a data frame; arrays as they are."""
+    named = hasattr(data, "__arrow_c_stream__") or hasattr(data, "collect_schema")
+    first = data[0] if isinstance(data, (list, tuple)) and data else data
+    if _is_frame(data) or not (named or isinstance(first, Mapping)):
+        return data
+    from dbanon.stores.frame.handed import frame_of
+
+    return frame_of(data)[0]
+
+
 def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microdata:
+    data = _table(data)
     if _is_frame(data):
         from dbanon.stores.frame.microdata import microdata_from_frame
 
@@ -171,9 +206,18 @@ def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microda
 
 def _microdata_from_array(data: ArrayLike) -> Microdata:
     try:
-        numbers = np.array(data, dtype=np.float64, order="C")
+        given = np.asarray(data)
+        if given.dtype.kind == "c":
+            raise InvalidParameter(
+                "The data must be numbers, and complex ones have no order.",
+                hint="Give real and imaginary parts as columns of their own.",
+            )
+        numbers = np.array(given, dtype=np.float64, order="C")
     except (TypeError, ValueError):
-        raise InvalidParameter("The data must be numbers.") from None
+        raise InvalidParameter(
+            "The data must be numbers.",
+            hint="Other columns are taken from tables with named columns, such as a data frame.",
+        ) from None
     if numbers.ndim != 2 or not numbers.shape[1]:
         raise InvalidParameter(
             "The data must have two dimensions: records and attributes.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dbanon.data.option import make, parameters
 from dbanon.doors.signature import lists
@@ -12,11 +12,11 @@ from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.run.run import run
+from dbanon.stores.frame.handed import frame_of
 from dbanon.stores.frame.source import NAME, FrameSource
 from dbanon.stores.frame.target import FrameTarget
 
 if TYPE_CHECKING:
-    import pandas as pd
     from typing_extensions import Unpack
 
     from dbanon.job.options import PolicyOptions
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @lists(parameters(Policy))
 def anonymize_frame(
-    frame: pd.DataFrame,
+    frame: Any,
     *,
     quasi_identifiers: Sequence[str],
     k: int,
@@ -35,15 +35,17 @@ def anonymize_frame(
     entity: str | None = None,
     hierarchies: Mapping[str, Given] | None = None,
     **options: Unpack[PolicyOptions],
-) -> tuple[pd.DataFrame, Report]:
+) -> tuple[Any, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
     Rows come back in fresh random order under a new index. Columns named nowhere are left out.
-    NaN and NaT are NULLs.
+    NaN and NaT are NULLs. What came as an Arrow table or of polars comes back as one.
 
     Parameters
     ----------
-    frame : the records; its order is the record order, its index is not looked at.
+    frame : the records: a data frame of pandas or polars, an Arrow table or what hands out one, a
+        dict of columns or a list of dicts. Its order is the record order, its index is not looked
+        at.
     quasi_identifiers, sensitive, keep : column names by role.
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
@@ -61,6 +63,7 @@ def anonymize_frame(
     ------
     DbanonError : of the class that says what went wrong.
     """
+    table, handed_back = frame_of(frame)
     columns = {"quasi_identifiers": quasi_identifiers, "sensitive": sensitive, "keep": keep,
                "by": by}  # fmt: skip
     for given in columns.values():
@@ -74,6 +77,6 @@ def anonymize_frame(
     named = {"table": NAME, "output": NAME, "entity": entity, "hierarchies": trees, **columns}
     job = make(Job, {"policy": policy, **named})
     target = FrameTarget()
-    report = run(job, FrameSource(frame), target)
+    report = run(job, FrameSource(table), target)
     assert target.released is not None
-    return target.released, report
+    return handed_back(target.released), report

@@ -13,7 +13,6 @@ from dbanon.doors import python_path
 from dbanon.doors.extension import extension_directory, write_extension
 from dbanon.doors.sql_script import LEDGER_EXTENSION, script, tie_script
 from dbanon.errors import (
-    DatabaseUnreachable,
     InstallRefused,
     InsufficientRights,
     MissingDependency,
@@ -22,6 +21,8 @@ from dbanon.errors import (
 from dbanon.run.open import open_store
 from dbanon.stores.ledger_tables import HEAD, TABLES
 from dbanon.stores.postgresql.ledger import OWNER
+from dbanon.stores.postgresql.unreachable import unreachable
+from dbanon.stores.urls import read_url
 from dbanon.version import version
 
 # Runs as the server's account: what that one can import, and who else could change it, is what
@@ -287,9 +288,6 @@ def _rows(connection: Any, query: str, *parameters: str) -> list[Any]:
 @contextmanager
 def _connected(url: str) -> Iterator[Any]:
     """A connection whose transaction is committed at the end of the block."""
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
     try:
         import psycopg
     except ModuleNotFoundError:
@@ -297,20 +295,14 @@ def _connected(url: str) -> Iterator[Any]:
             "PostgreSQL needs the package psycopg.",
             hint='Install it with: pip install "dbanon[postgres]"',
         ) from None
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise InstallRefused("The database URL cannot be read.") from None
+    parsed = read_url(url)
     if parsed.get_backend_name() != "postgresql":
         raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")
     conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         connection = psycopg.connect(conninfo, client_encoding="UTF8")
     except psycopg.OperationalError as error:
-        raise DatabaseUnreachable(
-            f"The database {parsed.render_as_string(hide_password=True)} cannot be reached.",
-            detail=type(error).__name__,
-        ) from None
+        raise unreachable(error, parsed) from None
     with connection:
         try:
             connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")

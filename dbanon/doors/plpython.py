@@ -18,7 +18,9 @@ from typing import Any
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
+from dbanon.doors.ways import in_sql, in_sql_classes
 from dbanon.errors import (
+    ColumnLost,
     DbanonError,
     HierarchyBroken,
     InvalidParameter,
@@ -26,6 +28,7 @@ from dbanon.errors import (
     PrivacyWarning,
     VersionMismatch,
 )
+from dbanon.errors.base import Way
 from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job.job import Job
@@ -88,7 +91,7 @@ def classes(
         found.append(_classes(job, StableSource(session), progress))
         return {}
 
-    outcome = _guarded(plpy, sql_version, work, writes=False)
+    outcome = _guarded(plpy, sql_version, work, writes=False, way=in_sql_classes)
     if not found:
         yield None, None, outcome
         return
@@ -164,12 +167,15 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
         target = summary.SummarizedTarget(session, planned)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
+            warnings.simplefilter("ignore", ColumnLost)
             report = run(job, SqlSource(session), target, progress)
     progress.restore()
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.what}; {caution.why}")
     for found in report.telling:
         plpy.notice(f"dbanon: column {found.describe(report.k_requested)}")
+    for text in report.lost_told():
+        plpy.notice(f"dbanon: column {text}")
     if report.not_copied:
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
@@ -254,7 +260,12 @@ class _Progress:
 
 
 def _guarded(
-    plpy: Any, sql_version: str, work: Callable[[], dict[str, Any]], *, writes: bool = True
+    plpy: Any,
+    sql_version: str,
+    work: Callable[[], dict[str, Any]],
+    *,
+    writes: bool = True,
+    way: Way = in_sql,
 ) -> str:
     try:
         if sql_version != version():
@@ -281,4 +292,4 @@ def _guarded(
             kind = type(failure).__name__
             plpy.log(f"dbanon: unexpected {kind}")
             refusal = DbanonError(f"dbanon failed unexpectedly ({kind}); nothing was published.")
-    return json.dumps({"error": refusal.to_dict()})
+    return json.dumps({"error": refusal.to_dict(way)})

@@ -7,9 +7,8 @@ from typing import Any
 
 from dbanon.data.option import Option, Parameter, all_parameters
 from dbanon.errors import InvalidParameter, NotBuilt, UnknownOption, nearest_names
-from dbanon.hierarchy.spec import parse as parse_hierarchy
 from dbanon.job.job import Job
-from dbanon.measures import ORDERS, Model, model_kinds
+from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
 
 # Other names of privacy models, as keys.
@@ -117,39 +116,8 @@ def _models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
     return found
 
 
-# Keys of a model: its type, and what it must be.
-_MODEL_KEYS: dict[str, tuple[tuple[type, ...], str]] = {
-    "attribute": ((str,), "the name of a sensitive column"),
-    "kind": ((str,), "the name of a privacy model"),
-    "level": ((int, float), "a number"),
-    "l": ((int,), "a whole number"),
-    "distance": ((str, Mapping), "equal, ordered or a hierarchy"),
-}
-_MODEL_OWN = {"l": "recursive_cl", "distance": "t_closeness"}
-
-
 def _model(given: Any) -> Model:
-    if not isinstance(given, Mapping) or not {"attribute", "kind", "level"} <= set(given):
-        raise InvalidParameter(
-            "A privacy model must be an object with attribute, kind and level.",
-            hint='As in {"attribute": "diagnosis", "kind": "distinct_l", "level": 3}.',
-        )
-    for key, value in given.items():
-        if key not in _MODEL_KEYS or _MODEL_OWN.get(key, given["kind"]) != given["kind"]:
-            raise InvalidParameter(
-                "A privacy model has no such key.",
-                hint="Known keys: "
-                + ", ".join(_MODEL_KEYS)
-                + "; l belongs to recursive_cl, distance"
-                " to t_closeness.",
-            )
-        types, expected = _MODEL_KEYS[key]
-        if not isinstance(value, types) or isinstance(value, bool):
-            raise InvalidParameter(f'"{key}" of a privacy model must be {expected}.')
-    more = dict(given)
-    if more.get("distance", "equal") not in ORDERS:
-        more["distance"] = parse_hierarchy(more["distance"], files=False)
-    return Model(**more)
+    return Model.of_plain(given if isinstance(given, Mapping) else {}, files=False)
 
 
 def _hint(known: Mapping[str, Parameter], name: str = "") -> str:

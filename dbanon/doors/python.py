@@ -38,6 +38,7 @@ def anonymize(
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
     door: str = "python",
+    run_id: str | None = None,
     **options: Unpack[JobOptions],
 ) -> Report:
     """Anonymize a table of a database into a table or view that was recounted before it is visible.
@@ -61,6 +62,7 @@ def anonymize(
     progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
     door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
+    run_id : the run in the ledger, a UUID, to find it again by; a fresh one when None.
     options : the other options of ``Policy`` and ``Job``.
 
     With ``guarantee="per_attribute"`` rows are not k-anonymous, which the warning
@@ -86,6 +88,7 @@ def anonymize(
         "key": key,
         "hierarchies": hierarchies,
         "door": door,
+        **({} if run_id is None else {"run_id": run_id}),
     }
     job = _job({**given, **options})
     source = open_store(database, on_sql)

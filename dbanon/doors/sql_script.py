@@ -90,6 +90,7 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
     text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
         "@FOREIGN_HINT@", HINT.replace("'", "''")
     )
+    text = text.replace("@RAISE@\n", (sql / "raise.sql").read_text())
     text = text.replace("@SETTINGS@", "\n".join(f"SET {setting}" for setting in SETTINGS))
     for mark, fail in (
         ("@IMPORT@", "return outcome"),

@@ -3,8 +3,26 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import ClassVar
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+# How a door writes an option of a hint: its name, and its value where the hint has one. A name with
+# () is no option but something that each door has in its own way.
+Way = Callable[[str, Any], str]
+
+# An option in a hint: `key`, `nulls="suppress"` with a value as JSON, or `problems()`.
+_MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
+
+
+def in_python(name: str, value: Any) -> str:
+    """An option as a call in Python has it."""
+    if name == "problems()":
+        return "the error's problems"
+    if value is None:
+        return name
+    return f"{name}={value if isinstance(value, bool) else json.dumps(value, ensure_ascii=False)}"
 
 
 class DbanonError(Exception):
@@ -19,8 +37,29 @@ class DbanonError(Exception):
     ) -> None:
         self.message = message or (type(self).__doc__ or "error").partition("\n")[0]
         self.detail = detail
-        self.hint = hint
+        self._hint = hint
         super().__init__(self.message)
+
+    @property
+    def hint(self) -> str | None:
+        """What may help, as a call in Python has it."""
+        return self.hint_by(in_python)
+
+    @hint.setter
+    def hint(self, told: str | None) -> None:
+        self._hint = told
+
+    def hint_by(self, way: Way) -> str | None:
+        """What may help, with options as a door writes them."""
+
+        def written(found: re.Match[str]) -> str:
+            try:
+                return way(found[1], None if found[2] is None else json.loads(found[2]))
+            except ValueError:
+                # A name of somebody's that looks like an option.
+                return found[0]
+
+        return self._hint and _MARKED.sub(written, self._hint)
 
     def __str__(self) -> str:
         parts = [self.message]
@@ -30,7 +69,7 @@ class DbanonError(Exception):
             parts.append(f"Hint: {self.hint}")
         return "\n".join(parts)
 
-    def to_dict(self) -> dict[str, str | int | None]:
+    def to_dict(self, way: Way = in_python) -> dict[str, str | int | None]:
         """The error as plain values, for machines."""
         return {
             "code": self.code,
@@ -38,7 +77,7 @@ class DbanonError(Exception):
             "exit_code": self.exit_code,
             "message": self.message,
             "detail": self.detail,
-            "hint": self.hint,
+            "hint": self.hint_by(way),
         }
 
 

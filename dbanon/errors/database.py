@@ -56,6 +56,13 @@ class InsufficientRights(DbanonError):
     sqlstate = "42501"
 
 
+class AccessRefused(InsufficientRights):
+    """The server does not let this role in."""
+
+    code = "access_refused"
+    sqlstate = "28000"
+
+
 class LedgerNotTrusted(InsufficientRights):
     """The ledger belongs to another role, or code of one hangs on it."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from dbanon.errors.base import DbanonError
 
 
@@ -41,43 +39,6 @@ class ModelInfeasible(PrivacyRefusal):
 
     code = "model_infeasible"
     sqlstate = "ZK002"
-
-
-class HierarchyBroken(PrivacyRefusal):
-    """A hierarchy is not a tree over the values of its column.
-
-    ``problems`` holds every problem found. The message names lines and counts, never a label: a
-    hierarchy often lists the very values that its column holds.
-    """
-
-    code = "hierarchy_broken"
-    sqlstate = "ZK004"
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        detail: str | None = None,
-        hint: str | None = None,
-        problems: Iterable[object] = (),
-    ) -> None:
-        super().__init__(message, detail=detail, hint=hint)
-        self.problems = tuple(problems)
-
-
-class MemoryLimit(PrivacyRefusal):
-    """The job needs more memory than allowed."""
-
-    code = "memory_limit"
-    sqlstate = "54000"
-
-    @classmethod
-    def of_process(cls) -> MemoryLimit:
-        """The limit is the machine's, or of its administrator."""
-        return cls(
-            "The process has no more memory; a run that was not finished is rolled back.",
-            hint="Give it more, or anonymize in blocks; a memory limit says so before it begins.",
-        )
 
 
 class ReleaseChanged(DbanonError):

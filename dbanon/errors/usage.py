@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dbanon.errors.base import DbanonError
 
 
@@ -43,6 +45,20 @@ class NameTooLong(InvalidName):
 
     code = "name_too_long"
     sqlstate = "42622"
+
+
+class DatabaseNotFound(UsageError):
+    """There is no such database, host or file."""
+
+    code = "database_not_found"
+    sqlstate = "3D000"
+
+
+class TlsFailed(UsageError):
+    """The connection could not be encrypted as it was asked for."""
+
+    code = "tls_failed"
+    sqlstate = "08004"
 
 
 class TableNotFound(UsageError):
@@ -129,6 +145,28 @@ class NonFiniteValue(UsageError):
     sqlstate = "22003"
 
 
+class HierarchyBroken(UsageError):
+    """A hierarchy is not a tree over the values of its column.
+
+    ``problems`` holds every problem found. The message names lines and counts, never a label: a
+    hierarchy often lists the very values that its column holds.
+    """
+
+    code = "hierarchy_broken"
+    sqlstate = "ZK004"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        problems: Iterable[object] = (),
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint)
+        self.problems = tuple(problems)
+
+
 class ValueNotInOrder(UsageError):
     """An ordinal column holds a value that is not in its order."""
 
@@ -201,6 +239,13 @@ class NotBuilt(UsageError):
 
     code = "not_built"
     sqlstate = "0A000"
+
+
+class ReadOnly(UsageError):
+    """The transaction may only read, and this writes."""
+
+    code = "read_only"
+    sqlstate = "25006"
 
 
 class MissingDependency(UsageError):

@@ -15,5 +15,9 @@ class RowsNotAnonymous(PrivacyWarning):
     """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
 
 
+class ColumnLost(UserWarning):
+    """A quasi-identifier is released with nothing left of it: one label for all of its values."""
+
+
 class CommitConfirmed(UserWarning):
     """The connection was lost or a signal came at COMMIT, and it was committed all the same."""

@@ -17,7 +17,7 @@ from dbanon.hierarchy.edges import Pulse, no_pulse, paced
 from dbanon.hierarchy.tree import Hierarchy, flat
 
 ROOT = "*"
-DATE_STEPS = ("month", "quarter", "year", "5y", "decade")
+DATE_STEPS = ("day", "week", "month", "quarter", "year", "5y", "decade")
 
 
 def intervals(
@@ -65,16 +65,25 @@ def dates(
     *,
     pulse: Pulse = no_pulse,
 ) -> Hierarchy:
-    """Dates (``2024-05-17``) by calendar: month, quarter, year, 5y and decade, in that order.
+    """Dates (``2024-05-17``) by calendar: day, month, quarter, year, 5y and decade, in that order.
+
+    A day is a step of moments. A week, Monday to Sunday as ISO 8601 counts them, lies in no one
+    month or year: only ``*`` stands above it.
 
     Raises
     ------
-    InvalidParameter : a value is no date, or the steps are unknown or not in order.
+    InvalidParameter : a value is no date, or the steps are unknown, not in order, or stand above a
+        week.
     """
     if any(step not in DATE_STEPS for step in steps) or [
         step for step in DATE_STEPS if step in steps
     ] != list(steps):
         raise InvalidParameter("Steps of dates are, in this order: " + ", ".join(DATE_STEPS) + ".")
+    if "week" in steps and steps[-1] != "week":
+        raise InvalidParameter(
+            "A week may lie in two months and in two years: no other step stands after it.",
+            hint='Write ["week"] or ["day", "week"], or leave the week out.',
+        )
     found = []
     for value in paced(set(values), pulse):
         try:
@@ -83,7 +92,10 @@ def dates(
             raise InvalidParameter("A value is no date in the form 2024-05-17.") from None
     rows = []
     for day, value in paced(sorted(found), pulse):
+        year, week, _ = day.isocalendar()
         labels = {
+            "day": day.isoformat(),
+            "week": f"{year:04d}-W{week:02d}",
             "month": f"{day.year:04d}-{day.month:02d}",
             "quarter": f"{day.year:04d}-Q{(day.month + 2) // 3}",
             "year": f"{day.year:04d}",

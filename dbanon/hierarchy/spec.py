@@ -210,7 +210,7 @@ def require_own_ranges(given: Mapping[str, Hierarchy | HierarchySpec], local_ran
                 f'Column "{column}": labels of "{one.kind}" in the column\'s own order name values'
                 " of its records, also of those withheld.",
                 hint="List the values in order, use a builder whose labels are fixed (intervals,"
-                " mask, dates), or release own ranges (local_range).",
+                " mask, dates), or release own ranges (`local_range=true`).",
             )
 
 

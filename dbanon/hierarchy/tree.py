@@ -11,6 +11,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -308,7 +309,7 @@ class Hierarchy:
         ------
         HierarchyBroken : the file is no tree; all problems are named.
         """
-        path = Path(path)
+        path = Path(os.path.expanduser(path))
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix.lower() != ".json":
             return cls.from_csv(text)

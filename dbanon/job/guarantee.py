@@ -111,7 +111,7 @@ class Guarantee:
                 f"Method {method.name} gives {method.sentence}: a release of it would fail the"
                 " recount of its rows.",
                 hint="Choose a method that groups rows. A release whose rows are not k-anonymous"
-                " needs guarantee=per_attribute.",
+                ' needs `guarantee="per_attribute"`.',
             )
 
     def questions(
@@ -171,7 +171,7 @@ class Guarantee:
             raise SourceChanged(
                 f"{expected.rows} records were read, but {recount.rows} rows were written.",
                 hint="The source gives other rows each time it is read: anonymize a table, or name"
-                " a key that tells every row from every other.",
+                ' columns that tell every row from every other: `key=["…"]`.',
             )
         if recount.smallest < self.k:
             raise RecountFailed(
@@ -268,18 +268,18 @@ class PerAttribute(Guarantee):
         if method.gives.of_rows:
             raise InvalidParameter(
                 f"Method {method.name} groups rows, so that they are k-anonymous.",
-                hint="Leave guarantee out.",
+                hint="Leave out `guarantee`.",
             )
         if self.models:
             raise InvalidParameter(
                 "Privacy models are of classes of rows, which guarantee=per_attribute has not.",
-                hint="Leave the models out, or choose a method that groups rows.",
+                hint="Leave out `models`, or choose a method that groups rows.",
             )
         if recoding.takes_categories:
             raise InvalidParameter(
                 f"Recoding {recoding.name} releases classes of rows, which guarantee=per_attribute"
                 " has not.",
-                hint="Use recoding mean, median or medoid.",
+                hint='Use `recoding="mean"`, `recoding="median"` or `recoding="medoid"`.',
             )
 
     def require(self, method: Method) -> None:
@@ -287,7 +287,7 @@ class PerAttribute(Guarantee):
         if self.persons:
             raise InvalidParameter(
                 "With guarantee=per_attribute rows are counted, not persons.",
-                hint="Leave entity out.",
+                hint="Leave out `entity`.",
             )
 
     def questions(

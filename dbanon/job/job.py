@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -18,6 +20,8 @@ OUTPUT_KINDS = ("table", "view")
 IF_EXISTS = ("error", "replace")
 DOORS = ("python", "cli", "job", "sql")
 DEFAULT_CHUNK_ROWS = 65_536
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,7 @@ class Job:
     chunk_rows : rows that are read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
     door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
+    run_id : the run, a UUID, for the ledger.
     """
 
     table: Annotated[str, Option("What is read, as in app.people.", sql=False)]
@@ -111,11 +116,14 @@ class Job:
         ),
     ] = None
     door: str = "python"
+    run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)
 
     def __post_init__(self) -> None:
         check(self)
         if self.door not in DOORS:
             raise InvalidParameter(f"door must be one of {', '.join(DOORS)}.")
+        if not _UUID.fullmatch(str(self.run_id)):
+            raise InvalidParameter("run_id must be a UUID, in lower case.")
         check_models(self.policy.models, self.sensitive)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
@@ -158,7 +166,7 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
     if entity in named:
         raise InvalidParameter(
             f'The entity column "{entity}" says whose a row is, so it cannot be released.',
-            hint="Name it as entity only, and as no quasi-identifier, stratum, sensitive or kept"
+            hint="Name it as `entity` only, and as no quasi-identifier, stratum, sensitive or kept"
             " column.",
         )
 
@@ -176,7 +184,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
         if name not in sensitive:
             raise InvalidParameter(
                 f'The privacy model of "{name}" names no sensitive column.',
-                hint="Name the column in sensitive, too.",
+                hint="Name the column in `sensitive`, too.",
             )
         if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
             raise InvalidParameter(

@@ -30,7 +30,7 @@ class PolicyOptions(TypedDict, total=False):
     refine_iterations: int | None
     refine_seconds: float | None
     block_size: int | None
-    models: Sequence[Model]
+    models: Sequence[Model | Mapping[str, Any]]
     withhold_failing: bool
     guarantee: str
     strict: bool

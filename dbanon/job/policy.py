@@ -225,7 +225,7 @@ class Policy:
             raise InvalidParameter(
                 f"Method {method.name} groups each attribute by itself, without Mahalanobis"
                 " distances.",
-                hint="Leave standardize out.",
+                hint="Leave out `standardize`.",
             )
         if self.block_size is not None and self.block_size < 2 * self.k:
             raise parameter(Policy, "block_size").refusal()
@@ -236,7 +236,7 @@ class Policy:
         if self.withhold_failing and not (self.models and self.max_suppression):
             raise InvalidParameter(
                 "withhold_failing needs models, and a max_suppression above 0.",
-                hint="Say which share of records may be withheld.",
+                hint="Say which share of records may be withheld: `max_suppression`.",
             )
 
     def guaranteed(self, by: Sequence[str] = (), entity: str | None = None) -> Guarantee:
@@ -292,7 +292,7 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
             raise UnsupportedType(
                 f'Column "{attribute.name}" is no number, and recoding {recoding.name} takes'
                 " numbers only.",
-                hint="Use the recoding generalization.",
+                hint='Use `recoding="generalization"`.',
             )
         if attribute.kind is Kind.ORDINAL and not recoding.takes_ranks:
             raise UnsupportedType(
@@ -307,7 +307,7 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
                 f" {policy.method} takes numbers, dates and timestamps only.",
                 hint=(
                     "Methods that take it: " + ", ".join(taking) + ". Text that has an order can be"
-                    " taken as ranks: state orders."
+                    " taken as ranks: state `orders`."
                     if taking
                     else "No method of this version takes it: leave the column out of the"
                     " quasi-identifiers and do not copy it, or give it as a number."
@@ -329,7 +329,7 @@ def _check_refinement(policy: Policy, method: Method) -> None:
     if policy.refine is not None and method.refine is None:
         raise InvalidParameter(
             f"Method {method.name} gives no classes of rows that could be refined.",
-            hint="Leave refine out.",
+            hint="Leave out `refine`.",
         )
 
 

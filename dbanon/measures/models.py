@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,46 @@ class Model:
             )
         if not np.isfinite(self.level) or self.level <= 0:
             raise InvalidParameter(f"The level of {self.kind} must be a number above 0.")
+        if self.kind in ("t_closeness", "alpha_k") and self.level > 1:
+            raise InvalidParameter(
+                f"The level of {self.kind} must be 1 or less.",
+                hint="A distance or a share is never more: every release would do.",
+            )
         if self.l < 1:
             raise InvalidParameter("The l of recursive_cl must be a whole number, 1 or more.")
         if self.distance not in ORDERS:
             object.__setattr__(self, "distance", parse(self.distance, files=True))
+
+    @classmethod
+    def of_plain(cls, given: Mapping[str, Any], *, files: bool = True) -> Model:
+        """The model of an object with its parameters by name.
+
+        Parameters
+        ----------
+        files : True where a hierarchy may be the path of a file; never inside a server.
+
+        Raises
+        ------
+        InvalidParameter : a key is missing, unknown or has another type.
+        """
+        if not {"attribute", "kind", "level"} <= set(given):
+            raise InvalidParameter(
+                "A privacy model must be an object with attribute, kind and level.", hint=_AS_IN
+            )
+        plain = {name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()}
+        for key, value in plain.items():
+            if key not in _KEYS or _OWN_KEYS.get(key, plain["kind"]) != plain["kind"]:
+                raise InvalidParameter(
+                    "A privacy model has no such key.",
+                    hint="Known keys: " + ", ".join(_KEYS) + "; l belongs to recursive_cl, distance"
+                    " to t_closeness.",
+                )
+            types, expected = _KEYS[key]
+            if not isinstance(value, types) or isinstance(value, bool):
+                raise InvalidParameter(f'"{key}" of a privacy model must be {expected}.')
+        if plain.get("distance", "equal") not in ORDERS:
+            plain["distance"] = parse(plain["distance"], files=files)
+        return cls(**plain)
 
     def satisfied(self, counts: Counts, whole: Values) -> NDArray[np.bool_]:
         """Which classes keep to the model, bool (m,).
@@ -121,6 +158,18 @@ class Model:
         if self.kind == "t_closeness":
             text += f", {self.distance if self.distance in ORDERS else HIERARCHICAL}"
         return text
+
+
+_AS_IN = 'As in {"attribute": "diagnosis", "kind": "distinct_l", "level": 3}.'
+# Keys of a model as an object: its type, and what it must be.
+_KEYS: dict[str, tuple[tuple[type, ...], str]] = {
+    "attribute": ((str,), "the name of a sensitive column"),
+    "kind": ((str,), "the name of a privacy model"),
+    "level": ((int, float), "a number"),
+    "l": ((int,), "a whole number"),
+    "distance": ((str, Mapping, Hierarchy, Path), "equal, ordered or a hierarchy"),
+}
+_OWN_KEYS = {"l": "recursive_cl", "distance": "t_closeness"}
 
 
 def model_kinds() -> tuple[str, ...]:

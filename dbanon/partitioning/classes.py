@@ -106,7 +106,7 @@ def find_attribute_classes(
     if microdata.entities is not None:
         raise InvalidParameter(
             "A release per attribute counts rows, not persons.",
-            hint="Leave entity out, or choose a method that groups rows.",
+            hint="Leave out `entity`, or choose a method that groups rows.",
         )
     warnings.warn(RowsNotAnonymous(RowsNotAnonymous.__doc__), stacklevel=3)
     found = _found(microdata, _feasible_strata(microdata, policy), policy, tick, measures)
@@ -225,7 +225,7 @@ def _check_budget(policy: Policy, withheld: int, microdata: Microdata) -> None:
         raise SuppressionOverBudget(
             f"{withheld} of {n} records would be withheld, more than the allowed share"
             f" {policy.max_suppression:g}.",
-            hint=f"It would be feasible with max_suppression = {withheld / n:.6f} or more.",
+            hint=f"It would be feasible with `max_suppression={withheld / n:.6f}` or more.",
         )
 
 

@@ -38,8 +38,8 @@ def infeasible(
             f"The {records} records of a stratum or pattern of NULLs, which classes do not cross,"
             " do not keep to the models.",
             hint="; ".join(hints)
-            + f". Ask for less, {_by_withholding(failing, counts, wholes, n)}use nulls=suppress,"
-            " or leave out strata.",
+            + f". Ask for less, {_by_withholding(failing, counts, wholes, n)}use"
+            ' `nulls="suppress"`, or leave out strata: `by`.',
         )
     values = {m.attribute: int((wholes[m.attribute] > 0).sum()) for m in failing}
     return ModelInfeasible(
@@ -73,7 +73,7 @@ def _by_withholding(
     sizes = counts[models[0].attribute].sum(axis=1)
     withheld = n - sizes[kept].sum()
     share = np.ceil(withheld / n * 1e6) / 1e6
-    return f"use withhold_failing with max_suppression = {share:.6f} or more, "
+    return f"use `withhold_failing=true` with `max_suppression={share:.6f}` or more, "
 
 
 def _feasible(model: Model, best: float) -> str:

@@ -48,7 +48,7 @@ def refine(
     if seconds is not None:
         raise InvalidParameter(
             "The refinement of generalization counts rounds, not seconds.",
-            hint="Give refine_iterations.",
+            hint="Give `refine_iterations`.",
         )
     if iterations is None:
         iterations = ROUNDS[effort] * (space.n_records // k)

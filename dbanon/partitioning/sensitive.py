@@ -67,8 +67,9 @@ def _codes_in(table: Distribution, column: Coded) -> NDArray[np.int64]:
 def _require_memory(n_classes: int, width: int, name: str, memory_limit: int | None) -> None:
     needed = _COPIES_OF_COUNTS * 8 * n_classes * width
     if memory_limit is not None and needed > memory_limit:
-        raise MemoryLimit(
-            f'The counts of "{name}" need more than {memory_limit // 2**20} MiB of memory.',
+        raise MemoryLimit.over(
+            f'The counts of "{name}" need',
+            memory_limit,
             detail=f"There are {n_classes} classes and {width} values.",
-            hint="Raise the memory limit, or bring values together in a view.",
+            hint="Raise the limit (`memory_limit`), or bring values together in a view.",
         )

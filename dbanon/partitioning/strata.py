@@ -35,8 +35,8 @@ def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
     ]
     raise NullInQuasiIdentifier(
         f"Quasi-identifiers hold NULL: {', '.join(holding)}.",
-        hint="Choose nulls=suppress (withhold these records) or nulls=category (classes within"
-        " each pattern of NULLs).",
+        hint='Choose `nulls="suppress"` (withhold these records) or `nulls="category"` (classes'
+        " within each pattern of NULLs).",
     )
 
 
@@ -81,6 +81,6 @@ def too_few(
         text += f" with NULL in {', '.join(absent)}" if absent else " without NULL"
     hint = "Leave columns out of the strata, or bring rare values together in a view."
     if microdata.strata is None:
-        hint = f"With nulls=category each pattern of NULLs needs k {what}; nulls=suppress withholds"
-        hint += " records with a NULL instead."
+        hint = f'With `nulls="category"` each pattern of NULLs needs k {what};'
+        hint += ' `nulls="suppress"` withholds records with a NULL instead.'
     return TooFewRecords(f"{text}, fewer than k = {policy.k}.", hint=hint)

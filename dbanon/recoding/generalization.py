@@ -36,6 +36,8 @@ from dbanon.recoding.columns import (
 )
 from dbanon.recoding.grid import Grid, grid_for
 
+# Digits of whole seconds, which are told where one border of the column needs them.
+_WHOLE = ".000000"
 _WIDER = "Release its ranges as text, or cast the column to a wider type in a view."
 
 
@@ -108,7 +110,7 @@ def _intervals(
         raise InvalidParameter(
             f'Column "{attribute.name}" holds numbers of more than 15 digits, which intervals'
             " would round.",
-            hint="Give it a hierarchy, or leave it out of the quasi-identifiers.",
+            hint="Give it a hierarchy (`hierarchies`), or leave it out of the quasi-identifiers.",
         )
     valid = microdata.valid_column(attribute.name)
     scale = measures.numbers[attribute.name]
@@ -190,9 +192,11 @@ def _texts(
     closed: bool,
 ) -> NDArray[np.object_]:
     """``[low, high)``; closed ``[low, high]``, or the one value that all share."""
+    ends = [[number_text(grid.clean(x), attribute) for x in side.tolist()] for side in (low, high)]
+    if attribute.kind is Kind.TIMESTAMP and all(_WHOLE in text for side in ends for text in side):
+        ends = [[text.replace(_WHOLE, "") for text in side] for side in ends]
     texts = []
-    for start, end in zip(low.tolist(), high.tolist(), strict=True):
-        first, last = (number_text(grid.clean(x), attribute) for x in (start, end))
+    for first, last in zip(*ends, strict=True):
         if closed:
             texts.append(first if first == last else f"[{first}, {last}]")
         else:

@@ -23,7 +23,7 @@ def refuse_wide(microdata: Microdata, recoding: str) -> None:
     for name in sorted(microdata.wide):
         raise UnsupportedType(
             f'Column "{name}" holds numbers beyond 2**53: recoding {recoding} cannot take them.',
-            hint="Use recoding=mean, or give the column as a smaller type.",
+            hint='Use `recoding="mean"`, or give the column as a smaller type.',
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,14 @@ from dbanon.hierarchy.subset import Trees, only
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import Loss, iloss, released_loss
-from dbanon.recoding import ExactTotals, ReleasedColumn, find_recoding, recode_attributes
+from dbanon.recoding import (
+    GENERALIZED,
+    ExactTotals,
+    ReleasedColumn,
+    find_recoding,
+    recode_attributes,
+)
+from dbanon.release.labels import ANY
 
 
 def recode(
@@ -78,6 +85,23 @@ def recode(
         loss=after.total,
         measure=recoding.measure,
     )
+
+
+def lost_completely(
+    columns: Sequence[ReleasedColumn], hierarchies: Mapping[str, Hierarchy]
+) -> tuple[str, ...]:
+    """The quasi-identifiers of which every row has the root of its hierarchy, ``*`` without one."""
+    found = []
+    for column in columns:
+        if column.attribute.sql_type != GENERALIZED or column.lost is None:
+            continue
+        tree = hierarchies.get(column.source)
+        root = ANY if tree is None else tree.labels[0]
+        told = column.values if column.missing is None else column.values[~column.missing]
+        # A tree may be a root alone, which then loses nothing.
+        if len(told) and bool((told == root).all()) and column.lost.any():
+            found.append(column.source)
+    return tuple(found)
 
 
 def _sse(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from html import escape
 from operator import attrgetter
 from typing import Any, Generic, TypeVar, overload
 
@@ -99,16 +100,18 @@ class Lost:
     Parameters
     ----------
     released, before_rounding : over all columns, as in ``Release``.
-    columns : column by column.
+    columns : by column.
     measure : ``sse`` or ``iloss``, as in ``Release``.
     levels : of a full domain, by quasi-identifier; None where there are none.
+    completely : the quasi-identifiers of which nothing is left.
     """
 
     released: float
     before_rounding: float
-    columns: tuple[ColumnLoss, ...]
+    columns: Mapping[str, ColumnLoss]
     measure: str
     levels: Mapping[str, int] | None = None
+    completely: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,8 @@ class Report:
     ``persons`` count persons where ``entity`` names their column; class sizes are rows. ``k_rows``
     is not None where classes are those of each attribute by itself: the rows that share the rarest
     combination of values. ``levels`` are those of a full domain, by quasi-identifier. ``telling``
-    are findings on columns that are released as they are.
+    are findings on columns that are released as they are. ``lost`` are the quasi-identifiers that
+    every row is released with one label of, ``*`` or the root of their hierarchy.
     """
 
     request: Request
@@ -196,7 +200,7 @@ class Report:
     k_achieved = _Told[int]("counts.verdict.k")
     information_loss = _Told[float]("loss.released")
     information_loss_before_rounding = _Told[float]("loss.before_rounding")
-    column_losses = _Told[tuple[ColumnLoss, ...]]("loss.columns")
+    column_losses = _Told[Mapping[str, ColumnLoss]]("loss.columns")
     guarantee = _Told[str]("request.guarantee")
     seconds = _Told[Mapping[str, float]]("made_by.seconds")
     seed_policy = _Told[str]("made_by.seed_policy")
@@ -210,11 +214,25 @@ class Report:
     levels = _Told["Mapping[str, int] | None"]("loss.levels")
     telling = _Told[tuple[TellingColumn, ...]]("counts.telling")
     digest = _Told["str | None"]("made_by.digest")
+    lost = _Told[tuple[str, ...]]("loss.completely")
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
         """What whoever reads the release has to be told beside its guarantee."""
         return self.counts.verdict.cautions
+
+    def lost_told(self) -> list[str]:
+        """Of each column that is lost completely: that it is, and what would help."""
+        return [
+            f'"{name}" is lost completely: all rows have one label. What helps: '
+            + (
+                "a hierarchy with more levels, a smaller k, fewer quasi-identifiers"
+                if name in self.arguments["hierarchies"]
+                else "a hierarchy of its values, or their order"
+            )
+            + ", or another role (sensitive, kept, not copied)"
+            for name in self.lost
+        ]
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -227,7 +245,22 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
-        return {name: _plain(getattr(self, name)) for name in self.names()}
+        plain = {name: _plain(getattr(self, name)) for name in self.names()}
+        for loss in plain["column_losses"].values():
+            # Its key says it.
+            del loss["name"]
+        return plain
+
+    def __str__(self) -> str:
+        return in_lines(self.rows())
+
+    def _repr_html_(self) -> str:
+        rows = (
+            f"<tr><th style='text-align: left'>{escape(label)}</th>"
+            f"<td style='text-align: left'>{escape(text)}</td></tr>"
+            for label, text in self.rows()
+        )
+        return f"<table>{''.join(rows)}</table>"
 
     def rows(self) -> list[tuple[str, str]]:
         """The report as pairs of label and text, for people."""
@@ -273,8 +306,9 @@ class Report:
                     f"  {column.name}",
                     f"{column.released:.6f} ({column.before_rounding:.6f})",
                 )
-                for column in self.column_losses
+                for column in self.column_losses.values()
             ),
+            *(("COLUMN LOST", text) for text in self.lost_told()),
             (
                 "seconds",
                 ", ".join(f"{phase} {value:.2f}" for phase, value in self.seconds.items()),
@@ -286,6 +320,12 @@ class Report:
         if self.relation != self.output:
             pairs.insert(3, ("released table", self.relation))
         return pairs
+
+
+def in_lines(pairs: Sequence[tuple[str, str]]) -> str:
+    """Labels and texts below each other, with nothing behind them."""
+    width = max((len(label) for label, _ in pairs), default=0)
+    return "\n".join(f"{label:<{width}}  {text}".rstrip() for label, text in pairs)
 
 
 def _plain(value: Any) -> Any:

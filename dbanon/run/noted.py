@@ -5,7 +5,16 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 
-from dbanon.errors import DatabaseUnreachable, MemoryLimit, OutcomeUnknown, error_code, lacks_memory
+from dbanon.errors import (
+    AccessRefused,
+    DatabaseNotFound,
+    DatabaseUnreachable,
+    MemoryLimit,
+    OutcomeUnknown,
+    TlsFailed,
+    error_code,
+    lacks_memory,
+)
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.run.run import PhaseProgress, run
@@ -14,6 +23,9 @@ from dbanon.stores.names import parse_relation
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, described
 from dbanon.stores.store import Store
+
+# Who cannot be reached is not asked again; what may have been done did not fail.
+_NOT_ASKED = (AccessRefused, DatabaseNotFound, DatabaseUnreachable, OutcomeUnknown, TlsFailed)
 
 
 def run_noted(
@@ -33,8 +45,7 @@ def run_noted(
     try:
         return _within_memory(job, source, target, progress)
     except (Exception, KeyboardInterrupt) as error:
-        # Who cannot be reached is not asked again; what may have been done did not fail.
-        if not isinstance(error, (DatabaseUnreachable, OutcomeUnknown)):
+        if not isinstance(error, _NOT_ASKED):
             failed = described(job, time.perf_counter() - started, error_code(error))
             ledger.note_failure(target or source, failed)
         raise

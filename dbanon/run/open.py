@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import InvalidParameter
+from dbanon.run.handed import handed
 from dbanon.stores.base import OnSql
 from dbanon.stores.store import Store
+from dbanon.stores.urls import read_url
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
 
 def open_store(database: Any, on_sql: OnSql | None = None) -> Store:
-    """The store for a URL, a SQLAlchemy engine or a DuckDB connection.
+    """The store for a URL, a SQLAlchemy engine, a SQLite or a DuckDB connection.
 
     Parameters
     ----------
     database : ``postgresql://…``, ``sqlite:///file.db``, ``duckdb:///file.duckdb``, a SQLAlchemy
-        ``Engine`` of PostgreSQL or SQLite, or a DuckDB connection.
+        ``Engine`` of PostgreSQL or SQLite or a ``Connection`` without an open transaction, which
+        stands for its engine, a ``sqlite3.Connection``, or a DuckDB connection.
     on_sql : called with the text of each statement before it runs.
 
     Raises
     ------
     InvalidParameter : there is no store for it.
     """
+    database = handed(database)
     # Each import costs a quarter of a second or more: only the one that is needed.
     if type(database).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
         from dbanon.stores.duckdb.store import DuckdbStore
 
         return DuckdbStore(database, on_sql)
-    from sqlalchemy import URL, Engine, make_url
-    from sqlalchemy.exc import ArgumentError
+    if isinstance(database, sqlite3.Connection):
+        from dbanon.stores.sqlite.store import SqliteStore
 
-    try:
-        if not isinstance(database, (Engine, URL, str)):
-            raise ArgumentError
-        url = database.url if isinstance(database, Engine) else make_url(database)
-    except (ArgumentError, ValueError):
-        raise InvalidParameter(
-            "The database URL cannot be read.",
-            hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",
-        ) from None
+        return SqliteStore(database, on_sql)
+    from sqlalchemy import Engine
+
+    url = database.url if isinstance(database, Engine) else read_url(database)
     backend = url.get_backend_name()
     if backend == "postgresql":
         from dbanon.stores.postgresql.client import PostgresqlStore

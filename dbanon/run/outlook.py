@@ -165,10 +165,11 @@ def _require_memory(planned: Plan, rows: int) -> int:
     memory = rows * bytes_per_record(len(planned.wanted.columns))
     limit = planned.job.memory_limit
     if limit is not None and memory > limit:
-        raise MemoryLimit(
-            f"The job needs more than {limit // 2**20} MiB of memory.",
+        raise MemoryLimit.over(
+            "The job needs",
+            limit,
             detail=f"There are {rows} rows.",
-            hint="Raise the memory limit, or use fewer quasi-identifiers.",
+            hint="Raise the limit (`memory_limit`), or use fewer quasi-identifiers.",
         )
     return memory
 

@@ -12,12 +12,12 @@ from typing import Any
 from dbanon.data.counts import Counts, Questions
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found
-from dbanon.errors import KeptColumnTells, TellingColumnRefused
+from dbanon.errors import ColumnLost, KeptColumnTells, TellingColumnRefused
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected, Verdict
 from dbanon.partitioning.partition_for import partition_for
-from dbanon.release.recode import Release, recode
+from dbanon.release.recode import Release, lost_completely, recode
 from dbanon.release.report import Counted, Lost, MadeBy, Report, Request, TellingColumn
 from dbanon.release.telling import Originals, telling
 from dbanon.run.plan import Plan, plan
@@ -59,6 +59,8 @@ def run(
         tells = _tell(draft, source, target.sampled(written, job.kept))
     with clock.phase("digest"):
         report = _report(planned, policy, draft, found, counts, holds, tells)
+        for text in report.lost_told():
+            warnings.warn(ColumnLost(f"Column {text}."), stacklevel=2)
         report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))
     with clock.phase("write"):
         noted = target.publish(written, report, counts, clock.elapsed)
@@ -195,6 +197,8 @@ def _report(
     if levels is not None:
         arguments["levels"] = levels
     release, microdata = draft.release, draft.microdata
+    losses = {column.name: column for column in release.losses}
+    nothing_left = lost_completely(release.columns, policy.hierarchies)
     return Report(
         Request(
             source=str(planned.relation.name),
@@ -217,7 +221,14 @@ def _report(
             verdict=holds,
             telling=tells,
         ),
-        Lost(release.loss, release.loss_before_rounding, release.losses, release.measure, levels),
+        Lost(
+            release.loss,
+            release.loss_before_rounding,
+            losses,
+            release.measure,
+            levels,
+            nothing_left,
+        ),
         MadeBy(
             release_id=output.release_id,
             created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from dbanon.data.counts import Counts, Questions, Recount
 from dbanon.data.schema import require_lists
 from dbanon.errors import (
     DbanonError,
+    InsufficientRights,
     InvalidParameter,
     RecountFailed,
 )
@@ -28,6 +30,12 @@ from dbanon.stores.sql import Session
 from dbanon.stores.sql_target import cells_of, count_classes
 from dbanon.stores.statements import recount_for_people
 from dbanon.stores.store import Store
+
+_AGAIN = "Withdraw the relation, and release it again."
+_NO_RELEASE = (
+    "The ledger has no release of this name: these are the rows as they are. What is to be"
+    " published is a release of them, made with this k."
+)
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,7 @@ def verify(
     ------
     RecountFailed : a class holds fewer than k rows, or does not keep to a privacy model.
     ReleaseChanged : it is not as it was released; the message says in what.
+    InsufficientRights : the role may not read the relation, or the ledger.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
     """
     require_lists(quasi_identifiers=quasi_identifiers)
@@ -97,7 +106,7 @@ def verify(
     with store.session(write=False) as session:
         if quasi_identifiers:
             if k is None:
-                raise InvalidParameter("k is needed with quasi-identifiers.", hint="Add k.")
+                raise InvalidParameter("k is needed with quasi-identifiers.", hint="Add `k`.")
             source = session.find_source(relation)
             for name in quasi_identifiers:
                 source.attribute(name)
@@ -111,12 +120,13 @@ def verify(
         comparison = Comparison(session, relation, entry)
         comparison.require_columns(names)
         guarantee = Guarantee(k) if entry is None else entry.guarantee
-        recount, query = _recount(session, relation, names, guarantee)
+        with _read(relation):
+            recount, query = _recount(session, relation, names, guarantee)
         if recount.smallest < k:
             raise RecountFailed(
                 f"The smallest class of {relation} holds {recount.smallest} rows, fewer than"
                 f" k = {k}.",
-                hint="Withdraw the relation, and release it again.",
+                hint=_AGAIN if entry else _NO_RELEASE,
             )
         models: tuple[ModelCount, ...] = ()
         if entry is not None:
@@ -146,6 +156,21 @@ def verify(
         digest=comparison.digest,
         counted=guarantee.told_of(recount),
     )
+
+
+@contextmanager
+def _read(relation: RelationName) -> Iterator[None]:
+    """Say which right a reader lacks."""
+    try:
+        yield
+    except InsufficientRights as error:
+        if type(error) is not InsufficientRights:
+            raise
+        raise InsufficientRights(
+            f"This role may not read {relation}.",
+            detail=error.detail,
+            hint=f"GRANT SELECT ON {relation.quoted} to it.",
+        ) from None
 
 
 def _recount(
@@ -201,7 +226,7 @@ def _recount_models(
         cells = cells_of(session, relation_read, relation, questions)
         levels = levels_reached(asked, attributes, Counts(recount, cells=cells))
     except RecountFailed as error:
-        error.hint = "Withdraw the relation, and release it again."
+        error.hint = _AGAIN
         raise
     for place, level in zip(models, levels, strict=True):
         found[place] = replace(found[place], counted=level.achieved)

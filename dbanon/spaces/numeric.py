@@ -97,7 +97,7 @@ def check_weights(standardize: str, weights: Mapping[str, float]) -> None:
     if weights and standardize == MAHALANOBIS:
         raise InvalidParameter(
             "Weights have no effect on Mahalanobis distances, which no scale of a column changes.",
-            hint="Leave them out, or choose standardize=zscore or range.",
+            hint='Leave them out, or choose `standardize="zscore"` or `standardize="range"`.',
         )
 
 

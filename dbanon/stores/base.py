@@ -21,6 +21,8 @@ from dbanon.stores import statements
 from dbanon.stores.names import RelationName, quote
 
 MARK = "dbanon release "
+# Of the table with aggregates beside a release, where there is one.
+SUMMARY_SUFFIX = "_summary"
 
 OnSql = Callable[[str], None]
 
@@ -186,7 +188,7 @@ def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
         f"{source.name} is a {source.kind}: its rows have no key of their own."
         if hidden is None
         else f'{source.name} has a column named "{hidden}", which hides the address of its rows.',
-        hint="Name columns that tell every row from every other (--key, or key=[...]).",
+        hint='Name columns that tell every row from every other: `key=["…"]`.',
     )
 
 

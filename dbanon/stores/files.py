@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dbanon.errors import DatabaseUnreachable, InsufficientRights, NotADatabase
+from dbanon.errors import (
+    DatabaseNotFound,
+    DatabaseUnreachable,
+    DbanonError,
+    InsufficientRights,
+    NotADatabase,
+)
 
 DUCKDB, SQLITE = "duckdb", "sqlite"
 
@@ -46,7 +52,7 @@ def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iter
     ------
     NotADatabase : there is something else, or the name is that of a file of rows.
     InsufficientRights : it may not be read, or written.
-    DatabaseUnreachable : there is no such file, or no directory for it.
+    DatabaseNotFound : there is no such file, or no directory for it.
     """
     if path is None:
         yield
@@ -59,7 +65,7 @@ def file_for(path: Path | None, kind: str, *, write: bool, create: bool) -> Iter
         yield
         return
     if not create:
-        raise DatabaseUnreachable(f"There is no file {path}.")
+        raise DatabaseNotFound(f"There is no file {path}.")
     _require_place(path, kind)
     beside = [path.with_name(path.name + end) for end in _FILE_ENDINGS]
     beside = [name for name in beside if not name.exists()]
@@ -85,7 +91,7 @@ def will_be_made(path: Path | None, kind: str) -> bool:
     _require_local(path, kind)
     _require_place(path, kind)
     if not os.access(path.resolve().parent, os.W_OK, effective_ids=_EFFECTIVE):
-        raise DatabaseUnreachable(f"The database file {path} cannot be made.")
+        raise InsufficientRights(f"The database file {path} cannot be made.")
     return True
 
 
@@ -107,7 +113,7 @@ def _require_place(path: Path, kind: str) -> None:
             " Releases into CSV and Parquet files come in a later version.",
         )
     if not path.resolve().parent.is_dir():
-        raise DatabaseUnreachable(f"There is no directory for {path}.")
+        raise DatabaseNotFound(f"There is no directory for {path}.")
 
 
 def _claim(path: Path, kind: str) -> bool:
@@ -137,10 +143,11 @@ def _claim(path: Path, kind: str) -> bool:
     return True
 
 
-def _not_made(path: Path, error: Exception) -> DatabaseUnreachable:
-    return DatabaseUnreachable(
-        f"The database file {path} cannot be made.", detail=type(error).__name__
-    )
+def _not_made(path: Path, error: Exception) -> DbanonError:
+    # DuckDB says no more than that; a full disk may have room later.
+    denied = not os.access(path.resolve().parent, os.W_OK, effective_ids=_EFFECTIVE)
+    kind = InsufficientRights if denied else DatabaseUnreachable
+    return kind(f"The database file {path} cannot be made.", detail=type(error).__name__)
 
 
 def require_database(path: Path, kind: str) -> None:

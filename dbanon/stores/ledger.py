@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dbanon.data.counts import Recount
 from dbanon.data.schema import Role
-from dbanon.errors import ReleaseNotFound, TableNotFound
+from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
 from dbanon.job.guarantee import recorded
 from dbanon.release.report import Report
 from dbanon.stores.base import MARK, Existing, Output
@@ -22,6 +21,7 @@ from dbanon.stores.sql import Session
 from dbanon.stores.store import Store
 
 NOT_COPIED = "not_copied"
+_TO_RECOUNT = "Name the quasi-identifiers and k to recount a relation that is not in it."
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Run:
     ----------
     door : ``python``, ``cli``, ``job`` or ``sql``.
     elapsed : seconds from its beginning until now.
+    run_id : a UUID of its own.
     release_id : the release that it made; None for one that failed.
     error_code : of the error that ended it; None for one that succeeded.
     """
@@ -41,6 +42,7 @@ class Run:
     source: str
     output: RelationName
     elapsed: float
+    run_id: str
     release_id: str | None = None
     error_code: str | None = None
 
@@ -71,7 +73,6 @@ def column_rows(
     quasi-identifier and the column that it stands for.
     """
     stands_for = dict(made)
-    losses = {loss.name: loss for loss in report.column_losses}
     named = (
         *((name, Role.QUASI_IDENTIFIER.value) for name, _ in made),
         *((name, Role.SENSITIVE.value) for name in report.sensitive),
@@ -82,7 +83,7 @@ def column_rows(
     ordered = sorted(named, key=lambda column: (column[1] == NOT_COPIED, places[column[0]]))
     rows = []
     for position, (name, role) in enumerate(ordered):
-        loss = losses.get(stands_for.get(name, name))
+        loss = report.column_losses.get(stands_for.get(name, name))
         rows.append(
             {
                 "release_id": report.release_id,
@@ -116,7 +117,7 @@ def record(
         row[column] = found.oid if found else None
     columns = column_rows(report, sql_types, made)
     recorded = session.have_release_recorded(
-        row, columns, {"door": run.door, "elapsed": run.elapsed}
+        row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id}
     )
     return insert_release(session, row, columns, run) if recorded is None else recorded
 
@@ -146,7 +147,7 @@ def insert_run(session: Session, run: Run) -> None:
     """Write a run by this session's own rights."""
     ended = datetime.now(timezone.utc)
     row = {
-        "run_id": str(uuid.uuid4()),
+        "run_id": run.run_id,
         "release_id": run.release_id,
         "door": run.door,
         "method": run.method,
@@ -249,7 +250,7 @@ def _output_condition(name: RelationName) -> tuple[str, tuple[str, ...]]:
     return "output_schema = ? AND output_name = ?", (name.schema, name.name)
 
 
-def find_release(session: Session, name: RelationName) -> LedgerEntry:
+def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) -> LedgerEntry:
     """The ledger's entry of the release that has this name now, with its quasi-identifiers.
 
     Raises
@@ -261,13 +262,20 @@ def find_release(session: Session, name: RelationName) -> LedgerEntry:
     name = session.resolve_output(name)
     missing = ReleaseNotFound(
         f"The ledger of this database has no release {name}.",
-        hint="Name the quasi-identifiers and k to recount a relation that is not in it.",
+        hint=hint,
     )
     if not session.has_ledger():
         raise missing
     session.require_trusted_ledger()
     existing = session.find_existing(name)
-    release_id = entry_of(session, name, existing)
+    try:
+        release_id = entry_of(session, name, existing)
+    except InsufficientRights as error:
+        raise InsufficientRights(
+            "This role may not read the ledger, schema dbanon.",
+            detail=error.detail,
+            hint="GRANT dbanon_runner to it, or name quasi-identifiers and k.",
+        ) from None
     if release_id is None and existing is None and _names_output(session, name):
         raise TableNotFound(
             f"The ledger has release {name}, but there is no such relation now.",

@@ -41,7 +41,7 @@ def plan_output(
     if if_exists == "error":
         raise OutputExists(
             f"The output {name} exists already.",
-            hint="Choose another name, or replace it with if_exists=replace.",
+            hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
     if entry_of(session, name, existing) is None:
         raise OutputNotOurs(

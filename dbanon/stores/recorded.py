@@ -64,15 +64,15 @@ def read(session: Session, entry: LedgerEntry) -> Recorded:
         (entry.release_id,),
     )
     columns = tuple(RecordedColumn(name, role, kind) for name, role, kind, _, _ in found)
-    losses = tuple(
-        ColumnLoss(name, float(before), float(loss))
+    losses = {
+        name: ColumnLoss(name, float(before), float(loss))
         for name, _, _, loss, before in found
         if loss is not None and before is not None
-    )
+    }
     arguments: Mapping[str, Any] = row["arguments"]
     # Of ledgers that have a column for it.
     evaluation: Mapping[str, Any] | None = row.get("evaluation")
-    missing = ["the seconds of the commit"]
+    missing = ["the seconds of the commit", "which columns were lost completely"]
     if evaluation is None:
         missing.append("an evaluation")
     if row["digest"] is None:

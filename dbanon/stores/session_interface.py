@@ -225,6 +225,10 @@ class SessionInterface(ABC):
     def current_user(self) -> str | None:
         """The role that publishes, where the database has roles."""
 
+    def drop_view(self, relation: RelationName) -> None:
+        """Drop the view that shows a release."""
+        self.run(f"DROP VIEW {relation.quoted}")
+
     def drop_table(self, relation: RelationName) -> None:
         """Drop a released table."""
         self.run(f"DROP TABLE {relation.quoted}")

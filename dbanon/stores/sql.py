@@ -136,7 +136,7 @@ class Session(SessionInterface):
             raise DuplicateKeys(
                 f"The key of {source.name} is not unique: {repeated} keys occur more than once,"
                 f" {nulls} rows have a key with NULL.",
-                hint="Name columns that tell every row from every other.",
+                hint='Name columns that tell every row from every other: `key=["…"]`.',
             )
 
     def stage_values(
@@ -245,7 +245,7 @@ class Session(SessionInterface):
         raise UnsupportedType(
             f'Column "{attribute.name}" cannot be released as ranges: this database has no range'
             " types.",
-            hint="Use intervals text, bounds or midpoint.",
+            hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
         )
 
     def exact_totals(

@@ -143,7 +143,7 @@ class SqlTarget:
                 raise InvalidParameter(
                     f'The release would have two columns named "{name}".',
                     hint="Bounds of a range are written as NAME_low and NAME_high: use another"
-                    " form of intervals, or do not copy the column of that name.",
+                    " form of `intervals`, or do not copy the column of that name.",
                 )
 
     def _copied_rows(
@@ -268,7 +268,9 @@ def described(job: Job, elapsed: float, error_code: str | None = None) -> ledger
     InvalidName : the job's table or output has none that is valid.
     """
     table, output = str(parse_relation(job.table)), parse_relation(job.output)
-    return ledger.Run(job.door, job.policy.method, table, output, elapsed, None, error_code)
+    return ledger.Run(
+        job.door, job.policy.method, table, output, elapsed, job.run_id, error_code=error_code
+    )
 
 
 def count_classes(session: Session, counted: RelationName, questions: Questions) -> Recount:

@@ -10,6 +10,11 @@ DECLARE
     column_name text;
     columns text;
 BEGIN
+    IF array_ndims(quasi_identifiers) > 1 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'quasi_identifiers must be a list of names, and not one of lists.',
+            HINT = 'As in ARRAY[''age'', ''income''].';
+    END IF;
     IF _class_sizes.relation IS NULL OR coalesce(cardinality(quasi_identifiers), 0) = 0
             OR array_position(quasi_identifiers, NULL) IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004',
@@ -23,6 +28,11 @@ BEGIN
         ) THEN
             RAISE EXCEPTION USING ERRCODE = '42703',
                 MESSAGE = format('%s has no column %I.', _class_sizes.relation, column_name);
+        ELSIF NOT has_column_privilege(_class_sizes.relation, column_name, 'SELECT') THEN
+            RAISE EXCEPTION USING ERRCODE = '42501',
+                MESSAGE = format('This role may not read column %I of %s.', column_name,
+                                 _class_sizes.relation),
+                HINT = format('GRANT SELECT ON %s to it.', _class_sizes.relation);
         END IF;
     END LOOP;
     PERFORM dbanon._require_own_code(_class_sizes.relation);

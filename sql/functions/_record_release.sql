@@ -52,7 +52,7 @@ BEGIN
             EXCEPT SELECT attname FROM pg_attribute
             WHERE attrelid = 'dbanon.release_column'::regclass AND attnum > 0
               AND NOT attisdropped AND attname <> 'release_id')
-        UNION ALL (SELECT jsonb_object_keys(run) EXCEPT VALUES ('door'), ('elapsed'))
+        UNION ALL (SELECT jsonb_object_keys(run) EXCEPT VALUES ('door'), ('elapsed'), ('run_id'))
     ) AS keys LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
@@ -124,19 +124,21 @@ BEGIN
                                   e || jsonb_build_object('release_id', id)) AS c;
         INSERT INTO dbanon.run (run_id, release_id, door, method, source, output_schema, output_name,
                                 started_at, finished_at, state, run_by, application, server_version)
-        SELECT gen_random_uuid(), id, w.door, entry.method, entry.source, entry.output_schema,
+        SELECT coalesce(w.run_id, gen_random_uuid()), id, w.door, entry.method, entry.source, entry.output_schema,
                entry.output_name, moment - make_interval(secs => w.elapsed), moment, 'done',
                entry.published_by, left(current_setting('application_name'), 200),
                current_setting('server_version')
         FROM (SELECT CASE WHEN run ->> 'door' IN ('sql', 'cli', 'python', 'job')
                           THEN run ->> 'door' END AS door,
+                     CASE WHEN run ->> 'run_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+                          THEN (run ->> 'run_id')::uuid END AS run_id,
                      least(greatest((run ->> 'elapsed')::double precision, 0), 31536000) AS elapsed
              ) AS w;
     EXCEPTION
         -- The server's own texts would show the whole row.
         WHEN unique_violation THEN
             RAISE EXCEPTION USING ERRCODE = '23505',
-                MESSAGE = 'The ledger has an entry of this release already.';
+                MESSAGE = 'The ledger has an entry of this release, or of its run, already.';
         WHEN not_null_violation THEN
             RAISE EXCEPTION USING ERRCODE = '23502',
                 MESSAGE = 'The entry is not complete.';

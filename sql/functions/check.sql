@@ -5,7 +5,7 @@ LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
-    in_python jsonb;
+    outcome jsonb;
 BEGIN
     RETURN QUERY SELECT 'sql functions'::text, dbanon.version();
     RETURN QUERY SELECT 'ledger'::text, v.version_num::text FROM dbanon.alembic_version v;
@@ -14,8 +14,9 @@ BEGIN
         RETURN QUERY SELECT 'python'::text, 'not installed (--sql-only)'::text;
         RETURN;
     END IF;
-    EXECUTE 'SELECT dbanon._raise(dbanon._check())' INTO in_python;
-    RETURN QUERY SELECT e.key, e.value FROM jsonb_each_text(in_python) AS e;
+    EXECUTE 'SELECT dbanon._check()' INTO outcome;
+@RAISE@
+    RETURN QUERY SELECT e.key, e.value FROM jsonb_each_text(outcome) AS e;
 END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.check() FROM PUBLIC;

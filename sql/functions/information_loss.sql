@@ -37,6 +37,11 @@ BEGIN
         END IF;
         RETURN loss;
     END IF;
+    IF array_ndims(quasi_identifiers) > 1 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'quasi_identifiers must be a list of names, and not one of lists.',
+            HINT = 'As in ARRAY[''age'', ''income''].';
+    END IF;
     IF coalesce(cardinality(quasi_identifiers), 0) = 0
             OR array_position(quasi_identifiers, NULL) IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004',

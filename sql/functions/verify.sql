@@ -27,6 +27,12 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'relation must not be NULL.';
     END IF;
     IF names IS NULL THEN
+        IF NOT (has_function_privilege('dbanon._require_ledger()', 'EXECUTE')
+                AND has_table_privilege('dbanon.release', 'SELECT')) THEN
+            RAISE EXCEPTION USING ERRCODE = '42501',
+                MESSAGE = 'This role may not read the ledger, schema dbanon.',
+                HINT = 'GRANT dbanon_runner to it, or name quasi_identifiers and k.';
+        END IF;
         PERFORM dbanon._require_ledger();
         SELECT r.release_id, r.k_requested, r.histogram, r.arguments->>'entity' AS entity,
                r.arguments->>'guarantee' = 'per_attribute' AS alone,
@@ -83,7 +89,12 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'ZK001',
             MESSAGE = format('The smallest class of %s holds %s rows, fewer than k = %s.',
                              relation, result.k_achieved, wanted),
-            HINT = 'Withdraw the relation, and release it again.';
+            HINT = CASE
+                WHEN result.release_id IS NULL
+                THEN 'The ledger has no release of this name: these are the rows as they are. What'
+                     ' is to be published is a release of them, made with this k.'
+                ELSE 'Withdraw the relation, and release it again.'
+            END;
     END IF;
     IF result.release_id IS NOT NULL THEN
         IF entry.models > 0 THEN

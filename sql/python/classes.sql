@@ -12,20 +12,31 @@ RETURNS TABLE (row_key jsonb, class integer)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $function$
+DECLARE
+    found record;
+    outcome jsonb;
 BEGIN
     IF classes.source IS NULL OR classes.method IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'source and method must not be NULL.';
     END IF;
-    RETURN QUERY
-        SELECT CASE WHEN found.outcome = '' THEN found.row_key::jsonb
-                    ELSE dbanon._raise(found.outcome::jsonb) END, found.class
+    FOR found IN
+        SELECT given.row_key, given.class, given.outcome
         FROM dbanon._classes(jsonb_build_object(
             'source', classes.source::oid::bigint,
             'method', classes.method,
             'quasi_identifiers', classes.quasi_identifiers,
             'k', classes.k,
             'options', classes.options
-        )) AS found;
+        )) AS given
+    LOOP
+        IF found.outcome <> '' THEN
+            outcome := found.outcome;
+        END IF;
+@RAISE@
+        row_key := found.row_key;
+        class := found.class;
+        RETURN NEXT;
+    END LOOP;
 END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.classes(regclass, text, text[], integer, jsonb) FROM PUBLIC;

@@ -16,28 +16,29 @@ RETURNS dbanon.release_info
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $function$
+DECLARE
+    outcome jsonb;
 BEGIN
     IF @METHOD@.source IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'source must not be NULL.';
     END IF;
-    RETURN jsonb_populate_record(
-        NULL::dbanon.release_info,
-        dbanon._raise(dbanon._anonymize(jsonb_build_object(
-            'method', '@METHOD@',
-            'source', @METHOD@.source::oid::bigint,
-            'output', @METHOD@.output,
-            'quasi_identifiers', @METHOD@.quasi_identifiers,
-            'k', @METHOD@.k,
-            'entity', @METHOD@.entity,
-            'keep', @METHOD@.keep,
-            'sensitive', @METHOD@.sensitive,
-            'hierarchies', @METHOD@.hierarchies,
-            'max_suppression', @METHOD@.max_suppression,
-            'nulls', @METHOD@.nulls,
-            'if_exists', @METHOD@.if_exists,
-            'options', @METHOD@.options
-        )))
-    );
+    outcome := dbanon._anonymize(jsonb_build_object(
+        'method', '@METHOD@',
+        'source', @METHOD@.source::oid::bigint,
+        'output', @METHOD@.output,
+        'quasi_identifiers', @METHOD@.quasi_identifiers,
+        'k', @METHOD@.k,
+        'entity', @METHOD@.entity,
+        'keep', @METHOD@.keep,
+        'sensitive', @METHOD@.sensitive,
+        'hierarchies', @METHOD@.hierarchies,
+        'max_suppression', @METHOD@.max_suppression,
+        'nulls', @METHOD@.nulls,
+        'if_exists', @METHOD@.if_exists,
+        'options', @METHOD@.options
+    ));
+@RAISE@
+    RETURN jsonb_populate_record(NULL::dbanon.release_info, outcome);
 END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.@METHOD@(@TYPES@) FROM PUBLIC;

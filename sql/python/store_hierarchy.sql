@@ -11,21 +11,22 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
-    found jsonb;
+    outcome jsonb;
 BEGIN
     IF store_hierarchy.name IS NULL OR store_hierarchy.hierarchy IS NULL
        OR store_hierarchy.replace IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004',
             MESSAGE = 'name, hierarchy and replace must not be NULL.';
     END IF;
-    found := dbanon._raise(dbanon._store_hierarchy(jsonb_build_object(
+    outcome := dbanon._store_hierarchy(jsonb_build_object(
         'name', store_hierarchy.name,
         'hierarchy', store_hierarchy.hierarchy,
         'replace', store_hierarchy.replace,
         'description', store_hierarchy.description
-    )));
-    RETURN QUERY SELECT (found ->> 'leaves')::integer, (found ->> 'height')::integer,
-                        found ->> 'sha256';
+    ));
+@RAISE@
+    RETURN QUERY SELECT (outcome ->> 'leaves')::integer, (outcome ->> 'height')::integer,
+                        outcome ->> 'sha256';
 END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.store_hierarchy(text, jsonb, boolean, text) FROM PUBLIC;

@@ -4,15 +4,19 @@ RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $function$
+DECLARE
+    outcome jsonb;
 BEGIN
     IF suggest_hierarchy.source IS NULL OR suggest_hierarchy.column_name IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004',
             MESSAGE = 'source and column_name must not be NULL.';
     END IF;
-    RETURN dbanon._raise(dbanon._suggest_hierarchy(jsonb_build_object(
+    outcome := dbanon._suggest_hierarchy(jsonb_build_object(
         'source', suggest_hierarchy.source::oid::bigint,
         'column_name', suggest_hierarchy.column_name
-    )));
+    ));
+@RAISE@
+    RETURN outcome;
 END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.suggest_hierarchy(regclass, text) FROM PUBLIC;

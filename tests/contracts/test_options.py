@@ -201,7 +201,9 @@ def test_the_typed_options_are_the_fields() -> None:
         if one.name not in job:
             continue
         wanted = one.type
-        if one.kind is tuple:
+        if one.item is Model:
+            wanted = Sequence[Model | Mapping[str, Any]]
+        elif one.kind is tuple:
             wanted = Sequence[one.item]  # type: ignore[name-defined]
         elif one.kind is Mapping or one.name == "chunk_rows":
             wanted = wanted | None
@@ -211,7 +213,7 @@ def test_the_typed_options_are_the_fields() -> None:
 def test_fields_without_a_description_are_no_options() -> None:
     described = {one.name for one in OPTIONS}
     assert {field.name for field in fields(Policy)} - described == set()
-    assert {field.name for field in fields(Job)} - described == {"policy", "door"}
+    assert {field.name for field in fields(Job)} - described == {"policy", "door", "run_id"}
     assert "hierarchies" not in {one.name for one in parameters(Policy)}
 
 

@@ -96,3 +96,19 @@ def test_a_release_of_the_readers_under_its_name(tmp_path: Path) -> None:
     assert "release.person" in done.stderr
     assert rows(path, "SELECT * FROM release.person ORDER BY ALL") == before
     assert rows(path, "SELECT count(*) FROM app.person") == [(300,)]
+
+
+def test_more_persons_than_fit_the_memory(tmp_path: Path) -> None:
+    done = run("demo", "--rows", "1000000000000", "--directory", str(tmp_path / "new"))
+    assert "memory_limit" in done.stderr
+    assert "--rows" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for directory in (Path("/proc/x"), tmp_path / "file" / "below"):
+        done = demo(directory)
+        assert done.exit_code in (2, 5), done.output
+        assert "cannot be made" in done.stderr
+        assert "--directory" in done.stderr

@@ -123,9 +123,9 @@ def test_urls_that_are_none(url: Any) -> None:
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 @pytest.mark.parametrize("name", ["missing.file", "missing/directory/file"])
 def test_a_missing_file_is_not_made(tmp_path: Any, kind: str, name: str) -> None:
-    with pytest.raises(errors.DatabaseUnreachable) as caught:
+    with pytest.raises(errors.DatabaseNotFound) as caught:
         anonymize(f"{kind}:///{tmp_path / name}")
-    assert caught.value.exit_code == 4
+    assert caught.value.exit_code == 2
     assert list(tmp_path.iterdir()) == []
 
 
@@ -159,8 +159,11 @@ def test_no_server_is_there() -> None:
 
 
 def test_a_wrong_password_and_a_missing_database(pg_server: Any, pg_url: str) -> None:
-    for url in (pg_server.url(password="wrong-one"), pg_server.url("no_such_database")):
-        with pytest.raises(errors.DatabaseUnreachable) as caught:
+    for url, error in (
+        (pg_server.url(password="wrong-one"), errors.AccessRefused),
+        (pg_server.url("no_such_database"), errors.DatabaseNotFound),
+    ):
+        with pytest.raises(error) as caught:
             anonymize(url)
         assert "wrong-one" not in str(caught.value)
         assert pg_server.password not in str(caught.value)

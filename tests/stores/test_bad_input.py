@@ -57,7 +57,7 @@ CASES: dict[str, tuple[type[errors.DbanonError], str, dict[str, Any]]] = {
     "kind of output": (errors.InvalidParameter, "output_kind", {"output_kind": "matview"}),
     "if_exists": (errors.InvalidParameter, "if_exists", {"if_exists": "append"}),
     "memory": (errors.MemoryLimit, "records were read so far", {"memory_limit": 1000}),
-    "output is the source": (errors.OutputExists, "if_exists=replace", {"output": "people"}),
+    "output is the source": (errors.OutputExists, 'if_exists="replace"', {"output": "people"}),
     "source replaced": (
         errors.OutputNotOurs, "drop it yourself", {"output": "people", "if_exists": "replace"},
     ),
@@ -138,7 +138,7 @@ def test_a_view_and_a_foreign_table_need_a_key(database: Database) -> None:
     load_people(database, table="base")
     database.execute("CREATE VIEW people AS SELECT * FROM base")
     error = refuse(database, errors.KeyRequired, "is a view")
-    assert "--key" in str(error.hint)
+    assert 'key=["…"]' in str(error.hint)
     if database.name == "postgresql":
         database.execute(
             "CREATE EXTENSION file_fdw",

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
 from dbanon.errors import (
-    DatabaseUnreachable,
+    DatabaseNotFound,
     InsufficientRights,
     InvalidParameter,
     NotADatabase,
@@ -75,7 +75,7 @@ def test_a_new_file_that_would_be_taken_for_rows(
     with pytest.raises(NotADatabase, match="name of another kind of file"):
         people.anonymize(target=f"{kind}:///{tmp_path / name}", **GIVEN)
     assert not (tmp_path / name).exists()
-    with pytest.raises(DatabaseUnreachable, match="There is no file"):
+    with pytest.raises(DatabaseNotFound, match="There is no file"):
         people.anonymize(database=f"{kind}:///{tmp_path / name}", **GIVEN)
     assert not (tmp_path / name).exists()
 

@@ -41,7 +41,7 @@ def test_by_default_nulls_are_refused_and_counted(database: Database) -> None:
     state = database.state()
     with pytest.raises(NullInQuasiIdentifier, match=r'"x" in 5 rows, "y" in 4 rows') as caught:
         database.anonymize(quasi_identifiers=NAMES)
-    assert "nulls=suppress" in str(caught.value.hint)
+    assert 'nulls="suppress"' in str(caught.value.hint)
     assert database.state() == state
 
 

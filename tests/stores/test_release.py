@@ -246,6 +246,9 @@ def test_the_result_is_the_same_in_a_frame(database: Database) -> None:
     )
     assert of_frame.information_loss == report.information_loss
     assert of_frame.column_losses == report.column_losses
+    # But for what follows of the type: the same is told of both, in the same form.
+    assert of_frame.arguments == report.arguments
+    assert re.sub(r"\d", "0", of_frame.created_at) == re.sub(r"\d", "0", report.created_at)
 
 
 def test_the_result_is_the_same_through_every_door(database: Database) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbanon.data.option import Parameter, all_parameters
+from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.support import (
     URL_HELP,
@@ -17,12 +18,11 @@ from dbanon.doors.cli.support import (
     errors,
     half_of_memory,
     lasting,
-    say,
     show,
     signals,
     sql_printer,
 )
-from dbanon.errors import DbanonError, PrivacyWarning
+from dbanon.errors import ColumnLost, DbanonError, PrivacyWarning
 from dbanon.job.job import Job
 
 if TYPE_CHECKING:
@@ -102,13 +102,6 @@ def look_at(database: str, report: Report) -> Look | None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also write the report to a .json, .html or .txt file.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the lines on stderr.",
-)
 @click.option("--no-progress", is_flag=True, help="No progress on stderr.")
 @common
 def anonymize(url: str, **given: Any) -> None:
@@ -122,26 +115,32 @@ def anonymize(url: str, **given: Any) -> None:
         from dbanon.doors.cli.progress import ProgressDisplay
         from dbanon.doors.cli.render import report_table, require_report_file, save_report
 
+        log = current()
         path: Path | None = given["report"]
         if path is not None:
             require_report_file(path)
         with (
             warnings.catch_warnings(),
-            ProgressDisplay(not given["no_progress"], given["log_format"]) as progress,
+            ProgressDisplay(not given["no_progress"], log) as progress,
         ):
             warnings.simplefilter("ignore", PrivacyWarning)
+            warnings.simplefilter("ignore", ColumnLost)
             report = api.anonymize(
                 url,
                 **asked(given),
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
                 door="cli",
+                run_id=log.run_id,
             )
+            log.release_id = report.release_id
             committed()
         for caution in report.cautions:
             say(f"Warning: {caution.what}; {caution.why}.")
         for found in report.telling:
             say(f"Warning: column {found.describe(report.k_requested)}.")
+        for text in report.lost_told():
+            say(f"Warning: column {text}.")
         if path is not None:
             is_page = path.suffix == ".html"
             save_report(report, path, look_at(given["target"] or url, report) if is_page else None)

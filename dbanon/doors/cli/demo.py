@@ -9,16 +9,18 @@ import pyarrow as pa
 
 from dbanon.doors.cli.anonymize import look_at
 from dbanon.doors.cli.demo_data import generate_persons
+from dbanon.doors.cli.log import current
 from dbanon.doors.cli.progress import ProgressDisplay
 from dbanon.doors.cli.render import (
-    make_console,
     report_table,
     rows_table,
     save_report,
+    tell,
     verification_table,
 )
+from dbanon.doors.cli.support import half_of_memory
 from dbanon.doors.python import anonymize
-from dbanon.errors import InvalidParameter, OutputNotOurs
+from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
 from dbanon.run.verify import verify
 from dbanon.stores.base import MARK
 from dbanon.stores.duckdb.errors import translated
@@ -31,6 +33,8 @@ SENSITIVE = ("diagnosis",)
 KEEP = ("visits",)
 # The comment of the table that the demonstration made, before the release that it made.
 _MARK = "dbanon demonstration"
+# All their values, as they are drawn and as Arrow has them.
+_BYTES_PER_PERSON = 400
 SHOWN = ("full_name", *QUASI_IDENTIFIERS, "visits", "diagnosis")
 
 
@@ -46,21 +50,31 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
 
     Raises
     ------
+    InvalidParameter, InsufficientRights : there is no such directory, and none can be made.
+    MemoryLimit : so many do not fit half of the machine's memory.
     OutputNotOurs : the file, its table or its release was not made by a demonstration.
     NotADatabase : the file is no DuckDB database.
     """
-    console = make_console()
+    if rows * _BYTES_PER_PERSON > half_of_memory():
+        raise MemoryLimit.over(
+            "The demonstration needs",
+            half_of_memory(),
+            detail=f"{rows} persons were asked for.",
+            hint="Ask for fewer (--rows).",
+        )
     try:
         directory.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InvalidParameter(
-            f"{directory} is no directory.", hint="Choose another one (--directory)."
+    except OSError as error:
+        denied = isinstance(error, PermissionError)
+        raise (InsufficientRights if denied else InvalidParameter)(
+            f"{directory} is no directory, and cannot be made.",
+            hint="Choose another one (--directory).",
         ) from None
     database = directory / "persons.duckdb"
     make_persons(database, rows, seed)
     url = f"duckdb:///{database}"
-    console.print(f"{rows} invented persons are in {url}, table app.person.\n")
-    with ProgressDisplay() as progress:
+    tell(f"{rows} invented persons are in {url}, table app.person.\n")
+    with ProgressDisplay(True, current()) as progress:
         report = anonymize(
             url,
             table="app.person",
@@ -82,16 +96,17 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
         )
         names = [column[0] for column in released.description or ()]
         after = released.fetchall()
-    console.print(rows_table("Before (app.person)", SHOWN, before))
-    console.print(rows_table("After (release.person), two classes", names, after))
-    console.print(report_table(report))
+    tell(
+        rows_table("Before (app.person)", SHOWN, before),
+        rows_table("After (release.person), two classes", names, after),
+        report_table(report),
+    )
     found = verify(DuckdbStore(str(database)), parse_relation("release.person"))
-    console.print(verification_table(found))
-    console.print("Anyone can recount it:\n")
+    tell(verification_table(found), "Anyone can recount it:\n")
     print(found.recount_sql)
     page = directory / "report.html"
     save_report(report, page, look_at(url, report))
-    console.print(f"\nThe report as a page: {page}")
+    tell(f"\nThe report as a page: {page}")
 
 
 def make_persons(database: Path, rows: int, seed: int) -> None:

@@ -8,13 +8,16 @@ from dataclasses import asdict
 
 import click
 
+from dbanon.doors.cli.commands import Commands
+from dbanon.doors.cli.log import log_format
 from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
+from dbanon.doors.ways import on_command_line
 from dbanon.errors import HierarchyBroken, InvalidParameter
 from dbanon.hierarchy.edges import Problem
 from dbanon.hierarchy.tree import Hierarchy
 
 
-@click.group()
+@click.group(cls=Commands)
 def hierarchy() -> None:
     """Check generalization trees, propose them, and store them by name."""
 
@@ -59,6 +62,7 @@ def check(
 @click.option("--table", required=True, help="The table to look at.")
 @click.option("--column", required=True, help="The column of it.")
 @click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
+@log_format
 def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
     """Print a proposal from the values of a column as CSV, for a person to edit."""
     with errors("table"), signals():
@@ -138,6 +142,7 @@ def list_stored(url: str, form: str, print_sql: bool) -> None:
     help="csv: leaf, level 1, …, root in a line; json: pairs of child and parent.",
 )
 @click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
+@log_format
 def show_stored(url: str, name: str, form: str, print_sql: bool) -> None:
     """Print a stored tree as a file that can be stored again."""
     with errors(form), signals():
@@ -153,6 +158,7 @@ def show_stored(url: str, name: str, form: str, print_sql: bool) -> None:
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("name")
 @click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
+@log_format
 def drop(url: str, name: str, print_sql: bool) -> None:
     """Remove a stored tree; releases that used it stay as they are."""
     with errors("table"), signals(), lasting() as committed:
@@ -190,7 +196,7 @@ def _show(form: str, error: HierarchyBroken) -> None:
 
     problems = [found for found in error.problems if isinstance(found, Problem)]
     plain = {
-        "error": error.to_dict(),
+        "error": error.to_dict(on_command_line),
         "problems": [{"line": p.line, "kind": p.kind, "label": p.label} for p in problems],
     }
     rows = [(p.line or "", p.kind, p.label) for p in problems]

@@ -7,8 +7,11 @@ from pathlib import Path
 import click
 
 from dbanon.doors.cli.anonymize import anonymize
+from dbanon.doors.cli.commands import Commands
 from dbanon.doors.cli.hierarchy import hierarchy
+from dbanon.doors.cli.log import current, log_format, say
 from dbanon.doors.cli.plan import plan
+from dbanon.doors.cli.releases import drop, releases, show_release
 from dbanon.doors.cli.report import report
 from dbanon.doors.cli.support import (
     URL_HELP,
@@ -16,7 +19,6 @@ from dbanon.doors.cli.support import (
     common,
     errors,
     lasting,
-    say,
     show,
     show_checks,
     signals,
@@ -26,14 +28,17 @@ from dbanon.errors import InvalidParameter
 from dbanon.methods import METHODS
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="dbanon")
 def main() -> None:
     """Anonymize SQL tables: k-anonymous releases, recounted before they are visible.
 
     Exit codes: 0 done and verified, 1 unexpected, 2 usage, 3 privacy refusal (nothing published),
-    4 database unreachable or busy (retry), 5 rights, 6 a release changed, 10 unknown whether it was
-    published (look before a retry), 130/143 interrupted.
+    4 database unreachable or busy (retry), 5 rights, 6 a release changed, 9 a limit was reached,
+    10 unknown whether it was published (look before a retry), 130/143 interrupted.
     """
 
 
@@ -41,6 +46,9 @@ main.add_command(anonymize)
 main.add_command(hierarchy)
 main.add_command(plan)
 main.add_command(report)
+main.add_command(releases)
+main.add_command(show_release)
+main.add_command(drop)
 
 
 @main.command(epilog=URL_HELP)
@@ -80,6 +88,7 @@ def verify(
         store = open_store(url, sql_printer(print_sql))
         names = (*quasi_identifiers, *single_q)
         found = verify(store, parse_relation(relation), names, k)
+        current().release_id = found.release_id
         show(form, found.to_dict(), lambda: verification_table(found))
 
 
@@ -141,6 +150,7 @@ def _warn_of(owners: tuple[str, ...]) -> None:
 @click.option("--sql-only", is_flag=True, help="Only what needs no PL/Python.")
 @_PYTHON_PATH
 @_TRUST_OWNER
+@log_format
 def install(
     url: str,
     extension: bool,
@@ -170,6 +180,7 @@ def install(
 @click.argument("url", envvar="DBANON_URL")
 @_PYTHON_PATH
 @_TRUST_OWNER
+@log_format
 def upgrade(url: str, python_paths: tuple[str, ...], trusted_owners: tuple[str, ...]) -> None:
     """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
     with errors("table"), signals(), lasting() as committed:
@@ -184,6 +195,7 @@ def upgrade(url: str, python_paths: tuple[str, ...], trusted_owners: tuple[str, 
 @main.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option("--ledger", is_flag=True, help="Also drop the ledger of releases.")
+@log_format
 def uninstall(url: str, ledger: bool) -> None:
     """Remove the SQL functions; the ledger stays."""
     with errors("table"), signals(), lasting() as committed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_origin
@@ -11,6 +12,7 @@ import click
 
 from dbanon.data.option import REQUIRED, Parameter
 from dbanon.doors.cli.support import Bytes, Names, pair
+from dbanon.doors.ways import flag as flag
 from dbanon.errors import InvalidParameter
 from dbanon.measures import Model
 from dbanon.methods import METHODS
@@ -25,11 +27,6 @@ _WRITTEN = {
     "NAME=KIND:LEVEL": "As in illness=distinct_l:3, illness=recursive_cl:3:l=2 or"
     " illness=t_closeness:0.2:distance=ordered",
 }
-
-
-def flag(one: Parameter) -> str:
-    """The name of an option on the command line."""
-    return "--" + (one.option.flag or one.name).replace("_", "-")
 
 
 def click_option(one: Parameter, known: Iterable[Parameter]) -> Decorator:
@@ -138,7 +135,9 @@ def with_files(
         if name in found:
             raise InvalidParameter(f'The order of "{name}" is stated twice.')
         try:
-            found[name] = tuple(Path(path).read_text(encoding="utf-8-sig").splitlines())
+            found[name] = tuple(
+                Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig").splitlines()
+            )
         except (OSError, ValueError):
             raise InvalidParameter(
                 "An order cannot be read.", hint="Name a file that exists, in UTF-8."

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -19,13 +21,31 @@ from dbanon.release.report import Report
 from dbanon.run.look import Look
 from dbanon.run.verify import Verification
 
+# Wider than any line.
+_UNBROKEN = 1_000_000
 
-def make_console() -> Console:
-    """The console for stdout; where nobody watches, lines are not cut to a terminal's width."""
+
+def tell(*what: Any) -> None:
+    """Print tables and texts on stdout: as wide as the terminal, and as wide as they are elsewhere.
+
+    Where nobody watches, no line is broken and no space stands behind one.
+    """
     console = Console()
-    if console.is_terminal or "COLUMNS" in os.environ:
-        return console
-    return Console(width=160)
+    for one in what:
+        if console.is_terminal:
+            console.print(one)
+        else:
+            click.echo(_unpadded(one, sys.stdout.encoding or "utf-8"))
+
+
+def _unpadded(what: Any, encoding: str) -> str:
+    """The lines of a table or text, in characters that the encoding has."""
+    held = io.BytesIO()
+    file = io.TextIOWrapper(held, encoding, errors="backslashreplace", write_through=True)
+    width = None if "COLUMNS" in os.environ else _UNBROKEN
+    Console(file=file, width=width).print(what)
+    lines = held.getvalue().decode(encoding).splitlines()
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def pairs_table(title: str, pairs: Iterable[tuple[str, str]]) -> Table:
@@ -128,9 +148,7 @@ def save_report(report: Report, path: Path, look: Look | None = None) -> None:
     elif path.suffix == ".html":
         text = page(report, look=look)
     elif path.suffix == ".txt":
-        console = Console(record=True, file=io.StringIO(), width=120)
-        console.print(report_table(report))
-        text = console.export_text()
+        text = _unpadded(report_table(report), "utf-8") + "\n"
     else:
         raise InvalidParameter("A report file ends in .json, .html or .txt.")
     write(text, path)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from dbanon.doors.cli.commands import OnDatabase
+from dbanon.doors.cli.log import current
 from dbanon.doors.cli.support import URL_HELP, common, errors, show, signals, sql_printer
 
 
-@click.command(epilog=URL_HELP)
+@click.command(cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation", metavar="RELEASE")
 @click.option(
@@ -32,6 +34,7 @@ def report(url: str, relation: str, path: Path, form: str, print_sql: bool) -> N
         require_report_file(path)
         found = look(open_store(url, sql_printer(print_sql)), parse_relation(relation))
         told = found.recorded.report
+        current().release_id = told.release_id
         save_report(told, path, found)
         plain = {"release_id": told.release_id, "report": str(path)}
         show(form, plain, lambda: pairs_table("Report", plain.items()))

@@ -11,13 +11,15 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
+from dbanon.doors.cli.log import current, give_up, log_format, say
+from dbanon.doors.ways import on_command_line
 from dbanon.errors import (
     CommitConfirmed,
     DbanonError,
@@ -39,6 +41,7 @@ URL_HELP = (
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that all commands on a database have."""
     options = (
+        log_format,
         click.option("--format", "form", type=click.Choice(["table", "json"]), default="table",
                      show_default=True, help="How the result is printed on stdout."),
         click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr."),
@@ -101,18 +104,18 @@ def show(form: str, plain: Any, table: Callable[[], Any]) -> None:
     if form == "json":
         click.echo(json.dumps(plain, indent=2, default=str))
         return
-    from dbanon.doors.cli.render import make_console
+    from dbanon.doors.cli.render import tell
 
     _take_all_characters()
-    make_console().print(table())
+    tell(table())
 
 
 def show_checks(found: Sequence[tuple[str, str]]) -> None:
     """Print what ``dbanon.check()`` says."""
-    from dbanon.doors.cli.render import make_console, rows_table
+    from dbanon.doors.cli.render import rows_table, tell
 
     _take_all_characters()
-    make_console().print(rows_table("Installed", ["item", "found"], [list(row) for row in found]))
+    tell(rows_table("Installed", ["item", "found"], [list(row) for row in found]))
 
 
 def _take_all_characters() -> None:
@@ -123,7 +126,7 @@ def _take_all_characters() -> None:
 
 def sql_printer(wanted: bool) -> Callable[[str], None] | None:
     """What prints SQL statements on stderr, if wanted."""
-    return (lambda sql: click.echo(f"{sql};", err=True)) if wanted else None
+    return (lambda sql: say(f"{sql};", "sql")) if wanted else None
 
 
 def half_of_memory() -> int:
@@ -145,24 +148,8 @@ def lasting() -> Iterator[Callable[[], None]]:
     except BaseException as error:
         if not committed:
             raise
-        _give_up(sys.stdout)
+        give_up(sys.stdout)
         say(f"Warning: it is done, but the result could not be shown ({type(error).__name__}).")
-
-
-def say(line: str) -> None:
-    """Write a line on stderr, if that can be written to."""
-    try:
-        click.echo(line, err=True)
-    except (OSError, UnicodeError):
-        _give_up(sys.stderr)
-
-
-def _give_up(stream: Any) -> None:
-    """Let what is left in a broken stream go nowhere: the interpreter would fail on it at exit."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
 
 
 def _say_warning(shown: Any) -> Callable[..., None]:
@@ -209,7 +196,36 @@ def signals() -> Iterator[None]:
 
 @contextmanager
 def errors(form: str) -> Iterator[None]:
-    """Print errors in the wanted form and leave with their exit code."""
+    """Print errors in the wanted form and leave with their exit code; the log's first and last."""
+    log = current()
+    context = click.get_current_context(silent=True)
+    log.event("info", "start", command=context.command_path if context else None)
+    try:
+        with _told(form):
+            yield
+    except _EndError as end:
+        log.end(end.exit_code, end.error_code)
+        sys.exit(end.exit_code)
+    except SystemExit as end:
+        log.end(end.code if isinstance(end.code, int) else UNEXPECTED)
+        raise
+    except BrokenPipeError:
+        log.end(UNEXPECTED, "unexpected")
+        raise
+    log.end(0)
+
+
+class _EndError(Exception):
+    """A command that failed, once that was said."""
+
+    def __init__(self, exit_code: int, error_code: str) -> None:
+        super().__init__()
+        self.exit_code, self.error_code = exit_code, error_code
+
+
+@contextmanager
+def _told(form: str) -> Iterator[None]:
+    """Say how the block failed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", CommitConfirmed)
@@ -217,38 +233,37 @@ def errors(form: str) -> Iterator[None]:
             yield
     except DbanonError as error:
         _say_error(form, error)
-        sys.exit(error.exit_code)
+        raise _EndError(error.exit_code, error.code) from None
     except KeyboardInterrupt:
         say("Interrupted: a run that was not finished is rolled back.")
-        sys.exit(INTERRUPTED)
+        raise _EndError(INTERRUPTED, "interrupted") from None
     except TerminatedError:
         say("Terminated: a run that was not finished is rolled back.")
-        sys.exit(TERMINATED)
+        raise _EndError(TERMINATED, "terminated") from None
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
         if lacks_memory(error):
             _say_error(form, MemoryLimit.of_process())
-            sys.exit(MemoryLimit.exit_code)
+            raise _EndError(MemoryLimit.exit_code, MemoryLimit.code) from None
         # The text of a foreign exception may quote a value: only where it happened is told.
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         say(
             f"Error [unexpected]: {type(error).__name__} at {place}.\n"
-            "Hint: please report this, with the command and this line."
+            "Hint: please report this, with the command and this line.",
+            "error",
         )
-        sys.exit(UNEXPECTED)
+        raise _EndError(UNEXPECTED, "unexpected") from None
 
 
 def _say_error(form: str, error: DbanonError) -> None:
+    said = False
     if form == "json":
         try:
-            click.echo(json.dumps({"error": error.to_dict()}, indent=2))
-            return
+            click.echo(json.dumps({"error": error.to_dict(on_command_line)}, indent=2))
+            said = True
         except OSError:
             # The exit code is to be right, and stderr may be read.
-            _give_up(sys.stdout)
-    say(f"Error [{error.code}]: {error.message}")
-    for label, text in (("Detail", error.detail), ("Hint", error.hint)):
-        if text:
-            say(f"{label}: {text}")
+            give_up(sys.stdout)
+    current().error(error, words=not said)

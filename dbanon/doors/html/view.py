@@ -38,6 +38,7 @@ def view(
         "k_counts": guarantee.unit,
         "cautions": [(caution.title, caution.why) for caution in report.cautions],
         "telling": [found.describe(report.k_requested) for found in report.telling],
+        "lost": report.lost_told(),
         "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
         "recount_sql": look.recount_sql if look else "",
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
@@ -128,7 +129,7 @@ def _loss(report: Report) -> Row:
                 "bar": svg.share_bar(one.released),
                 "level": str(levels.get(one.name, "")),
             }
-            for one in report.loss.columns
+            for one in report.loss.columns.values()
         ],
     }
 

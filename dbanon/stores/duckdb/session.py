@@ -111,6 +111,16 @@ class DuckdbSession(FileSession):
         return str(self.rows("SELECT current_schema()")[0][0])
 
     def _not_found(self, name: RelationName, schema: str) -> TableNotFound | SchemaNotFound:
+        if self.rows(
+            "SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = ? UNION ALL"
+            " SELECT 1 FROM duckdb_tables() WHERE temporary AND table_name = ?",
+            (name.name, name.name),
+        ):
+            return TableNotFound(
+                f"{name} is a registered data frame, or another temporary table or view.",
+                hint="Give the frame to dbanon.anonymize_frame, or make a table of it first, as in"
+                " CREATE TABLE kept AS FROM registered.",
+            )
         schemas = [
             found
             for (found,) in self.rows(

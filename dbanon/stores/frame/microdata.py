@@ -14,6 +14,7 @@ from dbanon.data.chunks import Chunk, encode, microdata_from_chunks
 from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.schema import Attribute, Kind, with_orders
 from dbanon.errors import ColumnNotFound, InvalidParameter, UnsupportedType, nearest_names
+from dbanon.stores.frame.objects import attribute_of_objects, complex_numbers, days, decimals
 
 
 def microdata_from_frame(
@@ -105,11 +106,17 @@ def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
 
     Raises
     ------
-    UnsupportedType : floating-point numbers that are neither float32 nor float64.
+    UnsupportedType : floating-point numbers that are neither float32 nor float64, complex ones,
+        lists and dicts.
+    NonFiniteValue : a decimal is infinite.
     """
     dtype = series.dtype
     types = pd.api.types
     text = str(dtype)
+    if (found := attribute_of_objects(name, series)) is not None:
+        return found
+    if types.is_complex_dtype(dtype):
+        raise complex_numbers(name)
     if types.is_bool_dtype(dtype):
         return Attribute(name, Kind.BOOLEAN, sql_type=text)
     if types.is_integer_dtype(dtype):
@@ -142,4 +149,8 @@ def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64
         moments = series.to_numpy("datetime64[us]")
         empty = np.isnat(moments)
         return np.where(empty, 0, moments.astype(np.int64)).astype(np.float64)
+    if attribute.kind is Kind.DATE:
+        return days(series)
+    if attribute.kind is Kind.DECIMAL:
+        return decimals(series)
     return np.asarray(series.to_numpy(np.float64, na_value=np.nan))

@@ -28,6 +28,7 @@ from dbanon.stores.frame.microdata import (
     microdata_from_frame,
     require_columns,
 )
+from dbanon.stores.frame.objects import units
 from dbanon.stores.names import RelationName
 from dbanon.stores.ports import Draft, Progress
 
@@ -199,6 +200,10 @@ def _exact_totals(
             values = series.dt.tz_convert("UTC").dt.tz_localize(None)
         micros = values.to_numpy("datetime64[us]").astype(np.int64)
         integers = (micros // 10 ** (6 - attribute.scale)).astype(object)
+    elif attribute.kind is Kind.DECIMAL:
+        known = series.notna().to_numpy()
+        integers = np.zeros(len(series), object)
+        integers[known] = np.array([units(x, attribute.scale) for x in series[known]], object)
     else:
         integers = values.to_numpy(object)
     integers[series.isna().to_numpy()] = 0

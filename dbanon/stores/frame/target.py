@@ -18,6 +18,7 @@ from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.report import Report, TellingColumn
 from dbanon.stores.base import Output, random_order
 from dbanon.stores.frame.categories import with_own_categories
+from dbanon.stores.frame.objects import objects
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
 from dbanon.stores.names import RelationName
 from dbanon.stores.ports import Draft, Progress, Source, Written
@@ -107,7 +108,8 @@ class FrameTarget:
 
 def _no_ranges() -> InvalidParameter:
     return InvalidParameter(
-        "A data frame has no range type.", hint="Use intervals text, bounds or midpoint."
+        "A data frame has no range type.",
+        hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
     )
 
 
@@ -149,6 +151,11 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
         if column.attribute.zoned:
             return series.dt.tz_localize("UTC").astype(dtype)
         return series.astype(dtype)
+    if column.attribute.kind in (Kind.DATE, Kind.DECIMAL):
+        made = objects(column.attribute, values)
+        if missing is not None:
+            made[missing] = None
+        return pd.Series(made[labels], dtype=dtype)
     if missing is None:
         return pd.Series(values[labels]).astype(dtype)
     holed = values.astype(object)

@@ -35,6 +35,7 @@ from dbanon.stores.postgresql.commit import commit
 from dbanon.stores.postgresql.errors import translated
 from dbanon.stores.postgresql.session import ADDRESSED, PostgresqlSession
 from dbanon.stores.postgresql.settings import CALLER_PATH
+from dbanon.stores.postgresql.unreachable import shown, unreachable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -296,7 +297,7 @@ class PostgresqlStore:
     @property
     def url(self) -> str:
         """Where it is, without secrets."""
-        return self._url.render_as_string(hide_password=True)
+        return shown(self._url)
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
@@ -330,7 +331,7 @@ class PostgresqlStore:
 
     def _connect(self) -> Connection:
         try:
-            with translated():
+            with translated(lost=lambda error: unreachable(error, self._url)):
                 return self._engine.connect()
         except ConnectionLost as error:
             raise DatabaseUnreachable(

@@ -5,7 +5,7 @@ The server's own text is never passed on: it may quote a value. Names of tables 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,15 +19,19 @@ from dbanon.errors import (
     NonFiniteValue,
     OutputChanged,
     OutputExists,
+    ReadOnly,
     SourceChanged,
     UnsupportedType,
 )
 from dbanon.stores.base import cannot_travel
 
+# Classes of SQLSTATEs that come of connecting: rights, databases, resources, intervention.
+_CONNECTING = ("08", "28", "3D", "53", "57")
+
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Raise errors of the database as dbanon's own."""
+def translated(lost: Callable[[Any], DbanonError] | None = None) -> Iterator[None]:
+    """Raise errors of the database as dbanon's own; ``lost`` makes those of connecting."""
     try:
         yield
     except Exception as error:
@@ -35,6 +39,9 @@ def translated() -> Iterator[None]:
         original = getattr(error, "orig", error)
         if isinstance(error, DbanonError) or not _is_psycopg(original):
             raise
+        state = getattr(original, "sqlstate", None)
+        if lost is not None and (state is None or state[:2] in _CONNECTING):
+            raise lost(original) from None
         raise translation(original) from None
 
 
@@ -50,6 +57,12 @@ def translation(error: Any) -> DbanonError:
         return DatabaseFailure("The driver refused a statement.")
     if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
+    if state == "25006":
+        return ReadOnly(
+            detail=detail,
+            hint="Run it in a transaction that may write, on a server that is no standby; see"
+            " SHOW default_transaction_read_only.",
+        )
     if state == "42501":
         return InsufficientRights(detail=detail, hint="See the minimum rights in docs/rights.md.")
     if state == "57014":

@@ -13,12 +13,10 @@ from dbanon.data.counts import Counts
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
 from dbanon.release.report import Report
 from dbanon.stores import ledger
-from dbanon.stores.base import MARK
+from dbanon.stores.base import MARK, SUMMARY_SUFFIX
 from dbanon.stores.names import RelationName, check_length, quote
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.sql_target import SqlTarget, SqlWritten
-
-SUFFIX = "_summary"
 
 # Column and PostgreSQL type.
 COLUMNS = (
@@ -80,9 +78,9 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Re
     if if_exists == "error" and session.find_existing(output) is not None:
         raise OutputExists(
             f"The output {output} exists already.",
-            hint="Choose another name, or replace it with if_exists => 'replace'.",
+            hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
-    name = output.sibling(output.name + SUFFIX)
+    name = output.sibling(output.name + SUMMARY_SUFFIX)
     check_length(name.name, session.name_limit, "name of the summary")
     existing = session.find_existing(name)
     if existing is None:
@@ -90,7 +88,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Re
     if if_exists == "error":
         raise OutputExists(
             f"The summary {name} exists already.",
-            hint="Choose another output, or replace it with if_exists => 'replace'.",
+            hint='Choose another output, or replace it: `if_exists="replace"`.',
         )
     if not ledger.is_summary_of(session, output, existing, session.find_existing(output)):
         raise OutputNotOurs(
@@ -142,7 +140,9 @@ def write(
         "histogram": json.dumps({str(size): histogram[size] for size in sorted(histogram)}),
         "information_loss": report.information_loss,
         "information_loss_before_rounding": report.information_loss_before_rounding,
-        "column_losses": json.dumps({c.name: c.released for c in report.column_losses}),
+        "column_losses": json.dumps(
+            {name: loss.released for name, loss in report.column_losses.items()}
+        ),
         "highest_risk": 1 / rarest if rarest else None,
         "guarantee": report.guarantee,
         "earlier_releases": report.earlier_releases,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, NullPool, create_engine
+from sqlalchemy import URL, Engine, NullPool, StaticPool, create_engine
 
+from dbanon.errors import InvalidParameter
 from dbanon.stores.base import OnSql
 from dbanon.stores.files import SQLITE, file_for, will_be_made
 from dbanon.stores.interrupts import held_once_committed
@@ -19,13 +21,25 @@ _INSTRUCTIONS_BETWEEN_LOOKS = 100_000
 
 
 class SqliteStore:
-    """A SQLite database."""
+    """A SQLite database: a URL, an engine, or a connection that the caller keeps."""
 
-    def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
-        if not isinstance(engine, Engine):
-            engine = create_engine(engine, poolclass=NullPool)
-        self._engine = engine
-        self._url, self._on_sql = self._engine.url, on_sql
+    def __init__(
+        self, database: Engine | URL | sqlite3.Connection, on_sql: OnSql | None = None
+    ) -> None:
+        self._held = database if isinstance(database, sqlite3.Connection) else None
+        if isinstance(database, sqlite3.Connection):
+            kept = database
+            self._engine = create_engine("sqlite://", creator=lambda: kept, poolclass=StaticPool)
+            with _plain_rows(kept):
+                self._url = URL.create("sqlite", database=_file_of(kept))
+        else:
+            self._engine = (
+                database
+                if isinstance(database, Engine)
+                else create_engine(database, poolclass=NullPool)
+            )
+            self._url = self._engine.url
+        self._on_sql = on_sql
 
     @property
     def url(self) -> str:
@@ -57,13 +71,17 @@ class SqliteStore:
 
     @property
     def _path(self) -> Path | None:
-        """The file; None for a database that is none."""
+        """The file; None for a database that is none, and for a connection: it is open."""
+        if self._held is not None:
+            return None
         name = self._url.database
         return Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
 
     @contextmanager
     def _session(self, write: bool) -> Iterator[SqliteSession]:
-        with held_once_committed() as hold:
+        if self._held is not None:
+            _require_idle(self._held)
+        with held_once_committed() as hold, _plain_rows(self._held):
             with translated():
                 connection = self._engine.connect()
             driver: Any = connection.connection.driver_connection
@@ -93,12 +111,49 @@ class SqliteStore:
                 connection.close()
 
     def same_database(self, other: object) -> bool:
-        """True when both are the same file or the same engine."""
+        """True when both are the same file, engine or connection."""
         if not isinstance(other, SqliteStore):
             return False
-        if self._engine is other._engine:
+        if self._engine is other._engine or (self._held and self._held is other._held):
             return True
         mine, theirs = self._url.database, other._url.database
         if not mine or not theirs or ":memory:" in (mine, theirs):
             return False
         return Path(mine).resolve() == Path(theirs).resolve()
+
+
+@contextmanager
+def _plain_rows(connection: sqlite3.Connection | None) -> Iterator[None]:
+    """Rows are tuples and texts are texts, whatever the caller has set on a connection."""
+    if connection is None:
+        yield
+        return
+    before = connection.row_factory, connection.text_factory
+    connection.row_factory, connection.text_factory = None, str
+    try:
+        yield
+    finally:
+        connection.row_factory, connection.text_factory = before
+
+
+def _require_idle(connection: sqlite3.Connection) -> None:
+    """Check that a connection of the caller's has no transaction open.
+
+    Raises
+    ------
+    InvalidParameter : it has one, which the run would commit or roll back with its own.
+    """
+    with translated():
+        busy = connection.in_transaction
+    if busy:
+        raise InvalidParameter(
+            "The SQLite connection has a transaction open, and a run has one of its own.",
+            hint="Commit or roll back first; a connection with autocommit off has one open always.",
+        )
+
+
+def _file_of(connection: sqlite3.Connection) -> str | None:
+    """The file behind a connection; None where it is in memory."""
+    with translated():
+        [(_, _, path), *_] = connection.execute("PRAGMA database_list").fetchall()
+    return str(path) or None

@@ -197,7 +197,8 @@ def test_a_release_without_evaluation(whole: Made) -> None:
 
 def test_what_the_ledger_does_not_hold_is_named(whole: Made) -> None:
     later = page(whole.look.recorded.report, look=whole.look)
-    assert "which does not hold: the seconds of the commit; an evaluation." in later
+    assert "which does not hold: the seconds of the commit; which columns" in later
+    assert "; an evaluation." in later
     assert "does not hold" not in page(whole.report, look=whole.look)
 
 

@@ -144,6 +144,16 @@ def test_builders():
         "2020s",
         "*",
     )
+    days = builders.dates(["2024-05-17 10:00", "2024-05-17 11:30"], ("day", "year"))
+    assert levels(days, "2024-05-17 11:30") == ("2024-05-17", "2024", "*")
+    # The first days of 2021 are of the last week of 2020.
+    weeks = builders.dates(["2020-12-31", "2021-01-02", "2021-01-04"], ("week",))
+    assert levels(weeks, "2021-01-02") == levels(weeks, "2020-12-31") == ("2020-W53", "*")
+    assert levels(weeks, "2021-01-04") == ("2021-W01", "*")
+    assert levels(builders.dates(["2024-05-17"], ("day", "week")), "2024-05-17")[-2:] == (
+        "2024-W20",
+        "*",
+    )
     codes = builders.prefixes(["23208", "23220", "99"])
     assert levels(codes, "23220") == ("2322*", "232**", "23***", "2****", "*****")
     assert levels(codes, "99") == ("9*", "*****")
@@ -162,6 +172,8 @@ def test_builders_refuse():
         (builders.intervals, (["nan"], [5])),
         (builders.dates, (["17.5.2024"],)),
         (builders.dates, (["2024-05-17"], ("year", "month"))),
+        (builders.dates, (["2024-05-17"], ("week", "month"))),
+        (builders.dates, (["2024-05-17"], ("week", "day"))),
         (builders.prefixes, (["12*"],)),
         (builders.prefixes, (["123"], [1, 2])),
         (builders.ordered, (["a", "a"],)),

@@ -106,7 +106,7 @@ def test_every_kind_is_tried_here() -> None:
         ({"intervals": []}, '"intervals" must be a list of widths'),
         ({"intervals": [True]}, '"intervals" must be'),
         ({"intervals": "5"}, '"intervals" must be'),
-        ({"dates": "year"}, '"dates" must be a list of month, quarter'),
+        ({"dates": "year"}, '"dates" must be a list of day, week, month'),
         ({"mask": [2], "character": "**"}, '"character" must be one character'),
         ({"mask": False}, '"mask" must be true'),
         ({"ordered": ["a"], "fanout": 1}, '"fanout" must be a whole number, 2 or more'),

@@ -57,12 +57,12 @@ def test_text_on_a_grid():
     assert tuple(of(out, "z"))[:3] == ("[47, 48)", "cook", "C")
     assert tuple(of(out, "v"))[:3] == ("[38, 45)", "*", "*")
     assert report.loss_measure == "iloss"
-    losses = {column.name: column for column in report.column_losses}
+    losses = report.column_losses
     assert losses["age"].before_rounding == pytest.approx((2 * 1 + 0 + 2 * 6) / 17 / 6)
     assert losses["age"].released == pytest.approx((2 * 2 + 2 * 1 + 2 * 7) / 17 / 6)
     assert losses["job"].released == losses["town"].released == pytest.approx(2 / 6)
     assert report.information_loss == pytest.approx(
-        np.mean([column.released for column in report.column_losses])
+        np.mean([column.released for column in losses.values()])
     )
     assert report.k_achieved == 2
 
@@ -87,7 +87,7 @@ def test_own_ranges_bounds_and_midpoints():
 def test_steps():
     out, report = release(steps={"age": 25})
     assert set(out.age) == {"[25, 50)"}
-    assert report.column_losses[0].released == 1.0
+    assert next(iter(report.column_losses.values())).released == 1.0
     for steps in ({"age": 0}, {"job": 2}, {"age": float("nan")}):
         with pytest.raises(InvalidParameter, match="step"):
             release(steps=steps)
@@ -101,9 +101,7 @@ def test_nulls_and_dates():
     out, report = release(frame, nulls="category")
     assert of(out, "u").town is None
     assert of(out, "x").age is None
-    assert re.fullmatch(
-        r"\[20\d\d-\d\d-01 00:00:00.000000, 20\d\d-\d\d-01 00:00:00.000000\)", of(out, "u").age
-    )
+    assert re.fullmatch(r"\[20\d\d-\d\d-01 00:00:00, 20\d\d-\d\d-01 00:00:00\)", of(out, "u").age)
     assert report.null_rows == 4
     assert report.k_achieved == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pandas as pd
 
@@ -17,7 +18,7 @@ NAMES = [
     *("smallest_class", "median_class", "largest_class", "k_requested", "k_achieved"),
     *("information_loss", "information_loss_before_rounding", "column_losses", "guarantee"),
     *("seconds", "seed_policy", "earlier_releases", "verified", "loss_measure", "models"),
-    *("entity", "persons", "k_rows", "levels", "telling", "digest"),
+    *("entity", "persons", "k_rows", "levels", "telling", "digest", "lost"),
 ]
 
 
@@ -39,7 +40,10 @@ def test_all_names_are_told_in_their_order() -> None:
     assert list(plain) == list(Report.names()) == NAMES
     assert json.loads(json.dumps(plain))["k_achieved"] == report.k_achieved
     assert plain["models"] == ({"model": 'distinct_l 2 of "ill"', "achieved": 2.0},)
-    assert plain["column_losses"][0]["name"] == "age"
+    loss = report.column_losses["age"]
+    assert plain["column_losses"] == {
+        "age": {"before_rounding": loss.before_rounding, "released": loss.released}
+    }
 
 
 def test_names_are_those_of_the_groups() -> None:
@@ -51,6 +55,25 @@ def test_names_are_those_of_the_groups() -> None:
     later = report.made(created_at="later", seconds={"total": 1.0})
     assert (later.created_at, later.seconds) == ("later", {"total": 1.0})
     assert (later.release_id, later.counts) == (report.release_id, report.counts)
+
+
+def test_a_report_is_readable_where_it_is_printed() -> None:
+    report = made()
+    lines = str(report).splitlines()
+    assert lines[0].split() == ["release", report.release_id]
+    assert ["k requested / counted", "4 / 4"] in [re.split(" {2,}", line) for line in lines]
+    assert not any(line.endswith(" ") for line in lines)
+    assert len(lines) == len(report.rows())
+
+
+def test_a_notebook_shows_a_table_in_which_names_are_text() -> None:
+    frame = pd.DataFrame({"<b>age": range(20)})
+    _, report = dbanon.anonymize_frame(frame, quasi_identifiers=["<b>age"], k=4)
+    told = report._repr_html_()
+    assert told.startswith("<table>")
+    assert "&lt;b&gt;age" in told
+    assert "<b>" not in told
+    assert told.count("<tr>") == len(report.rows())
 
 
 def test_what_is_told_is_a_copy() -> None:

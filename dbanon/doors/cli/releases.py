@@ -1,0 +1,88 @@
+"""The commands on releases that a database has: ``dbanon releases``, ``show`` and ``drop``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from dbanon.doors.cli.commands import OnDatabase
+from dbanon.doors.cli.log import current
+from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
+
+
+@click.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@common
+def releases(url: str, form: str, print_sql: bool) -> None:
+    """List the releases in the ledger, newest first, and what became of each."""
+    with errors(form), signals():
+        from dbanon.doors import releases as api
+        from dbanon.doors.cli.render import rows_table
+
+        found = [asdict(one) for one in api.releases(url, on_sql=sql_printer(print_sql))]
+        header = ["output", "state", "created_at", "method", "k_requested", "k_achieved",
+                  "rows_out", "information_loss", "published_by", "release_id"]  # fmt: skip
+
+        def cell(value: object) -> object:
+            if isinstance(value, float):
+                return f"{value:.4g}"
+            return "" if value is None else value
+
+        rows = [[cell(one[key]) for key in header] for one in found]
+        show(form, found, lambda: rows_table("Releases", header, rows))
+
+
+@click.command("show", cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("release")
+@common
+def show_release(url: str, release: str, form: str, print_sql: bool) -> None:
+    """Show all that the ledger has of a release: its entry, columns and run.
+
+    RELEASE is its id, or the name of its output.
+    """
+    with errors(form), signals():
+        from dbanon.doors import releases as api
+        from dbanon.doors.cli.render import pairs_table
+
+        found = api.show(url, release, on_sql=sql_printer(print_sql))
+        current().release_id = found["release_id"]
+
+        def pairs() -> list[tuple[str, str]]:
+            told: list[tuple[str, str]] = []
+            for name, value in found.items():
+                text = value if isinstance(value, str) else json.dumps(value, default=str)
+                if name == "columns":
+                    told += [
+                        (f"column {c['name']}", f"{c['role']}, {c['sql_type']}") for c in value
+                    ]
+                elif value is not None:
+                    told.append((name, text))
+            return told
+
+        show(form, found, lambda: pairs_table("Release", pairs()))
+
+
+@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("release")
+@common
+def drop(url: str, release: str, form: str, print_sql: bool) -> None:
+    """Drop a release of ours: its view, its table and its summary.
+
+    RELEASE is the name of its output. The ledger keeps its entry, and says that it was dropped.
+    """
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors import releases as api
+        from dbanon.doors.cli.render import rows_table
+
+        dropped = api.drop(url, release, on_sql=sql_printer(print_sql))
+        committed()
+        title = f"{len(dropped)} relations dropped"
+        show(
+            form,
+            {"dropped": dropped},
+            lambda: rows_table(title, ["relation"], [[name] for name in dropped]),
+        )

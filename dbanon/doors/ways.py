@@ -1,0 +1,82 @@
+"""How the command line and SQL write an option that a hint names, from the table of options.
+
+Python's way is that of the errors themselves: ``dbanon.errors.base.in_python``.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Set
+from functools import cache
+from typing import Any
+
+from dbanon.data.option import Parameter, all_parameters
+from dbanon.job.job import Job
+
+# What a call in SQL has as arguments of the function; all else is a key of ``options``.
+SQL_ARGUMENTS = frozenset(
+    ("output", "quasi_identifiers", "k", "entity", "keep", "sensitive", "hierarchies",
+     "max_suppression", "nulls", "if_exists")
+)  # fmt: skip
+# Those of dbanon.classes, which takes all else in options.
+_CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
+# What a function in SQL says by its name, and the command line by its own words.
+_PROBLEMS = "problems()"
+
+
+@cache
+def _options() -> Mapping[str, Parameter]:
+    return {one.name: one for one in all_parameters(Job)}
+
+
+def flag(one: Parameter) -> str:
+    """The name of an option on the command line."""
+    return "--" + (one.option.flag or one.name).replace("_", "-")
+
+
+def on_command_line(name: str, value: Any) -> str:
+    """An option as the command line has it."""
+    if name == _PROBLEMS:
+        return "dbanon hierarchy check"
+    one = _options().get(name)
+    if one is None:
+        return name
+    if one.kind is bool:
+        return flag(one)
+    if value is None:
+        more = one.option.form if one.option.flag else ""
+        return f"{flag(one)} {more}".rstrip()
+    told = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{flag(one)} {told if told == '…' else shlex.quote(told)}"
+
+
+def in_sql(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
+    """An option as a call in SQL has it, of a function that has these arguments."""
+    if name == _PROBLEMS:
+        return "dbanon.check_hierarchy"
+    one = _options().get(name)
+    if one is not None and name in arguments:
+        return name if value is None else f"{name} => {_literal(value)}"
+    if name == "method" and value is not None:
+        return f"dbanon.{value}"
+    if one is None or not one.option.sql:
+        return name
+    if value is None:
+        return f'"{name}" in options'
+    return f"options => {_quoted(json.dumps({name: value}, ensure_ascii=False))}"
+
+
+def in_sql_classes(name: str, value: Any) -> str:
+    """An option as a call of ``dbanon.classes`` has it."""
+    return in_sql(name, value, _CLASSES_ARGUMENTS)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, list):
+        return f"ARRAY[{', '.join(map(_literal, value))}]"
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,113 @@
+"""Tables that people have in hand: as data frames, and released in the form they came in.
+
+Arrow's tables, and what hands out such a one (polars, DuckDB's relations, …), go through pandas
+types that tell NULL from NaN and lose no digit; dicts of columns and lists of dicts become frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from dbanon.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FORMS = (
+    "Give a data frame of pandas or polars, an Arrow table, a dict of columns or a list of dicts."
+)
+
+
+def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
+    """A table as a data frame, and what gives a released frame the form that the table has.
+
+    Raises
+    ------
+    InvalidParameter : it is no table, or its columns are of different lengths.
+    """
+    if isinstance(data, pd.DataFrame):
+        return data, _as_it_is
+    if isinstance(data, pd.Series):
+        raise InvalidParameter("One column is no table.", hint="Write series.to_frame().")
+    if hasattr(data, "__arrow_c_stream__"):
+        return _of_arrow(data)
+    if isinstance(data, Mapping) or _is_rows(data):
+        try:
+            return pd.DataFrame(data), _as_it_is
+        except (ValueError, TypeError):
+            raise InvalidParameter(
+                "The columns do not make a table.",
+                hint="Every column is a list, and all are equally long.",
+            ) from None
+    if _package(data) == "polars" and hasattr(data, "collect_schema"):
+        raise InvalidParameter("The table is still to be computed.", hint="Write frame.collect().")
+    raise InvalidParameter("The data is no table with named columns.", hint=_FORMS)
+
+
+def _as_it_is(released: pd.DataFrame) -> pd.DataFrame:
+    return released
+
+
+def _package(data: Any) -> str:
+    return type(data).__module__.partition(".")[0]
+
+
+def _is_rows(data: Any) -> bool:
+    return isinstance(data, (list, tuple)) and bool(data) and isinstance(data[0], Mapping)
+
+
+def _of_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
+    import pyarrow as pa
+
+    try:
+        table = pa.table(data)
+        plain = pa.schema([_plain(pa, field) for field in table.schema])
+        if plain != table.schema:
+            table = table.cast(plain)
+        frame = table.to_pandas(types_mapper=_types(pa).get, date_as_object=True)
+    except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
+        raise InvalidParameter(
+            "The Arrow table cannot be read.", detail=type(error).__name__, hint=_FORMS
+        ) from None
+    kinds = {field.name: field.type for field in table.schema}
+
+    def back(released: pd.DataFrame) -> Any:
+        columns = [_column(pa, released[name], kinds.get(name)) for name in released.columns]
+        made = pa.table(columns, names=list(released.columns))
+        if _package(data) != "polars":
+            return made
+        return import_module("polars").from_arrow(made)
+
+    return frame, back
+
+
+def _plain(pa: Any, field: pa.Field) -> pa.Field:
+    """The field with a type of texts that pandas reads: views are a layout, and no other values."""
+    told = str(field.type)
+    if told in ("string_view", "binary_view"):
+        return field.with_type(pa.large_string() if "string" in told else pa.large_binary())
+    return field
+
+
+def _types(pa: Any) -> dict[Any, Any]:
+    """Types of pandas that hold a NULL beside every whole number and truth."""
+    found: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
+    for sign in ("Int", "UInt"):
+        for bits in (8, 16, 32, 64):
+            name = f"{sign}{bits}"
+            found[getattr(pa, name.lower())()] = pd.api.types.pandas_dtype(name)
+    return found
+
+
+def _column(pa: Any, series: pd.Series[Any], kind: Any) -> Any:
+    """A released column in the type that it had; labels and texts of ranges are text."""
+    if kind is not None:
+        try:
+            return pa.array(series, type=kind, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError):
+            pass
+    return pa.array(series, from_pandas=True)

@@ -1,0 +1,247 @@
+"""Releases in the ledger of a database: what became of each, all of one, and taking one away.
+
+The ledger's entries stay whatever happens to a relation. What became of a release is not written
+down: it is looked at, so that it is true also where somebody else dropped or renamed a relation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dbanon.errors import InsufficientRights, ReleaseNotFound
+from dbanon.stores import ledger
+from dbanon.stores.base import MARK, SUMMARY_SUFFIX, Existing
+from dbanon.stores.ledger_tables import (
+    RELEASE_COLUMN_COLUMNS,
+    RELEASE_COLUMNS,
+    RUN_COLUMNS,
+)
+from dbanon.stores.names import RelationName, parse_relation, quote
+from dbanon.stores.sql import Session
+
+CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "untied"
+
+_LISTED = "dbanon releases lists them."
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
+# Bytes that are kept for later, and the database's own numbers.
+_NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid")
+_OF_RUN = ("run_id", "door", "started_at", "finished_at", "run_by", "application", "server_version")
+_CAST = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)"}
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A release, as a list of them has it.
+
+    Parameters
+    ----------
+    created_at : when it was published, as text.
+    superseded : whether another release has its name since.
+    state : ``current``: its relation is there, marked and the one recorded; ``superseded``;
+        ``dropped``: there is no such relation; ``untied``: there is one with its mark, but not the
+        one recorded, as after a dump was restored: ``dbanon upgrade`` ties it again.
+    """
+
+    release_id: str
+    created_at: str
+    output: str
+    method: str
+    k_requested: int
+    k_achieved: int
+    rows_out: int
+    information_loss: float
+    published_by: str | None
+    superseded: bool
+    state: str
+
+
+def listed(session: Session) -> list[Listed]:
+    """The releases of a ledger, newest first."""
+    if not session.has_ledger():
+        return []
+    session.require_trusted_ledger()
+    found = session.rows(
+        "SELECT CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)), output_schema,"
+        " output_name, output_kind, method, k_requested, k_achieved, rows_out, information_loss,"
+        " published_by, superseded_at IS NOT NULL"
+        f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
+    )
+    existing: dict[RelationName, Existing | None] = {}
+    releases = []
+    for (
+        release_id,
+        created_at,
+        schema,
+        output,
+        kind,
+        method,
+        k,
+        achieved,
+        rows,
+        loss,
+        by,
+        old,
+    ) in found:
+        name = RelationName(schema, output)
+        if name not in existing:
+            existing[name] = session.find_existing(name)
+        state = _state(session, name, existing[name], release_id, kind, by, bool(old))
+        told = (str(name), method, int(k), int(achieved), int(rows), float(loss), by, bool(old))
+        releases.append(Listed(release_id, created_at, *told, state))
+    return releases
+
+
+def _state(
+    session: Session,
+    name: RelationName,
+    existing: Existing | None,
+    release_id: str,
+    kind: str,
+    publisher: str | None,
+    superseded: bool,
+) -> str:
+    alike = (
+        existing is not None
+        and existing.mark == MARK + release_id
+        and existing.kind == kind
+        and existing.owner in (None, publisher)
+    )
+    if alike and ledger.entry_of(session, name, existing) == release_id:
+        return CURRENT
+    if superseded:
+        return SUPERSEDED
+    return UNTIED if alike else DROPPED
+
+
+def shown(session: Session, release: str) -> dict[str, Any]:
+    """All that the ledger has of a release: its entry, its state, its columns, and its run.
+
+    Parameters
+    ----------
+    release : its id, or the name of its output; of several releases of a name the newest.
+
+    Raises
+    ------
+    ReleaseNotFound : the ledger has none.
+    """
+    name = None if _ID.fullmatch(release) else session.resolve_output(parse_relation(release))
+    found = next(
+        (
+            one
+            for one in listed(session)
+            if one.release_id == release.lower()
+            or (name is not None and session.same_name(parse_relation(one.output), name))
+        ),
+        None,
+    )
+    if found is None:
+        raise ReleaseNotFound("The ledger of this database has no such release.", hint=_LISTED)
+    id_ = found.release_id
+    [entry] = _entries(session, "release", RELEASE_COLUMNS, id_)
+    columns = _entries(session, "release_column", RELEASE_COLUMN_COLUMNS, id_)
+    runs = _entries(session, "run", RUN_COLUMNS, id_)
+    for column in columns:
+        del column["release_id"]
+    columns.sort(key=lambda column: int(column["position"]))
+    return {
+        **{name: value for name, value in entry.items() if name not in _NOT_SHOWN},
+        "state": found.state,
+        "columns": columns,
+        "run": {name: runs[0][name] for name in _OF_RUN if name in runs[0]} if runs else None,
+    }
+
+
+def _entries(
+    session: Session, table: str, columns: Sequence[tuple[str, str, bool]], release_id: str
+) -> list[dict[str, Any]]:
+    """The rows of a table of the ledger that belong to a release, as plain values.
+
+    A ledger of version 0.1.0 has neither all of the columns nor all of the tables.
+    """
+    relation = session.ledger_name(table)
+    if session.find_existing(relation) is None:
+        return []
+    there = {name for name, _ in session.columns_of(relation)}
+    known = [(name, kind) for name, kind, _ in columns if name in there]
+    wanted = ", ".join(
+        f"CAST({quote(name)} AS {_CAST[kind]})" if kind in _CAST else quote(name)
+        for name, kind in known
+    )
+    rows = session.rows(
+        f"SELECT {wanted} FROM {relation.quoted} WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (release_id,),
+    )
+    return [
+        {
+            name: ledger.parsed(value) if kind == "json" else value
+            for (name, kind), value in zip(known, row, strict=True)
+        }
+        for row in rows
+    ]
+
+
+def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
+    """Drop the release that has this name now: its view, its table and its summary.
+
+    Its entry stays in the ledger, where its state is ``dropped`` then. Tables of earlier releases
+    that a view showed stay, too, until they are collected. Returns its id and what was dropped.
+
+    Raises
+    ------
+    ReleaseNotFound, TableNotFound : there is no such release, or its relation is not there.
+    InsufficientRights : a relation is another role's, or something else depends on it.
+    """
+    name = session.resolve_output(name)
+    entry = ledger.find_release(session, name, hint=f"dbanon drops only what it made: {_LISTED}")
+    output = session.find_existing(name)
+    assert output is not None  # As find_release said.
+    [told] = _entries(session, "release", RELEASE_COLUMNS, entry.release_id)
+    beside = name.sibling(name.name + SUMMARY_SUFFIX)
+    summary = _of_release(session, beside, entry.release_id)
+    if summary is not None and not ledger.is_summary_of(session, name, summary, output):
+        summary = None
+    dropped = [name]
+    _require_droppable(session, name, output)
+    if output.kind == "view":
+        released = name.sibling(told["relation_name"])
+        session.drop_view(name)
+        table = _of_release(session, released, entry.release_id)
+        if table is not None and _tied(table, told):
+            _require_droppable(session, released, table)
+            session.drop_table(released)
+            dropped.append(released)
+    else:
+        session.drop_table(name)
+    if summary is not None:
+        _require_droppable(session, beside, summary)
+        session.drop_table(beside)
+        dropped.append(beside)
+    return entry.release_id, [str(relation) for relation in dropped]
+
+
+def _of_release(session: Session, name: RelationName, release_id: str) -> Existing | None:
+    """The table of this name, where it bears the mark of a release."""
+    found = session.find_existing(name)
+    if found is None or found.kind != "table" or found.mark != MARK + release_id:
+        return None
+    return found
+
+
+def _tied(table: Existing, entry: Mapping[str, Any]) -> bool:
+    """Whether a table is the one that the entry recorded; a mark can be copied."""
+    recorded = entry.get("relation_oid")
+    if recorded is None or table.oid is None:
+        return table.owner in (None, entry["published_by"])
+    return bool(table.oid == recorded)
+
+
+def _require_droppable(session: Session, name: RelationName, existing: Existing) -> None:
+    if not session.may_drop(existing):
+        raise InsufficientRights(
+            f"{name} is not dropped: it belongs to role {existing.owner}, or something else shows"
+            " it.",
+            hint="Drop it as that role, and before it what depends on it.",
+        )

@@ -1,0 +1,44 @@
+-- dbanon.show(release): all that the ledger has of a release, as one object.
+--
+-- release: its id, or the name of its output as dbanon.releases() or as people write it; of several
+-- releases of a name the newest.
+CREATE OR REPLACE FUNCTION dbanon.show(release text)
+RETURNS jsonb
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    found jsonb;
+BEGIN
+    IF show.release IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'release must not be NULL.';
+    END IF;
+    PERFORM dbanon._require_ledger();
+    SELECT to_jsonb(r) - ARRAY['class_signature', 'entity_hash', 'relation_oid', 'output_oid']
+           || jsonb_build_object(
+               'state', (SELECT listed.state FROM dbanon.releases() AS listed
+                         WHERE listed.release_id = r.release_id),
+               'columns', (SELECT coalesce(jsonb_agg(to_jsonb(c) - 'release_id' ORDER BY c.position),
+                                           '[]')
+                           FROM dbanon.release_column AS c WHERE c.release_id = r.release_id),
+               'run', (SELECT to_jsonb(u) - ARRAY['release_id', 'method', 'source', 'output_schema',
+                                                  'output_name', 'state', 'error_code']
+                       FROM dbanon.run AS u WHERE u.release_id = r.release_id LIMIT 1))
+    INTO found
+    FROM dbanon.release AS r
+    WHERE r.release_id::text = lower(show.release)
+       OR format('%I.%I', r.output_schema, r.output_name) = show.release
+       OR r.output_schema || '.' || r.output_name = show.release
+    ORDER BY r.created_at DESC, r.release_id
+    LIMIT 1;
+    IF found IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '42P01',
+            MESSAGE = 'The ledger of this database has no such release.',
+            HINT = 'SELECT * FROM dbanon.releases() lists them.';
+    END IF;
+    RETURN found;
+END
+$function$;
+REVOKE ALL ON FUNCTION dbanon.show(text) FROM PUBLIC;
+COMMENT ON FUNCTION dbanon.show(text) IS
+'All that the ledger has of a release, by its id or the name of its output: entry, state, columns, run.';

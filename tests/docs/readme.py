@@ -1,0 +1,124 @@
+"""README from top to bottom: ``python -m tests.docs.readme`` runs it, and writes what was printed.
+
+Before a block stands what it is:
+
+``<!-- runnable -->``           Bash or Python, run in the order of the page, in one directory
+``<!-- printed -->``            what the one before it prints
+``<!-- psql: FIRST | LAST -->`` of examples/psql_session.out from the line that begins with FIRST to
+                                the one before that which begins with LAST
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from dbanon.kernels import _kernels
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "README.md"
+SESSION = ROOT / "examples" / "psql_session.out"
+BLOCK = re.compile(
+    r"(<!-- (runnable|printed|psql)(?:: (.+?) \| (.+?))? -->\n```(\w+)\n)(.*?)(```)", re.S
+)
+PROGRAMS = {"python": (sys.executable, "-W", "error"), "bash": ("bash", "-euo", "pipefail")}
+
+# An editable install finds its own sources before any path is looked at.
+_SITE = """import sys
+sys.meta_path[:] = [f for f in sys.meta_path if "dbanon" not in type(f).__module__]
+"""
+
+
+def clone(folder: Path) -> Path:
+    """What a commit of all that stands here would hold, and the compiled core."""
+    names = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    checkout = folder / "dbanon"
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file():
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, checkout / name)
+    core = Path(_kernels.__file__)
+    shutil.copy2(core, checkout / "dbanon" / "kernels" / core.name)
+    return checkout
+
+
+def printed(text: str, checkout: Path) -> list[str]:
+    """What each runnable block prints in a checkout, on stdout."""
+    beside = checkout.parent / "site"
+    beside.mkdir()
+    (beside / "sitecustomize.py").write_text(_SITE)
+    own = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "PATH": f"{own}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{beside}{os.pathsep}{checkout}",
+        "COLUMNS": "100",
+    }
+    # What there is to build is built: the rest is as the Makefile has it.
+    make = f'make() {{ command make VENV="{own.parent}" -o "{own.parent}/.package" "$@"; }}\n'
+    found = []
+    for kind, language, code in ((b[2], b[5], b[6]) for b in BLOCK.finditer(text)):
+        if kind != "runnable":
+            continue
+        given = make + code if language == "bash" else code
+        done = subprocess.run(
+            [*PROGRAMS[language], "-c", given],
+            cwd=checkout, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+        found.append(done.stdout)
+    return found
+
+
+def session(first: str, last: str) -> str:
+    """A part of the psql session."""
+    lines = SESSION.read_text(encoding="utf-8").splitlines(keepends=True)
+    start = next(place for place, line in enumerate(lines) if line.startswith(first))
+    end = next(place for place, line in enumerate(lines) if line.startswith(last) and place > start)
+    return "".join(lines[start:end]).rstrip("\n") + "\n"
+
+
+def filled(text: str, outputs: list[str]) -> str:
+    """The page with what was printed, and with the parts of the psql session."""
+    left = iter(outputs)
+    last = ""
+
+    def fill(found: re.Match[str]) -> str:
+        nonlocal last
+        opening, kind, start, end, _, body, closing = found.groups()
+        if kind == "runnable":
+            last = next(left)
+        elif kind == "psql":
+            body = session(start, end)
+        else:
+            lines = [line.rstrip() for line in last.strip("\n").splitlines()]
+            body = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
+        return opening + body + closing
+
+    return BLOCK.sub(fill, text)
+
+
+def told(text: str) -> str:
+    """The words of a page, without what differs from run to run."""
+    text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "RELEASE", text)
+    words = " ".join(text.split())
+    return re.sub(r"\b(read|cluster|write|verify|digest|total) \d+\.\d+", r"\1 SECONDS", words)
+
+
+def ran() -> tuple[str, str]:
+    """The page, and the page as a run of it says."""
+    text = PAGE.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="dbanon-readme-") as folder:
+        return text, filled(text, printed(text, clone(Path(folder))))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(ran()[1], encoding="utf-8")

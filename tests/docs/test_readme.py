@@ -1,0 +1,43 @@
+"""README says what happens: it is run from top to bottom, from a clone."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from tests.docs.readme import BLOCK, PAGE, ran, session, told
+
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_top_to_bottom_from_a_fresh_clone() -> None:
+    before, after = ran()
+    assert told(before) == told(after), "python -m tests.docs.readme writes it anew"
+
+
+def test_every_block_says_what_it_is() -> None:
+    fences = len(re.findall(r"^```\w+$", TEXT, re.M))
+    assert fences == len(BLOCK.findall(TEXT))
+    kinds = [found[2] for found in BLOCK.finditer(TEXT)]
+    assert kinds[0] == "runnable"
+    assert {"runnable", "printed", "psql"} == set(kinds)
+    assert all(before == "runnable" for before, kind in pairwise(kinds) if kind == "printed")
+    # Nothing that looks like a command stands where it is not run.
+    assert not re.search(r"^ {4}(make|dbanon|pip) ", TEXT, re.M)
+
+
+def test_the_psql_session_is_that_of_the_examples() -> None:
+    parts = [found for found in BLOCK.finditer(TEXT) if found[2] == "psql"]
+    assert parts
+    for found in parts:
+        assert found[6] == session(found[3], found[4])
+
+
+def test_what_differs_from_run_to_run_is_not_compared() -> None:
+    page = "release 7dd3b143-6614-41b7-9604-1fb2909ae4b8\n read 0.34, total\n 0.74"
+    other = "release 8dd3b143-6614-41b7-9604-1fb2909ae4b9 read 12.1, total 0.75"
+    assert told(page) == told(other)
+    assert told(page) != told(page.replace("read", "cluster"))

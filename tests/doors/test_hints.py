@@ -1,0 +1,164 @@
+"""A hint speaks the language of the door it appears at, from the one table of options."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dbanon
+from dbanon.data.option import Parameter
+from dbanon.doors.cli.anonymize import OPTIONS
+from dbanon.doors.cli.main import main
+from dbanon.doors.plpython_options import keys
+from dbanon.doors.sql_script import arguments, functions_script
+from dbanon.doors.ways import SQL_ARGUMENTS, in_sql, in_sql_classes, on_command_line
+from dbanon.errors import InvalidParameter, UsageError
+from dbanon.methods import METHODS
+
+BY_NAME = {one.name: one for one in OPTIONS}
+MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
+# Rooms whose hints appear at one door alone.
+OF_ONE_DOOR = ("doors/cli/", "doors/install.py", "doors/extension.py", "doors/python_path.py")
+
+
+def hints() -> Iterator[tuple[str, str]]:
+    """Every text of the sources that becomes a hint, and where it stands."""
+    package = Path(dbanon.__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "hint":
+                told: ast.AST = node.value
+            elif isinstance(node, (ast.Assign, ast.AugAssign)) and "hint" in ast.unparse(
+                node.targets[0] if isinstance(node, ast.Assign) else node.target
+            ):
+                told = node.value
+            else:
+                continue
+            yield f"{name}:{node.value.lineno}", "".join(_parts(told))
+
+
+def _parts(told: ast.AST) -> Iterator[str]:
+    """The texts and places of values, in their order."""
+    if isinstance(told, ast.JoinedStr):
+        for part in told.values:
+            yield str(part.value) if isinstance(part, ast.Constant) else "{}"
+    elif isinstance(told, ast.BinOp):
+        yield from _parts(told.left)
+        yield from _parts(told.right)
+    elif isinstance(told, ast.IfExp):
+        yield from _parts(told.body)
+        yield from _parts(told.orelse)
+    elif isinstance(told, ast.Constant) and isinstance(told.value, str):
+        yield told.value
+
+
+HINTS = [pytest.param(text, id=place) for place, text in hints() if text]
+OF_ALL_DOORS = [one for one in HINTS if not str(one.id).startswith(OF_ONE_DOOR)]
+
+
+def test_there_are_hints() -> None:
+    assert len(OF_ALL_DOORS) > 100
+    assert sum("`" in str(one.values[0]) for one in OF_ALL_DOORS) > 30
+
+
+@pytest.mark.parametrize("text", OF_ALL_DOORS)
+def test_a_hint_names_options_for_all_doors(text: str) -> None:
+    for name, value in MARKED.findall(text):
+        assert name in BY_NAME or name == "problems()", name
+        if value and "{}" not in value:
+            BY_NAME[name].check(json.loads(value))
+    plain = MARKED.sub("", text)
+    # What dbanon's own administration is told by, all doors take to a shell.
+    plain = re.sub(r"dbanon (install|upgrade)( --[a-z-]+)?", "", plain)
+    assert not re.search(r"--[a-z]|=>|\w=[\w\[\"']", plain), plain
+    names = r"\b(" + "|".join(name for name in BY_NAME if "_" in name) + r")\b"
+    assert not re.search(names, plain), plain
+
+
+def examples(one: Parameter) -> list[Any]:
+    if one.option.choices:
+        return [None, one.option.choices[0]]
+    values: dict[Any, Any] = {bool: True, tuple: ["…"], int: 7, float: 0.5}
+    return [None, values.get(one.kind)]
+
+
+@pytest.mark.parametrize("one", OPTIONS, ids=lambda one: one.name)
+def test_every_option_is_written_as_each_door_takes_it(one: Parameter) -> None:
+    flags = {flag for param in main.commands["anonymize"].params for flag in param.opts}
+    known = set(keys("mdav", arguments(), writes=True))
+    for value in examples(one):
+        error = InvalidParameter(
+            hint=f"Use `{one.name}{'' if value is None else '=' + json.dumps(value)}`."
+        )
+        python, line, sql = (
+            str(told).removeprefix("Use ").removesuffix(".")
+            for told in (error.hint, error.hint_by(on_command_line), error.hint_by(in_sql))
+        )
+        assert python.partition("=")[0] == one.name
+        assert value is None or eval(python.partition("=")[2]) == value
+        assert shlex.split(line)[0] in flags
+        if one.name in arguments():
+            assert sql == one.name or sql.startswith(f"{one.name} => ")
+        elif one.option.sql:
+            assert one.name in known
+            told = re.fullmatch(r"options => '(.*)'", sql)
+            assert (
+                sql == f'"{one.name}" in options'
+                if told is None
+                else (json.loads(told[1]) == {one.name: value})
+            )
+        else:
+            assert "--" not in sql
+            assert "=>" not in sql or one.name == "method"
+
+
+def test_the_arguments_of_sql_are_those_of_its_functions() -> None:
+    assert {*SQL_ARGUMENTS, "source", "options"} == set(arguments())
+
+
+def test_the_arguments_of_classes_are_those_of_its_function() -> None:
+    told = re.findall(
+        r"CREATE OR REPLACE FUNCTION dbanon\.classes\((.*?)\)\s+RETURNS", functions_script([]), re.S
+    )
+    named = {part.split()[0] for part in told[0].split(",")} - {"source", "options"}
+    for one in OPTIONS:
+        as_argument = in_sql_classes(one.name, 7 if one.name == "k" else "x")
+        assert as_argument.startswith(f"{one.name} => ") == (one.name in named), as_argument
+    assert in_sql_classes("nulls", "suppress") == """options => '{"nulls": "suppress"}'"""
+
+
+@pytest.mark.parametrize(
+    ("hint", "python", "line", "sql"),
+    [
+        ('`key=["…"]`', 'key=["…"]', "--key …", """options => '{"key": ["…"]}'"""),
+        ('`nulls="suppress"`', 'nulls="suppress"', "--nulls suppress", "nulls => 'suppress'"),
+        ("`orders`", "orders", "--order NAME=A,B,C", '"orders" in options'),
+        ("`problems()`", "the error's problems", "dbanon hierarchy check",
+         "dbanon.check_hierarchy"),
+        ("`k=x`", "`k=x`", "`k=x`", "`k=x`"),
+    ],
+)  # fmt: skip
+def test_the_ways_of_the_doors(hint: str, python: str, line: str, sql: str) -> None:
+    error = UsageError(hint=hint)
+    assert (error.hint, error.hint_by(on_command_line), error.hint_by(in_sql)) == (
+        python, line, sql,
+    )  # fmt: skip
+    assert error.to_dict(in_sql)["hint"] == sql
+
+
+def test_a_name_that_looks_like_an_option_harms_nothing() -> None:
+    error = UsageError(hint="Did you mean `k=[` or `nobody`?")
+    assert error.hint_by(on_command_line) == "Did you mean `k=[` or nobody?"
+
+
+def test_methods_are_functions_in_sql() -> None:
+    assert in_sql("method", "mdav") == "dbanon.mdav"
+    assert "mdav" in METHODS

@@ -1,0 +1,41 @@
+"""What SQL calls tell: of columns that are lost, and of a k that is measured on raw data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+Run = Callable[..., list[tuple[Any, ...]]]
+
+PEOPLE = (
+    "CREATE TABLE app.people (age int, town text)",
+    "INSERT INTO app.people SELECT g, 'town ' || g FROM generate_series(1, 12) AS g",
+)
+
+
+def test_a_lost_column_is_told_in_a_notice(
+    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
+) -> None:
+    for statement in PEOPLE:
+        run_sql(statement)
+    said: list[tuple[str | None, str | None]] = []
+    connection = connect()
+    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
+    connection.execute("SELECT dbanon.mondrian('app.people', 'release.p', '{age,town}', 3)")
+    [(severity, text)] = said
+    assert severity == "NOTICE"
+    assert str(text).startswith('dbanon: column "town" is lost completely')
+
+
+def test_raw_data_is_measured_without_being_withdrawn(run_sql: Run) -> None:
+    for statement in PEOPLE:
+        run_sql(statement)
+    with pytest.raises(psycopg.Error) as refused:
+        run_sql("SELECT dbanon.verify('app.people', '{age}', 2)")
+    found = refused.value.diag
+    assert found.sqlstate == "ZK001"
+    assert "made with this k" in str(found.message_hint)
+    assert "ithdraw" not in str(found.message_hint)

@@ -1,0 +1,240 @@
+"""Wrong inputs at three doors: the code, its exit code and SQLSTATE, a hint of the right door.
+
+One database for all: Python and the command line connect to it, SQL runs inside it. No answer holds
+a value of the data, and nothing is left of any call. The cases stand in ``tests.sql.wrong_inputs``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import make_url
+
+import dbanon
+from dbanon import errors
+from dbanon.data.option import Parameter, all_parameters
+from dbanon.doors.cli.main import main
+from dbanon.doors.sql_script import arguments
+from dbanon.doors.ways import flag
+from dbanon.job.job import Job
+from dbanon.measures import Model
+from tests.postgres_server import Server
+from tests.sql.wrong_inputs import CALLS, CONNECTED, RIGHT, TABLES, WRONG
+
+OPTIONS = {one.name: one for one in all_parameters(Job)}
+DOORS = ("python", "cli", "sql")
+BY_CODE = {
+    value.code: value
+    for value in vars(errors).values()
+    if inspect.isclass(value) and issubclass(value, errors.DbanonError)
+}
+VALUES = re.compile(r"73173|qzmark", re.IGNORECASE)
+
+
+@pytest.fixture(scope="module")
+def clinic(sql_server: Server, sql_template: str) -> Iterator[str]:
+    """A database that every wrong input meets as it was."""
+    with sql_server.database(template=sql_template) as url:
+        for statement in TABLES:
+            sql_server.execute(statement, url=url)
+        yield url
+
+
+@pytest.fixture
+def state(sql_server: Server, clinic: str) -> Iterator[Callable[[], bool]]:
+    """Whether there are the same relations and releases as before; what is left is taken away."""
+
+    def now() -> Any:
+        return sql_server.execute(
+            "SELECT n.nspname, c.relname, obj_description(c.oid) FROM pg_class c"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')"
+            " UNION ALL SELECT 'release', release_id::text, '' FROM dbanon.release"
+            " UNION ALL SELECT 'hierarchy', name, '' FROM dbanon.hierarchy ORDER BY 1, 2",
+            url=clinic,
+        )
+
+    before = now()
+    yield lambda: now() == before
+    sql_server.execute("DROP TABLE IF EXISTS release.people, release.people_summary", url=clinic)
+
+
+@pytest.fixture(scope="module")
+def urls(sql_server: Server, clinic: str) -> Callable[[Mapping[str, Any]], str]:
+    """The URL of whoever calls, and how."""
+    roles = {}
+    for name in ("blind", "reader"):
+        roles[name] = sql_server.create_role(name, url=clinic, options="IN ROLE dbanon_runner")
+        sql_server.execute(f"GRANT USAGE ON SCHEMA app, release TO {name}", url=clinic)
+    sql_server.execute("GRANT SELECT ON app.people TO reader", url=clinic)
+    sql_server.execute("GRANT CREATE ON SCHEMA release TO blind", url=clinic)
+
+    def made(how: Mapping[str, Any]) -> str:
+        url = make_url(roles.get(how.get("role", ""), clinic))
+        return url.update_query_dict(how.get("query", {})).render_as_string(hide_password=False)
+
+    return made
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("case", [*WRONG, *CONNECTED, *CALLS])
+def test_a_wrong_input(
+    case: str, door: str, urls: Callable[[Mapping[str, Any]], str], state: Callable[[], bool]
+) -> None:
+    asked = asked_for(case)
+    url = urls(CONNECTED.get(case, ("", {}))[1])
+    kind = BY_CODE[asked.code]
+    if door == "python":
+        hint = by_python(kind, lambda: asked.python(url))
+    elif door == "cli":
+        words = [url if word == "URL" else word for word in asked.words]
+        hint = by_command(kind, words, url, click=re.search(r"\((word|missing)\)$", case))
+    else:
+        hint = by_sql(kind, url, asked)
+    # Of the door: no flag outside the command line, no => outside SQL, no mark left.
+    assert "`" not in hint
+    # What dbanon's own administration is told by, all doors take to a shell.
+    hint = re.sub(r"dbanon (install|upgrade)( --[a-z-]+)?", "", hint)
+    assert door == "cli" or not re.search(r"(^|\s)--[a-z]", hint), hint
+    assert door == "sql" or "=>" not in hint, hint
+    assert door == "python" or not re.search(r'\b[a-z_]+=["\[\d]', hint), hint
+    assert state(), "something is left"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One wrong call as three doors have it."""
+
+    code: str
+    python: Callable[[str], Any]
+    words: list[str]
+    sql: str
+    values: tuple[Any, ...] = ()
+    sqlstate: str | None = None
+
+
+def asked_for(case: str) -> Asked:
+    if case in CALLS:
+        return Asked(*CALLS[case])
+    code, given = WRONG.get(case) or (CONNECTED[case][0], {})
+    job = {**RIGHT, **given}
+
+    def python(url: str) -> None:
+        wanted = dict(job)
+        if "models" in wanted:
+            wanted["models"] = [Model(**one) for one in wanted["models"]]
+        dbanon.anonymize(url, **wanted)
+
+    words = ["anonymize", "URL", "--no-progress"]
+    for name, value in job.items():
+        words += in_words(OPTIONS[name], value)
+    return Asked(code, python, words, *in_a_call(job))
+
+
+def by_python(kind: type[errors.DbanonError], call: Callable[[], object]) -> str:
+    with pytest.raises(errors.DbanonError) as caught:
+        call()
+    assert type(caught.value) is kind, caught.value
+    assert not VALUES.search(f"{caught.value} {caught.value!r}")
+    assert caught.value.__cause__ is None
+    return caught.value.hint or ""
+
+
+def by_command(
+    kind: type[errors.DbanonError], words: list[str], url: str, click: re.Match[str] | None
+) -> str:
+    form = [] if words[:2] == ["hierarchy", "drop"] else ["--format", "json"]
+    done = CliRunner().invoke(main, [*words, *form])
+    assert done.exit_code == kind.exit_code, done.output
+    assert not VALUES.search(done.output.replace(url, ""))
+    if click is not None:
+        assert {"word": "Invalid value for '--", "missing": "Missing option '--"}[
+            click[1]
+        ] in done.stderr
+        return ""
+    if not form:
+        assert f"[{kind.code}]" in done.stderr
+        return done.stderr.partition("Hint: ")[2]
+    told = json.loads(done.stdout)["error"]
+    assert told["code"] == kind.code, told
+    assert told["sqlstate"] == kind.sqlstate
+    assert told["exit_code"] == kind.exit_code
+    return str(told["hint"] or "")
+
+
+def in_words(one: Parameter, value: Any) -> list[str]:
+    """An option as it is written at the command line."""
+    name = flag(one)
+    if value is None:
+        return []
+    if one.item is Model:
+        texts = [f"{model['attribute']}={model['kind']}:{model['level']}" for model in value]
+        return [part for text in texts for part in (name, text)]
+    if isinstance(value, dict):
+        texts = [f"{key}={in_pair(part)}" for key, part in value.items()]
+        return [part for text in texts for part in (name, text)]
+    if isinstance(value, bool):
+        return [name] if value else []
+    if isinstance(value, list):
+        return [name, ",".join(value)] if value else []
+    return [name, str(value)]
+
+
+def in_pair(value: Any) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def in_a_call(given: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], str | None]:
+    """A run as SQL has it: statement, values, and the SQLSTATE where it reaches no function."""
+    job = dict(given)
+    source, method = job.pop("table"), job.pop("method", "mdav")
+    own = job.pop("options", {})
+    named = [name for name in job if name in arguments()]
+    options = {name: job[name] for name in job if name not in named} | own
+    types = {"k": "::integer", "hierarchies": "::jsonb", "max_suppression": "::float8"}
+    types |= dict.fromkeys(("quasi_identifiers", "keep", "sensitive"), "::text[]")
+    call = ", ".join(f"{name} => %s{types.get(name, '::text')}" for name in named)
+    values = [json.dumps(job[name]) if name == "hierarchies" else job[name] for name in named]
+    # JSON has no such numbers: a call would write them as text.
+    told = json.dumps(options).replace("NaN", '"NaN"').replace("Infinity", '"Infinity"')
+    numbers = (job["k"], job.get("max_suppression"))
+    return (
+        f"SELECT dbanon.{method}(source => %s::regclass, {call}, options => %s::jsonb)",
+        (source, *values, told),
+        # A word where PostgreSQL wants a number.
+        "22P02" if any(isinstance(number, str) for number in numbers) else None,
+    )
+
+
+def by_sql(kind: type[errors.DbanonError], url: str, asked: Asked) -> str:
+    with (
+        psycopg.connect(conninfo_of(url), autocommit=True) as connection,
+        pytest.raises(psycopg.Error) as caught,
+    ):
+        connection.execute(asked.sql.encode(), asked.values or None)
+    told = caught.value.diag
+    assert told.sqlstate == (asked.sqlstate or kind.sqlstate), told.message_primary
+    parts = (told.message_primary, told.message_detail, told.message_hint, told.context)
+    assert not VALUES.search(" ".join(map(str, parts)))
+    return told.message_hint or ""
+
+
+def conninfo_of(url: str) -> str:
+    return url.replace("postgresql+psycopg", "postgresql")
+
+
+def test_they_are_enough() -> None:
+    assert len({*WRONG, *CONNECTED, *CALLS}) >= 100
+    assert {*RIGHT, *(name for _, given in WRONG.values() for name in given)} >= {
+        name for name in OPTIONS if name not in ("chunk_rows", "local_range")
+    }

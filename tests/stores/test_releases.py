@@ -1,0 +1,125 @@
+"""Releases of a ledger: what became of each, all of one, and taking one away; at every door."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon import errors
+from dbanon.doors.cli.main import main
+from dbanon.measures import Model
+from tests.stores.databases import Database
+from tests.stores.people import frame_of_people, load_people
+
+NAMES = ["age", "height"]
+
+
+def release(database: Database, output: str = "release.people", **more: Any) -> Any:
+    given = {"quasi_identifiers": NAMES, "output": output} | more
+    return database.anonymize(**given)
+
+
+def states(database: Database) -> dict[str, str]:
+    return {one.release_id: one.state for one in dbanon.releases(database.url)}
+
+
+def command(*words: str) -> Any:
+    done = CliRunner().invoke(main, [*words, "--format", "json"])
+    return json.loads(done.stdout) if done.stdout else done.stderr
+
+
+def test_without_a_ledger_there_are_none(database: Database) -> None:
+    load_people(database)
+    assert dbanon.releases(database.url) == []
+    with pytest.raises(errors.ReleaseNotFound):
+        dbanon.show(database.url, "release.people")
+    with pytest.raises(errors.ReleaseNotFound, match="dbanon releases"):
+        dbanon.drop(database.url, "release.people")
+
+
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_what_became_of_each(database: Database, kind: str) -> None:
+    load_people(database)
+    first = release(database, output_kind=kind)
+    second = release(database, output_kind=kind, if_exists="replace")
+    other = release(database, "release.other")
+    assert [one.release_id for one in dbanon.releases(database.url)] == [
+        other.release_id, second.release_id, first.release_id,
+    ]  # fmt: skip
+    assert states(database) == {
+        first.release_id: "superseded",
+        second.release_id: "current",
+        other.release_id: "current",
+    }
+    listed = command("releases", database.url)
+    assert [one["release_id"] for one in listed] == list(states(database))
+    assert listed[0]["output"] == other.output
+    before = database.state()
+
+    dropped = dbanon.drop(database.url, "release.people")
+
+    assert dropped[0] == second.output
+    assert len(dropped) == (2 if kind == "view" else 1)
+    assert states(database)[second.release_id] == "dropped"
+    assert states(database)[other.release_id] == "current"
+    assert before != database.state()
+    with pytest.raises(errors.TableNotFound, match="dropped or renamed"):
+        dbanon.drop(database.url, "release.people")
+    assert command("verify", database.url, "release.other")["unchanged"]
+    again = release(database)
+    assert states(database)[again.release_id] == "current"
+    assert states(database)[second.release_id] == "superseded"
+
+
+def test_all_of_one(database: Database) -> None:
+    load_people(database)
+    report = release(database, sensitive=["site"])
+    shown = dbanon.show(database.url, "release.people")
+    assert shown == dbanon.show(database.url, report.release_id.upper())
+    assert shown["state"] == "current"
+    assert shown["k_achieved"] == report.k_achieved
+    assert shown["arguments"] == json.loads(json.dumps(report.to_dict()["arguments"]))
+    assert [(c["name"], c["role"]) for c in shown["columns"][:3]] == [
+        ("age", "quasi_identifier"), ("height", "quasi_identifier"), ("site", "sensitive"),
+    ]  # fmt: skip
+    assert shown["run"]["door"] == "python"
+    assert command("show", database.url, "release.people") == json.loads(
+        json.dumps(shown, default=str)
+    )
+    done = CliRunner().invoke(main, ["show", database.url, "release.people"])
+    assert "column site" in done.stdout
+    assert "sensitive" in done.stdout
+
+
+def test_only_what_is_ours_is_dropped(database: Database) -> None:
+    load_people(database)
+    release(database)
+    before = database.state()
+    for name in ("people", "release.nothing"):
+        with pytest.raises(errors.ReleaseNotFound):
+            dbanon.drop(database.url, name)
+    assert command("drop", database.url, "people")["error"]["exit_code"] == 2
+    assert database.state() == before
+
+
+def test_a_report_says_the_same_of_a_frame(database: Database) -> None:
+    """The same names, the same arguments, and moments written alike."""
+    rows = load_people(database)
+    more = {"sensitive": ["site"], "seed": 7, "models": [Model("distinct_l", "site", 2)]}
+    told = release(database, **more).to_dict()
+    frame = frame_of_people(rows)
+    _, report = dbanon.anonymize_frame(
+        frame, quasi_identifiers=NAMES, k=told["k_requested"], **more
+    )
+    same = report.to_dict()
+    assert list(same) == list(told)
+    assert same["arguments"] == told["arguments"]
+    assert same["arguments"]["seed"] == 7
+    for one in (same, told):
+        moment = datetime.fromisoformat(one["created_at"])
+        assert (moment.utcoffset(), moment.isoformat()) == (timedelta(0), one["created_at"])
