@@ -328,6 +328,25 @@ def recount_values(relation: RelationName, quasi_identifiers: Sequence[str], tex
     )
 
 
+def value_counts(relation: RelationName, text: str) -> str:
+    """The values of a column as text, and the rows of each."""
+    return (
+        "SELECT value, count(*) AS size FROM"
+        f" (SELECT {text} AS value FROM {relation.quoted} AS s) AS released GROUP BY value"
+    )
+
+
+def shared_values(relation: RelationName, text: str, fewest: int) -> str:
+    """The same of the values that at least so many rows share."""
+    return f"{value_counts(relation, text)} HAVING count(*) >= {int(fewest)}"
+
+
+def rare_values(relation: RelationName, text: str, fewest: int) -> str:
+    """How many other values there are, and their rows; no value leaves the database."""
+    rare = f"{value_counts(relation, text)} HAVING count(*) < {int(fewest)}"
+    return f"SELECT count(*), coalesce(sum(size), 0) FROM ({rare}) AS rare"
+
+
 def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
     """The query with which anyone can recount a release."""
     names = quote_list(quasi_identifiers)

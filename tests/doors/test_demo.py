@@ -46,7 +46,11 @@ def test_twice_and_a_readers_releases_stay(tmp_path: Path) -> None:
     assert rows(path, "SELECT count(*) FROM dbanon.release") == [(3,)]
     assert run("verify", f"duckdb:///{path}", "release.mine").exit_code == 0
     assert run("verify", f"duckdb:///{path}", "release.person").exit_code == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["persons.duckdb"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["persons.duckdb", "report.html"]
+    assert str(tmp_path / "report.html") in done.stdout
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "release.person" in page
+    assert "birth_date" in page
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,8 +22,12 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.doors.machine import half_of_memory
-from dbanon.errors import ColumnLost, InvalidParameter, PrivacyWarning
+from dbanon.errors import ColumnLost, DbanonError, PrivacyWarning
 from dbanon.job.job import Job
+
+if TYPE_CHECKING:
+    from dbanon.release.report import Report
+    from dbanon.run.look import Look
 
 OPTIONS = all_parameters(Job)
 
@@ -77,6 +81,19 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"target": given["target"]}
 
 
+def look_at(database: str, report: Report) -> Look | None:
+    """What the database has of a release that was just made; None where it cannot be asked."""
+    from dbanon.run.look import look
+    from dbanon.run.open import open_store
+    from dbanon.stores.names import parse_relation
+
+    try:
+        return look(open_store(database), parse_relation(report.output))
+    except DbanonError as error:
+        say(f"Warning: the report lacks what the database knows of the release: {error.message}")
+        return None
+
+
 @click.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options(OPTIONS)
@@ -96,17 +113,12 @@ def anonymize(url: str, **given: Any) -> None:
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import python as api
         from dbanon.doors.cli.progress import ProgressDisplay
-        from dbanon.doors.cli.render import report_table, save_report
+        from dbanon.doors.cli.render import report_table, require_report_file, save_report
 
         log = current()
         path: Path | None = given["report"]
-        if path is not None and (
-            path.suffix not in (".json", ".html", ".txt") or not path.parent.is_dir()
-        ):
-            raise InvalidParameter(
-                "The report cannot be written there.",
-                hint="Name a .json, .html or .txt file in a directory that exists.",
-            )
+        if path is not None:
+            require_report_file(path)
         with (
             warnings.catch_warnings(),
             ProgressDisplay(not given["no_progress"], log) as progress,
@@ -130,5 +142,6 @@ def anonymize(url: str, **given: Any) -> None:
         for text in report.lost_told():
             say(f"Warning: column {text}.")
         if path is not None:
-            save_report(report, path)
+            is_page = path.suffix == ".html"
+            save_report(report, path, look_at(given["target"] or url, report) if is_page else None)
         show(form, report.to_dict(), lambda: report_table(report))

@@ -12,6 +12,7 @@ from dbanon.doors.cli.hierarchy import hierarchy
 from dbanon.doors.cli.log import current, log_format, say
 from dbanon.doors.cli.plan import plan
 from dbanon.doors.cli.releases import drop, releases, show_release
+from dbanon.doors.cli.report import report
 from dbanon.doors.cli.support import (
     URL_HELP,
     Names,
@@ -44,6 +45,7 @@ def main() -> None:
 main.add_command(anonymize)
 main.add_command(hierarchy)
 main.add_command(plan)
+main.add_command(report)
 main.add_command(releases)
 main.add_command(show_release)
 main.add_command(drop)
