@@ -27,6 +27,8 @@ READS = (
     "SELECT * FROM dbanon.equivalence_classes('app.people', '{a}')",
     "SELECT dbanon.verify('app.people', '{a}', 2)",
     "SELECT dbanon.information_loss('app.people', 'app.people', '{a}')",
+    "SELECT dbanon.evaluate('app.people', 'app.people', '{\"quasi_identifiers\": [\"a\"]}')",
+    "SELECT dbanon.evaluate('app.people', NULL, '{\"quasi_identifiers\": [\"a\"]}')",
     "SELECT * FROM dbanon.classes('app.people', 'mdav', '{a}', 5)",
 )
 
