@@ -5,9 +5,9 @@ part of dbanon. The cells below can be run one by one in an editor that knows ``
 """
 
 # %% [markdown]
-# Which k, and is it worth while to refine the classes? A release tells little by its loss alone: what
-# an attacker still gains is the other half. So each k is released twice, and both are measured on the
-# values that are written.
+# Which k, and is it worth while to refine the classes? A release tells little by its loss alone:
+# what an attacker still gains is the other half. So each k is released twice, and both are measured
+# on the values that are written.
 
 # %%
 from __future__ import annotations
@@ -65,7 +65,8 @@ def dominated(found: Points) -> list[str]:
         if better:
             least, at = min(better)
             told.append(
-                f"mdav, k = {k}: loss {loss:.4f}; refined with k = {at} {least:.4f}, and no more risk"
+                f"mdav, k = {k}: loss {loss:.4f}; refined with k = {at} {least:.4f},"
+                " and no more risk"
             )
     return told
 

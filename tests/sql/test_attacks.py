@@ -189,7 +189,7 @@ def test_shadowed_functions_operators_and_catalogs_are_not_used(
     with pytest.raises(psycopg.Error, match="sprung"):
         anna.execute("SELECT pg_relation_size('app.people'::regclass, 'main')")
     assert anna.execute(CALL).fetchall() == [(60,)]
-    for query in READS[:4]:
+    for query in READS[:-1]:
         anna.execute(query.replace("2)", "1)").encode())
     assert len(anna.execute(READS[-1].encode()).fetchall()) == 60
     anna.execute("SELECT dbanon.verify('release.p'), dbanon.help('mdav')")
