@@ -317,6 +317,8 @@ def test_the_command(database: Database) -> None:
     assert told.exit_code == 0, told.output
     assert "recorded when it was released" in told.stdout
     assert "from source and release alone" in told.stdout
+    named = CliRunner().invoke(main, [line[0], *line[2:]], env={"DBANON_URL": database.url})
+    assert named.stdout == told.stdout
     plain = json.loads(CliRunner().invoke(main, [*line, "--format", "json"]).stdout)
     assert plain["evaluation"] == recorded(database)
     database.execute(f"DELETE FROM {database.relation('people')} WHERE id = 1")

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from dbanon.doors.cli.commands import OnDatabase
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
 from dbanon.errors import InvalidParameter
@@ -34,7 +35,7 @@ def releases(url: str, form: str, print_sql: bool) -> None:
         show(form, found, lambda: rows_table("Releases", header, rows))
 
 
-@click.command("show", epilog=URL_HELP)
+@click.command("show", cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("release")
 @common
@@ -65,7 +66,7 @@ def show_release(url: str, release: str, form: str, print_sql: bool) -> None:
         show(form, found, lambda: pairs_table("Release", pairs()))
 
 
-@click.command(epilog=URL_HELP)
+@click.command(cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("release")
 @click.option(
@@ -120,7 +121,7 @@ def evaluate(
         show(form, found.to_dict(), lambda: rows_table(title, header, rows()))
 
 
-@click.command(epilog=URL_HELP)
+@click.command(cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("release")
 @common
