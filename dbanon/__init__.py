@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dbanon.data.partition import Partition
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
+    from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
     from dbanon.doors.hierarchies import (
         drop_hierarchy,
@@ -20,17 +21,19 @@ if TYPE_CHECKING:
         store_hierarchy,
     )
     from dbanon.doors.python import anonymize, plan
-    from dbanon.doors.releases import drop, releases, show
+    from dbanon.doors.releases import drop, evaluate_release, releases, show
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.policy import Policy
     from dbanon.measures import Model
     from dbanon.methods import METHODS
+    from dbanon.release.evaluation import Evaluation
     from dbanon.release.report import Report
 
 _HOMES = {
     "METHODS": "dbanon.methods",
     "DbanonError": "dbanon.errors",
+    "Evaluation": "dbanon.release.evaluation",
     "Hierarchy": "dbanon.hierarchy.tree",
     "Model": "dbanon.measures",
     "Partition": "dbanon.data.partition",
@@ -40,6 +43,8 @@ _HOMES = {
     "anonymize_frame": "dbanon.doors.frame",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.hierarchies",
+    "evaluate": "dbanon.doors.evaluate",
+    "evaluate_release": "dbanon.doors.releases",
     "generalization_loss": "dbanon.doors.arrays",
     "information_loss": "dbanon.doors.arrays",
     "list_hierarchies": "dbanon.doors.hierarchies",
@@ -54,6 +59,7 @@ _HOMES = {
 __all__ = [
     "METHODS",
     "DbanonError",
+    "Evaluation",
     "Hierarchy",
     "Model",
     "Partition",
@@ -63,6 +69,8 @@ __all__ = [
     "anonymize_frame",
     "drop",
     "drop_hierarchy",
+    "evaluate",
+    "evaluate_release",
     "generalization_loss",
     "information_loss",
     "list_hierarchies",

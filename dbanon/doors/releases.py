@@ -10,6 +10,7 @@ from dbanon.stores.names import parse_relation
 from dbanon.stores.releases import Listed
 
 if TYPE_CHECKING:
+    from dbanon.run.evaluated import ReleaseEvaluation
     from dbanon.stores.base import OnSql
 
 
@@ -41,6 +42,41 @@ def show(database: Any, release: str, *, on_sql: OnSql | None = None) -> dict[st
     """
     with open_store(database, on_sql).session(write=False) as session:
         return kept.shown(session, release)
+
+
+def evaluate_release(
+    database: Any,
+    release: str,
+    *,
+    original: str | None = None,
+    changed_source: bool = False,
+    on_sql: OnSql | None = None,
+) -> ReleaseEvaluation:
+    """What a release in a database lost and still risks, as far as that can be told later.
+
+    What was recorded when it was made with ``evaluate``, and its classes counted now; with the
+    original, losses that follow from both relations without pairs of rows. Frames and arrays, row
+    beside row, are for ``dbanon.evaluate``.
+
+    Parameters
+    ----------
+    release : the name of its output.
+    original : the relation that it was made of, in the same database.
+    changed_source : True to compare it though its rows or columns are others than then.
+
+    Raises
+    ------
+    ReleaseNotFound : the ledger has no such release.
+    OriginalChanged : the original has other rows or columns than the release was made of.
+    """
+    from dbanon.run.evaluated import evaluated
+
+    return evaluated(
+        open_store(database, on_sql),
+        parse_relation(release),
+        None if original is None else parse_relation(original),
+        changed_source=changed_source,
+    )
 
 
 def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[str]:

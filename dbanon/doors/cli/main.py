@@ -11,7 +11,7 @@ from dbanon.doors.cli.commands import Commands
 from dbanon.doors.cli.hierarchy import hierarchy
 from dbanon.doors.cli.log import current, log_format, say
 from dbanon.doors.cli.plan import plan
-from dbanon.doors.cli.releases import drop, releases, show_release
+from dbanon.doors.cli.releases import drop, evaluate, releases, show_release
 from dbanon.doors.cli.report import report
 from dbanon.doors.cli.support import (
     URL_HELP,
@@ -49,6 +49,7 @@ main.add_command(report)
 main.add_command(releases)
 main.add_command(show_release)
 main.add_command(drop)
+main.add_command(evaluate)
 
 
 @main.command(epilog=URL_HELP)
