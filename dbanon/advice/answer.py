@@ -34,6 +34,7 @@ class Sweep:
     ----------
     measure : of the loss: ``sse_loss`` or ``iloss``.
     rows : records that releases were tried on, of ``of`` there are.
+    linked : records whose linkage was tried, where not all; None for all.
     untried : how many releases time did not suffice for.
     left_out : methods that do not take these columns, with the error that says so.
     """
@@ -42,6 +43,7 @@ class Sweep:
     points: tuple[Point, ...]
     rows: int
     of: int
+    linked: int | None
     untried: int
     left_out: tuple[LeftOut, ...]
 
@@ -58,6 +60,8 @@ class Sweep:
                 f"tried on {self.rows} of {self.of} rows, drawn by the seed: the risk is about that"
                 " of all rows, the loss at most this"
             )
+        if self.linked is not None:
+            found.append(f"linkage risk is of {self.linked} rows, drawn by the seed")
         if self.untried:
             found.append(f"the time limit came before {self.untried} releases, the costliest ones")
         found += [f"{one.curve} was left out ({one.code}): {one.message}" for one in self.left_out]
@@ -70,6 +74,7 @@ class Sweep:
             "rows": self.rows,
             "of": self.of,
             "sampled": self.sampled,
+            "linked": self.linked,
             "untried": self.untried,
             "points": [point.to_dict() for point in self.points],
             "left_out": [dict(vars(one)) for one in self.left_out],

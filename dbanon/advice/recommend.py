@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dbanon.advice.profile import Count
-from dbanon.measures.risk.tradeoff import bend, frontier
+from dbanon.measures.risk.tradeoff import bend, depths, frontier
 
 # The range of k that bends are looked for in: only bends over the same range compare.
 BENDS = range(3, 11)
@@ -137,6 +137,14 @@ def _looked_at(curve: Sequence[Point]) -> list[Point]:
     return inside if len(inside) >= 3 else ordered
 
 
+def _next(curve: Sequence[Point]) -> Point | None:
+    """The point of a curve that is below its chord by the second most."""
+    found = _looked_at(curve)
+    below = depths([p.risk for p in found], [p.loss for p in found])
+    order = sorted(range(len(found)), key=lambda at: (-below[at], at))
+    return found[order[1]] if len(found) > 1 else None
+
+
 def _by_bend(points: Sequence[Point]) -> Recommendation:
     curves: dict[str, list[Point]] = {}
     for point in points:
@@ -152,11 +160,9 @@ def _by_bend(points: Sequence[Point]) -> Recommendation:
         runner_up: Point | None = start
     else:
         found = start
-        # Of the other curves' bends, else of this curve's other points, the least of both.
-        others = [p for name, p in bends.items() if name != first] or [
-            p for p in curves[first] if p is not start
-        ]
-        runner_up = min(others, key=lambda p: (p.risk * p.loss, p.k), default=None)
+        others = [p for name, p in bends.items() if name != first]
+        # The other curves' bend of the least risk; of one curve the point of the next depth.
+        runner_up = min(others, key=lambda p: (p.risk, p.loss)) if others else _next(curves[first])
     note = "the bend moves with the range of k that is looked at"
     if len(over) != len(BENDS) or over[0] != BENDS[0]:
         note += f"; usual is k = {BENDS[0]}..{BENDS[-1]}, all of which was not tried"

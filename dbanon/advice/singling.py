@@ -21,6 +21,9 @@ from dbanon.data.microdata import Microdata
 # Columns of a set, sets that are counted, and the share alone above which a set grows no more.
 MOST_COLUMNS, MOST_SETS, ENOUGH = 3, 1_000, 0.95
 
+# Numbers up to so many times those that there are, are counted without sorting them.
+_DENSE = 8
+
 # From names of columns to how many groups of equal rows there are of each size.
 Sizes = Callable[[Sequence[str]], Mapping[int, int]]
 
@@ -149,21 +152,43 @@ def singling(
 
 def sizes_of(microdata: Microdata) -> Sizes:
     """What counts the groups of equal records; NULL is a value."""
-    codes = {
-        attribute.name: _codes(microdata, attribute.name) for attribute in microdata.attributes
-    }
+    columns = {a.name: _codes(microdata, a.name) for a in microdata.attributes}
+    # Sets come in order: most begin as the one before did.
+    known: dict[tuple[str, ...], NDArray[np.int64]] = {}
+
+    def groups(names: tuple[str, ...]) -> NDArray[np.int64]:
+        if len(names) == 1:
+            return columns[names[0]]
+        if names not in known:
+            _, found = np.unique(_joined(groups(names[:-1]), columns[names[-1]]),
+                                 return_inverse=True)  # fmt: skip
+            for other in [other for other in known if len(other) == len(names)]:
+                del known[other]
+            known[names] = found.reshape(-1)
+        return known[names]
 
     def sizes(names: Sequence[str]) -> Mapping[int, int]:
-        groups = np.zeros(microdata.n_records, np.int64)
-        for name in names:
-            column = codes[name]
-            _, groups = np.unique(
-                groups * (column.max(initial=0) + 1) + column, return_inverse=True
-            )
-        counts = np.bincount(np.bincount(groups.reshape(-1))) if len(groups) else np.zeros(0, int)
+        *first, last = names
+        joined = columns[last]
+        if first:
+            joined = _joined(groups(tuple(first)), joined)
+        counts = np.bincount(_counts(joined))
         return {size: int(number) for size, number in enumerate(counts) if size and number}
 
     return sizes
+
+
+def _joined(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers from 0 that are equal where both are."""
+    return one * (int(other.max(initial=0)) + 1) + other
+
+
+def _counts(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many there are of each number, int64; 0 of some."""
+    if int(codes.max(initial=0)) < _DENSE * max(len(codes), 1):
+        return np.bincount(codes)
+    ordered = np.sort(codes)
+    return np.diff(np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1], [True]))))
 
 
 def _codes(microdata: Microdata, name: str) -> NDArray[np.int64]:

@@ -110,12 +110,13 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
 
 def _given(known: Mapping[str, Parameter], given: Any) -> dict[str, Any]:
     """The values of keys, none of which is another."""
-    if not isinstance(given or {}, Mapping):
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
         raise InvalidParameter("options must be a JSON object.", hint="As in '{\"seed\": 1}'.")
-    for name in given or {}:
+    for name in given:
         if name not in known:
             raise UnknownOption("There is no such option.", hint=_hint(known, name))
-    return {name: _value(known[name], value) for name, value in (given or {}).items()}
+    return {name: _value(known[name], value) for name, value in given.items()}
 
 
 def _value(one: Parameter, value: Any) -> Any:

@@ -7,7 +7,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from dbanon.advice.answer import Advice, ColumnAdvice
 from dbanon.advice.profile import SMALL, Profile
@@ -15,10 +18,12 @@ from dbanon.advice.recommend import Point, recommend
 from dbanon.advice.roles import QUASI_IDENTIFIER, SENSITIVE, Role, propose
 from dbanon.advice.singling import singling, sizes_of
 from dbanon.advice.wishes import Wishes
+from dbanon.data.microdata import Microdata
 from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarning
+from dbanon.hierarchy.subset import only
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.run.plan import plan
+from dbanon.run.plan import Plan, plan
 from dbanon.run.sweep import sweep
 from dbanon.stores.names import RelationName
 from dbanon.stores.ports import Source
@@ -66,9 +71,11 @@ def advise(wishes: Wishes, source: Source, progress: AdviceProgress | None = Non
             return counts(names)
 
         found = singling(chosen, sizes, small)
+    complete, policy = _null_policy(microdata, planned.policy, wishes.k[-1])
+    planned = replace(planned, policy=policy)
     with clock.part("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        tried = sweep(wishes, planned, microdata, small, tick)
+        tried = sweep(wishes, planned, complete, small, tick)
     best = recommend(tried.points, wishes.max_risk, wishes.max_loss)
     if best is None:
         raise NothingFits(
@@ -88,7 +95,7 @@ def advise(wishes: Wishes, source: Source, progress: AdviceProgress | None = Non
         singling=found,
         sweep=tried,
         recommendation=best,
-        start=_start(planned.relation.name, wishes, job, roles, best.point),
+        start=_start(planned, wishes, roles, best.point),
         seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
     )
 
@@ -138,7 +145,7 @@ def _roles(wishes: Wishes, profile: Profile) -> dict[str, Role]:
 
 
 def _job(wishes: Wishes, chosen: tuple[str, ...], profile: Profile) -> Job:
-    """What is read, and how NULLs are met: where there are any, in classes of their own."""
+    """What is read: all rows, those with a NULL, too."""
     holes = any(profile.column(name).present < profile.rows for name in chosen)
     return Job(
         table=wishes.table,
@@ -148,38 +155,47 @@ def _job(wishes: Wishes, chosen: tuple[str, ...], profile: Profile) -> Job:
         hierarchies=wishes.hierarchies,
         memory_limit=wishes.memory_limit,
         # Of any kind of column; the methods that are tried have policies of their own.
-        policy=Policy(
-            k=wishes.k[0],
-            method="gaa_cp",
-            nulls="category" if holes else "error",
-            max_suppression=None,
-        ),
+        policy=Policy(k=wishes.k[0], method="gaa_cp", nulls="category" if holes else "error"),
     )
 
 
+def _null_policy(microdata: Microdata, policy: Policy, k: int) -> tuple[Microdata, Policy]:
+    """The records that releases are made of, and what is done with NULLs.
+
+    Classes within each pattern of NULLs where each has k records; else records with a NULL are
+    withheld, as if there were no others.
+    """
+    if microdata.valid is None:
+        return microdata, policy
+    _, sizes = np.unique(microdata.valid, axis=0, return_counts=True)
+    if int(sizes.min()) >= k:
+        return microdata, policy
+    held = microdata.valid.all(axis=1)
+    withheld = int((~held).sum())
+    # In whole hundredths: no more of how many there are.
+    budget = math.ceil(100 * withheld / microdata.n_records) / 100
+    found = replace(only(microdata, np.flatnonzero(held)), withheld=withheld)
+    return found, replace(policy, nulls="suppress", max_suppression=budget)
+
+
 def _start(
-    name: RelationName, wishes: Wishes, job: Job, roles: Mapping[str, Role], point: Point
+    planned: Plan, wishes: Wishes, roles: Mapping[str, Role], point: Point
 ) -> dict[str, Any]:
     """Arguments of ``anonymize`` that make this release; hierarchies are those of the caller."""
+    name, policy = planned.relation.name, planned.policy
     found: dict[str, Any] = {
         "table": str(name),
         "output": str(RelationName(OUTPUT_SCHEMA, name.name)),
-        "quasi_identifiers": list(job.quasi_identifiers),
+        "quasi_identifiers": list(planned.job.quasi_identifiers),
         "sensitive": [column for column, role in roles.items() if role.role == SENSITIVE],
         "k": point.k,
         "method": point.method,
     }
-    if point.refine is not None:
-        found["refine"] = point.refine
-    if point.recoding is not None:
-        found["recoding"] = point.recoding
-    if job.policy.nulls != "error":
-        found["nulls"] = job.policy.nulls
-    if point.suppressed.count:
-        # In whole hundredths: no more of how many there are.
-        found["max_suppression"] = (
-            math.ceil(100 * point.suppressed.count / point.suppressed.of) / 100
-        )
-    if wishes.key:
-        found["key"] = list(wishes.key)
-    return found
+    more = {
+        "refine": point.refine,
+        "recoding": point.recoding,
+        "nulls": None if policy.nulls == "error" else policy.nulls,
+        "max_suppression": policy.max_suppression or None,
+        "key": list(wishes.key) or None,
+    }
+    return found | {option: value for option, value in more.items() if value is not None}

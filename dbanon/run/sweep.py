@@ -20,11 +20,15 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, TooFewRecords
 from dbanon.hierarchy.subset import only
 from dbanon.job.policy import Policy, require_kinds
+from dbanon.measures.figure import Parameters
 from dbanon.methods import find_method
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.evaluation import evaluation_of, pairs_of
 from dbanon.release.recode import recode
 from dbanon.run.plan import Plan
+
+# Records that are linked where columns are no numbers: each is compared with every released row.
+LINKED = 2_500
 
 Tick = Callable[[float], None]
 
@@ -53,7 +57,9 @@ def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told:
     trees = planned.trees(microdata, lambda: told(0.0))
     if total > wishes.sample:
         drawn = np.random.default_rng(wishes.seed).choice(total, wishes.sample, replace=False)
-        microdata = only(microdata, np.sort(drawn).astype(np.int64))
+        sample = only(microdata, np.sort(drawn).astype(np.int64))
+        # As many withheld beside these as beside all.
+        microdata = replace(sample, withheld=microdata.withheld * wishes.sample // total)
     ks = [k for k in wishes.k if k <= microdata.n_records]
     if not ks:
         raise TooFewRecords(
@@ -61,7 +67,7 @@ def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told:
         )
     numeric = all(not a.kind.is_coded and a.name not in trees for a in attributes)
     names = dict.fromkeys(wishes.methods or (OF_NUMBERS if numeric else OF_CATEGORIES))
-    trial = _Trial(planned, microdata, numeric, small, total, trees)
+    trial = _Trial(planned, microdata, numeric, small, total, trees, wishes.seed)
     points: dict[tuple[str, int], Point] = {}
     left_out: dict[str, DbanonError] = {}
     todo = [(name, k) for name in sorted(names, key=_costs) for k in _in_order(ks)]
@@ -93,6 +99,7 @@ def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told:
         tuple(with_frontier(ordered)),
         microdata.n_records,
         total,
+        LINKED if not numeric and microdata.n_records > LINKED else None,
         untried,
         tuple(LeftOut(name, e.code, e.message) for name, e in left_out.items()),
     )
@@ -118,6 +125,7 @@ class _Trial:
     small: int
     total: int
     trees: Mapping[str, Any]
+    seed: int
 
     @property
     def measure(self) -> str:
@@ -127,6 +135,7 @@ class _Trial:
         """Find classes, recode and measure them; None where all rows would be withheld."""
         started = time.process_time()
         policy = self._policy(name, k)
+        policy.guaranteed().require(find_method(policy.method))
         require_kinds(policy, self.microdata.attributes)
         found = partition_for(
             self.microdata, policy, trees=self.planned.trees, tick=lambda s: tick(0.6 * s)
@@ -141,6 +150,7 @@ class _Trial:
         )
         figures = evaluation_of(
             pairs,
+            Parameters(sample=None if self.numeric else LINKED, seed=self.seed),
             names=["linkage_risk", "class_risk"],
             tick=lambda s: tick(0.6 + 0.4 * s),
         )
@@ -171,7 +181,7 @@ class _Trial:
         return replace(
             Policy(k=k, method=method, refine=refine, **options),
             nulls=self.planned.policy.nulls,
-            max_suppression=None,
+            max_suppression=self.planned.policy.max_suppression,
             hierarchies=dict(self.trees),
         )
 

@@ -101,10 +101,13 @@ def advise(url: str, **given: Any) -> None:
             )
         found = api.advise(url, **wishes, on_sql=sql_printer(given["print_sql"]))
         line = command(open_store(url).url, found.start, given["hierarchies"])
-        show(form, found.to_dict() | {"command": line}, lambda: _tables(found, line))
+        show(form, found.to_dict() | {"command": line}, lambda: _tables(found))
+        if form == "table":
+            # As it is, and not as wide as a table.
+            click.echo(line)
 
 
-def _tables(found: Advice, line: str) -> Group:
+def _tables(found: Advice) -> Group:
     """Advice as people read it."""
     from rich.console import Group
     from rich.text import Text
@@ -155,9 +158,8 @@ def _tables(found: Advice, line: str) -> Group:
             "To start from",
             [*found.recommended(), ("CPU seconds", f"{sum(found.seconds.values()):.1f}")],
         ),
-        Text(line, no_wrap=True, overflow="ignore"),
     )
 
 
 def _fall(share: float | None) -> str:
-    return "" if share is None else f"-{100 * share:.3g} %"
+    return "" if share is None else f"{100 * share:.3g} %"
