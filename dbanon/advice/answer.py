@@ -63,7 +63,9 @@ class Sweep:
         if self.linked is not None:
             found.append(f"linkage risk is of {self.linked} rows, drawn by the seed")
         if self.untried:
-            found.append(f"the time limit came before {self.untried} releases, the costliest ones")
+            found.append(
+                f"releases that the time limit left untried, the costliest: {self.untried}"
+            )
         found += [f"{one.curve} was left out ({one.code}): {one.message}" for one in self.left_out]
         return found
 

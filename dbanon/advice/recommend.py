@@ -137,21 +137,27 @@ def _looked_at(curve: Sequence[Point]) -> list[Point]:
     return inside if len(inside) >= 3 else ordered
 
 
-def _next(curve: Sequence[Point]) -> Point | None:
-    """The point of a curve that is below its chord by the second most."""
+def _next(curve: Sequence[Point]) -> Point:
+    """The point of a curve of two or more that is below its chord by the second most."""
     found = _looked_at(curve)
     below = depths([p.risk for p in found], [p.loss for p in found])
     order = sorted(range(len(found)), key=lambda at: (-below[at], at))
-    return found[order[1]] if len(found) > 1 else None
+    return found[order[1]]
 
 
 def _by_bend(points: Sequence[Point]) -> Recommendation:
     curves: dict[str, list[Point]] = {}
     for point in points:
         curves.setdefault(point.curve, []).append(point)
-    bends = {name: bent(curve) for name, curve in curves.items()}
     first = next(iter(curves))
-    start, over = bends[first], [point.k for point in _looked_at(curves[first])]
+    over = [point.k for point in _looked_at(curves[first])]
+    # Only bends over the same k compare: time may have left out some of another curve.
+    bends = {
+        name: bent(curve)
+        for name, curve in curves.items()
+        if [point.k for point in _looked_at(curve)] == over
+    }
+    start = bends[first]
     rule = f"the bend of {first} over k = {over[0]}..{over[-1]} is at k = {start.k}"
     better = [p for p in points if p.risk <= start.risk and p.loss < start.loss]
     if better:
@@ -162,7 +168,10 @@ def _by_bend(points: Sequence[Point]) -> Recommendation:
         found = start
         others = [p for name, p in bends.items() if name != first]
         # The other curves' bend of the least risk; of one curve the point of the next depth.
-        runner_up = min(others, key=lambda p: (p.risk, p.loss)) if others else _next(curves[first])
+        if not others and len(curves[first]) > 1:
+            others = [_next(curves[first])]
+        others = others or [p for p in points if p is not found]
+        runner_up = min(others, key=lambda p: (p.risk, p.loss), default=None)
     note = "the bend moves with the range of k that is looked at"
     if len(over) != len(BENDS) or over[0] != BENDS[0]:
         note += f"; usual is k = {BENDS[0]}..{BENDS[-1]}, all of which was not tried"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dbanon.advice.wishes import KS, Wishes
@@ -15,6 +16,10 @@ from dbanon.run.advise import advise as run_advise
 if TYPE_CHECKING:
     from dbanon.advice.answer import Advice
     from dbanon.stores.base import OnSql
+
+
+# What ``anonymize_frame`` does not take.
+_OF_TABLES = ("table", "output", "key")
 
 
 def advise(
@@ -39,6 +44,8 @@ def advise(
     """Say what columns may be, what singles rows out, and which release to start from.
 
     Roles are proposals, never decisions. Nothing is written, and no value of the data is told.
+    ``anonymize(data, **advice.start)`` makes the release that is recommended; of a frame
+    ``anonymize_frame`` does.
 
     Parameters
     ----------
@@ -89,7 +96,9 @@ def advise(
         },
     )
     if framed:
-        return run_advise(wishes, FrameSource(data), progress)
+        found = run_advise(wishes, FrameSource(data), progress)
+        start = {name: value for name, value in found.start.items() if name not in _OF_TABLES}
+        return replace(found, start=start)
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 

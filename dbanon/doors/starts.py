@@ -1,4 +1,4 @@
-"""Where to start, in the words of each door: a command, a call, a statement."""
+"""Where to start, in the words of each door: a command, a statement."""
 
 from __future__ import annotations
 
@@ -32,18 +32,6 @@ def command(url: str, start: Mapping[str, Any], hierarchies: Iterable[str] = ())
     for given in hierarchies:
         words += ["--hierarchy", given]
     return shlex.join(words)
-
-
-def call(start: Mapping[str, Any], *, frame: bool) -> str:
-    """The call in Python; the database, and hierarchies, are the caller's."""
-    left_out = ("table", "output", "key") if frame else ()
-    arguments = ", ".join(
-        f"{name}={value!r}"
-        for name, value in start.items()
-        if name not in left_out and value not in ([], None)
-    )
-    function, first = ("anonymize_frame", "frame") if frame else ("anonymize", "database")
-    return f"dbanon.{function}({first}, {arguments})"
 
 
 def statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = None) -> str:

@@ -127,13 +127,13 @@ def _tables(found: Advice) -> Group:
           for name, rest in singling.without.items()),
         *((", ".join(one.columns), alone(one), "") for one in singling.sets[:_SETS_SHOWN]),
     ]  # fmt: skip
+    estimated = any(point.estimate is not None for point in sweep.points)
     tried = [
         (
             point.curve,
             point.k,
             ("at most " if sweep.sampled else "") + f"{point.loss:.4g}",
-            *([f"{point.estimate:.2g}" if point.estimate is not None else ""]
-              if sweep.sampled else []),
+            *([f"{point.estimate or 0:.2g}"] if estimated else []),
             f"{point.risk:.4g}",
             f"{point.class_risk:.4g}",
             str(point.suppressed),
@@ -141,7 +141,7 @@ def _tables(found: Advice) -> Group:
         )
         for point in sweep.points
     ]  # fmt: skip
-    header = ["method", "k", sweep.measure, *(["about"] if sweep.sampled else []),
+    header = ["method", "k", sweep.measure, *(["about"] if estimated else []),
               "linkage risk", "class risk", "withheld", "frontier"]  # fmt: skip
     chosen = "proposed" if found.proposed else "named"
     title = f"What singles out, of the {len(found.quasi_identifiers)} columns {chosen}"

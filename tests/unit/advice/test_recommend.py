@@ -70,6 +70,15 @@ def test_the_runner_up_of_one_curve_is_of_the_next_depth() -> None:
     assert found.runner_up.k == 5
 
 
+def test_a_curve_that_time_cut_has_no_bend() -> None:
+    cut = [point(9, 0.12, 0.09, refine="fast"), point(10, 0.13, 0.08, refine="fast")]
+    found = recommend([*curve("census"), *cut])
+    assert found is not None
+    assert found.bends == {"mdav": 5}
+    assert found.runner_up is not None
+    assert found.runner_up.curve == "mdav"
+
+
 def test_limits() -> None:
     points = curve("tarragona")
     within_risk = recommend(points, max_risk=0.1)
