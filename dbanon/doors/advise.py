@@ -51,13 +51,11 @@ def advise(
     ----------
     data : a URL, a SQLAlchemy engine, a DuckDB connection, or a pandas data frame.
     table : its name, as in ``app.people``; None for a data frame.
-    quasi_identifiers : columns that together could re-identify a person; proposed where none is
-        named.
+    quasi_identifiers : that together could re-identify a person; proposed where none is named.
     sensitive : columns that are sensitive and no quasi-identifiers.
     k : sizes of classes to try.
     methods : methods to try, such as ``mdav`` or ``mdav+fast``.
-    max_risk : linkage risk that is allowed: the least loss within it is recommended.
-    max_loss : loss that is allowed: the least risk within it is recommended.
+    max_risk, max_loss : what is allowed: the least loss, or risk, within it is recommended.
     sample : releases are tried on so many rows, drawn by ``seed``, where there are more.
     time_limit : seconds after which no further release is tried; one always is.
     key, hierarchies, memory_limit : as in ``anonymize``.
