@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -95,3 +96,38 @@ def test_who_may_not_read_is_told_nothing(
     finally:
         run_sql("DROP OWNED BY advised")
         run_sql("DROP ROLE advised")
+
+
+@pytest.mark.parametrize(
+    ("names", "options"),
+    [
+        (None, "{}"),
+        (["region", "illness"], '{"k": [3]}'),
+        (["note"], '{"k": [3], "methods": ["mdav"]}'),
+        (["region"], '{"k": [3], "hierarchies": {"region": {"levels": [["a", "*"]]}}}'),
+        (["region", "amount"], '{"k": [3], "max_risk": 0}'),
+        (["region", "amount"], '{"k": [500]}'),
+        (["region", "amount"], '{"memory_limit": 10}'),
+    ],
+)
+def test_no_value_is_told(
+    connect: Callable[..., psycopg.Connection[Any]], names: list[str] | None, options: str
+) -> None:
+    with connect() as connection:
+        connection.execute(
+            "CREATE TABLE app.people AS SELECT g AS id, 731731 + g % 30 * 7 AS amount,"
+            " 'qz' || g % 5 AS region, 'qzill ' || g % 3 AS illness, 'qz note ' || g AS note"
+            " FROM generate_series(1, 90) AS g"
+        )
+        connection.execute(
+            "INSERT INTO app.people VALUES (91, 737373, 'qzrare', 'qzrare', 'qzrare')"
+        )
+        notices: list[str] = []
+        connection.add_notice_handler(lambda told: notices.append(str(told.message_primary)))
+        try:
+            rows = connection.execute(ADVISE, ("app.people", names, options)).fetchall()
+            text = json.dumps(rows, ensure_ascii=False)
+        except psycopg.Error as error:
+            told = error.diag
+            text = f"{error} {told.message_detail} {told.message_hint} {told.context}"
+        assert not re.search(r"73173|73737|qz", text + "".join(notices)), text
