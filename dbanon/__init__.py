@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dbanon.data.partition import Partition
+    from dbanon.doors.advise import advise
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
@@ -39,6 +40,7 @@ _HOMES = {
     "Partition": "dbanon.data.partition",
     "Policy": "dbanon.job.policy",
     "Report": "dbanon.release.report",
+    "advise": "dbanon.doors.advise",
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
     "drop": "dbanon.doors.releases",
@@ -65,6 +67,7 @@ __all__ = [
     "Partition",
     "Policy",
     "Report",
+    "advise",
     "anonymize",
     "anonymize_frame",
     "drop",

@@ -234,6 +234,29 @@ def value_groups(from_rows: str, value: str, originals: Sequence[str], few: str)
     )
 
 
+def profile(relation: RelationName, columns: Sequence[tuple[str, str, str]]) -> str:
+    """The rows of a relation; of each column those with a value, and how many values there are.
+
+    Of a text also how long it is and whether it holds a space, on average.
+
+    Parameters
+    ----------
+    columns : of each its quoted name, SQL that tells its values apart, and SQL of its text; the
+        last one empty where it is no text.
+    """
+    counts = "".join(
+        f", count(s.{name}), count(DISTINCT {value}), "
+        + (
+            f"avg(length({text})), avg(CASE WHEN replace({text}, ' ', '') <> {text} THEN 1.0"
+            f" WHEN {text} IS NOT NULL THEN 0.0 END)"
+            if text
+            else "0, 0"
+        )
+        for name, value, text in columns
+    )
+    return f"SELECT count(*){counts} FROM {relation.quoted} AS s"
+
+
 def different_values(sample: str, values: Sequence[str]) -> str:
     """Rows of a sample, and of each column how many have a value, and how many values they have."""
     columns = ", ".join(f"{value} AS {value_column(i)}" for i, value in enumerate(values))

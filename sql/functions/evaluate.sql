@@ -19,6 +19,7 @@ DECLARE
     strata text[] := '{}';
     entry record;
     id uuid;
+    outcome jsonb;
     withheld bigint := 0;
     sizes record;
 BEGIN
@@ -53,9 +54,10 @@ BEGIN
         SELECT r.release_id, r.suppressed, r.evaluation, r.arguments INTO entry
         FROM dbanon._release_of(evaluate.release) AS r;
         IF NOT FOUND THEN
-            PERFORM dbanon._not_in_ledger(evaluate.release,
+            outcome := dbanon._unknown_release(evaluate.release,
                 'Name columns to look at a relation that is not in it:'
                 ' options => ''{"quasi_identifiers": ["age", "income"]}''.');
+@RAISE@
         END IF;
         SELECT array_agg(c.name ORDER BY c.position) INTO names
         FROM dbanon.release_column AS c

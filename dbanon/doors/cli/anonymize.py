@@ -100,7 +100,7 @@ def look_at(database: str, report: Report) -> Look | None:
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write the report to a .json, .html or .txt file.",
+    help="Also write the report to a .json, .html or .txt file; .html with --evaluate.",
 )
 @click.option("--no-progress", is_flag=True, help="No progress on stderr.")
 @common
@@ -117,8 +117,13 @@ def anonymize(url: str, **given: Any) -> None:
 
         log = current()
         path: Path | None = given["report"]
+        is_page = path is not None and path.suffix == ".html"
+        wanted = asked(given)
         if path is not None:
             require_report_file(path)
+        if is_page:
+            # What a release is worth can be told only by the run that makes it.
+            wanted["evaluate"] = True
         with (
             warnings.catch_warnings(),
             ProgressDisplay(not given["no_progress"], log) as progress,
@@ -127,7 +132,7 @@ def anonymize(url: str, **given: Any) -> None:
             warnings.simplefilter("ignore", ColumnLost)
             report = api.anonymize(
                 url,
-                **asked(given),
+                **wanted,
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
                 door="cli",
@@ -142,6 +147,5 @@ def anonymize(url: str, **given: Any) -> None:
         for text in report.lost_told():
             say(f"Warning: column {text}.")
         if path is not None:
-            is_page = path.suffix == ".html"
             save_report(report, path, look_at(given["target"] or url, report) if is_page else None)
         show(form, report.to_dict(), lambda: report_table(report))

@@ -84,6 +84,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
             keep=KEEP,
             output="release.person",
             if_exists="replace",
+            evaluate=True,
             progress=progress,
         )
     _mark(database, report.release_id)

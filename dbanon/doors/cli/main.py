@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dbanon.doors.cli.advise import advise
 from dbanon.doors.cli.anonymize import anonymize
 from dbanon.doors.cli.commands import Commands
 from dbanon.doors.cli.hierarchy import hierarchy
@@ -42,6 +43,7 @@ def main() -> None:
     """
 
 
+main.add_command(advise)
 main.add_command(anonymize)
 main.add_command(hierarchy)
 main.add_command(plan)
