@@ -9,14 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dbanon.data.schema import Kind
+from dbanon.data.schema import Kind, Role
 from dbanon.errors import OriginalChanged
 from dbanon.measures.alone import figures_alone
 from dbanon.measures.catalogue import LOSSES, RISKS
-from dbanon.stores import ledger, releases
+from dbanon.release.report import Report
+from dbanon.stores import ledger, recorded
 from dbanon.stores.base import Relation
 from dbanon.stores.moments import class_sizes, entropy_of, rows_of, side_of
 from dbanon.stores.names import RelationName
+from dbanon.stores.recorded import Recorded
 from dbanon.stores.sql import Session
 from dbanon.stores.store import Store
 
@@ -93,16 +95,17 @@ def evaluated(
         )
         # Looked at as a source is: its owner may have made a view of it.
         released = session.find_source(entry.name)
-        told = releases.shown(session, entry.release_id)
+        found = recorded.read(session, entry)
+        told = found.report
         figures = [
-            *_recorded(told.get("evaluation")),
+            *_recorded(told.evaluation),
             *_counted(class_sizes(session, entry.name, entry.quasi_identifiers)),
         ]
         source = None if original is None else session.find_source(original)
         if source is not None:
             if not changed_source:
-                _require_original(session, source, told)
-            if told["suppressed"]:
+                _require_original(session, source, found)
+            if told.suppressed:
                 names = (*_OF_NUMBERS, "entropy_change")
                 figures += [FoundFigure(name, None, None, _WITHHELD) for name in names]
             else:
@@ -111,7 +114,7 @@ def evaluated(
         entry.release_id,
         str(entry.name),
         None if source is None else str(source.name),
-        told.get("evaluation"),
+        told.evaluation,
         tuple(figures),
     )
 
@@ -143,12 +146,12 @@ def _counted(sizes: Mapping[int, int]) -> Iterator[FoundFigure]:
         yield FoundFigure(name, None, value, "no row is released" if value is None else COUNTED)
 
 
-def _require_original(session: Session, source: Relation, told: Mapping[str, Any]) -> None:
+def _require_original(session: Session, source: Relation, found: Recorded) -> None:
     names = {attribute.name for attribute in source.schema.attributes}
     missing = [
-        column["name"]
-        for column in told["columns"]
-        if column["role"] != "quasi_identifier" and column["name"] not in names
+        column.name
+        for column in found.columns
+        if column.role != Role.QUASI_IDENTIFIER.value and column.name not in names
     ]
     if missing:
         raise OriginalChanged(
@@ -157,11 +160,10 @@ def _require_original(session: Session, source: Relation, told: Mapping[str, Any
             + ".",
             hint="Name the relation that the release was made of, as it was then.",
         )
-    rows = rows_of(session, source.relation)
-    if rows != told["rows_in"]:
+    rows, then = rows_of(session, source.relation), found.report.rows_in
+    if rows != then:
         raise OriginalChanged(
-            f"{source.name} is not what was released: it has {rows} rows, and had"
-            f" {told['rows_in']} then.",
+            f"{source.name} is not what was released: it has {rows} rows, and had {then} then.",
             hint="To compare it all the same: `changed_source`.",
         )
 
@@ -171,10 +173,10 @@ def _compared(
     released: Relation,
     source: Relation,
     quasi_identifiers: Sequence[str],
-    told: Mapping[str, Any],
+    told: Report,
 ) -> Iterator[FoundFigure]:
     """What follows from both relations; strata lose nothing, and ranks have an order of theirs."""
-    arguments = told["arguments"]
+    arguments = told.arguments
     of_source = {attribute.name: attribute.kind for attribute in source.schema.attributes}
     of_release = {attribute.name: attribute.kind for attribute in released.schema.attributes}
     numbers, texts = [], []

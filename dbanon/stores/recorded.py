@@ -13,10 +13,11 @@ from dbanon.data.schema import Role
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
 from dbanon.release.recode import ColumnLoss
-from dbanon.release.report import Counted, Lost, MadeBy, Report, Request, TellingColumn
+from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request, TellingColumn
 from dbanon.stores import ledger
+from dbanon.stores.ledger_rows import rows_of_release
 from dbanon.stores.ledger_tables import RELEASE_COLUMNS, LedgerEntry
-from dbanon.stores.names import RelationName, quote
+from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
 
 # Of a release of version 0.1.0, as the ledger may lack it.
@@ -42,7 +43,6 @@ class Recorded:
     columns : of the relation, and those that were not copied.
     published_by : the role, where there are roles.
     superseded_at : when another release took its place; None while it is the current one.
-    evaluation : the figures of ``Evaluation.to_dict()``, where the ledger has them.
     missing : what a report of the run may have, and the ledger has not.
     """
 
@@ -50,28 +50,29 @@ class Recorded:
     columns: tuple[RecordedColumn, ...]
     published_by: str | None
     superseded_at: str | None
-    evaluation: Mapping[str, Any] | None
     missing: tuple[str, ...]
 
 
 def read(session: Session, entry: LedgerEntry) -> Recorded:
     """The release of an entry."""
-    row = _row(session, entry.release_id)
-    found = session.rows(
-        "SELECT name, role, sql_type, information_loss, information_loss_before_rounding"
-        f" FROM {session.ledger_name('release_column').quoted}"
-        " WHERE CAST(release_id AS VARCHAR(36)) = ? ORDER BY position",
-        (entry.release_id,),
-    )
-    columns = tuple(RecordedColumn(name, role, kind) for name, role, kind, _, _ in found)
+    # A ledger of version 0.1.0 has not all of the columns.
+    [known] = rows_of_release(session, "release", entry.release_id)
+    empty: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
+    row = empty | known
+    found = rows_of_release(session, "release_column", entry.release_id)
+    columns = tuple(RecordedColumn(one["name"], one["role"], one["sql_type"]) for one in found)
     losses = {
-        name: ColumnLoss(name, float(before), float(loss))
-        for name, _, _, loss, before in found
-        if loss is not None and before is not None
+        one["name"]: ColumnLoss(
+            one["name"],
+            float(one["information_loss_before_rounding"]),
+            float(one["information_loss"]),
+        )
+        for one in found
+        if one["information_loss"] is not None
+        and one["information_loss_before_rounding"] is not None
     }
     arguments: Mapping[str, Any] = row["arguments"]
-    # Of ledgers that have a column for it.
-    evaluation: Mapping[str, Any] | None = row.get("evaluation")
+    evaluation = row["evaluation"]
     missing = ["the seconds of the commit", "which columns were lost completely"]
     if evaluation is None:
         missing.append("an evaluation")
@@ -98,32 +99,11 @@ def read(session: Session, entry: LedgerEntry) -> Recorded:
             arguments.get("levels"),
         ),
         made,
+        Evaluated(evaluation),
     )
     published_by = None if row["published_by"] is None else str(row["published_by"])
     superseded_at = _time(row["superseded_at"])
-    return Recorded(report, columns, published_by, superseded_at, evaluation, tuple(missing))
-
-
-def _row(session: Session, release_id: str) -> dict[str, Any]:
-    """The ledger's row, by column; None for those that it has not yet."""
-    table = session.ledger_name("release")
-    known = {name for name, _ in session.columns_of(table)}
-    kinds = {name: kind for name, kind, _ in RELEASE_COLUMNS if kind not in ("uuid", "bytes")}
-    names = [name for name in kinds if name in known]
-    # Times as text: not every client has a type for those with a zone.
-    parts = [
-        f"CAST({quote(name)} AS VARCHAR(40))" if kinds[name] == "timestamp" else quote(name)
-        for name in names
-    ]
-    values = session.rows(
-        f"SELECT {', '.join(parts)} FROM {table.quoted} WHERE CAST(release_id AS VARCHAR(36)) = ?",
-        (release_id,),
-    )[-1]
-    row = dict.fromkeys(kinds) | dict(zip(names, values, strict=True))
-    for name in names:
-        if kinds[name] == "json":
-            row[name] = ledger.parsed(row[name])
-    return row
+    return Recorded(report, columns, published_by, superseded_at, tuple(missing))
 
 
 def _request(

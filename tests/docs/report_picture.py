@@ -21,7 +21,7 @@ from dbanon.run.look import look
 from dbanon.run.open import open_store
 from dbanon.stores.names import parse_relation
 from tests.browser import opened_browser
-from tests.doors.html.pages import figures_of, sweep
+from tests.doors.html.pages import sweep
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "report.png"
 WIDE, HIGH = 960, 1120
@@ -49,6 +49,7 @@ def report() -> str:
             sensitive=SENSITIVE,
             keep=KEEP,
             output="release.person",
+            evaluate=True,
         )
     numbers = ", ".join(
         f"CAST({name} - DATE '1970-01-01' AS DOUBLE)"
@@ -59,8 +60,7 @@ def report() -> str:
     columns = connection.execute(f"SELECT {numbers} FROM app.person").fetchnumpy()
     points = np.column_stack(list(columns.values()))
     found = look(open_store(connection), parse_relation("release.person"))
-    figures = figures_of(points, 5, QUASI_IDENTIFIERS)
-    return page(made, figures, None, sweep(points, QUASI_IDENTIFIERS), look=found)
+    return page(made, look=found, tradeoff=sweep(points, QUASI_IDENTIFIERS))
 
 
 def taken(browser: Any, path: Path, scheme: str, from_section: str | None) -> str:

@@ -40,10 +40,11 @@ def test_the_report_of_the_run_is_told_again(database: Database) -> None:
     load_people(database, people())
     report = database.anonymize(
         quasi_identifiers=list(QUASI_IDENTIFIERS), k=4, sensitive=["site"],
-        models=[dbanon.Model("distinct_l", "site", 2)],
+        models=[dbanon.Model("distinct_l", "site", 2)], evaluate=True,
     )  # fmt: skip
     again = looked_at(database).recorded
     told, was = again.report.to_dict(), report.to_dict()
+    assert was["evaluation"] is not None
     assert {name: told[name] for name in told if name not in LATER} == {
         name: was[name] for name in was if name not in LATER
     }

@@ -146,7 +146,7 @@ def save_report(report: Report, path: Path, look: Look | None = None) -> None:
     if path.suffix == ".json":
         text = json.dumps(report.to_dict(), indent=2) + "\n"
     elif path.suffix == ".html":
-        text = page(report, report.evaluation, look=look, why_not=report.evaluation_failed)
+        text = page(report, look=look)
     elif path.suffix == ".txt":
         text = _unpadded(report_table(report), "utf-8") + "\n"
     else:

@@ -22,36 +22,30 @@ from dbanon.run.look import Look
 
 def page(
     report: Report,
-    evaluation: Mapping[str, Any] | None = None,
-    distributions: Sequence[Distribution] | None = None,
-    tradeoff: Mapping[str, Any] | None = None,
     *,
     look: Look | None = None,
-    why_not: str | None = None,
+    distributions: Sequence[Distribution] | None = None,
+    tradeoff: Mapping[str, Any] | None = None,
 ) -> str:
     """A report as one HTML page that asks for nothing else.
 
     Parameters
     ----------
-    evaluation : as ``Evaluation.to_dict()``; what ``look`` has of it when None.
+    look : what the ledger has of the release.
     distributions : of the released columns; those of ``look`` when None.
     tradeoff : of a sweep: ``risk`` and ``loss``, the names of its axes, ``points``, each with
         ``curve``, ``label``, ``risk``, ``loss`` and ``chosen`` for this release, and perhaps
         ``note``.
-    look : what the ledger has of the release.
-    why_not : why there is no evaluation, where one was asked for.
 
     Raises
     ------
     AssertionError : a picture would tell of fewer rows than it may.
     """
-    if evaluation is None and look is not None:
-        evaluation = look.recorded.evaluation
     if distributions is None:
         distributions = look.distributions if look else ()
     style = _file("report.css")
     return _template().render(
-        view(report, evaluation, distributions, tradeoff, look, why_not),
+        view(report, distributions, tradeoff, look),
         style=Markup(style),
         policy=_policy(style),
     )

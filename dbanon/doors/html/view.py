@@ -21,14 +21,13 @@ _METHOD_LOSS = {
 
 def view(
     report: Report,
-    evaluation: Mapping[str, Any] | None,
     distributions: Sequence[Distribution],
     tradeoff: Mapping[str, Any] | None,
     look: Look | None,
-    why_not: str | None,
 ) -> dict[str, Any]:
     """All that the template asks for."""
     guarantee = recorded(report.k_requested, report.arguments)
+    evaluation = report.evaluation
     pictures = _Pictures()
     return {
         "report": report,
@@ -49,7 +48,7 @@ def view(
         "risks": figures.risks(evaluation, guarantee) if evaluation else [],
         "class_risk": _class_risk(report, guarantee),
         "evaluated": evaluation is not None,
-        "why_not": why_not or "",
+        "why_not": report.evaluation_failed or "",
         "tradeoff": _tradeoff(tradeoff, pictures) if tradeoff else None,
         "distributions": [_drawn(found, pictures) for found in distributions],
         "roles": _roles(report, look),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -16,7 +16,7 @@ from dbanon.data.scales import Scale
 from dbanon.measures.attributes import Numbers
 from dbanon.measures.pairs import Pairs
 from dbanon.release.evaluation import evaluation_of
-from dbanon.release.report import Report
+from dbanon.release.report import Evaluated, Report
 from dbanon.run.look import Look, look
 from dbanon.run.open import open_store
 from dbanon.stores.names import parse_relation, quote
@@ -35,11 +35,10 @@ HOSTILE = (
 
 @dataclass(frozen=True)
 class Made:
-    """A release, what its database has of it, and figures beside it."""
+    """A release, what its database has of it, and a sweep beside it."""
 
     report: Report
     look: Look
-    evaluation: Mapping[str, Any] | None = None
     tradeoff: Mapping[str, Any] | None = None
 
 
@@ -84,8 +83,8 @@ def made(
     if not evaluated:
         return Made(report, looked)
     numbers = np.array([(r[1].toordinal(), r[2], r[3]) for r in persons], float)
-    figures = figures_of(numbers, 5, names[:3])
-    return Made(report, looked, figures, sweep(numbers, names[:3]))
+    figures = Evaluated(figures_of(numbers, 5, names[:3]))
+    return Made(replace(report, evaluated=figures), looked, sweep(numbers, names[:3]))
 
 
 def sweep(numbers: np.ndarray, names: Sequence[str]) -> dict[str, Any]:

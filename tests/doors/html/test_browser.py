@@ -12,7 +12,7 @@ from tests.doors.html.pages import HOSTILE, Made, made
 
 
 def written(folder: Path, found: Made) -> Path:
-    text = page(found.report, found.evaluation, None, found.tradeoff, look=found.look)
+    text = page(found.report, look=found.look, tradeoff=found.tradeoff)
     write(text, folder / "report.html")
     return folder / "report.html"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from dataclasses import replace
 from html import unescape
@@ -19,6 +20,7 @@ from dbanon.doors.html import svg
 from dbanon.doors.html.page import page
 from dbanon.errors import RowsNotAnonymous
 from dbanon.release.distribution import Bar
+from dbanon.release.report import Evaluated
 from tests.doors.html.pages import HOSTILE, PLANTED, Made, made
 
 VOID = {"meta", "link", "img", "br", "input", "hr"}
@@ -68,7 +70,7 @@ def whole() -> Made:
 
 @pytest.fixture(scope="module")
 def text(whole: Made) -> str:
-    return page(whole.report, whole.evaluation, None, whole.tradeoff, look=whole.look)
+    return page(whole.report, look=whole.look, tradeoff=whole.tradeoff)
 
 
 def test_its_parts_in_their_order(text: str) -> None:
@@ -102,7 +104,7 @@ def test_what_it_says(whole: Made, text: str) -> None:
         str(report.release_id), str(report.digest), report.seed_policy, report.earlier_releases,
         "It is not differential privacy.", 'GROUP BY "born", "height"',
         "1/5 = 0.2000", "linkage_risk", "entropy_l 1.2",
-        f"{whole.evaluation['risks']['linkage_risk']:.4f}",  # type: ignore[index]
+        f"{report.evaluation['risks']['linkage_risk']:.4f}",  # type: ignore[index]
     ):  # fmt: skip
         assert told in unescape(text)
     assert "site 1" not in text
@@ -160,7 +162,7 @@ def test_a_picture_that_would_tell_more_is_not_drawn(whole: Made, rows: int) -> 
     for one in whole.look.distributions:
         fake = replace(one, bars=(*one.bars[:-1], replace(one.bars[-1], rows=rows)))
         with pytest.raises(AssertionError, match="fewer rows"):
-            page(whole.report, None, [fake])
+            page(whole.report, distributions=[fake])
         if one.unit != "label":
             with pytest.raises(AssertionError, match="fewer rows"):
                 svg.histogram(fake, 1)
@@ -171,7 +173,7 @@ def test_a_picture_that_would_tell_more_is_not_drawn(whole: Made, rows: int) -> 
 
 def test_hostile_names() -> None:
     found = made(HOSTILE)
-    text = page(found.report, found.evaluation, None, found.tradeoff, look=found.look)
+    text = page(found.report, look=found.look, tradeoff=found.tradeoff)
     outline = Outline(text)
     tags = {tag for tag, _ in outline.elements}
     assert tags.isdisjoint({"script", "img"})
@@ -186,13 +188,14 @@ def test_hostile_names() -> None:
 
 
 def test_a_release_without_evaluation(whole: Made) -> None:
-    text = page(whole.report, look=whole.look)
+    text = page(replace(whole.report, evaluated=Evaluated()), look=whole.look)
     said = Outline(text).said("h2")
     assert "Loss against risk" not in said
     assert "It was not evaluated further" in text
     assert "All measures of" not in text
-    failed = page(whole.report, look=whole.look, why_not="there was too little memory for it")
-    assert "too little memory" in failed
+    why = Evaluated(failed="there was too little memory for it")
+    failed = page(replace(whole.report, evaluated=why), look=whole.look)
+    assert "It was not evaluated further: there was too little memory for it." in failed
 
 
 def test_what_the_ledger_does_not_hold_is_named(whole: Made) -> None:
@@ -203,9 +206,13 @@ def test_what_the_ledger_does_not_hold_is_named(whole: Made) -> None:
 
 
 def test_an_evaluation_that_the_ledger_holds_is_told(whole: Made) -> None:
-    recorded = replace(whole.look.recorded, evaluation=whole.evaluation)
-    text = page(recorded.report, look=replace(whole.look, recorded=recorded))
+    found = made(evaluated=False, evaluate=True)
+    assert found.report.evaluation is not None
+    told = found.look.recorded.report.evaluation
+    assert told == json.loads(json.dumps(found.report.evaluation))
+    text = page(found.look.recorded.report, look=found.look)
     assert "All measures of risk" in text
+    assert "; an evaluation." not in text
 
 
 def test_a_data_frame_has_no_ledger() -> None:
@@ -244,12 +251,13 @@ def test_few_rows_are_told_as_a_range() -> None:
 
 
 def correlations(evaluation: Any, rows: int) -> str:
-    found = page(made(evaluated=False).report, {**evaluation, "rows": rows})
+    few = Evaluated({**evaluation, "rows": rows})
+    found = page(replace(made(evaluated=False).report, evaluated=few))
     [row] = re.findall(r"<code>correlation_loss</code>.*?</tr>", found, re.S)
     return row
 
 
 def test_correlations_of_few_rows_are_not_told(whole: Made) -> None:
-    assert whole.evaluation is not None
-    assert re.search(r">0\.\d\d<", correlations(whole.evaluation, 90))
-    assert "not told of fewer than 30 rows a column" in correlations(whole.evaluation, 89)
+    evaluation = whole.report.evaluation
+    assert re.search(r">0\.\d\d<", correlations(evaluation, 90))
+    assert "not told of fewer than 30 rows a column" in correlations(evaluation, 89)
