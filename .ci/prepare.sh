@@ -86,7 +86,7 @@ prepare_postgres() {
   echo "No PostgreSQL server with PL/Python; on Debian: postgresql postgresql-plpython3-${major:-NN}" >&2
 }
 
-# Chromium under any of the names that the tests look for, tests/doors/html/conftest.py.
+# Chromium under any of the names that the tests look for, tests/browser.py.
 has_browser() {
   local name
   for name in chromium chromium-browser google-chrome google-chrome-stable; do

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         store_hierarchy,
     )
     from dbanon.doors.python import anonymize, plan
-    from dbanon.doors.releases import drop, evaluate_release, releases, show
+    from dbanon.doors.releases import drop, evaluate_release, releases, show, verify
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.policy import Policy
@@ -56,6 +56,7 @@ _HOMES = {
     "releases": "dbanon.doors.releases",
     "show": "dbanon.doors.releases",
     "store_hierarchy": "dbanon.doors.hierarchies",
+    "verify": "dbanon.doors.releases",
 }
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "releases",
     "show",
     "store_hierarchy",
+    "verify",
 ]
 
 

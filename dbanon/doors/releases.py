@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbanon.run.open import open_store
@@ -11,6 +12,7 @@ from dbanon.stores.releases import Listed
 
 if TYPE_CHECKING:
     from dbanon.run.evaluated import ReleaseEvaluation
+    from dbanon.run.verify import Verification
     from dbanon.stores.base import OnSql
 
 
@@ -42,6 +44,34 @@ def show(database: Any, release: str, *, on_sql: OnSql | None = None) -> dict[st
     """
     with open_store(database, on_sql).session(write=False) as session:
         return kept.shown(session, release)
+
+
+def verify(
+    database: Any,
+    relation: str,
+    *,
+    quasi_identifiers: Sequence[str] = (),
+    k: int | None = None,
+    on_sql: OnSql | None = None,
+) -> Verification:
+    """Recount a release in the database, and compare it with the ledger.
+
+    Parameters
+    ----------
+    quasi_identifiers, k : only for relations that the ledger of this database does not know; with
+        a ledger entry, ``k`` may ask for more than was requested then.
+
+    Raises
+    ------
+    RecountFailed : a class holds fewer than k rows, or does not keep to a privacy model.
+    ReleaseChanged : it is not as it was released; the message says in what.
+    InsufficientRights : the role may not read the relation, or the ledger.
+    ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
+    """
+    from dbanon.run import verify as recount
+
+    store = open_store(database, on_sql)
+    return recount.verify(store, parse_relation(relation), quasi_identifiers, k)
 
 
 def evaluate_release(

@@ -132,8 +132,24 @@ def test_the_command_writes_the_file(database: Database, tmp_path: Path) -> None
         assert "Released values" in text
         assert "zyxomma" not in text
         assert not any(one[1] in text for one in people())
+        # A page turns the evaluation on, and the ledger holds it for the one that comes later.
+        assert "All measures of risk" in text
+    assert looked_at(database).recorded.report.evaluation is not None
     assert sorted(one.name for one in tmp_path.glob("*.html")) == ["later.html", "release.html"]
     assert not list(tmp_path.glob(".dbanon-*"))
+
+
+@pytest.mark.parametrize("ending", ["json", "txt"])
+def test_only_a_page_turns_the_evaluation_on(
+    database: Database, tmp_path: Path, ending: str
+) -> None:
+    load_people(database, people())
+    done = run(
+        "anonymize", database.url, "--table", "people", "--quasi-identifiers", "age,height",
+        "--k", "4", "--output", "release.people", "--report", str(tmp_path / f"report.{ending}"),
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert looked_at(database).recorded.report.evaluation is None
 
 
 @pytest.mark.parametrize("name", ["report.pdf", "missing/report.html"])

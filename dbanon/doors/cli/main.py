@@ -83,14 +83,16 @@ def verify(
 ) -> None:
     """Recount a release in the database, and compare it with the ledger."""
     with errors(form), signals():
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import verification_table
-        from dbanon.run.open import open_store
-        from dbanon.run.verify import verify
-        from dbanon.stores.names import parse_relation
 
-        store = open_store(url, sql_printer(print_sql))
-        names = (*quasi_identifiers, *single_q)
-        found = verify(store, parse_relation(relation), names, k)
+        found = api.verify(
+            url,
+            relation,
+            quasi_identifiers=(*quasi_identifiers, *single_q),
+            k=k,
+            on_sql=sql_printer(print_sql),
+        )
         current().release_id = found.release_id
         show(form, found.to_dict(), lambda: verification_table(found))
 
