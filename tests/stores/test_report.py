@@ -55,6 +55,25 @@ def test_the_report_of_the_run_is_told_again(database: Database) -> None:
     ]  # fmt: skip
 
 
+def test_a_report_in_persons_is_told_again(database: Database) -> None:
+    """Persons of two rows, classes of whole persons, and a model that counts them."""
+    rows = [(*row[:1], f"person {i // 2}", *row[2:]) for i, row in enumerate(people())]
+    load_people(database, rows)
+    report = database.anonymize(
+        quasi_identifiers=["age", "height"], entity="name", k=4, sensitive=["site"],
+        method="gaa_cp", models=[dbanon.Model("distinct_l", "site", 2)], evaluate=True,
+    )  # fmt: skip
+    again = looked_at(database).recorded.report
+    told, was = again.to_dict(), report.to_dict()
+    assert was["persons"] == 60
+    assert was["k_achieved"] < was["smallest_class"]
+    assert [level["model"] for level in was["models"]] == [level.model for level in again.models]
+    assert {name: told[name] for name in told if name not in LATER} == {
+        name: was[name] for name in was if name not in LATER
+    }
+    assert again.counts.verdict == report.counts.verdict
+
+
 def test_other_guarantees_are_told_again(database: Database) -> None:
     load_people(database, people())
     persons = database.anonymize(quasi_identifiers=["age"], entity="name", output="persons")
