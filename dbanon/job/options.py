@@ -44,3 +44,5 @@ class JobOptions(PolicyOptions, total=False):
     if_exists: str
     chunk_rows: int | None
     memory_limit: int | None
+    where: str | None
+    time_limit: float | None

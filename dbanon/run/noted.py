@@ -18,6 +18,7 @@ from dbanon.errors import (
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.run.run import PhaseProgress, run
+from dbanon.run.time_limit import within
 from dbanon.stores import ledger
 from dbanon.stores.names import parse_relation
 from dbanon.stores.sql_source import SqlSource
@@ -43,7 +44,8 @@ def run_noted(
     for name in (job.table, job.output):
         parse_relation(name)
     try:
-        return _within_memory(job, source, target, progress)
+        with within(job.time_limit, progress) as watched:
+            return _within_memory(job, source, target, watched)
     except (Exception, KeyboardInterrupt) as error:
         if not isinstance(error, _NOT_ASKED):
             failed = described(job, time.perf_counter() - started, error_code(error))

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from dbanon.errors import InvalidParameter
 from dbanon.run.handed import handed
 from dbanon.stores.base import OnSql
-from dbanon.stores.store import Store
+from dbanon.stores.store import ClientStore
 from dbanon.stores.urls import read_url
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
 
-def open_store(database: Any, on_sql: OnSql | None = None) -> Store:
+def open_store(database: Any, on_sql: OnSql | None = None) -> ClientStore:
     """The store for a URL, a SQLAlchemy engine, a SQLite or a DuckDB connection.
 
     Parameters

@@ -194,6 +194,8 @@ def _report(
         ],
         **holds.noted,
     }
+    if job.where is not None:
+        arguments["where"] = job.where
     if levels is not None:
         arguments["levels"] = levels
     release, microdata = draft.release, draft.microdata

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-HEAVY = {"sqlalchemy", "pandas", "click", "rich", "duckdb", "pyarrow", "psycopg", "alembic"}
+HEAVY = {"sqlalchemy", "pandas", "click", "rich", "duckdb", "pyarrow", "psycopg", "alembic",
+         "pydantic", "yaml"}  # fmt: skip
 
 PARTITION = (
     "import numpy, dbanon;"

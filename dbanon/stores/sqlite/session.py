@@ -151,7 +151,7 @@ class SqliteSession(FileSession):
             for a in looked_at
         ]
         found = self.rows(
-            f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s{source.where}"
+            f"SELECT {', '.join(checks)} FROM {source.relation.quoted} AS s{source.where}"
         )[0]
         inspected = {}
         for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
