@@ -359,7 +359,8 @@ class JobSpec(_JobOptions):
         roles = {name: column.role for name, column in self.columns.items()}
         if "quasi_identifier" not in roles.values():
             raise refused("columns must have a quasi_identifier")
-        if self.entity is not None and roles.get(self.entity) != "identifier":
+        whose = [name for name in (self.entity,) if name is not None]
+        if any(roles.get(name) != "identifier" for name in whose):
             raise refused("entity must be a column of role identifier")
         if not set(self.key) <= set(roles):
             raise refused("key must name columns of the job")

@@ -146,7 +146,7 @@ class SqliteSession(FileSession):
         if not looked_at:
             return tuple(attributes)
         checks = [
-            f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT TRUE),"
+            f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT 1),"
             f" {types.extent(a)}"
             for a in looked_at
         ]
