@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dbanon.data.option import all_parameters, make
 from dbanon.doors.signature import lists
 from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.job.export import Export
 from dbanon.job.job import Job
 
 if TYPE_CHECKING:
@@ -158,4 +159,6 @@ def _job(given: dict[str, Any]) -> Job:
     if given.get("chunk_rows", 0) is None:
         # For the usual number, as it always was.
         del given["chunk_rows"]
+    if isinstance(given.get("exports"), (list, tuple)):
+        given["exports"] = [Export.given(one) for one in given["exports"]]
     return make(Job, given | {"hierarchies": parse_all(given["hierarchies"], files=True)})

@@ -240,6 +240,12 @@ class JobFileInvalid(UsageError):
         )
 
 
+class FormulaInText(UsageError):
+    """A spreadsheet would run a text of a CSV file as a formula."""
+
+    code = "formula_in_text"
+
+
 class NotADatabase(UsageError):
     """This is no database file."""
 

@@ -13,6 +13,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.condition import require_condition
+from dbanon.job.export import Export
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
@@ -46,6 +47,7 @@ class Job:
     chunk_rows : rows that are read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
     where : SQL of whoever owns the job, as behind WHERE; None for all rows.
+    exports : files that are made of the release.
     time_limit : seconds that a run may take; None for no limit.
     roles : all columns that have a role, those that are not released among them; None where nobody
         gave each column one.
@@ -132,6 +134,18 @@ class Job:
             unit="bytes",
         ),
     ] = None
+    exports: Annotated[
+        tuple[Export, ...],
+        Option(
+            "Also a .parquet or .csv file of the release, counted again in the file.",
+            item="exports",
+            flag="export",
+            form="FILE",
+            release=True,
+            sql=False,
+            see="jobs.md#exports",
+        ),
+    ] = ()
     time_limit: Annotated[
         float | None,
         Option(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from dbanon.errors import (
     AccessRefused,
     DatabaseNotFound,
     DatabaseUnreachable,
+    DbanonError,
     MemoryLimit,
     OutcomeUnknown,
     TlsFailed,
@@ -24,6 +27,9 @@ from dbanon.stores.names import parse_relation
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, described
 from dbanon.stores.store import Store
+
+if TYPE_CHECKING:
+    from dbanon.run.export import Exporter
 
 # Who cannot be reached is not asked again; what may have been done did not fail.
 _NOT_ASKED = (AccessRefused, DatabaseNotFound, DatabaseUnreachable, OutcomeUnknown, TlsFailed)
@@ -66,7 +72,7 @@ def run_between(
     ------
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
-    with ExitStack() as stack:
+    with _files(job, target or source) as exporter, ExitStack() as stack:
         if target is None or target.same_database(source):
             writes = stack.enter_context(source.session(write=True))
             reads = writes
@@ -75,12 +81,42 @@ def run_between(
             writes = stack.enter_context(target.session(write=True, create=True))
             reads = stack.enter_context(source.session(write=False))
         started = time.perf_counter()
-        report = run(job, SqlSource(reads), SqlTarget(writes), progress)
+        if exporter is not None:
+            exporter.require_places(writes)
+        report = run(job, SqlSource(reads), SqlTarget(writes), progress, exporter)
         before_commit = time.perf_counter()
+        if exporter is not None:
+            exporter.committing = True
         stack.close()
         spent = dict(report.seconds)
         spent["write"] += time.perf_counter() - before_commit
         return report.made(seconds=spent | {"total": time.perf_counter() - started})
+
+
+@contextmanager
+def _files(job: Job, database: Store) -> Iterator[Exporter | None]:
+    """What writes a job's files; they get their places when the block ends, and go when it raises.
+
+    What earlier runs left behind is settled before.
+    """
+    if not job.exports:
+        yield None
+        return
+    from dbanon.run.export import Exporter
+
+    exporter = Exporter(job, database)
+    exporter.settle()
+    try:
+        yield exporter
+    except BaseException as error:
+        # Where nobody knows, the ledger says it to the next run.
+        refused = isinstance(error, DbanonError) and not isinstance(error, OutcomeUnknown)
+        if exporter.committing and not refused:
+            exporter.leave()
+        else:
+            exporter.undo()
+        raise
+    exporter.finish()
 
 
 def _within_memory(

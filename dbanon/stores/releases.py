@@ -286,3 +286,21 @@ def superseded_tables(
         if tied and not shown and session.may_drop(existing):
             tables.append(name)
     return tables
+
+
+def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, Any]]]:
+    """Files of the releases of an output, the newest first: release, number in it, what it was."""
+    if not session.has_ledger():
+        return []
+    session.require_trusted_ledger()
+    wanted = session.resolve_output(parse_relation(output))
+    found = session.rows(
+        "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
+        f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC"
+    )
+    return [
+        (str(release_id), number, one)
+        for schema, name, release_id, arguments in found
+        if session.same_name(wanted, RelationName(schema, name))
+        for number, one in enumerate(ledger.parsed(arguments).get("exports", ()))
+    ]

@@ -13,6 +13,7 @@ import click
 from dbanon.doors.cli.log import current, log_format, say
 from dbanon.doors.cli.support import (
     URL_HELP,
+    Names,
     common,
     errors,
     half_of_memory,
@@ -270,6 +271,30 @@ def plan_file(
             if len(jobs) > 1:
                 current().error(ended)
             sys.exit(ended.exit_code)
+
+
+@click.command("verify")
+@_FILE
+@click.option("--quasi-identifiers", type=Names(), default=(), help="For files of no release.")
+@click.option("-q", "single_q", multiple=True, metavar="NAME", help="One of them; repeatable.")
+@click.option("--k", type=int, help="What is expected; the file's own k by default.")
+@common
+def verify_file(
+    file: Path,
+    quasi_identifiers: tuple[str, ...],
+    single_q: tuple[str, ...],
+    k: int | None,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Recount a Parquet file of a release, by what it says of itself."""
+    with errors(form), signals():
+        from dbanon.doors.cli.render import verification_table
+        from dbanon.run.verify_file import verify_file
+
+        found = verify_file(file, (*quasi_identifiers, *single_q), k)
+        current().release_id = found.release_id
+        show(form, found.to_dict(), lambda: verification_table(found))
 
 
 def of_file(

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from dbanon.doors.cli.anonymize import anonymize
-from dbanon.doors.cli.commands import Commands
+from dbanon.doors.cli.commands import Commands, OnDatabase
 from dbanon.doors.cli.hierarchy import hierarchy
-from dbanon.doors.cli.jobs import check, init, of_file, plan_file, run, schema
+from dbanon.doors.cli.jobs import check, init, of_file, plan_file, run, schema, verify_file
 from dbanon.doors.cli.log import current, log_format, say
 from dbanon.doors.cli.plan import plan
 from dbanon.doors.cli.releases import drop, releases, show_release
@@ -55,7 +55,7 @@ main.add_command(show_release)
 main.add_command(drop)
 
 
-@main.command(epilog=URL_HELP)
+@click.command("verify", cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation")
 @click.option(
@@ -94,6 +94,9 @@ def verify(
         found = verify(store, parse_relation(relation), names, k)
         current().release_id = found.release_id
         show(form, found.to_dict(), lambda: verification_table(found))
+
+
+main.add_command(of_file(verify, verify_file, (".parquet",)))
 
 
 @main.command(epilog=URL_HELP)

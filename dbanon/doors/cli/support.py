@@ -23,6 +23,7 @@ from dbanon.doors.ways import bytes_of, on_command_line
 from dbanon.errors import (
     CommitConfirmed,
     DbanonError,
+    ExportPending,
     InvalidParameter,
     MemoryLimit,
     OutcomeUnknown,
@@ -151,7 +152,7 @@ def _say_warning(shown: Any) -> Callable[..., None]:
     """What shows warnings: ours as a line for people, others as Python does."""
 
     def show_warning(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, CommitConfirmed):
+        if issubclass(category, (CommitConfirmed, ExportPending)):
             say(f"Warning: {message}")
         else:
             shown(message, category, *place, **more)
@@ -224,6 +225,7 @@ def _told(form: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", CommitConfirmed)
+            warnings.simplefilter("always", ExportPending)
             warnings.showwarning = _say_warning(warnings.showwarning)
             yield
     except DbanonError as error:

@@ -17,6 +17,7 @@ from dbanon.doors.jobfile.problems import note_nulls, note_refusals
 from dbanon.doors.jobfile.variables import expanded, written_password
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.hierarchy.spec import parse
+from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.measures import Model
 from dbanon.stores.names import RelationName, parse_relation
@@ -88,12 +89,25 @@ class JobFile:
                 document.refuse((what,), error.message)
                 return text
 
+        def beside(text: str | None, what: str) -> Any:
+            """A path, from where the job file is."""
+            found = value(text, what)
+            if found is None:
+                return None
+            return os.path.join(self.file.resolve().parent, os.path.expanduser(found))
+
         jobs = tuple(
             replace(
                 job,
                 source=str(value(job.source, "source")),
                 target=value(job.target, "target"),
-                report=value(job.report, "report"),
+                report=beside(job.report, "report"),
+                job=replace(
+                    job.job,
+                    exports=tuple(
+                        replace(one, path=beside(one.path, "export")) for one in job.job.exports
+                    ),
+                ),
             )
             for job in self.jobs
         )
@@ -170,7 +184,8 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
     given, path = spec.jobs[place], ("jobs", place)
     hierarchies = _hierarchies(document, given, path)
     models = _models(document, given, path)
-    if hierarchies is None or models is None:
+    exports = _exports(document, given, path)
+    if hierarchies is None or models is None or exports is None:
         return None
     merged = {
         name: getattr(options, name) for options in (spec.defaults, given) for name in _set(options)
@@ -208,6 +223,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
                 "by": of_role["by"],
                 "hierarchies": hierarchies,
                 "models": models,
+                "exports": exports,
                 "weights": {n: c.weight for n, c in columns.items() if c.weight is not None},
                 "steps": {n: c.step for n, c in columns.items() if c.step is not None},
                 "orders": {n: tuple(c.order) for n, c in columns.items() if c.order is not None},
@@ -268,6 +284,20 @@ def _hierarchies(
         if isinstance(column, QuasiIdentifierColumn) and column.hierarchy is not None
     }
     return None if None in found.values() else found
+
+
+def _exports(
+    document: Document, given: JobSpec, path: tuple[str | int, ...]
+) -> tuple[Export, ...] | None:
+    """The files of a job, the job's name in their paths; None where one was refused."""
+    found = []
+    for place, spec in enumerate(given.export):
+        plain = spec.model_dump()
+        try:
+            found.append(Export(**{**plain, "path": spec.path.replace("{job}", given.name)}))
+        except DbanonError as error:
+            document.refuse((*path, "export", place), error.message.rstrip("."))
+    return tuple(found) if len(found) == len(given.export) else None
 
 
 def _models(

@@ -24,6 +24,7 @@ from dbanon.doors.ways import bytes_of
 from dbanon.errors import DbanonError
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.condition import require_condition
+from dbanon.job.export import COMPRESSIONS, FORMATS, FORMULAS
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN, Job
 from dbanon.measures.models import ORDERS, model_kinds
 from dbanon.methods import METHODS
@@ -44,11 +45,13 @@ OF_COLUMNS = {
     "hierarchies": "hierarchy",
     "models": "models",
 }
+# By a key of the job that has another name.
+OF_FILES = {"exports": "export"}
 OF_JOBS = ("table", "output", "entity", "key", "where", "output_kind", "if_exists")
 _OPTIONS = {
     one.name: one
     for one in all_parameters(Job)
-    if one.name not in OF_COLUMNS and one.name not in OF_JOBS
+    if one.name not in {*OF_COLUMNS, *OF_JOBS, *OF_FILES}
 }
 # Of these null is a value.
 NULLABLE = frozenset(name for name, one in _OPTIONS.items() if one.nullable)
@@ -327,6 +330,17 @@ class Output(Strict):
         return self
 
 
+class ExportSpec(Strict):
+    """A file that is made of the release."""
+
+    format: Literal[FORMATS]  # type: ignore[valid-type]
+    path: Expanded
+    compression: Literal[COMPRESSIONS] = "zstd"  # type: ignore[valid-type]
+    statistics: bool = False
+    formulas: Literal[FORMULAS] = "error"  # type: ignore[valid-type]
+    keep_last: Annotated[int, Field(ge=0)] | None = None
+
+
 class _JobOptions(Options):  # type: ignore[misc]
     on_new_column: Literal[ON_NEW_COLUMN] | None = None  # type: ignore[valid-type]
     retries: Annotated[int, Field(ge=0, le=10)] | None = None
@@ -352,6 +366,7 @@ class JobSpec(_JobOptions):
     key: list[Text] = Field(default_factory=list)
     columns: Annotated[dict[str, Column], Field(min_length=1)]
     output: Output
+    export: list[ExportSpec] = Field(default_factory=list)
     report: Annotated[str, _checked(_report)] | None = None
 
     @model_validator(mode="after")

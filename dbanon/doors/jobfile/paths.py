@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from dbanon.errors import InsufficientRights, InvalidParameter
+from dbanon.stores.exports.places import make_directories, place_for
 
 
 def place_of(path: str, job: str, release_id: str) -> Path:
@@ -15,22 +14,6 @@ def place_of(path: str, job: str, release_id: str) -> Path:
     ------
     InsufficientRights, InvalidParameter : a directory cannot be made.
     """
-    place = Path(os.path.expanduser(path.replace("{job}", job).replace("{release}", release_id)))
+    place = place_for(path.replace("{job}", job), release_id)
     make_directories(place.parent)
     return place
-
-
-def make_directories(directory: Path) -> None:
-    """Make a directory and those above it, for their owner alone; raises as ``place_of``."""
-    missing = []
-    while not directory.exists():
-        missing.append(directory)
-        directory = directory.parent
-    try:
-        for one in reversed(missing):
-            one.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        denied = isinstance(error, PermissionError)
-        raise (InsufficientRights if denied else InvalidParameter)(
-            f"The directory {missing[0]} cannot be made.", detail=error.strerror
-        ) from None

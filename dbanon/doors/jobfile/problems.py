@@ -13,6 +13,7 @@ from dbanon.doors.jobfile.models import (
     NULLABLE,
     ROLES,
     Defaults,
+    ExportSpec,
     JobFileSpec,
     JobSpec,
     ModelSpec,
@@ -45,6 +46,7 @@ _PLACES: dict[tuple[str, ...], type[BaseModel]] = {
     ("defaults",): Defaults,
     ("jobs", "*"): JobSpec,
     ("jobs", "*", "output"): Output,
+    ("jobs", "*", "export", "*"): ExportSpec,
     ("jobs", "*", "columns", "*", "models", "*"): ModelSpec,
 }
 

@@ -15,9 +15,11 @@ from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.models import (
     COLUMN_KINDS,
     OF_COLUMNS,
+    OF_FILES,
     OF_JOBS,
     ROLES,
     Defaults,
+    ExportSpec,
     JobFileSpec,
     JobSpec,
     ModelSpec,
@@ -54,7 +56,7 @@ def test_documented_keys_are_those_of_the_models() -> None:
     for kind in COLUMN_KINDS:
         for key in keys(kind) - {"role"}:
             assert f"`{key}`" in PAGE
-    for model in (Source, Target, Output, ModelSpec):
+    for model in (Source, Target, Output, ModelSpec, ExportSpec):
         for key in keys(model):
             assert f"`{key}`" in PAGE, key
     for kind in (*KINDS, "file"):
@@ -63,7 +65,9 @@ def test_documented_keys_are_those_of_the_models() -> None:
 
 def test_every_option_of_a_job_can_be_said_in_a_file() -> None:
     known = {one.name for one in all_parameters(Job)}
-    assert known == keys(Defaults) - {"on_new_column", "retries"} | {*OF_COLUMNS, *OF_JOBS}
+    assert known == keys(Defaults) - {"on_new_column", "retries"} | {
+        *OF_COLUMNS, *OF_JOBS, *OF_FILES
+    }  # fmt: skip
     of_columns = {key for kind in COLUMN_KINDS for key in keys(kind)}
     assert set(OF_COLUMNS.values()) <= of_columns | set(ROLES)
 
@@ -72,7 +76,16 @@ def test_the_schema_is_that_of_the_models() -> None:
     found = json_schema()
     parts = found["$defs"]
     assert set(found["properties"]) == keys(JobFileSpec)
-    models: tuple[Any, ...] = (Source, Target, Output, Defaults, JobSpec, ModelSpec, *COLUMN_KINDS)
+    models: tuple[Any, ...] = (
+        Source,
+        Target,
+        Output,
+        ExportSpec,
+        Defaults,
+        JobSpec,
+        ModelSpec,
+        *COLUMN_KINDS,
+    )
     for model in models:
         part = parts[model.__name__]
         assert set(part["properties"]) == keys(model)
