@@ -12,6 +12,7 @@ from dbanon.errors import (
     DatabaseNotFound,
     DatabaseUnreachable,
     DbanonError,
+    InvalidParameter,
     MemoryLimit,
     OutcomeUnknown,
     TlsFailed,
@@ -72,6 +73,11 @@ def run_between(
     ------
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
+    if target is None and source.url.startswith("file:") and not job.exports:
+        raise InvalidParameter(
+            "A release of a file needs a place: another database, or an export.",
+            hint='Name a target, or a file: `exports=["people.parquet"]`.',
+        )
     with _files(job, target or source) as exporter, ExitStack() as stack:
         if target is None or target.same_database(source):
             writes = stack.enter_context(source.session(write=True))
