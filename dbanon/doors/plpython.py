@@ -18,7 +18,7 @@ from typing import Any
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
-from dbanon.doors.ways import in_sql
+from dbanon.doors.ways import in_sql, in_sql_classes
 from dbanon.errors import (
     ColumnLost,
     DbanonError,
@@ -28,6 +28,7 @@ from dbanon.errors import (
     PrivacyWarning,
     VersionMismatch,
 )
+from dbanon.errors.base import Way
 from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job.job import Job
@@ -90,7 +91,7 @@ def classes(
         found.append(_classes(job, StableSource(session), progress))
         return {}
 
-    outcome = _guarded(plpy, sql_version, work, writes=False)
+    outcome = _guarded(plpy, sql_version, work, writes=False, way=in_sql_classes)
     if not found:
         yield None, None, outcome
         return
@@ -259,7 +260,12 @@ class _Progress:
 
 
 def _guarded(
-    plpy: Any, sql_version: str, work: Callable[[], dict[str, Any]], *, writes: bool = True
+    plpy: Any,
+    sql_version: str,
+    work: Callable[[], dict[str, Any]],
+    *,
+    writes: bool = True,
+    way: Way = in_sql,
 ) -> str:
     try:
         if sql_version != version():
@@ -286,4 +292,4 @@ def _guarded(
             kind = type(failure).__name__
             plpy.log(f"dbanon: unexpected {kind}")
             refusal = DbanonError(f"dbanon failed unexpectedly ({kind}); nothing was published.")
-    return json.dumps({"error": refusal.to_dict(in_sql)})
+    return json.dumps({"error": refusal.to_dict(way)})

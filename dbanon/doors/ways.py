@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import cache
 from typing import Any
 
@@ -19,6 +19,8 @@ SQL_ARGUMENTS = frozenset(
     ("output", "quasi_identifiers", "k", "entity", "keep", "sensitive", "hierarchies",
      "max_suppression", "nulls", "if_exists")
 )  # fmt: skip
+# Those of dbanon.classes, which takes all else in options.
+_CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
 # What a function in SQL says by its name, and the command line by its own words.
 _PROBLEMS = "problems()"
 
@@ -63,20 +65,25 @@ def on_command_line(name: str, value: Any) -> str:
     return f"{flag(one)} {told if told == '…' else shlex.quote(told)}"
 
 
-def in_sql(name: str, value: Any) -> str:
-    """An option as a call in SQL has it."""
+def in_sql(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
+    """An option as a call in SQL has it, of a function that has these arguments."""
     if name == _PROBLEMS:
         return "dbanon.check_hierarchy"
     one = _options().get(name)
+    if one is not None and name in arguments:
+        return name if value is None else f"{name} => {_literal(value)}"
     if name == "method" and value is not None:
         return f"dbanon.{value}"
     if one is None or not one.option.sql:
         return name
-    if name in SQL_ARGUMENTS:
-        return name if value is None else f"{name} => {_literal(value)}"
     if value is None:
         return f'"{name}" in options'
     return f"options => {_quoted(json.dumps({name: value}, ensure_ascii=False))}"
+
+
+def in_sql_classes(name: str, value: Any) -> str:
+    """An option as a call of ``dbanon.classes`` has it."""
+    return in_sql(name, value, _CLASSES_ARGUMENTS)
 
 
 def _literal(value: Any) -> str:

@@ -36,4 +36,4 @@ class TimeLimit(DbanonError):
 
     code = "time_limit"
     exit_code = 9
-    sqlstate = "57014"
+    sqlstate = "54000"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from dbanon.errors.base import DbanonError
 
 
@@ -41,28 +39,6 @@ class ModelInfeasible(PrivacyRefusal):
 
     code = "model_infeasible"
     sqlstate = "ZK002"
-
-
-class HierarchyBroken(PrivacyRefusal):
-    """A hierarchy is not a tree over the values of its column.
-
-    ``problems`` holds every problem found. The message names lines and counts, never a label: a
-    hierarchy often lists the very values that its column holds.
-    """
-
-    code = "hierarchy_broken"
-    sqlstate = "ZK004"
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        detail: str | None = None,
-        hint: str | None = None,
-        problems: Iterable[object] = (),
-    ) -> None:
-        super().__init__(message, detail=detail, hint=hint)
-        self.problems = tuple(problems)
 
 
 class ReleaseChanged(DbanonError):

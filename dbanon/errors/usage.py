@@ -145,6 +145,28 @@ class NonFiniteValue(UsageError):
     sqlstate = "22003"
 
 
+class HierarchyBroken(UsageError):
+    """A hierarchy is not a tree over the values of its column.
+
+    ``problems`` holds every problem found. The message names lines and counts, never a label: a
+    hierarchy often lists the very values that its column holds.
+    """
+
+    code = "hierarchy_broken"
+    sqlstate = "ZK004"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        problems: Iterable[object] = (),
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint)
+        self.problems = tuple(problems)
+
+
 class ValueNotInOrder(UsageError):
     """An ordinal column holds a value that is not in its order."""
 

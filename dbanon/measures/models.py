@@ -55,6 +55,11 @@ class Model:
             )
         if not np.isfinite(self.level) or self.level <= 0:
             raise InvalidParameter(f"The level of {self.kind} must be a number above 0.")
+        if self.kind in ("t_closeness", "alpha_k") and self.level > 1:
+            raise InvalidParameter(
+                f"The level of {self.kind} must be 1 or less.",
+                hint="A distance or a share is never more: every release would do.",
+            )
         if self.l < 1:
             raise InvalidParameter("The l of recursive_cl must be a whole number, 1 or more.")
         if self.distance not in ORDERS:

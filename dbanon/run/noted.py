@@ -76,7 +76,7 @@ def run_between(
     if target is None and source.url.startswith("file:") and not job.exports:
         raise InvalidParameter(
             "A release of a file needs a place: another database, or an export.",
-            hint='Name a target, or a file: `exports=["people.parquet"]`.',
+            hint="Name a target, or a file: `exports`.",
         )
     with _files(job, target or source) as exporter, ExitStack() as stack:
         if target is None or target.same_database(source):

@@ -23,7 +23,7 @@ def test_only_with_the_word_and_loudly(tmp_path: Path) -> None:
     given += ["--k", "3", "--output", "release.people", "--method", "individual_ranking"]
     done = run(*given)
     assert done.exit_code == 2
-    assert "guarantee=per_attribute" in done.stderr
+    assert "--guarantee per_attribute" in done.stderr
     done = run(*given, "--guarantee", "per_attribute")
     assert done.exit_code == 0, done.output
     assert "Warning: rows are NOT k-anonymous; the rarest combination" in done.stderr

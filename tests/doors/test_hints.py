@@ -17,8 +17,8 @@ from dbanon.data.option import Parameter
 from dbanon.doors.cli.anonymize import OPTIONS
 from dbanon.doors.cli.main import main
 from dbanon.doors.plpython_options import keys
-from dbanon.doors.sql_script import arguments
-from dbanon.doors.ways import SQL_ARGUMENTS, in_sql, on_command_line
+from dbanon.doors.sql_script import arguments, functions_script
+from dbanon.doors.ways import SQL_ARGUMENTS, in_sql, in_sql_classes, on_command_line
 from dbanon.errors import InvalidParameter, UsageError
 from dbanon.methods import METHODS
 
@@ -122,6 +122,17 @@ def test_every_option_is_written_as_each_door_takes_it(one: Parameter) -> None:
 
 def test_the_arguments_of_sql_are_those_of_its_functions() -> None:
     assert {*SQL_ARGUMENTS, "source", "options"} == set(arguments())
+
+
+def test_the_arguments_of_classes_are_those_of_its_function() -> None:
+    told = re.findall(
+        r"CREATE OR REPLACE FUNCTION dbanon\.classes\((.*?)\)\s+RETURNS", functions_script([]), re.S
+    )
+    named = {part.split()[0] for part in told[0].split(",")} - {"source", "options"}
+    for one in OPTIONS:
+        as_argument = in_sql_classes(one.name, 7 if one.name == "k" else "x")
+        assert as_argument.startswith(f"{one.name} => ") == (one.name in named), as_argument
+    assert in_sql_classes("nulls", "suppress") == """options => '{"nulls": "suppress"}'"""
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_warnings_of_the_call_and_of_verify(
 
 def test_refused_without_the_word(run_sql: Run) -> None:
     run_sql(PEOPLE)
-    with pytest.raises(psycopg.Error, match="guarantee=per_attribute") as failure:
+    with pytest.raises(psycopg.Error, match='"guarantee": "per_attribute"') as failure:
         run_sql("SELECT dbanon.individual_ranking('app.people', 'release.p', '{a,b}', 4)")
     assert failure.value.sqlstate == "22023"
     with pytest.raises(psycopg.Error, match="groups rows"):

@@ -154,7 +154,7 @@ def test_verify_counts_in_the_same_way(database: Database) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"guarantee": "rows"}, "guarantee=per_attribute"),
+        ({"guarantee": "rows"}, 'guarantee="per_attribute"'),
         ({"method": "mdav"}, "groups rows"),
         ({"guarantee": "nobody"}, "rows, per_attribute"),
         ({"models": [dbanon.Model("distinct_l", "site", 2)], "sensitive": ["site"]}, "models"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from click.testing import CliRunner
 import dbanon
 from dbanon import errors
 from dbanon.doors.cli.main import main
+from dbanon.measures import Model
 from tests.stores.databases import Database
-from tests.stores.people import load_people
+from tests.stores.people import frame_of_people, load_people
 
 NAMES = ["age", "height"]
 
@@ -103,3 +105,21 @@ def test_only_what_is_ours_is_dropped(database: Database) -> None:
             dbanon.drop(database.url, name)
     assert command("drop", database.url, "people")["error"]["exit_code"] == 2
     assert database.state() == before
+
+
+def test_a_report_says_the_same_of_a_frame(database: Database) -> None:
+    """The same names, the same arguments, and moments written alike."""
+    rows = load_people(database)
+    more = {"sensitive": ["site"], "seed": 7, "models": [Model("distinct_l", "site", 2)]}
+    told = release(database, **more).to_dict()
+    frame = frame_of_people(rows)
+    _, report = dbanon.anonymize_frame(
+        frame, quasi_identifiers=NAMES, k=told["k_requested"], **more
+    )
+    same = report.to_dict()
+    assert list(same) == list(told)
+    assert same["arguments"] == told["arguments"]
+    assert same["arguments"]["seed"] == 7
+    for one in (same, told):
+        moment = datetime.fromisoformat(one["created_at"])
+        assert (moment.utcoffset(), moment.isoformat()) == (timedelta(0), one["created_at"])

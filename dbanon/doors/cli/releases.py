@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from dbanon.doors.cli.commands import OnDatabase
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
 
@@ -33,7 +34,7 @@ def releases(url: str, form: str, print_sql: bool) -> None:
         show(form, found, lambda: rows_table("Releases", header, rows))
 
 
-@click.command("show", epilog=URL_HELP)
+@click.command("show", cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("release")
 @common
@@ -64,7 +65,7 @@ def show_release(url: str, release: str, form: str, print_sql: bool) -> None:
         show(form, found, lambda: pairs_table("Release", pairs()))
 
 
-@click.command(epilog=URL_HELP)
+@click.command(cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("release")
 @common

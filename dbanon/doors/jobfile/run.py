@@ -185,5 +185,5 @@ def failure(errors: Sequence[tuple[str, DbanonError]], jobs: int) -> DbanonError
         detail=told + ".",
         hint="Look at the ones with outcome_unknown before they are run again."
         if unknown
-        else "The others are done: run those that failed by name (--job).",
+        else "The others are done: those that failed can be run by their names.",
     )

@@ -327,9 +327,7 @@ class PlpySession(PostgresqlSession):
             raise InvalidName(
                 "The output has no schema.", hint="Name its schema, as in release.people."
             )
-        if name.schema.startswith("pg_"):
-            raise InvalidName("The output's schema belongs to PostgreSQL or is temporary.")
-        return name
+        return super().resolve_output(name)
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         self.drop_staging()

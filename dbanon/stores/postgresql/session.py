@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     InsufficientRights,
+    InvalidName,
     SchemaNotFound,
     SourceChanged,
     TableNotFound,
@@ -242,14 +243,19 @@ class PostgresqlSession(Session):
     # -- output -----------------------------------------------------------------------------------
 
     def resolve_output(self, name: RelationName) -> RelationName:
-        if name.schema is not None:
-            return name
-        if not self._search_path:
-            raise SchemaNotFound(
-                "The search path of this role names no schema that exists.",
-                hint="Name the schema of the output, as in release.people.",
+        if name.schema is None:
+            if not self._search_path:
+                raise SchemaNotFound(
+                    "The search path of this role names no schema that exists.",
+                    hint="Name the schema of the output, as in release.people.",
+                )
+            name = RelationName(self._search_path[0], name.name)
+        if str(name.schema).startswith("pg_"):
+            raise InvalidName(
+                "The output's schema belongs to PostgreSQL or is temporary.",
+                hint="Name another schema, as in release.people.",
             )
-        return RelationName(self._search_path[0], name.name)
+        return name
 
     def require_schema(self, name: RelationName) -> None:
         rights.require_schema(self, str(name.schema))

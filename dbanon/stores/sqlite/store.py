@@ -153,8 +153,7 @@ def _require_idle(connection: sqlite3.Connection) -> None:
     if busy:
         raise InvalidParameter(
             "The SQLite connection has a transaction open, and a run has one of its own.",
-            hint="Commit or roll back first; a connection made with autocommit=False has one open"
-            " always.",
+            hint="Commit or roll back first; a connection with autocommit off has one open always.",
         )
 
 

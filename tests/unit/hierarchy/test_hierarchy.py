@@ -90,7 +90,7 @@ def problems(make, *arguments):
     with pytest.raises(HierarchyBroken) as caught:
         make(*arguments)
     error = caught.value
-    assert error.exit_code == 3
+    assert error.exit_code == 2
     assert error.sqlstate == "ZK004"
     assert "secret" not in str(error)
     return [(problem.kind, problem.line, problem.label) for problem in error.problems]
