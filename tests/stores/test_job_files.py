@@ -12,8 +12,9 @@ from click.testing import CliRunner, Result
 
 import dbanon
 from dbanon.doors.cli.main import main
+from dbanon.doors.jobfile import run as file_runs
 from dbanon.doors.jobfile.init import job_file_for
-from dbanon.errors import ColumnUnclassified, JobRunning, TimeLimit
+from dbanon.errors import ColumnUnclassified, DatabaseBusy, JobRunning, TimeLimit
 from dbanon.run.open import open_store
 from tests.stores.databases import Database
 from tests.stores.people import COLUMNS, load_people
@@ -268,3 +269,67 @@ def test_unclassified_columns_are_an_error_of_their_own_in_python(
     roles = {name: role for name, role in ROLES.items() if name != "height"}
     with pytest.raises(ColumnUnclassified, match="columns without a role"):
         dbanon.run_job(write(tmp_path, database, job(roles=roles)))
+
+
+def test_a_job_between_two_databases(
+    database: Database, tmp_path: Path, make_database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Identifiers never reach the target; the lock and the ledger are its own."""
+    load_people(database)
+    other = make_database("sqlite" if database.name != "sqlite" else "duckdb")
+    monkeypatch.setenv("OTHER", other.url)
+    file = write(tmp_path, database, job(where='"age >= 30"'))
+    text = file.read_text()
+    file.write_text(text.replace("{schema: release}", '{url: "${OTHER}", schema: release}'))
+    before = database.state()
+    assert call("plan", file).exit_code == 0
+    with open_store(other.url).job_lock("people"):
+        assert call("run", file).exit_code == 7
+    with open_store(database.url).job_lock("people"):
+        assert call("run", file).exit_code == 0
+    assert database.state() == before
+    released = other.rows(f"SELECT * FROM {other.relation('release.people')}")
+    assert 0 < len(released) < 40
+    assert "name " not in str(released)
+    assert len(other.ledger_rows("release")) == 1
+    database.execute(f"ALTER TABLE people ADD COLUMN diagnosis {database.types['text']}")
+    assert call("run", file).exit_code == 6
+    assert len(other.ledger_rows("run")) == 2
+
+
+def test_a_job_is_run_again_when_the_database_failed(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(database)
+    file = write(tmp_path, database, job(retries="2"))
+    noted, waits, runs = file_runs.run_noted, list[float](), list[str]()
+
+    def failing(of: Any, *stores: Any) -> Any:
+        runs.append(of.run_id)
+        if len(runs) < 3:
+            raise DatabaseBusy
+        return noted(of, *stores)
+
+    monkeypatch.setattr(file_runs, "run_noted", failing)
+    monkeypatch.setattr(file_runs.time, "sleep", waits.append)
+    done = call("run", file, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["jobs"][0]["attempts"] == 3
+    assert waits == [1.0, 2.0]
+    assert len(set(runs)) == 3
+    assert "is run again in 1 seconds" in done.stderr
+    # No more often than that, and only for what a retry may help.
+    runs.clear()
+    monkeypatch.setattr(file_runs, "run_noted", lambda of, *stores: failing_always(runs, of))
+    assert call("run", file).exit_code == 4
+    assert len(runs) == 3
+    file = write(tmp_path, database, job(retries="2", k="41"))
+    waits.clear()
+    monkeypatch.setattr(file_runs, "run_noted", noted)
+    assert call("run", file).exit_code == 3
+    assert waits == []
+
+
+def failing_always(runs: list[str], of: Any) -> Any:
+    runs.append(of.run_id)
+    raise DatabaseBusy
