@@ -11,7 +11,7 @@ import duckdb
 from pyarrow import parquet
 
 from dbanon.data.counts import Counts, Questions
-from dbanon.data.schema import Attribute
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
 from dbanon.job.export import PARQUET
 from dbanon.stores.base import Relation
@@ -46,7 +46,7 @@ def file_session(
         if kind == PARQUET:
             read = f"read_parquet({name})"
         else:
-            types = ", ".join(f"{_text(a.name)}: {_text(session.type_of(a))}" for a in attributes)
+            types = ", ".join(f"{_text(a.name)}: {_text(_type_of(session, a))}" for a in attributes)
             read = (
                 f"read_csv({name}, auto_detect = false, header = true, delim = ',', quote = '\"',"
                 f" escape = '\"', nullstr = '', allow_quoted_nulls = false, columns = {{{types}}})"
@@ -77,6 +77,12 @@ def counted_file(
             cells=cells_of(session, relation, relation.name, questions),
         )
         return counts, {name: relation.attribute(name) for name in questions.sensitive}
+
+
+def _type_of(session: DuckdbSession, attribute: Attribute) -> str:
+    """What a column of CSV is read as."""
+    is_text = attribute.kind in (Kind.CATEGORY, Kind.ORDINAL, Kind.OTHER)
+    return "VARCHAR" if is_text else session.type_of(attribute)
 
 
 def _other_columns() -> RecountFailed:
