@@ -182,14 +182,19 @@ class Exporter:
         for path, release_id, number in sorted(
             left, key=lambda found: noted.get((found[1], found[2]), nothing)[0]
         ):
-            one = noted.get((release_id, number), nothing)[1]
-            if one.get("sha256") != places.sha256(path):
-                path.unlink(missing_ok=True)
-                continue
-            try:
-                places.into_place(path, Path(one["path"]), replace=self._replaces)
-            except OSError as error:
-                _warn_of(path, Path(one["path"]), error)
+            with places.held(path) as is_left:
+                if is_left:
+                    self._settle(path, noted.get((release_id, number), nothing)[1])
+
+    def _settle(self, path: Path, one: Mapping[str, Any]) -> None:
+        """Give a file its place, where it is what the ledger has; else take it away."""
+        if one.get("sha256") != places.sha256(path):
+            path.unlink(missing_ok=True)
+            return
+        try:
+            places.into_place(path, Path(one["path"]), replace=self._replaces)
+        except OSError as error:
+            _warn_of(path, Path(one["path"]), error)
 
     def _drop_old(self) -> None:
         """Take away files of earlier releases, but for as many as are kept, as they were made."""

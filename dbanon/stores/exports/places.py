@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -82,12 +83,17 @@ class Pending:
         """
         make_directories(place.parent)
         path = place.with_name(_NAME.format(tag=tag, release=release_id, place=number))
-        try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            file = os.fdopen(os.open(path, flags, 0o600), "w+b")
-        except OSError as error:
-            raise _refused(f"No file can be written in {place.parent}.", error) from None
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        while True:
+            try:
+                file = os.fdopen(os.open(path, flags, 0o600), "w+b")
+            except OSError as error:
+                raise _refused(f"No file can be written in {place.parent}.", error) from None
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # Before it was locked, another run may have taken it for one that was left behind.
+            if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                break
+            file.close()
         return cls(file, path, place)
 
     def written(self) -> tuple[int, str]:
@@ -122,25 +128,26 @@ def into_place(path: Path, place: Path, *, replace: bool) -> None:
 
 
 def left_behind(path: str, tag: str) -> Iterator[tuple[Path, str, int]]:
-    """Files of runs that ended before these were in their places: release, and number in it.
-
-    Those that are still being written are none.
-    """
+    """Files that are not in their places, with release, and number in it; see ``held``."""
     directory = str(place_for(path, "{release}").parent)
     pattern = "*".join(glob.escape(part) for part in directory.split("{release}"))
     for name in glob.glob(os.path.join(pattern, f".dbanon-{tag}-*.tmp")):
         found = _OURS.fullmatch(os.path.basename(name))
-        if found and not _is_locked(name):
+        if found:
             yield Path(name), found[1], int(found[2])
 
 
-def _is_locked(name: str) -> bool:
-    try:
-        with open(name, "rb") as file:
+@contextmanager
+def held(path: Path) -> Iterator[bool]:
+    """A file for the block, and nobody else's: False where a run holds it, or it is gone."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("rb"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return False
-    except OSError:
-        return True
+            is_left = path.exists()
+        except (BlockingIOError, FileNotFoundError, PermissionError):
+            is_left = False
+        yield is_left
 
 
 def sha256(path: Path) -> str:
