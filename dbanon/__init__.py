@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         load_hierarchy,
         store_hierarchy,
     )
+    from dbanon.doors.jobfile.run import run_job
     from dbanon.doors.python import anonymize, plan
     from dbanon.doors.releases import drop, evaluate_release, releases, show, verify
     from dbanon.errors import DbanonError
@@ -54,6 +55,7 @@ _HOMES = {
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
     "releases": "dbanon.doors.releases",
+    "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
     "store_hierarchy": "dbanon.doors.hierarchies",
     "verify": "dbanon.doors.releases",
@@ -82,6 +84,7 @@ __all__ = [
     "partition",
     "plan",
     "releases",
+    "run_job",
     "show",
     "store_hierarchy",
     "verify",

@@ -37,7 +37,10 @@ _MODEL_HELP = (
     ' recursive_cl and "distance" for t_closeness (equal, ordered or a hierarchy).'
 )
 
-LATER = ("where", "on_column_change")
+LATER = ("on_column_change",)
+# Options are values that an application may hand on: a text of SQL among them would be run by
+# whoever calls. In a view the database reads it once, by the rights of the view's owner.
+CONDITION = "where"
 
 
 def keys(
@@ -96,6 +99,12 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
             values["options"][name] = value
         elif name in known:
             values[name] = _value(known[name], value)
+        elif name == CONDITION:
+            raise NotBuilt(
+                "A call in SQL takes no condition: options hold values, and no SQL.",
+                hint="Anonymize a view of the rows: CREATE VIEW … AS SELECT … WHERE …, with its"
+                ' key in options: {"key": ["…"]}.',
+            )
         elif name in LATER:
             raise NotBuilt(f'Option "{name}" is not built yet.', hint=_hint(known))
         else:

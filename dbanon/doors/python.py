@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dbanon.data.option import all_parameters, make
 from dbanon.doors.signature import lists
 from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.job.export import Export
 from dbanon.job.job import Job
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
         if wanted.get(name, usual) is None:
             # For the usual one, as it always was.
             del wanted[name]
+    if isinstance(wanted.get("exports"), (list, tuple)):
+        wanted["exports"] = [Export.given(one) for one in wanted["exports"]]
     job = make(Job, wanted | {"hierarchies": parse_all(wanted["hierarchies"], files=True)})
     on_sql, target = given["on_sql"], given["target"]
     source = open_store(given["database"], on_sql)

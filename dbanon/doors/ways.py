@@ -32,6 +32,20 @@ def _options() -> Mapping[str, Parameter]:
     return {one.name: one for one in all_parameters(Job)}
 
 
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {
+    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
+}  # fmt: skip
+
+
+def bytes_of(text: str) -> int | None:
+    """An amount of memory, such as 4GiB, 500MB or 1000000; None where it is none."""
+    digits = text.rstrip("KMGiIbB ")
+    try:
+        return int(float(digits) * _UNITS[text[len(digits) :].strip().upper()])
+    except (ValueError, KeyError, OverflowError):
+        return None
+
+
 def flag(one: Parameter) -> str:
     """The name of an option on the command line."""
     return "--" + (one.option.flag or one.name).replace("_", "-")

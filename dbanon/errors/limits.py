@@ -29,3 +29,11 @@ class MemoryLimit(DbanonError):
             hint="Give it more, or anonymize in blocks; a limit says so before it begins:"
             " `memory_limit`.",
         )
+
+
+class TimeLimit(DbanonError):
+    """The run took longer than it may."""
+
+    code = "time_limit"
+    exit_code = 9
+    sqlstate = "54000"

@@ -57,6 +57,22 @@ class OriginalChanged(DbanonError):
     sqlstate = "ZK008"
 
 
+class ColumnUnclassified(DbanonError):
+    """A column has no role."""
+
+    code = "column_unclassified"
+    exit_code = 6
+    sqlstate = "ZK005"
+
+
+class TableChanged(DbanonError):
+    """A table is not as its job file says."""
+
+    code = "table_changed"
+    exit_code = 6
+    sqlstate = "ZK005"
+
+
 class TellingColumnRefused(DbanonError):
     """A column that is released as it is tells too much, and strict was asked for."""
 

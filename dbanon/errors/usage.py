@@ -246,6 +246,46 @@ class NothingFits(UsageError):
     code = "nothing_fits"
 
 
+class JobFileInvalid(UsageError):
+    """A job file is not as it must be.
+
+    Attributes
+    ----------
+    problems : all that is wrong in it, as ``dbanon.doors.jobfile`` has them.
+    """
+
+    code = "job_file"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        problems: Iterable[object] = (),
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint)
+        self.problems = tuple(problems)
+
+    @classmethod
+    def of(cls, file: object, problems: Iterable[object]) -> JobFileInvalid:
+        """The error of a file with these problems."""
+        found = tuple(problems)
+        many = "1 problem" if len(found) == 1 else f"{len(found)} problems"
+        return cls(
+            f"The job file {file} has {many}.",
+            detail="\n".join(map(str, found)),
+            hint="See docs/jobs.md; dbanon schema prints what editors check a file by.",
+            problems=found,
+        )
+
+
+class FormulaInText(UsageError):
+    """A spreadsheet would run a text of a CSV file as a formula."""
+
+    code = "formula_in_text"
+
+
 class NotADatabase(UsageError):
     """This is no database file."""
 

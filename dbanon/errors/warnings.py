@@ -21,3 +21,7 @@ class ColumnLost(UserWarning):
 
 class CommitConfirmed(UserWarning):
     """The connection was lost or a signal came at COMMIT, and it was committed all the same."""
+
+
+class ExportPending(UserWarning):
+    """A file of a published release could not get its place, and waits under another name."""

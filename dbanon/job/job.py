@@ -12,12 +12,15 @@ from dbanon.data.option import Option, check
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.condition import require_condition
+from dbanon.job.export import Export
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
 
 OUTPUT_KINDS = ("table", "view")
 IF_EXISTS = ("error", "replace")
+ON_NEW_COLUMN = ("halt", "drop")
 DOORS = ("python", "cli", "job", "sql")
 DEFAULT_CHUNK_ROWS = 65_536
 
@@ -43,6 +46,12 @@ class Job:
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
     chunk_rows : rows that are read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
+    where : SQL of whoever owns the job, as behind WHERE; None for all rows.
+    exports : files that are made of the release.
+    time_limit : seconds that a run may take; None for no limit.
+    roles : all columns that have a role, those that are not released among them; None where nobody
+        gave each column one.
+    on_new_column : ``halt`` or ``drop``: what becomes of a column that ``roles`` does not name.
     door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
     run_id : the run, a UUID, for the ledger.
     """
@@ -80,6 +89,16 @@ class Job:
             "Columns that tell every row from every other; needed for views and foreign tables."
         ),
     ] = ()
+    where: Annotated[
+        str | None,
+        Option(
+            "Only rows that meet this condition of SQL are looked at; the ledger keeps it.",
+            expected="a condition of SQL, as text",
+            form="SQL",
+            sql=False,
+            see="jobs.md#conditions",
+        ),
+    ] = None
     policy: Policy
     hierarchies: Annotated[
         Mapping[str, Hierarchy | HierarchySpec],
@@ -115,6 +134,29 @@ class Job:
             unit="bytes",
         ),
     ] = None
+    exports: Annotated[
+        tuple[Export, ...],
+        Option(
+            "Also a .parquet or .csv file of the release, counted again in the file.",
+            item="exports",
+            flag="export",
+            form="FILE",
+            release=True,
+            sql=False,
+            see="jobs.md#exports",
+        ),
+    ] = ()
+    time_limit: Annotated[
+        float | None,
+        Option(
+            "Seconds that a run may take; one that takes longer is rolled back.",
+            minimum=0,
+            above=True,
+            sql=False,
+        ),
+    ] = None
+    roles: tuple[str, ...] | None = None
+    on_new_column: str = "halt"
     door: str = "python"
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)
 
@@ -124,6 +166,10 @@ class Job:
             raise InvalidParameter(f"door must be one of {', '.join(DOORS)}.")
         if not _UUID.fullmatch(str(self.run_id)):
             raise InvalidParameter("run_id must be a UUID, in lower case.")
+        if self.on_new_column not in ON_NEW_COLUMN:
+            raise InvalidParameter(f"on_new_column must be one of {', '.join(ON_NEW_COLUMN)}.")
+        if self.where is not None:
+            require_condition(self.where)
         check_models(self.policy.models, self.sensitive)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:

@@ -282,6 +282,12 @@ class Report:
         """The report with other values in ``made_by``."""
         return replace(self, made_by=replace(self.made_by, **changes))
 
+    def exported(self, files: Sequence[Mapping[str, Any]], seconds: Mapping[str, float]) -> Report:
+        """The report with the files that were made of the release, and the seconds until then."""
+        arguments = {**self.request.arguments, "exports": list(files)}
+        changed = replace(self, request=replace(self.request, arguments=arguments))
+        return changed.made(seconds=dict(seconds))
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         plain = {name: _plain(getattr(self, name)) for name in self.names()}
@@ -352,6 +358,10 @@ class Report:
             (
                 "seconds",
                 ", ".join(f"{phase} {value:.2f}" for phase, value in self.seconds.items()),
+            ),
+            *(
+                ("exported", f"{one['path']}, {one['bytes']} bytes")
+                for one in self.arguments.get("exports", ())
             ),
             ("seed policy", self.seed_policy),
             ("guarantee", self.guarantee),

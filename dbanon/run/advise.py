@@ -115,6 +115,17 @@ class _Clock:
         self.seconds[name] = time.process_time() - started
 
 
+def proposed_roles(wishes: Wishes, source: Source) -> dict[str, Role]:
+    """The role that is proposed for each column of a table, in the table's order.
+
+    Raises
+    ------
+    NoRows : there is nothing to count.
+    DbanonError : what looking at the table raises.
+    """
+    return _roles(wishes, _profile(wishes, source))
+
+
 def _profile(wishes: Wishes, source: Source) -> Profile:
     """The columns, counted, after all checks of rights and key."""
     named = (*wishes.quasi_identifiers, *wishes.sensitive)

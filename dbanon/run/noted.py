@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from dbanon.errors import (
     AccessRefused,
     DatabaseNotFound,
     DatabaseUnreachable,
+    DbanonError,
+    InvalidParameter,
     MemoryLimit,
     OutcomeUnknown,
     TlsFailed,
@@ -18,11 +22,15 @@ from dbanon.errors import (
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.run.run import PhaseProgress, run
+from dbanon.run.time_limit import within
 from dbanon.stores import ledger
 from dbanon.stores.names import parse_relation
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, described
 from dbanon.stores.store import Store
+
+if TYPE_CHECKING:
+    from dbanon.run.export import Exporter
 
 # Who cannot be reached is not asked again; what may have been done did not fail.
 _NOT_ASKED = (AccessRefused, DatabaseNotFound, DatabaseUnreachable, OutcomeUnknown, TlsFailed)
@@ -43,7 +51,8 @@ def run_noted(
     for name in (job.table, job.output):
         parse_relation(name)
     try:
-        return _within_memory(job, source, target, progress)
+        with within(job.time_limit, progress) as watched:
+            return _within_memory(job, source, target, watched)
     except (Exception, KeyboardInterrupt) as error:
         if not isinstance(error, _NOT_ASKED):
             failed = described(job, time.perf_counter() - started, error_code(error))
@@ -64,7 +73,12 @@ def run_between(
     ------
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
-    with ExitStack() as stack:
+    if target is None and source.url.startswith("file:") and not job.exports:
+        raise InvalidParameter(
+            "A release of a file needs a place: another database, or an export.",
+            hint="Name a target, or a file: `exports`.",
+        )
+    with _files(job, target or source) as exporter, ExitStack() as stack:
         if target is None or target.same_database(source):
             writes = stack.enter_context(source.session(write=True))
             reads = writes
@@ -73,12 +87,42 @@ def run_between(
             writes = stack.enter_context(target.session(write=True, create=True))
             reads = stack.enter_context(source.session(write=False))
         started = time.perf_counter()
-        report = run(job, SqlSource(reads), SqlTarget(writes), progress)
+        if exporter is not None:
+            exporter.require_places(writes)
+        report = run(job, SqlSource(reads), SqlTarget(writes), progress, exporter)
         before_commit = time.perf_counter()
+        if exporter is not None:
+            exporter.committing = True
         stack.close()
         spent = dict(report.seconds)
         spent["write"] += time.perf_counter() - before_commit
         return report.made(seconds=spent | {"total": time.perf_counter() - started})
+
+
+@contextmanager
+def _files(job: Job, database: Store) -> Iterator[Exporter | None]:
+    """What writes a job's files; they get their places when the block ends, and go when it raises.
+
+    What earlier runs left behind is settled before.
+    """
+    if not job.exports:
+        yield None
+        return
+    from dbanon.run.export import Exporter
+
+    exporter = Exporter(job, database)
+    exporter.settle()
+    try:
+        yield exporter
+    except BaseException as error:
+        # Where nobody knows, the ledger says it to the next run.
+        refused = isinstance(error, DbanonError) and not isinstance(error, OutcomeUnknown)
+        if exporter.committing and not refused:
+            exporter.leave()
+        else:
+            exporter.undo()
+        raise
+    exporter.finish()
 
 
 def _within_memory(

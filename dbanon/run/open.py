@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 from dbanon.errors import InvalidParameter
 from dbanon.run.handed import handed
 from dbanon.stores.base import OnSql
-from dbanon.stores.store import Store
+from dbanon.stores.store import ClientStore
 from dbanon.stores.urls import read_url
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
 
-def open_store(database: Any, on_sql: OnSql | None = None) -> Store:
+def open_store(database: Any, on_sql: OnSql | None = None) -> ClientStore:
     """The store for a URL, a SQLAlchemy engine, a SQLite or a DuckDB connection.
 
     Parameters
     ----------
-    database : ``postgresql://…``, ``sqlite:///file.db``, ``duckdb:///file.duckdb``, a SQLAlchemy
+    database : ``postgresql://…``, ``sqlite:///file.db``, ``duckdb:///file.duckdb``, a file of rows,
+        ``file:people.csv`` or ``file:people.parquet``, a SQLAlchemy
         ``Engine`` of PostgreSQL or SQLite or a ``Connection`` without an open transaction, which
         stands for its engine, a ``sqlite3.Connection``, or a DuckDB connection.
     on_sql : called with the text of each statement before it runs.
@@ -30,6 +31,10 @@ def open_store(database: Any, on_sql: OnSql | None = None) -> Store:
     InvalidParameter : there is no store for it.
     """
     database = handed(database)
+    if isinstance(database, str) and database.startswith("file:"):
+        from dbanon.stores.duckdb.file_source import FileStore
+
+        return FileStore(database, on_sql)
     # Each import costs a quarter of a second or more: only the one that is needed.
     if type(database).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
         from dbanon.stores.duckdb.store import DuckdbStore

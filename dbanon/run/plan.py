@@ -10,6 +10,7 @@ from typing import Any
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind, with_orders
 from dbanon.data.wanted import Wanted
+from dbanon.errors import ColumnUnclassified
 from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
@@ -99,6 +100,7 @@ def plan(
     DbanonError : of the class that says what went wrong.
     """
     relation = source.describe(job)
+    _require_roles(job, relation)
     attributes = _quasi_identifiers(job, relation)
     persons = tuple(as_identifier(relation.attribute(name)) for name in job.guarantee.persons)
     job.guarantee.require(find_method(job.policy.method))
@@ -144,6 +146,24 @@ def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
     """The quasi-identifiers, with their orders."""
     named = [relation.attribute(name) for name in job.quasi_identifiers]
     return with_orders(named, job.policy.orders)
+
+
+def _require_roles(job: Job, relation: Relation) -> None:
+    """Check that every column has a role, where new ones may not be.
+
+    Raises
+    ------
+    ColumnUnclassified : one has none.
+    """
+    if job.roles is None or job.on_new_column != "halt":
+        return
+    new = [f'"{a.name}"' for a in relation.schema.attributes if a.name not in job.roles]
+    if new:
+        raise ColumnUnclassified(
+            f"{relation.name} has columns without a role; nothing was published.",
+            detail=f"Without a role: {', '.join(new)}.",
+            hint="Give each a role in the job file, or set on_new_column: drop.",
+        )
 
 
 def _as_texts(relation: Relation, names: Sequence[str]) -> tuple[Attribute, ...]:

@@ -39,12 +39,23 @@ PHASES = ("read", "cluster", "write", "verify", "digest")
 
 # Called with the phase and the share of it that is done; what it raises ends the run.
 PhaseProgress = Callable[[str, float], None]
+# Given the target, what was written, and what was asked, counted and said of it.
+ExportFiles = Callable[..., "list[dict[str, Any]]"]
 
 
 def run(
-    job: Job, source: Source, target: Target[W], progress: PhaseProgress | None = None
+    job: Job,
+    source: Source,
+    target: Target[W],
+    progress: PhaseProgress | None = None,
+    export: ExportFiles | None = None,
 ) -> Report:
     """Run a job: read, cluster, write, recount; visible only when the recount holds.
+
+    Parameters
+    ----------
+    export : writes what else is made of the verified release, before anybody sees it; what it
+        gives, the report and the ledger keep.
 
     Whoever opened source and target commits; until then nobody sees the release.
 
@@ -78,6 +89,12 @@ def run(
         for text in report.lost_told():
             warnings.warn(ColumnLost(f"Column {text}."), stacklevel=2)
         report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))
+    if export is not None:
+        with clock.phase("export") as tick:
+            tick(0.0)
+            questions = _questions(planned, release)
+            made = export(target, written, questions, counts, planned.guarantee, holds, report)
+            report = report.exported(made, dict(clock.seconds))
     with clock.phase("write"):
         noted = target.publish(written, report, counts, clock.elapsed)
     clock.tell("verify", 1.0)
@@ -108,7 +125,8 @@ class Clock:
         """Add the seconds of the block to a phase; gives what tells its progress."""
         started = time.perf_counter()
         yield lambda share: self.tell(name, share)
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+        spent = time.perf_counter() - started
+        self.seconds[name] = self.seconds.get(name, 0.0) + spent
 
 
 def read_and_cluster(
@@ -212,6 +230,8 @@ def _report(
         ],
         **holds.noted,
     }
+    if job.where is not None:
+        arguments["where"] = job.where
     if levels is not None:
         arguments["levels"] = levels
     release, microdata = draft.release, draft.microdata

@@ -13,6 +13,7 @@ from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
+    JobRunning,
     KeyRequired,
     UnsupportedType,
     nearest_names,
@@ -48,6 +49,31 @@ class Locator:
 
 
 @dataclass(frozen=True)
+class Filtered(RelationName):
+    """The rows of a relation that a condition chooses, as FROM has them with an alias.
+
+    Parameters
+    ----------
+    condition : SQL of whoever owns the job.
+    columns : those that are read; a role may have rights to these alone.
+    hidden : columns that a relation has beside those of its schema, such as ctid.
+    """
+
+    condition: str
+    columns: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def quoted(self) -> str:
+        """A query in parentheses; the condition stands on lines of its own."""
+        # The address of a row may go by the name of a key column.
+        names = [f"{name} AS {name}" for name in self.hidden]
+        names += [quote(name) for name in self.columns]
+        rows = f"SELECT {', '.join(names) or '1 AS one'} FROM {super().quoted}"
+        return f"({rows} WHERE (\n{self.condition}\n))"
+
+
+@dataclass(frozen=True)
 class Relation:
     """A relation that can be read.
 
@@ -60,6 +86,7 @@ class Relation:
     locator : how its rows are found again; None before ``locate``.
     copy : what is read in its place, where statements see different snapshots.
     required : columns whose NULL withholds a row, so that nothing else of the row is looked at.
+    filtered : the rows of it that a condition chooses; None for all.
     """
 
     name: RelationName
@@ -69,6 +96,7 @@ class Relation:
     locator: Locator | None = None
     copy: RelationName | None = None
     required: tuple[str, ...] = ()
+    filtered: Filtered | None = None
 
     def attribute(self, name: str) -> Attribute:
         """The column of this name.
@@ -101,7 +129,12 @@ class Relation:
     @property
     def relation(self) -> RelationName:
         """What is read."""
-        return self.copy or self.name
+        return self.filtered or self.copy or self.name
+
+    @property
+    def keyed(self) -> RelationName:
+        """What keys are numbered in: where a copy is read, the relation itself."""
+        return self.filtered or self.name
 
     @property
     def where(self) -> str:
@@ -198,6 +231,13 @@ def cannot_travel() -> UnsupportedType:
         "A kept column holds a value that cannot be copied to another database, such as NaN or an"
         " infinite date.",
         hint="Exclude these rows in a view, or cast the column to text there.",
+    )
+
+
+def job_running(job: str) -> JobRunning:
+    """The error for a job whose lock another process holds."""
+    return JobRunning(
+        f'The job "{job}" is running already.', hint="Wait until it is done; two would do the same."
     )
 
 

@@ -110,7 +110,7 @@ def _require_place(path: Path, kind: str) -> None:
         raise NotADatabase(
             f"{path} would be a database file with the name of another kind of file.",
             hint=f"Name a database file, as in {kind}:///{path.stem}.{_ENDINGS[kind]}."
-            " Releases into CSV and Parquet files come in a later version.",
+            " CSV and Parquet files are exported beside a release: `exports`.",
         )
     if not path.resolve().parent.is_dir():
         raise DatabaseNotFound(f"There is no directory for {path}.")
@@ -203,7 +203,7 @@ def _load_first(path: Path) -> str:
     load = f"import duckdb; duckdb.connect('{table}.duckdb')"
     load += rf".sql(\"CREATE TABLE {table} AS FROM '{path}'\")"
     return (
-        "CSV, Parquet and JSON files are read in a later version. Until then load it first:\n"
+        f"CSV and Parquet files are read as file:{path}; or load it first:\n"
         f'  python -c "{load}"\n'
         f"  dbanon anonymize duckdb:///{table}.duckdb --table {table} …"
     )

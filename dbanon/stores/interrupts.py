@@ -12,7 +12,7 @@ from typing import Any
 
 from dbanon.errors import CommitConfirmed
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
 
 @contextmanager
@@ -50,6 +50,10 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
         for number, frame in arrived:
             before[number](number, frame)
         raise
+    # A limit on the run's time is none on what follows the commit.
+    for handler in before.values():
+        getattr(handler, "over", lambda: None)()
+    arrived = [one for one in arrived if one[0] != signal.SIGALRM]
     _restore(before)
     if arrived:
         warnings.warn(

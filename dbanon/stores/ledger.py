@@ -234,7 +234,7 @@ def _entry(session: Session, mark: str | None) -> _Entry | None:
         return None
     found = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, output_kind,"
-        f" {_newer(session, 'output_oid')}, published_by"
+        f" {newer(session, 'output_oid')}, published_by"
         f" FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (mark.removeprefix(MARK),),
@@ -346,14 +346,14 @@ def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]
 def recorded_digest(session: Session, release_id: str) -> str | None:
     """The digest of a release's rows; None for releases of version 0.1.0."""
     [(found,)] = session.rows(
-        f"SELECT {_newer(session, 'digest')} FROM {session.ledger_name('release').quoted}"
+        f"SELECT {newer(session, 'digest')} FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),
     )
     return None if found is None else str(found)
 
 
-def _newer(session: Session, column: str) -> str:
+def newer(session: Session, column: str) -> str:
     """SQL of a column of releases that version 0.1.0 did not have.
 
     A ledger is brought up to date when a release is written into it; until then it is read as it
@@ -361,38 +361,3 @@ def _newer(session: Session, column: str) -> str:
     """
     known = dict(session.columns_of(session.ledger_name("release")))
     return quote(column) if column in known else "NULL"
-
-
-def superseded_tables(session: Session, keep_last: int) -> list[RelationName]:
-    """Released tables that a view no longer shows, but for the newest ``keep_last``.
-
-    What is not ours to drop, by entry, mark and rights, is passed over.
-    """
-    if not session.has_ledger():
-        return []
-    session.require_trusted_ledger()
-    found = session.rows(
-        "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
-        f" {_newer(session, 'relation_oid')}, published_by"
-        f" FROM {session.ledger_name('release').quoted}"
-        " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
-        " ORDER BY superseded_at DESC, created_at DESC"
-    )
-    seen: dict[tuple[str | None, str], int] = {}
-    tables = []
-    for schema, output, relation, release_id, oid, publisher in found:
-        seen[schema, output] = seen.get((schema, output), 0) + 1
-        if seen[schema, output] <= keep_last:
-            continue
-        mark = MARK + release_id
-        name = RelationName(schema, relation)
-        existing = session.find_existing(name)
-        if existing is None or existing.mark != mark or existing.kind != "table":
-            continue
-        tied = existing.owner == publisher if oid is None else existing.oid in (oid, None)
-        # The view shows it still, whatever the ledger says.
-        view = session.find_existing(RelationName(schema, output))
-        shown = view is not None and view.mark == mark
-        if tied and not shown and session.may_drop(existing):
-            tables.append(name)
-    return tables

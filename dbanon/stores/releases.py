@@ -210,3 +210,62 @@ def _require_droppable(session: Session, name: RelationName, existing: Existing)
             " it.",
             hint="Drop it as that role, and before it what depends on it.",
         )
+
+
+def superseded_tables(
+    session: Session, keep_last: int, of: RelationName | None = None
+) -> list[RelationName]:
+    """Released tables that a view no longer shows, but for the newest ``keep_last``.
+
+    ``of`` is the one output that is looked at. What is not ours to drop, by entry, mark and rights,
+    is passed over.
+    """
+    if not session.has_ledger():
+        return []
+    session.require_trusted_ledger()
+    found = session.rows(
+        "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
+        f" {ledger.newer(session, 'relation_oid')}, published_by"
+        f" FROM {session.ledger_name('release').quoted}"
+        " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
+        " ORDER BY superseded_at DESC, created_at DESC"
+    )
+    seen: dict[tuple[str | None, str], int] = {}
+    tables = []
+    wanted = None if of is None else session.resolve_output(of)
+    for schema, output, relation, release_id, oid, publisher in found:
+        if wanted is not None and not session.same_name(wanted, RelationName(schema, output)):
+            continue
+        seen[schema, output] = seen.get((schema, output), 0) + 1
+        if seen[schema, output] <= keep_last:
+            continue
+        mark = MARK + release_id
+        name = RelationName(schema, relation)
+        existing = session.find_existing(name)
+        if existing is None or existing.mark != mark or existing.kind != "table":
+            continue
+        tied = existing.owner == publisher if oid is None else existing.oid in (oid, None)
+        # The view shows it still, whatever the ledger says.
+        view = session.find_existing(RelationName(schema, output))
+        shown = view is not None and view.mark == mark
+        if tied and not shown and session.may_drop(existing):
+            tables.append(name)
+    return tables
+
+
+def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, Any]]]:
+    """Files of the releases of an output, the newest first: release, number in it, what it was."""
+    if not session.has_ledger():
+        return []
+    session.require_trusted_ledger()
+    wanted = session.resolve_output(parse_relation(output))
+    found = session.rows(
+        "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
+        f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC"
+    )
+    return [
+        (str(release_id), number, one)
+        for schema, name, release_id, arguments in found
+        if session.same_name(wanted, RelationName(schema, name))
+        for number, one in enumerate(ledger.parsed(arguments).get("exports", ()))
+    ]

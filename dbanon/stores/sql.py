@@ -107,7 +107,7 @@ class Session(SessionInterface):
             ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
             self.run(
                 statements.create_key_map(
-                    source.name, locator.mapped, ordered, self.staging_suffix, locator.compared
+                    source.keyed, locator.mapped, ordered, self.staging_suffix, locator.compared
                 )
             )
         categories = self.stage_values(source, attributes)

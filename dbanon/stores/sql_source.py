@@ -14,7 +14,14 @@ from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.wanted import Wanted
-from dbanon.errors import InvalidParameter, RecountFailed
+from dbanon.errors import (
+    DatabaseFailure,
+    DbanonError,
+    InsufficientRights,
+    InvalidParameter,
+    RecountFailed,
+    TableChanged,
+)
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import by_value, leaf_text
 from dbanon.hierarchy.spec import HierarchySpec
@@ -22,7 +29,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.release.telling import ValueGroups
 from dbanon.stores import hierarchies, statements
-from dbanon.stores.base import Relation
+from dbanon.stores.base import Filtered, Relation
 from dbanon.stores.names import RelationName, parse_relation, quote
 from dbanon.stores.ports import Draft, Progress
 from dbanon.stores.sql import Session
@@ -37,6 +44,15 @@ class SqlSource:
     def describe(self, job: Job) -> Relation:
         """The relation of a job; raises as ``ports.Source``."""
         relation = self.session.find_source(parse_relation(job.table))
+        if job.roles is not None:
+            columns = [attribute.name for attribute in relation.schema.attributes]
+            gone = [f'"{name}"' for name in job.roles if name not in columns]
+            if gone:
+                raise TableChanged(
+                    f"{relation.name} has no longer all columns that have a role in the job file.",
+                    detail=f"Missing: {', '.join(gone)}.",
+                    hint="Take them out of the file's columns, if that is as it should be.",
+                )
         for name in job.named:
             relation.attribute(name)
         return relation
@@ -48,7 +64,47 @@ class SqlSource:
             relation = replace(relation, required=job.quasi_identifiers)
         self.session.require_rights(relation, names)
         self.session.require_equality(relation, [*job.by, *job.key])
-        return relation
+        return relation if job.where is None else self._where(relation, job, names)
+
+    def _where(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+        """The rows that a job's condition chooses.
+
+        Raises
+        ------
+        InvalidParameter : the database does not take the condition.
+        """
+        hidden = [e.removeprefix("s.") for e in relation.located.expressions]
+        filtered = Filtered(
+            relation.name.schema,
+            relation.name.name,
+            str(job.where),
+            tuple(
+                dict.fromkeys(
+                    [
+                        *names,
+                        *job.key,
+                        *relation.located.mapped,
+                        *(e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')),
+                    ]
+                )
+            ),
+            tuple(e for e in hidden if e.isidentifier()) if not relation.located.mapped else (),
+        )
+        try:
+            self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
+        except DbanonError as error:
+            # A statement that is refused is a plain failure; others say what is the matter.
+            if isinstance(error, InsufficientRights) or (
+                isinstance(error, DatabaseFailure) and type(error) is not DatabaseFailure
+            ):
+                raise
+            raise InvalidParameter(
+                "The database does not take the condition that where states.",
+                detail=error.detail,
+                hint="It is SQL over the columns of the table, as behind WHERE. On PostgreSQL"
+                " functions of other schemas than pg_catalog need their schema's name.",
+            ) from None
+        return replace(relation, filtered=filtered)
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The relation as the transaction's one snapshot has it."""
@@ -84,7 +140,7 @@ class SqlSource:
 
     def count(self, relation: Relation) -> int:
         """The number of rows, with those that are withheld for a NULL."""
-        query = f"SELECT count(*) FROM {relation.relation.quoted}"
+        query = f"SELECT count(*) FROM {relation.relation.quoted} AS s"
         return int(self.session.rows(query)[0][0])
 
     def profile(self, relation: Relation) -> Profile:

@@ -255,6 +255,18 @@ class SqlTarget:
         """The digest of the rows, under a salt of its own."""
         return digest.take(self.session, written.relation)
 
+    def released(
+        self, written: SqlWritten, chunk_rows: int
+    ) -> tuple[tuple[Attribute, ...], Iterator[list[tuple[Any, ...]]]]:
+        """The columns of what was written, and its rows in pieces, in their random order."""
+        relation = self.session.find_source(written.relation)
+        relation = self.session.locate(relation, ())
+        attributes = self.session.inspect(relation, relation.schema.attributes)
+        relation = relation.with_attributes(attributes)
+        names = [attribute.name for attribute in attributes]
+        rows = self.session.read_rows(relation, names, chunk_rows)
+        return attributes, (piece for _, piece in rows)
+
     # -- publishing -------------------------------------------------------------------------------
 
     def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:

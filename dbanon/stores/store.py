@@ -32,3 +32,15 @@ class Store(Protocol):
 
     def same_database(self, other: Store) -> bool:
         """True when both are the same database, so that one transaction can do all."""
+
+
+class ClientStore(Store, Protocol):
+    """A database as a client opens it, where jobs run one at a time."""
+
+    def job_lock(self, job: str) -> AbstractContextManager[None]:
+        """A lock of a job's name in this database, for the block: at most one holds it.
+
+        Raises
+        ------
+        JobRunning : another process, or thread, holds it.
+        """

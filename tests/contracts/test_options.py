@@ -32,6 +32,7 @@ from dbanon.doors.plpython_options import keys, parse, told
 from dbanon.doors.signature import lists
 from dbanon.doors.sql_script import arguments, manual
 from dbanon.errors import InvalidParameter, UnknownOption
+from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.options import JobOptions, PolicyOptions
 from dbanon.job.policy import Policy
@@ -203,6 +204,8 @@ def test_the_typed_options_are_the_fields() -> None:
         wanted = one.type
         if one.item is Model:
             wanted = Sequence[Model | Mapping[str, Any]]
+        elif one.item is Export:
+            wanted = Sequence[Export | str | Mapping[str, Any]]
         elif one.kind is tuple:
             wanted = Sequence[one.item]  # type: ignore[name-defined]
         elif one.kind is Mapping or one.name == "chunk_rows":
@@ -213,7 +216,9 @@ def test_the_typed_options_are_the_fields() -> None:
 def test_fields_without_a_description_are_no_options() -> None:
     described = {one.name for one in OPTIONS}
     assert {field.name for field in fields(Policy)} - described == set()
-    assert {field.name for field in fields(Job)} - described == {"policy", "door", "run_id"}
+    assert {field.name for field in fields(Job)} - described == {
+        "policy", "door", "run_id", "roles", "on_new_column"
+    }  # fmt: skip
     assert "hierarchies" not in {one.name for one in parameters(Policy)}
 
 

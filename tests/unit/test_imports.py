@@ -9,6 +9,7 @@ import pytest
 
 HEAVY = {
     "sqlalchemy", "pandas", "click", "rich", "duckdb", "pyarrow", "psycopg", "alembic", "jinja2",
+    "pydantic", "yaml",
 }  # fmt: skip
 
 PARTITION = (

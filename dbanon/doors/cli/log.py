@@ -40,6 +40,7 @@ class Log:
         self.run_id = str(uuid.uuid4())
         self.release_id: str | None = None
         self.phase: str | None = None
+        self.job: str | None = None
         self._started = time.monotonic()
 
     @property
@@ -67,7 +68,13 @@ class Log:
                 "seconds": round(time.monotonic() - self._started, 3),
                 "code": code,
             }
-            write(json.dumps(plain | more))
+            of_job = {} if self.job is None else {"job": self.job}
+            write(json.dumps(plain | of_job | more))
+
+    def begin_job(self, name: str, run_id: str) -> None:
+        """What follows is of a job of a file, under the id of its run."""
+        self.job, self.run_id, self.release_id, self.phase = name, run_id, None, None
+        self.event("info", "job")
 
     def progress(self, phase: str, share: float) -> None:
         """Say how far a run is."""

@@ -8,8 +8,9 @@ import click
 
 from dbanon.doors.cli.advise import advise
 from dbanon.doors.cli.anonymize import anonymize
-from dbanon.doors.cli.commands import Commands
+from dbanon.doors.cli.commands import Commands, OnDatabase
 from dbanon.doors.cli.hierarchy import hierarchy
+from dbanon.doors.cli.jobs import check, init, of_file, plan_file, run, schema, verify_file
 from dbanon.doors.cli.log import current, log_format, say
 from dbanon.doors.cli.plan import plan
 from dbanon.doors.cli.releases import drop, evaluate, releases, show_release
@@ -38,23 +39,28 @@ def main() -> None:
     """Anonymize SQL tables: k-anonymous releases, recounted before they are visible.
 
     Exit codes: 0 done and verified, 1 unexpected, 2 usage, 3 privacy refusal (nothing published),
-    4 database unreachable or busy (retry), 5 rights, 6 a release changed, 9 a limit was reached,
-    10 unknown whether it was published (look before a retry), 130/143 interrupted.
+    4 database unreachable or busy (retry), 5 rights, 6 a release or a table changed, 7 the job is
+    running already, 8 some jobs failed, 9 a limit was reached, 10 unknown whether it was published
+    (look before a retry), 130/143 interrupted.
     """
 
 
 main.add_command(advise)
 main.add_command(anonymize)
 main.add_command(hierarchy)
-main.add_command(plan)
+main.add_command(of_file(plan, plan_file, (".yaml", ".yml")))
 main.add_command(report)
+main.add_command(check)
+main.add_command(run)
+main.add_command(schema)
+main.add_command(init)
 main.add_command(releases)
 main.add_command(show_release)
 main.add_command(drop)
 main.add_command(evaluate)
 
 
-@main.command(epilog=URL_HELP)
+@click.command("verify", cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation")
 @click.option(
@@ -95,6 +101,9 @@ def verify(
         )
         current().release_id = found.release_id
         show(form, found.to_dict(), lambda: verification_table(found))
+
+
+main.add_command(of_file(verify, verify_file, (".parquet",)))
 
 
 @main.command(epilog=URL_HELP)

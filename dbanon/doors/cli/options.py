@@ -14,6 +14,7 @@ from dbanon.data.option import REQUIRED, Parameter
 from dbanon.doors.cli.support import Bytes, Names, pair
 from dbanon.doors.ways import flag as flag
 from dbanon.errors import InvalidParameter
+from dbanon.job.export import Export
 from dbanon.measures import Model
 from dbanon.methods import METHODS
 
@@ -77,6 +78,8 @@ def _value(one: Parameter, given: Any) -> Any:
         return given
     if one.item is Model:
         return tuple(model(text) for text in given)
+    if one.item is Export:
+        return tuple(map(Export, given))
     pairs = dict(map(pair, given))
     if one.item is float:
         return {name: _number(flag(one), text) for name, text in pairs.items()}

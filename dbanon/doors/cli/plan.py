@@ -31,7 +31,7 @@ def plan(url: str, **given: Any) -> None:
         from dbanon.doors import python as api
         from dbanon.doors.cli.render import pairs_table
 
-        if "://" not in url:
+        if "://" not in url and not url.startswith("file:"):
             raise InvalidParameter(
                 "The database URL cannot be read: it has no :// in it.",
                 hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",

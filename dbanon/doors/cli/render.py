@@ -77,6 +77,8 @@ def verification_table(found: Verification) -> Table:
     """A verification as a table."""
     if found.release_id is None:
         unchanged = "not in the ledger"
+    elif found.digest is None and not found.unchanged:
+        unchanged = "not compared: the ledger has the file's SHA-256"
     elif found.unchanged:
         unchanged = "yes: columns, types, rows, class sizes"
     else:

@@ -18,10 +18,11 @@ from typing import Any, NoReturn
 import click
 
 from dbanon.doors.cli.log import current, give_up, log_format, say
-from dbanon.doors.ways import on_command_line
+from dbanon.doors.ways import bytes_of, on_command_line
 from dbanon.errors import (
     CommitConfirmed,
     DbanonError,
+    ExportPending,
     InvalidParameter,
     MemoryLimit,
     OutcomeUnknown,
@@ -75,19 +76,14 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
     """An amount of memory, such as 4GiB, 500MB or 1000000."""
 
     name = "size"
-    units = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {
-        "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
-    }  # fmt: skip
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        digits = str(value).rstrip("KMGiIbB ")
-        unit = str(value)[len(digits) :].strip().upper()
-        try:
-            return int(float(digits) * self.units[unit])
-        except (ValueError, KeyError, OverflowError):
+        size = bytes_of(str(value))
+        if size is None:
             self.fail("write a size such as 4GiB or 500MB", param, ctx)
+        return size
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -150,7 +146,7 @@ def _say_warning(shown: Any) -> Callable[..., None]:
     """What shows warnings: ours as a line for people, others as Python does."""
 
     def show_warning(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, CommitConfirmed):
+        if issubclass(category, (CommitConfirmed, ExportPending)):
             say(f"Warning: {message}")
         else:
             shown(message, category, *place, **more)
@@ -223,6 +219,7 @@ def _told(form: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", CommitConfirmed)
+            warnings.simplefilter("always", ExportPending)
             warnings.showwarning = _say_warning(warnings.showwarning)
             yield
     except DbanonError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import duckdb
@@ -13,6 +13,7 @@ from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.files import DUCKDB, file_for, will_be_made
 from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.job_locks import job_lock
 
 
 class DuckdbStore:
@@ -92,6 +93,10 @@ class DuckdbStore:
         finally:
             if isinstance(self._database, str):
                 connection.close()
+
+    def job_lock(self, job: str) -> AbstractContextManager[None]:
+        """A lock file beside the database; none where that is no file."""
+        return job_lock(self._path, job)
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same connection."""

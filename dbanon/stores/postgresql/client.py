@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import URL, Engine, NullPool, create_engine, event
+from sqlalchemy import URL, Engine, NullPool, create_engine, event, text
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute
@@ -25,7 +25,7 @@ from dbanon.errors import (
 )
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import OnSql, Relation
+from dbanon.stores.base import OnSql, Relation, job_running
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
@@ -107,7 +107,7 @@ class PsycopgSession(PostgresqlSession):
         oid = relation.oid
         no_address = bool(self.rows(catalog.UNREADABLE, (["ctid"], oid, oid)))
         joined = relation.has_children or bool(source.located.mapped)
-        if relation.kind not in ADDRESSED or joined or no_address:
+        if relation.kind not in ADDRESSED or joined or no_address or source.filtered:
             query = packed.in_one_pass(
                 f"{source.from_clause}{joins}{source.where}", record, chunk_rows
             )
@@ -337,6 +337,23 @@ class PostgresqlStore:
             raise DatabaseUnreachable(
                 f"The database {self.url} cannot be reached.", detail=error.detail
             ) from None
+
+    @contextmanager
+    def job_lock(self, job: str) -> Iterator[None]:
+        """An advisory lock, on a connection of its own: it goes with the process that holds it."""
+        connection = self._connect()
+        try:
+            key = text("SELECT pg_try_advisory_lock(hashtextextended('dbanon job ' || :job, 0))")
+            with translated():
+                held = connection.execute(key, {"job": job}).scalar()
+                connection.commit()
+            if not held:
+                raise job_running(job)
+            yield
+        finally:
+            # An engine of the caller's would keep it.
+            connection.invalidate()
+            connection.close()
 
     def same_database(self, other: object) -> bool:
         """True when both have the same host, port and database, and the same role."""

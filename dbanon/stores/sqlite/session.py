@@ -156,12 +156,12 @@ class SqliteSession(FileSession):
         if not looked_at:
             return tuple(attributes)
         checks = [
-            f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT TRUE),"
+            f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT 1),"
             f" {types.extent(a)}"
             for a in looked_at
         ]
         found = self.rows(
-            f"SELECT {', '.join(checks)} FROM {source.name.quoted} AS s{source.where}"
+            f"SELECT {', '.join(checks)} FROM {source.relation.quoted} AS s{source.where}"
         )[0]
         inspected = {}
         for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.stores.base import OnSql
 from dbanon.stores.files import SQLITE, file_for, will_be_made
 from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.job_locks import job_lock
 from dbanon.stores.sqlite.errors import translated
 from dbanon.stores.sqlite.session import SqliteSession
 
@@ -114,6 +115,10 @@ class SqliteStore:
                 driver.set_progress_handler(None, 0)
                 driver.isolation_level = before
                 connection.close()
+
+    def job_lock(self, job: str) -> AbstractContextManager[None]:
+        """A lock file beside the database; none where that is no file."""
+        return job_lock(self._path, job)
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file, engine or connection."""

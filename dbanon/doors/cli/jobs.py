@@ -1,0 +1,316 @@
+"""The commands on job files: ``check``, ``run``, ``schema``, ``init``, and plans of files."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dbanon.doors.cli.log import current, log_format, say
+from dbanon.doors.cli.support import (
+    URL_HELP,
+    Names,
+    common,
+    errors,
+    lasting,
+    show,
+    signals,
+    sql_printer,
+)
+from dbanon.doors.machine import half_of_memory
+from dbanon.errors import ColumnLost, DbanonError, PrivacyWarning
+
+if TYPE_CHECKING:
+    from dbanon.doors.jobfile.file import FileJob, JobFile
+    from dbanon.doors.jobfile.run import Published
+    from dbanon.release.report import Report
+
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+_JOBS = click.option(
+    "--job", "names", multiple=True, metavar="NAME", help="A job of the file; repeatable."
+)
+_PASSWORD = click.option(
+    "--allow-inline-password",
+    "inline_password",
+    is_flag=True,
+    help="Let passwords stand in the file's URLs.",
+)
+
+
+def _read(file: Path, inline_password: bool) -> JobFile:
+    from dbanon.doors.jobfile.file import read_job_file
+
+    return read_job_file(file, inline_password=inline_password)
+
+
+def _chosen(file: Path, inline_password: bool, names: Sequence[str]) -> tuple[FileJob, ...]:
+    """The jobs that are wanted, their variables expanded, within half of the memory."""
+    from dbanon.doors.jobfile.file import limited
+
+    jobs = _read(file, inline_password).with_variables().chosen(names)
+    return tuple(limited(job, half_of_memory()) for job in jobs)
+
+
+@click.command()
+@_FILE
+@_PASSWORD
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How the result is printed on stdout.",
+)
+@log_format
+def check(file: Path, inline_password: bool, form: str) -> None:
+    """Check a job file, without a database; all that is wrong is said at once.
+
+    Each problem comes with its line and its path of keys, and never with a value.
+    """
+    with errors(form):
+        from dbanon.doors.cli.render import rows_table
+
+        found = [
+            {"job": one.name, "table": one.job.table, "output": one.job.output}
+            for one in _read(file, inline_password).jobs
+        ]
+        rows = [list(one.values()) for one in found]
+        show(form, {"jobs": found}, lambda: rows_table("Jobs", list(found[0]), rows))
+
+
+@click.command()
+@log_format
+def schema() -> None:
+    """Print the JSON Schema of job files, by which editors check them."""
+    with errors("table"):
+        from dbanon.doors.jobfile.schema import schema_text
+
+        click.echo(schema_text(), nl=False)
+
+
+@click.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option("--table", required=True, help="What is read, as in app.people.")
+@click.option("--k", type=click.IntRange(min=2), default=5, show_default=True)
+@click.option("--key", type=Names(), default=(), help="Columns that tell rows apart, for views.")
+@log_format
+def init(url: str, table: str, k: int, key: tuple[str, ...]) -> None:
+    """Print a job file for a table, to be edited: its roles are proposals, never decisions."""
+    with errors("table"), signals():
+        from dbanon.doors.jobfile.init import job_file_for
+
+        click.echo(job_file_for(url, table, k=k, key=key), nl=False)
+
+
+@click.command()
+@_FILE
+@_JOBS
+@click.option("--fail-fast", is_flag=True, help="Run no further job when one failed.")
+@_PASSWORD
+@click.option("--no-progress", is_flag=True, help="No progress on stderr.")
+@common
+def run(
+    file: Path,
+    names: tuple[str, ...],
+    fail_fast: bool,
+    inline_password: bool,
+    no_progress: bool,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Run the jobs of a file, in its order: each its own transaction, lock and ledger row.
+
+    One that fails does not stop the next. Exit code: that of the job where there is one, else 8.
+    """
+    with errors(form), signals():
+        from dbanon.doors.jobfile.run import failure
+
+        jobs = _chosen(file, inline_password, names)
+        told: list[dict[str, Any]] = []
+        failed: list[tuple[str, DbanonError]] = []
+        try:
+            for job in jobs:
+                try:
+                    told.append(_run_one(job, form, no_progress, print_sql))
+                except DbanonError as error:
+                    current().error(error)
+                    failed.append((job.name, error))
+                    told.append({"job": job.name, "error": error.to_dict()})
+                    if fail_fast:
+                        break
+        finally:
+            current().job = None
+            ended = failure(failed, len(jobs))
+            if form == "json":
+                with lasting() as committed:
+                    committed()
+                    show(form, {"jobs": told}, lambda: None)
+        if ended is not None:
+            if len(jobs) > 1:
+                current().error(ended)
+            sys.exit(ended.exit_code)
+
+
+def _run_one(job: FileJob, form: str, no_progress: bool, print_sql: bool) -> dict[str, Any]:
+    """Run a job and show its report; as plain values."""
+    from dbanon.doors.cli.progress import ProgressDisplay
+    from dbanon.doors.cli.render import report_table
+    from dbanon.doors.jobfile.run import run_file_job
+
+    log = current()
+    log.begin_job(job.name, job.job.run_id)
+
+    def retried(error: DbanonError, seconds: float) -> None:
+        log.error(error)
+        say(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
+
+    with lasting() as committed:
+        with (
+            warnings.catch_warnings(),
+            ProgressDisplay(not no_progress, log) as progress,
+        ):
+            warnings.simplefilter("ignore", PrivacyWarning)
+            warnings.simplefilter("ignore", ColumnLost)
+            made = run_file_job(
+                job,
+                progress=progress,
+                on_sql=sql_printer(print_sql),
+                committed=committed,
+                retried=retried,
+            )
+        report = made.report
+        log.release_id = report.release_id
+        _warn(report, made)
+        _save(job, report)
+        if form != "json":
+            click.echo(f"Job {job.name}")
+            show(form, None, lambda: report_table(report))
+    return {
+        "job": job.name,
+        "report": report.to_dict(),
+        "unclassified": list(made.unclassified),
+        "dropped": list(made.dropped),
+        "attempts": made.attempts,
+    }
+
+
+def _warn(report: Report, made: Published) -> None:
+    for caution in report.cautions:
+        say(f"Warning: {caution.what}; {caution.why}.")
+    for found in report.telling:
+        say(f"Warning: column {found.describe(report.k_requested)}.")
+    for text in report.lost_told():
+        say(f"Warning: column {text}.")
+    for name in made.unclassified:
+        say(f'Warning: column "{name}" has no role, and was not released.')
+
+
+def _save(job: FileJob, report: Report) -> None:
+    """Write the report where the job says, in directories that are made for it."""
+    from dbanon.doors.cli.render import save_report
+    from dbanon.doors.jobfile.paths import place_of
+
+    if job.report is not None:
+        save_report(report, place_of(job.report, job.name, report.release_id))
+
+
+@click.command("plan")
+@_FILE
+@_JOBS
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Also read the quasi-identifiers, find the classes and tell what they lose.",
+)
+@_PASSWORD
+@common
+def plan_file(
+    file: Path,
+    names: tuple[str, ...],
+    cluster: bool,
+    inline_password: bool,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Say what the jobs of a file would do, or refuse them as their runs would.
+
+    Rows are counted, names, types and rights are looked at. Nothing is changed.
+    """
+    with errors(form), signals():
+        from dbanon.doors.cli.render import pairs_table
+        from dbanon.doors.jobfile.run import failure, plan_file_job, unclassified
+
+        jobs = _chosen(file, inline_password, names)
+        told: list[dict[str, Any]] = []
+        failed: list[tuple[str, DbanonError]] = []
+        for job in jobs:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", PrivacyWarning)
+                    found = plan_file_job(job, cluster=cluster, on_sql=sql_printer(print_sql))
+            except DbanonError as error:
+                current().error(error)
+                failed.append((job.name, error))
+                told.append({"job": job.name, "error": error.to_dict()})
+                continue
+            new = list(unclassified(job, found.not_copied))
+            told.append({"job": job.name, "plan": found.to_dict(), "unclassified": new})
+            if form != "json":
+                pairs = [("job", job.name), *found.pairs()]
+                pairs += [("without a role, dropped", ", ".join(new))] if new else []
+                show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
+        if form == "json":
+            show(form, {"jobs": told}, lambda: None)
+        ended = failure(failed, len(jobs))
+        if ended is not None:
+            if len(jobs) > 1:
+                current().error(ended)
+            sys.exit(ended.exit_code)
+
+
+@click.command("verify")
+@_FILE
+@click.option("--quasi-identifiers", type=Names(), default=(), help="For files of no release.")
+@click.option("-q", "single_q", multiple=True, metavar="NAME", help="One of them; repeatable.")
+@click.option("--k", type=int, help="What is expected; the file's own k by default.")
+@common
+def verify_file(
+    file: Path,
+    quasi_identifiers: tuple[str, ...],
+    single_q: tuple[str, ...],
+    k: int | None,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Recount a Parquet file of a release, by what it says of itself."""
+    with errors(form), signals():
+        from dbanon.doors.cli.render import verification_table
+        from dbanon.run.verify_file import verify_file
+
+        found = verify_file(file, (*quasi_identifiers, *single_q), k)
+        current().release_id = found.release_id
+        show(form, found.to_dict(), lambda: verification_table(found))
+
+
+def of_file(
+    command: click.Command, other: click.Command, endings: tuple[str, ...]
+) -> click.Command:
+    """The command, and the other one in its place where a word ends like a file of these."""
+    make = command.make_context
+
+    def make_context(
+        name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        named = [word for word in args if not word.startswith("-")]
+        is_file = any(word.lower().endswith(endings) and "://" not in word for word in named[:1])
+        chosen = other.make_context if is_file else make
+        return chosen(name, args, parent, **extra)
+
+    command.make_context = make_context  # type: ignore[assignment,method-assign]
+    return command

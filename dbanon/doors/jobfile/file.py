@@ -1,0 +1,321 @@
+"""A job file: read, checked, and each of its jobs as the ``Job`` that every door makes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dbanon.data.option import make
+from dbanon.doors.jobfile.document import Document, read
+from dbanon.doors.jobfile.models import JobFileSpec, JobSpec, QuasiIdentifierColumn, SensitiveColumn
+from dbanon.doors.jobfile.problems import note_nulls, note_refusals
+from dbanon.doors.jobfile.variables import expanded, written_password
+from dbanon.errors import DbanonError, InvalidParameter, nearest_names
+from dbanon.hierarchy.spec import parse
+from dbanon.job.export import Export
+from dbanon.job.job import Job
+from dbanon.measures import Model
+from dbanon.stores.names import RelationName, parse_relation
+
+
+@dataclass(frozen=True)
+class FileJob:
+    """A job of a file.
+
+    Parameters
+    ----------
+    name : of the job: lock, log lines and names of files use it.
+    job : what is run.
+    source, target : URLs as the file has them, with variables; the target's is None where it is
+        the source.
+    keep_last : replaced releases of its view that stay; None for all.
+    retries : how often it is run again when the database failed.
+    report : where its report goes, with variables and ``{job}``, ``{release}``; None for nowhere.
+    """
+
+    name: str
+    job: Job
+    source: str
+    target: str | None
+    keep_last: int | None
+    retries: int
+    report: str | None
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A file without a problem."""
+
+    file: Path
+    jobs: tuple[FileJob, ...]
+
+    def chosen(self, names: Sequence[str]) -> tuple[FileJob, ...]:
+        """The jobs of these names, in the order of the file; all where none is named.
+
+        Raises
+        ------
+        InvalidParameter : there is no job of a name.
+        """
+        known = [job.name for job in self.jobs]
+        for name in names:
+            if name not in known:
+                raise InvalidParameter(
+                    f'The job file has no job "{name}".',
+                    hint=nearest_names(name, known) or f"It has: {', '.join(known)}.",
+                )
+        return tuple(job for job in self.jobs if not names or job.name in names)
+
+    def with_variables(self, environment: Mapping[str, str] | None = None) -> JobFile:
+        """The file with what the environment holds in place of ``${VAR}``.
+
+        Raises
+        ------
+        JobFileInvalid : a variable has no value.
+        """
+        held = os.environ if environment is None else environment
+        document = Document(self.file)
+
+        def value(text: str | None, what: str) -> str | None:
+            if text is None:
+                return None
+            try:
+                return expanded(text, held)
+            except InvalidParameter as error:
+                document.refuse((what,), error.message)
+                return text
+
+        def beside(text: str | None, what: str) -> Any:
+            """A path, from where the job file is."""
+            found = value(text, what)
+            if found is None:
+                return None
+            return os.path.join(self.file.resolve().parent, os.path.expanduser(found))
+
+        jobs = tuple(
+            replace(
+                job,
+                source=str(value(job.source, "source")),
+                target=value(job.target, "target"),
+                report=beside(job.report, "report"),
+                job=replace(
+                    job.job,
+                    exports=tuple(
+                        replace(one, path=beside(one.path, "export")) for one in job.job.exports
+                    ),
+                ),
+            )
+            for job in self.jobs
+        )
+        document.require()
+        return replace(self, jobs=jobs)
+
+
+def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile:
+    """Read and check a job file, without a database.
+
+    Parameters
+    ----------
+    inline_password : let passwords stand in its URLs.
+
+    Raises
+    ------
+    JobFileInvalid : with all that is wrong in it, each at its line and path.
+    """
+    document = read(Path(file))
+    spec: JobFileSpec | None = None
+    if not isinstance(document.value, dict):
+        if not document.problems:
+            document.refuse((), "must be keys with values: version, source, jobs")
+        document.require()
+    note_nulls(document)
+    try:
+        spec = JobFileSpec.model_validate(document.value)
+    except ValidationError as error:
+        note_refusals(document, error)
+    _note_names(document)
+    if not inline_password:
+        _note_passwords(document)
+    if spec is None or document.problems:
+        document.require()
+    assert spec is not None
+    jobs = [_job(document, spec, place) for place in range(len(spec.jobs))]
+    document.require()
+    return JobFile(document.file, tuple(job for job in jobs if job is not None))
+
+
+def limited(job: FileJob, memory: int) -> FileJob:
+    """The job with this limit of memory, in bytes, where the file says none."""
+    if job.job.memory_limit is not None:
+        return job
+    return replace(job, job=replace(job.job, memory_limit=memory))
+
+
+def _note_names(document: Document) -> None:
+    """Note names of jobs that stand twice."""
+    jobs = document.value.get("jobs")
+    seen: dict[str, int] = {}
+    for place, job in enumerate(jobs if isinstance(jobs, list) else ()):
+        name = job.get("name") if isinstance(job, dict) else None
+        if isinstance(name, str) and name in seen:
+            document.refuse(("jobs", place, "name"), f"jobs.{seen[name]} has this name already")
+        elif isinstance(name, str):
+            seen[name] = place
+
+
+def _note_passwords(document: Document) -> None:
+    for part in ("source", "target"):
+        held = document.value.get(part)
+        url = held.get("url") if isinstance(held, dict) else None
+        if isinstance(url, str) and written_password(url):
+            document.refuse(
+                (part, "url"),
+                "holds a password: write ${VAR}, or keep it in ~/.pgpass, a service file or"
+                " PGPASSWORD (or allow it: --allow-inline-password)",
+            )
+
+
+def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
+    """A job of a file; None where it was refused, which is noted then."""
+    given, path = spec.jobs[place], ("jobs", place)
+    hierarchies = _hierarchies(document, given, path)
+    models = _models(document, given, path)
+    exports = _exports(document, given, path)
+    if hierarchies is None or models is None or exports is None:
+        return None
+    merged = {
+        name: getattr(options, name) for options in (spec.defaults, given) for name in _set(options)
+    }
+    on_new_column = merged.pop("on_new_column", None)
+    retries = merged.pop("retries", None)
+    if "k" not in merged:
+        document.refuse((*path, "k"), "is missing: write it here, or in defaults")
+        return None
+    of_role = {
+        role: tuple(name for name, column in given.columns.items() if column.role == role)
+        for role in ("quasi_identifier", "sensitive", "keep", "by")
+    }
+    columns = {
+        name: column
+        for name, column in given.columns.items()
+        if isinstance(column, QuasiIdentifierColumn)
+    }
+    view = given.output.view is not None
+    try:
+        job = make(
+            Job,
+            {
+                **merged,
+                "table": given.table,
+                "output": _output(spec, given),
+                "output_kind": "view" if view else "table",
+                "if_exists": given.output.if_exists,
+                "where": given.where,
+                "entity": given.entity,
+                "key": tuple(given.key),
+                "quasi_identifiers": of_role["quasi_identifier"],
+                "sensitive": of_role["sensitive"],
+                "keep": of_role["keep"],
+                "by": of_role["by"],
+                "hierarchies": hierarchies,
+                "models": models,
+                "exports": exports,
+                "weights": {n: c.weight for n, c in columns.items() if c.weight is not None},
+                "steps": {n: c.step for n, c in columns.items() if c.step is not None},
+                "orders": {n: tuple(c.order) for n, c in columns.items() if c.order is not None},
+                "roles": tuple(given.columns),
+                "on_new_column": on_new_column or "halt",
+                "door": "job",
+            },
+        )
+    except DbanonError as error:
+        document.refuse(path, error.message.rstrip("."))
+        return None
+    return FileJob(
+        given.name,
+        job,
+        spec.source.url,
+        spec.target.url,
+        given.output.keep_last,
+        retries or 0,
+        given.report,
+    )
+
+
+def _set(options: Any) -> list[str]:
+    """The options that are written in the file."""
+    shared = {*spec_options()}
+    return [name for name in options.model_fields_set if name in shared]
+
+
+def spec_options() -> tuple[str, ...]:
+    """The options that stand in a job as in the defaults."""
+    return tuple(type(JobFileSpec.model_fields["defaults"].default).model_fields)
+
+
+def _output(spec: JobFileSpec, given: JobSpec) -> str:
+    """The output's name, in the schema of the target where it names none."""
+    name = parse_relation(str(given.output.table or given.output.view))
+    schema = spec.target.schema_
+    return str(name if name.schema or not schema else RelationName(schema, name.name))
+
+
+def _parsed(document: Document, given: Mapping[str, Any], path: tuple[str | int, ...]) -> Any:
+    """A hierarchy; None where it was refused."""
+    try:
+        if "file" in given:
+            return parse(document.file.parent / str(given["file"]), files=True)
+        return parse(given, files=False)
+    except DbanonError as error:
+        document.refuse(path, error.message.rstrip("."))
+        return None
+
+
+def _hierarchies(
+    document: Document, given: JobSpec, path: tuple[str | int, ...]
+) -> dict[str, Any] | None:
+    found = {
+        name: _parsed(document, column.hierarchy, (*path, "columns", name, "hierarchy"))
+        for name, column in given.columns.items()
+        if isinstance(column, QuasiIdentifierColumn) and column.hierarchy is not None
+    }
+    return None if None in found.values() else found
+
+
+def _exports(
+    document: Document, given: JobSpec, path: tuple[str | int, ...]
+) -> tuple[Export, ...] | None:
+    """The files of a job, the job's name in their paths; None where one was refused."""
+    found = []
+    for place, spec in enumerate(given.export):
+        plain = spec.model_dump()
+        try:
+            found.append(Export(**{**plain, "path": spec.path.replace("{job}", given.name)}))
+        except DbanonError as error:
+            document.refuse((*path, "export", place), error.message.rstrip("."))
+    return tuple(found) if len(found) == len(given.export) else None
+
+
+def _models(
+    document: Document, given: JobSpec, path: tuple[str | int, ...]
+) -> tuple[Model, ...] | None:
+    found: list[Model] = []
+    fine = True
+    for name, column in given.columns.items():
+        if not isinstance(column, SensitiveColumn):
+            continue
+        for place, model in enumerate(column.models):
+            at = (*path, "columns", name, "models", place)
+            plain = model.model_dump(exclude_none=True)
+            if isinstance(plain.get("distance"), dict):
+                plain["distance"] = _parsed(document, plain["distance"], (*at, "distance"))
+            try:
+                found.append(Model.of_plain({**plain, "attribute": name}, files=False))
+            except DbanonError as error:
+                document.refuse(at, error.message.rstrip("."))
+                fine = False
+    return tuple(found) if fine else None

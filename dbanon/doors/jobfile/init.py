@@ -1,0 +1,109 @@
+"""A job file to begin with: the columns of a table, each with a role that is proposed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dbanon.advice.roles import Role
+from dbanon.advice.wishes import Wishes
+from dbanon.doors.jobfile.models import NAME
+from dbanon.doors.jobfile.proposals import Proposal, proposal
+from dbanon.doors.jobfile.variables import written_password
+from dbanon.errors import NoRows
+from dbanon.run.advise import proposed_roles
+from dbanon.run.open import open_store
+from dbanon.stores.names import RelationName, parse_relation
+from dbanon.stores.sql_source import SqlSource
+
+if TYPE_CHECKING:
+    from dbanon.stores.base import OnSql
+
+_HEAD = """\
+# dbanon init made this of the columns of {table}. Roles are proposals: decide on each, then:
+#   dbanon check FILE    dbanon plan FILE    dbanon run FILE
+#
+# role: identifier         says whose a row is; never released
+#       quasi_identifier   with others it could re-identify a person: released as its class's value
+#       sensitive          released as it is, and counted as sensitive
+#       keep               released as it is; needs a reason: "…"
+#       by                 makes strata, which no class crosses; released as it is
+#       drop               not released
+version: 1
+source:
+  url: {url}
+target:
+  schema: release
+defaults:
+  k: {k}
+  on_new_column: halt
+jobs:
+  - name: {name}
+    table: {relation}
+{key}    columns:
+"""
+_TAIL = """\
+    output:
+      view: {output}
+      keep_last: 2
+"""
+
+
+def job_file_for(
+    url: str, table: str, *, k: int = 5, key: Sequence[str] = (), on_sql: OnSql | None = None
+) -> str:
+    """The text of a job file for a table.
+
+    Parameters
+    ----------
+    url : of its database. One with a password is not written: a variable stands for it.
+    key : columns that tell every row from every other, for views.
+
+    Raises
+    ------
+    TableNotFound : there is none.
+    DbanonError : the database cannot be read.
+    """
+    proposals = _proposals(url, table, key, on_sql)
+    named = parse_relation(table).name
+    name = re.sub(r"[^a-z0-9_-]+", "-", named.casefold()).strip("-_")[:63]
+    written = "${DBANON_URL?set DBANON_URL}" if written_password(url) else url.replace("$", "$$")
+    head = _HEAD.format(
+        table=json.dumps(table)[1:-1],
+        url=_quoted(written),
+        k=k,
+        name=_quoted(name if re.fullmatch(NAME, name) else "job"),
+        relation=_quoted(table),
+        key=f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "",
+    )
+    width = max(len(_quoted(one.column)) for one in proposals)
+    lines = [
+        f"      {_quoted(one.column)}:".ljust(width + 7)
+        + f" {{role: {one.role}}}  # {json.dumps(one.comment)[1:-1]}\n"
+        for one in proposals
+    ]
+    return head + "".join(lines) + _TAIL.format(output=_quoted(str(RelationName(None, named))))
+
+
+def _proposals(
+    url: str, table: str, key: Sequence[str], on_sql: OnSql | None
+) -> tuple[Proposal, ...]:
+    wishes = Wishes(table=table, key=tuple(key))
+    with open_store(url, on_sql).planning(staging=True) as session:
+        attributes = session.find_source(parse_relation(table)).schema.attributes
+        found: Mapping[str, Role] = {}
+        with suppress(NoRows):
+            found = proposed_roles(wishes, SqlSource(session))
+    return tuple(proposal(one, found.get(one.name)) for one in attributes)
+
+
+def _quoted(text: str) -> str:
+    """Text as YAML has it: with quotes where it needs them."""
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) and text.lower() not in (
+        "y", "n", "yes", "no", "on", "off", "true", "false", "null",
+    ):  # fmt: skip
+        return text
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,125 @@
+"""What pydantic refuses, in words, at the line and path where it stands. Never a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from dbanon.doors.jobfile.document import NO_KEY, Document, told
+from dbanon.doors.jobfile.models import (
+    COLUMN_KINDS,
+    NULLABLE,
+    ROLES,
+    Defaults,
+    ExportSpec,
+    JobFileSpec,
+    JobSpec,
+    ModelSpec,
+    Output,
+    Source,
+    Target,
+)
+from dbanon.errors import nearest_names
+
+_TEXTS = {
+    "missing": "is missing",
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list: lines that begin with -",
+    "dict_type": "must be keys with values",
+    "model_type": "must be keys with values",
+    "model_attributes_type": "must be keys with values",
+    "too_short": "must not be empty",
+    "union_tag_not_found": "role is missing: one of " + ", ".join(ROLES),
+    "union_tag_invalid": "role must be one of " + ", ".join(ROLES),
+}
+# Models of the file by where they stand; * is any key or place.
+_PLACES: dict[tuple[str, ...], type[BaseModel]] = {
+    (): JobFileSpec,
+    ("source",): Source,
+    ("target",): Target,
+    ("defaults",): Defaults,
+    ("jobs", "*"): JobSpec,
+    ("jobs", "*", "output"): Output,
+    ("jobs", "*", "export", "*"): ExportSpec,
+    ("jobs", "*", "columns", "*", "models", "*"): ModelSpec,
+}
+
+
+def note_refusals(document: Document, error: ValidationError) -> None:
+    """Note all that pydantic refused, but where something was refused already."""
+    known = {problem.path for problem in document.problems}
+    for one in error.errors(include_input=False, include_url=False):
+        path = _path(document, one["loc"], one["type"])
+        if told(path) not in known and not (path and str(path[-1]).startswith(NO_KEY)):
+            document.refuse(path, _text(document, path, one))
+
+
+def note_nulls(document: Document) -> None:
+    """Note keys without a value, but where null is one."""
+    known = {problem.path for problem in document.problems}
+    for path in _nulls(document.value, ()):
+        is_option = len(path) in (2, 3) and path[0] in ("defaults", "jobs")
+        if told(path) not in known and not (is_option and path[-1] in NULLABLE):
+            document.refuse(path, "has no value")
+
+
+def _nulls(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _nulls(part, (*path, key))
+    elif isinstance(value, list):
+        for place, part in enumerate(value):
+            yield from _nulls(part, (*path, place))
+    elif value is None and path:
+        yield path
+
+
+def _path(document: Document, loc: Sequence[str | int], kind: str) -> tuple[str | int, ...]:
+    """The place in the file: without the tags of unions, which pydantic puts between."""
+    path: list[str | int] = []
+    value = document.value
+    for place, part in enumerate(loc):
+        if isinstance(value, dict) and part in value:
+            value = value[str(part)]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        elif kind != "missing" or place < len(loc) - 1:
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _text(document: Document, path: Sequence[str | int], one: Any) -> str:
+    kind, context = one["type"], one.get("ctx", {})
+    if kind == "extra_forbidden":
+        near = nearest_names(str(path[-1]), _known(document, path[:-1]), limit=1)
+        return "unknown key" + (f"; {near[0].lower()}{near[1:]}" if near else "")
+    if kind == "refused":
+        return str(context["text"])
+    if kind == "literal_error":
+        return f"must be {context['expected']}"
+    for limit, word in (("ge", "{:g} or more"), ("gt", "above {:g}"), ("le", "{:g} or less")):
+        if limit in context:
+            return "must be " + word.format(context[limit])
+    return _TEXTS.get(kind, "is not as it must be")
+
+
+def _known(document: Document, path: Sequence[str | int]) -> list[str]:
+    """The keys that may stand at a path."""
+    shape = tuple(
+        "*" if isinstance(part, int) or (place == 3 and path[2] == "columns") else part
+        for place, part in enumerate(path)
+    )
+    model = _PLACES.get(shape)
+    if shape == ("jobs", "*", "columns", "*"):
+        role = document.value["jobs"][path[1]]["columns"][path[3]].get("role")
+        model = COLUMN_KINDS[ROLES.index(role)] if role in ROLES else None
+    if model is None:
+        return []
+    return [field.alias or name for name, field in model.model_fields.items()]

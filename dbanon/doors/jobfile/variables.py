@@ -1,0 +1,56 @@
+"""``${VAR}`` in a job file: expanded once, after the file was parsed, inside a few texts only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dbanon.errors import InvalidParameter
+
+_VARIABLE = re.compile(r"\$(?:\$|\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-|\?)([^{}]*))?\}|)")
+
+
+def require_form(text: str) -> None:
+    """Check that each dollar sign stands before a variable or another.
+
+    Raises
+    ------
+    InvalidParameter : one does not.
+    """
+    for found in _VARIABLE.finditer(text):
+        if found[0] == "$":
+            raise InvalidParameter(
+                "Write ${VAR}, ${VAR:-default} or ${VAR?message}, and $$ for a dollar sign."
+            )
+
+
+def expanded(text: str, environment: Mapping[str, str]) -> str:
+    """The text with its variables; what they hold is not looked at again.
+
+    Raises
+    ------
+    InvalidParameter : a variable has no value. The message is the file's own, or names it.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        if found[0] == "$$":
+            return "$"
+        name, way, more = found.groups()
+        held = environment.get(name, "")
+        if held or (way is None and name in environment):
+            return held
+        if way == ":-":
+            return str(more)
+        raise InvalidParameter(more or f"The environment has no {name}.")
+
+    require_form(text)
+    return _VARIABLE.sub(value, text)
+
+
+def written_password(url: str) -> bool:
+    """True for a URL with a password that stands in the text itself."""
+    found = re.match(r"[A-Za-z][\w+.-]*://([^/@]*)@", url) or re.match(r"[^:]+://(.*)@", url)
+    if found and ":" in found[1]:
+        password = found[1].partition(":")[2]
+        return bool(_VARIABLE.sub("", password))
+    return bool(re.search(r"[?&](password|passfile_password)=(?!\$\{)[^&]", url))

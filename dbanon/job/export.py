@@ -1,0 +1,81 @@
+"""Export: a file that is made of a release once it was verified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dbanon.errors import InvalidParameter
+
+PARQUET, CSV = "parquet", "csv"
+FORMATS = (PARQUET, CSV)
+COMPRESSIONS = ("zstd", "snappy", "gzip", "none")
+FORMULAS = ("error", "escape", "keep")
+
+_HINT = 'Write a file as in "out/people.parquet" or "out/people.csv".'
+
+
+@dataclass(frozen=True)
+class Export:
+    """A file of a release.
+
+    Parameters
+    ----------
+    path : where it goes; ``{release}`` stands for the release's id.
+    format : ``parquet`` or ``csv``; by the ending of the path where it is empty.
+    compression : of Parquet: ``zstd``, ``snappy``, ``gzip`` or ``none``.
+    statistics : True for minima and maxima of all columns in Parquet, which catalogs copy to where
+        others read them; else of the quasi-identifiers only.
+    formulas : what becomes of texts in CSV that spreadsheets would run: ``error`` refuses them,
+        ``escape`` writes an apostrophe before them, ``keep`` leaves them.
+    keep_last : how many files of earlier releases stay beside it; None for all.
+    """
+
+    path: str
+    format: str = ""
+    compression: str = "zstd"
+    statistics: bool = False
+    formulas: str = "error"
+    keep_last: int | None = None
+
+    def __post_init__(self) -> None:
+        path: Any = self.path
+        if not isinstance(path, str) or not path.strip() or "\0" in path:
+            raise InvalidParameter("The path of an export must be text.", hint=_HINT)
+        if not self.format:
+            ending = self.path.rpartition(".")[2].lower()
+            if ending not in FORMATS:
+                raise InvalidParameter(
+                    "The format of an export is not told by the ending of its path.", hint=_HINT
+                )
+            object.__setattr__(self, "format", ending)
+        for name, known in (
+            ("format", FORMATS), ("compression", COMPRESSIONS), ("formulas", FORMULAS),
+            ("statistics", (True, False)),
+        ):  # fmt: skip
+            if getattr(self, name) not in known:
+                told = ", ".join(str(one).lower() for one in known)
+                raise InvalidParameter(f"{name} of an export must be one of {told}.")
+        keep: Any = self.keep_last
+        if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 0):
+            raise InvalidParameter("keep_last of an export must be a whole number, 0 or more.")
+        if keep is not None and "{release}" not in self.path:
+            raise InvalidParameter(
+                "keep_last of an export needs {release} in its path: else each replaces the last."
+            )
+
+    @classmethod
+    def of_plain(cls, given: Mapping[str, Any]) -> Export:
+        """The export of an object with its parameters by name; raises InvalidParameter."""
+        known = [one.name for one in fields(cls)]
+        if "path" not in given or not set(given) <= set(known):
+            raise InvalidParameter(
+                "An export must be an object with path.", hint="Known keys: " + ", ".join(known)
+            )
+        return cls(**given)
+
+    @classmethod
+    def given(cls, one: object) -> object:
+        """An export that was given as a path, or what else was given."""
+        return cls(str(one)) if isinstance(one, str) or hasattr(one, "__fspath__") else one

@@ -1,0 +1,278 @@
+"""Files of a release: written from the verified relation, read back and counted again.
+
+They are written beside their places inside the publishing transaction, the ledger keeps what they
+are with the release, and only when that is committed do they get their names. So no file shows what
+was not published; what a crash leaves is put in its place, or taken away, by the next run.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+from dbanon.data.counts import Counts, Questions
+from dbanon.data.schema import Attribute
+from dbanon.errors import DatabaseNotFound, DbanonError, ExportPending, OutputExists, RecountFailed
+from dbanon.job.export import PARQUET, Export
+from dbanon.job.guarantee import Guarantee
+from dbanon.job.job import Job
+from dbanon.job.verdict import Verdict
+from dbanon.measures import Model
+from dbanon.measures.counted import levels_reached
+from dbanon.release.report import Report
+from dbanon.stores import releases
+from dbanon.stores.duckdb.file_counts import counted_file
+from dbanon.stores.exports import formats, places
+from dbanon.stores.exports.arrow import arrow_schema, batches
+from dbanon.stores.sql import Session
+from dbanon.stores.sql_target import SqlTarget, SqlWritten
+from dbanon.stores.store import Store
+
+# Rows that are held at once while a file is written.
+_BATCH_ROWS = formats.GROUP_ROWS
+
+
+class Exporter:
+    """The files of one run.
+
+    Parameters
+    ----------
+    database : the target, for the names of files that are not in their places yet.
+    """
+
+    def __init__(self, job: Job, database: Store) -> None:
+        self._job, self._tag = job, places.tag_of(database.url, job.output)
+        self._database = database
+        self._pending: list[places.Pending] = []
+        # From the moment of COMMIT on: then the ledger says what becomes of the files.
+        self.committing = False
+
+    @property
+    def _replaces(self) -> bool:
+        return self._job.if_exists == "replace"
+
+    def require_places(self, session: Session) -> None:
+        """Check, before anything is read, that the files may have their places.
+
+        Raises
+        ------
+        OutputExists : something else has one.
+        InsufficientRights, InvalidParameter : a directory cannot be made.
+        """
+        taken: set[Path] = set()
+        for export in self._job.exports:
+            place = places.place_for(export.path, self._job.run_id)
+            if place in taken:
+                raise OutputExists(f"Two exports would have the place {place}.")
+            taken.add(place)
+            if not self._replaces:
+                places.require_free(place)
+            elif place.exists() and not self._is_ours(session, place):
+                raise OutputExists(
+                    f"The file {place} is none that dbanon made of a release: it stays.",
+                    hint="Choose another place, or remove it.",
+                )
+            if "{release}" not in export.path:
+                places.make_directories(place.parent)
+
+    def _is_ours(self, session: Session, place: Path) -> bool:
+        """True for a file of a release, by what a Parquet file says or by the ledger's digest."""
+        try:
+            if formats.metadata_of(place).get("release_id"):
+                return True
+        except (ValueError, OSError):
+            pass
+        if not place.is_file():
+            return False
+        digest = places.sha256(place)
+        found = releases.exports_of(session, self._job.output)
+        return any(one["sha256"] == digest for _, _, one in found)
+
+    def __call__(
+        self,
+        target: SqlTarget,
+        written: SqlWritten,
+        questions: Questions,
+        counts: Counts,
+        guarantee: Guarantee,
+        holds: Verdict,
+        report: Report,
+    ) -> list[dict[str, Any]]:
+        """Write the files and count them again; what the ledger keeps of each.
+
+        Raises
+        ------
+        RecountFailed : a file does not hold what the relation does.
+        FormulaInText, UnsupportedType : it cannot hold it.
+        """
+        told = []
+        for number, export in enumerate(self._job.exports):
+            place = places.place_for(export.path, report.release_id)
+            pending = places.Pending.begin(place, self._tag, report.release_id, number)
+            self._pending.append(pending)
+            attributes, pieces = target.released(written, self._job.chunk_rows)
+            shared = written.draft.columns
+            formats.write(
+                pending.file,
+                export,
+                arrow_schema(attributes),
+                batches(attributes, pieces, _BATCH_ROWS),
+                quasi_identifiers=shared,
+                metadata=_metadata(report, shared),
+            )
+            size, digest = pending.written()
+            _require_same(
+                pending.path, export, attributes, questions, counts, guarantee.models, holds
+            )
+            told.append({
+                "path": str(place), "format": export.format, "bytes": size, "sha256": digest,
+                "template": export.path,
+            })  # fmt: skip
+        return told
+
+    def finish(self) -> None:
+        """Give the files their places: the release is committed, and nothing fails any more."""
+        for pending in self._pending:
+            try:
+                pending.finish(replace=self._replaces)
+            except OSError as error:
+                _warn_of(pending.path, pending.place, error)
+        self._pending.clear()
+        try:
+            self._drop_old()
+        except (DbanonError, OSError) as error:
+            what = f"Files of earlier releases were not looked at ({type(error).__name__})."
+            warnings.warn(ExportPending(what), stacklevel=2)
+
+    def undo(self) -> None:
+        """Take the files away: the release was not published."""
+        for pending in self._pending:
+            pending.undo()
+        self._pending.clear()
+
+    def leave(self) -> None:
+        """Leave the files to the next run: nobody knows whether the release was published."""
+        for pending in self._pending:
+            pending.file.close()
+        self._pending.clear()
+
+    def settle(self) -> None:
+        """Finish, or take away, what runs before this one left behind."""
+        left = {
+            found for export in self._job.exports
+            for found in places.left_behind(export.path, self._tag)
+        }  # fmt: skip
+        if not left:
+            return
+        known: list[tuple[str, int, dict[str, Any]]] = []
+        with suppress(DatabaseNotFound), self._database.session(write=False) as session:
+            known = releases.exports_of(session, self._job.output)
+        noted = {
+            (release_id, number): (age, one)
+            for age, (release_id, number, one) in enumerate(reversed(known))
+        }
+        # The oldest first: what replaces it comes after it.
+        nothing: tuple[int, Mapping[str, Any]] = (-1, {})
+        for path, release_id, number in sorted(
+            left, key=lambda found: noted.get((found[1], found[2]), nothing)[0]
+        ):
+            with places.held(path) as is_left:
+                if is_left:
+                    self._settle(path, noted.get((release_id, number), nothing)[1])
+
+    def _settle(self, path: Path, one: Mapping[str, Any]) -> None:
+        """Give a file its place, where it is what the ledger has; else take it away."""
+        if one.get("sha256") != places.sha256(path):
+            path.unlink(missing_ok=True)
+            return
+        try:
+            places.into_place(path, Path(one["path"]), replace=self._replaces)
+        except OSError as error:
+            _warn_of(path, Path(one["path"]), error)
+
+    def _drop_old(self) -> None:
+        """Take away files of earlier releases, but for as many as are kept, as they were made."""
+        for export in self._job.exports:
+            if export.keep_last is None:
+                continue
+            with self._database.session(write=False) as session:
+                known = releases.exports_of(session, self._job.output)
+            # The first is this run's.
+            older = [one for _, _, one in known if one["template"] == export.path][1:]
+            there = [one for one in older if Path(one["path"]).is_file()]
+            for one in there[export.keep_last :]:
+                path = Path(one["path"])
+                if places.sha256(path) == one["sha256"]:
+                    path.unlink(missing_ok=True)
+
+
+def _warn_of(path: Path, place: Path, error: OSError) -> None:
+    warnings.warn(
+        ExportPending(
+            f"The release was published, but its file could not get the place {place}"
+            f" ({error.strerror}): it is {path}."
+        ),
+        stacklevel=3,
+    )
+
+
+def _metadata(report: Report, shared: tuple[str, ...]) -> dict[str, str]:
+    """What a Parquet file says: nothing of who made it, or of what."""
+    return {
+        "release_id": report.release_id,
+        "version": report.dbanon_version,
+        "k_requested": str(report.k_requested),
+        "k_counted": str(report.k_achieved),
+        "guarantee": report.guarantee,
+        "quasi_identifiers": json.dumps(list(shared)),
+        "arguments": json.dumps(
+            {
+                name: report.arguments.get(name)
+                for name in ("guarantee", "by")
+                if report.arguments.get(name)
+            }
+        ),
+        "created_on": report.created_at[:10],
+    }
+
+
+def _require_same(
+    path: Path,
+    export: Export,
+    attributes: tuple[Attribute, ...],
+    questions: Questions,
+    counts: Counts,
+    models: Sequence[Model],
+    holds: Verdict,
+) -> None:
+    """Count a file again, as another reader reads it, and compare with the relation's counts."""
+    # Of persons a file has none; leaves of hierarchies are spelled in the database's own way.
+    texts = tuple(name for name in questions.sensitive if name not in questions.leaves)
+    found, sensitive = counted_file(
+        path, export.format, attributes, replace(questions, persons=(), sensitive=texts)
+    )
+    wanted = [
+        (model, counted.achieved)
+        for model, counted in zip(models, holds.models, strict=True)
+        if model.attribute in texts
+    ]
+    reached = levels_reached([model for model, _ in wanted], sensitive, found)
+    differing = [] if found.rows == counts.rows else ["rows or class sizes"]
+    if any(
+        not isclose(level.achieved, before, rel_tol=1e-9)
+        for level, (_, before) in zip(reached, wanted, strict=True)
+    ):
+        differing.append("levels of privacy models")
+    if differing:
+        raise RecountFailed(
+            f"The {export.format} file does not hold what was released: {', '.join(differing)}"
+            " differ; nothing was published.",
+            hint="Values may be such as files of this format cannot tell apart"
+            + ("." if export.format == PARQUET else ": export Parquet."),
+        )

@@ -1,0 +1,77 @@
+"""A limit on the time of a run."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from dbanon.errors import TimeLimit
+from dbanon.run.run import PhaseProgress
+
+
+@contextmanager
+def within(
+    seconds: float | None, progress: PhaseProgress | None = None
+) -> Iterator[PhaseProgress | None]:
+    """End the block when it takes longer; gives the progress to call in it, which looks at a clock.
+
+    In the main thread an alarm ends statements of the database, too; in another one the run ends
+    when its statement is over. What is being committed then is committed.
+
+    Raises
+    ------
+    TimeLimit : it took longer. Nothing was published.
+    """
+    if seconds is None:
+        yield progress
+        return
+    end = time.monotonic() + seconds
+    refusal = TimeLimit(
+        f"The run took longer than {seconds:g} seconds, and was rolled back.",
+        hint="Raise the limit (`time_limit`), or use a faster method, or blocks.",
+    )
+
+    def watched(phase: str, share: float) -> None:
+        if time.monotonic() > end:
+            raise refusal
+        if progress is not None:
+            progress(phase, share)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield watched
+        return
+    alarm = Alarm()
+    before = signal.signal(signal.SIGALRM, alarm)
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            yield watched
+        finally:
+            alarm.over()
+    except BaseException:
+        if alarm.rang:
+            raise refusal from None
+        raise
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+class Alarm:
+    """The handler of a run's alarm, which ends what is done when it rings."""
+
+    def __init__(self) -> None:
+        self.rang = self._over = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if not self._over:
+            self.rang = True
+            raise KeyboardInterrupt
+
+    def over(self) -> None:
+        """The run is committed, or ended: nothing rings any more."""
+        self._over = True
+        signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,0 +1,96 @@
+"""Files of releases, counted as another reader has them: DuckDB, in a database of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import duckdb
+from pyarrow import parquet
+
+from dbanon.data.counts import Counts, Questions
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import RecountFailed
+from dbanon.job.export import PARQUET
+from dbanon.stores.base import Relation
+from dbanon.stores.duckdb.session import DuckdbSession
+from dbanon.stores.exports.arrow import arrow_schema
+from dbanon.stores.names import RelationName
+from dbanon.stores.sql_target import cells_of, count_classes
+
+_VIEW = RelationName(None, "released")
+
+
+@contextmanager
+def file_session(
+    path: Path, kind: str, attributes: Sequence[Attribute] = ()
+) -> Iterator[tuple[DuckdbSession, Relation]]:
+    """A database whose one relation is a file, and that relation.
+
+    Parameters
+    ----------
+    kind : its format.
+    attributes : the columns of a CSV file.
+
+    Raises
+    ------
+    DbanonError : it cannot be read as such.
+    """
+    with closing(duckdb.connect()) as connection, path.open("rb") as file:
+        connection.execute("SET enable_progress_bar = false")
+        session = DuckdbSession(connection)
+        # By number: what stands in a name might be taken for a pattern.
+        name = f"'/dev/fd/{file.fileno()}'"
+        if kind == PARQUET:
+            read = f"read_parquet({name})"
+        else:
+            types = ", ".join(f"{_text(a.name)}: {_text(_type_of(session, a))}" for a in attributes)
+            read = (
+                f"read_csv({name}, auto_detect = false, header = true, delim = ',', quote = '\"',"
+                f" escape = '\"', nullstr = '', allow_quoted_nulls = false, columns = {{{types}}})"
+            )
+        session.run(f"CREATE VIEW {_VIEW.quoted} AS SELECT * FROM {read}")
+        yield session, session.find_source(_VIEW)
+
+
+def counted_file(
+    path: Path, kind: str, attributes: Sequence[Attribute], questions: Questions
+) -> tuple[Counts, dict[str, Attribute]]:
+    """The answers, counted on a file, and the sensitive columns that were asked for.
+
+    Raises
+    ------
+    RecountFailed : it has other columns or types.
+    DbanonError : it cannot be read.
+    """
+    if kind == PARQUET and not parquet.read_schema(os.fspath(path)).equals(
+        arrow_schema(attributes)
+    ):
+        raise _other_columns()
+    with file_session(path, kind, attributes) as (session, relation):
+        if [a.name for a in relation.schema.attributes] != [a.name for a in attributes]:
+            raise _other_columns()
+        counts = Counts(
+            count_classes(session, relation.name, questions),
+            cells=cells_of(session, relation, relation.name, questions),
+        )
+        return counts, {name: relation.attribute(name) for name in questions.sensitive}
+
+
+def _type_of(session: DuckdbSession, attribute: Attribute) -> str:
+    """What a column of CSV is read as."""
+    is_text = attribute.kind in (Kind.CATEGORY, Kind.ORDINAL, Kind.OTHER)
+    return "VARCHAR" if is_text else session.type_of(attribute)
+
+
+def _other_columns() -> RecountFailed:
+    return RecountFailed(
+        "The file has other columns than what was released; nothing was published.",
+        hint="Names that differ in case only are one to many readers: rename them in a view.",
+    )
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,1 @@
+"""Files that are made of verified releases: Parquet and CSV, their places and what they tell."""

@@ -1,0 +1,124 @@
+"""Writing batches of rows as Parquet or CSV, and what such files would tell beside their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, parquet
+
+from dbanon.errors import FormulaInText
+from dbanon.job.export import PARQUET, Export
+
+# Rows of a row group: they follow the random order of the release.
+GROUP_ROWS = 131_072
+METADATA = b"dbanon."
+# What spreadsheets run, also behind spaces and quotes, and in full width.
+_FORMULA = (
+    r"^(?:[\t\r]|[\s\x{00A0}\x{2000}-\x{200B}\x{3000}\x{FEFF}\"'\x{2018}-\x{201F}\x{FF02}\x{FF07}]*"
+    r"[=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}\x{2212}])"
+)
+
+
+def write(
+    file: BinaryIO,
+    export: Export,
+    schema: pa.Schema,
+    pieces: Iterable[pa.RecordBatch],
+    *,
+    quasi_identifiers: Collection[str],
+    metadata: Mapping[str, str],
+) -> None:
+    """Write rows to a file.
+
+    Parameters
+    ----------
+    quasi_identifiers : the columns whose minima and maxima Parquet may have: the rows tell them to
+        whoever has these, but catalogs copy them to where others read.
+    metadata : what a Parquet file says of its release.
+
+    Raises
+    ------
+    FormulaInText : a spreadsheet would run a text of a CSV file.
+    """
+    if export.format == PARQUET:
+        _write_parquet(file, export, schema, pieces, quasi_identifiers, metadata)
+        return
+    header = pa.array(schema.names, pa.string())
+    _refuse(export, "the header", _formulas(header))
+    options = csv.WriteOptions(include_header=True, quoting_style="needed")
+    with csv.CSVWriter(file, schema, write_options=options) as writer:
+        for batch in pieces:
+            writer.write_batch(_harmless(batch, export))
+
+
+def _write_parquet(
+    file: BinaryIO,
+    export: Export,
+    schema: pa.Schema,
+    pieces: Iterable[pa.RecordBatch],
+    quasi_identifiers: Collection[str],
+    metadata: Mapping[str, str],
+) -> None:
+    named = [name for name in schema.names if name in quasi_identifiers]
+    with parquet.ParquetWriter(
+        file,
+        schema,
+        compression=export.compression.upper() if export.compression != "none" else "NONE",
+        write_statistics=True if export.statistics else named or False,
+        store_schema=False,
+        write_page_index=False,
+    ) as writer:
+        for batch in pieces:
+            writer.write_batch(batch, row_group_size=GROUP_ROWS)
+        prefix = METADATA.decode()
+        writer.add_key_value_metadata({prefix + name: text for name, text in metadata.items()})
+
+
+def _harmless(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
+    """The batch with texts that spreadsheets do not run."""
+    if export.formulas == "keep":
+        return batch
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_string(column.type):
+            found = _formulas(column)
+            _refuse(export, f'column "{name}"', found)
+            column = pc.if_else(
+                found, pc.binary_join_element_wise(pa.scalar("'"), column, pa.scalar("")), column
+            )
+        columns.append(column)
+    return pa.record_batch(columns, schema=batch.schema)
+
+
+def _formulas(texts: Any) -> Any:
+    """Which texts would be run, by element; false where NULL."""
+    return pc.fill_null(pc.match_substring_regex(texts, _FORMULA), False)
+
+
+def _refuse(export: Export, where: str, found: Any) -> None:
+    count = pc.sum(found).as_py() or 0
+    if count and (export.formulas == "error" or where == "the header"):
+        raise FormulaInText(
+            f"Spreadsheets would run texts of {where} as formulas: {count} of those that were"
+            " looked at begin with =, +, -, @, a tab or a line's end. Nothing was published.",
+            hint="Set formulas of the export to escape, which puts an apostrophe before them, or to"
+            " keep for readers that are no spreadsheets; or export Parquet.",
+        )
+
+
+def metadata_of(file: Any) -> dict[str, str]:
+    """What a Parquet file says of its release; nothing where it is of nobody's here.
+
+    Raises
+    ------
+    ValueError, OSError : it is no Parquet file.
+    """
+    found = parquet.read_metadata(file).metadata or {}
+    return {
+        key.removeprefix(METADATA).decode(): value.decode()
+        for key, value in found.items()
+        if key.startswith(METADATA)
+    }

@@ -1,0 +1,104 @@
+"""Keys of job files: the documented ones, those of the models and of the schema are the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from dbanon.data.option import all_parameters
+from dbanon.doors.cli.main import main
+from dbanon.doors.jobfile.file import read_job_file
+from dbanon.doors.jobfile.models import (
+    COLUMN_KINDS,
+    OF_COLUMNS,
+    OF_FILES,
+    OF_JOBS,
+    ROLES,
+    Defaults,
+    ExportSpec,
+    JobFileSpec,
+    JobSpec,
+    ModelSpec,
+    Output,
+    Source,
+    Target,
+)
+from dbanon.doors.jobfile.schema import FILE, json_schema, schema_text
+from dbanon.hierarchy.spec import KINDS
+from dbanon.job.job import Job
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
+
+
+def keys(model: Any) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+def rows(head: str) -> set[str]:
+    """The first cells of the table that begins with this head."""
+    table = PAGE.partition(f"| {head} |")[2].partition("\n\n")[0]
+    return set(re.findall(r"^\| `(\w+)` \|", table, re.M))
+
+
+def test_documented_keys_are_those_of_the_models() -> None:
+    assert rows("key of the file") == keys(JobFileSpec)
+    shared = set(
+        re.findall(r"`(\w+)`", PAGE.partition("These stand in a job")[2].partition("|")[0])
+    )
+    assert keys(Defaults) <= shared | rows("key")
+    assert rows("key") | rows("key of a job") | keys(Defaults) == keys(JobSpec)
+    assert rows("key") == {"on_new_column", "retries"}
+    assert rows("`role`") == set(ROLES)
+    for kind in COLUMN_KINDS:
+        for key in keys(kind) - {"role"}:
+            assert f"`{key}`" in PAGE
+    for model in (Source, Target, Output, ModelSpec, ExportSpec):
+        for key in keys(model):
+            assert f"`{key}`" in PAGE, key
+    for kind in (*KINDS, "file"):
+        assert f"`{kind}`" in PAGE
+
+
+def test_every_option_of_a_job_can_be_said_in_a_file() -> None:
+    known = {one.name for one in all_parameters(Job)}
+    assert known == keys(Defaults) - {"on_new_column", "retries"} | {
+        *OF_COLUMNS, *OF_JOBS, *OF_FILES
+    }  # fmt: skip
+    of_columns = {key for kind in COLUMN_KINDS for key in keys(kind)}
+    assert set(OF_COLUMNS.values()) <= of_columns | set(ROLES)
+
+
+def test_the_schema_is_that_of_the_models() -> None:
+    found = json_schema()
+    parts = found["$defs"]
+    assert set(found["properties"]) == keys(JobFileSpec)
+    models: tuple[Any, ...] = (
+        Source,
+        Target,
+        Output,
+        ExportSpec,
+        Defaults,
+        JobSpec,
+        ModelSpec,
+        *COLUMN_KINDS,
+    )
+    for model in models:
+        part = parts[model.__name__]
+        assert set(part["properties"]) == keys(model)
+        assert part["additionalProperties"] is False
+    assert FILE.read_text(encoding="utf-8") == schema_text()
+    done = CliRunner().invoke(main, ["schema"])
+    assert (done.exit_code, json.loads(done.stdout)) == (0, found)
+
+
+def test_the_example_on_the_page_is_right(tmp_path: Path) -> None:
+    [text] = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    [job] = read_job_file(file).jobs
+    assert job.job.policy.method == "kmember"
+    assert job.job.where == "status = 'active'"

@@ -1,0 +1,159 @@
+"""kill -9 at each step of an export: the old file or the new one, never half, never unpublished.
+
+The client is killed at every moment from the first byte of a file on: around each step of writing,
+counting and renaming, at each file that it opens, renames or removes there, before each statement.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dbanon
+from dbanon.job.export import Export
+from dbanon.job.job import Job
+from dbanon.job.policy import Policy
+from dbanon.run.export import Exporter
+from dbanon.run.open import open_store
+from dbanon.run.verify_file import verify_file
+from dbanon.stores.exports import formats, places
+from tests.stores.databases import Database
+from tests.stores.people import load_people
+
+KILLS = 14
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(
+    ["dbanon.run.export", "dbanon.stores.duckdb.store", "dbanon.stores.sqlite.store",
+     "dbanon.stores.postgresql.client", "dbanon.stores.migrate", "alembic.command"]
+)  # fmt: skip
+
+
+def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
+    """A client that tells each moment from the first of an export on, and waits for leave."""
+    begun: list[bool] = []
+
+    def moment(*what: Any) -> None:
+        if begun:
+            channel.send("moment")
+            channel.recv()
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("open", "os.rename", "os.remove", "os.link"):
+            if ".dbanon-" in str(arguments[0]):
+                moment()
+            if ".tmp" in str(arguments[0]):
+                begun.append(True)
+
+    sys.addaudithook(watch)
+    for owner, name in (
+        (formats, "write"), (places.Pending, "written"), (places.Pending, "finish"),
+    ):  # fmt: skip
+        step = getattr(owner, name)
+
+        def around(*all_: Any, _step: Any = step, **more: Any) -> Any:
+            moment()
+            found = _step(*all_, **more)
+            moment()
+            return found
+
+        setattr(owner, name, around)
+    dbanon.anonymize(**given, progress=moment, on_sql=moment)
+    channel.send("done")
+
+
+@contextmanager
+def client(given: dict[str, Any]) -> Iterator[tuple[Any, Connection]]:
+    mine, theirs = _CONTEXT.Pipe()
+    process = _CONTEXT.Process(target=_anonymize, args=(theirs, given))
+    process.start()
+    theirs.close()
+    try:
+        yield process, mine
+    finally:
+        process.kill()
+        process.join()
+        process.close()
+        mine.close()
+
+
+def count_moments(given: dict[str, Any]) -> int:
+    with client(given) as (_, channel):
+        count = 0
+        while channel.recv() == "moment":
+            count += 1
+            channel.send(None)
+    return count
+
+
+def kill_at(moment: int, given: dict[str, Any]) -> None:
+    with client(given) as (process, channel):
+        for _ in range(moment):
+            assert channel.recv() == "moment"
+            channel.send(None)
+        assert channel.recv() == "moment"
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+
+
+def current(database: Database) -> tuple[str, dict[str, Any]]:
+    """The newest release, and its file as the ledger has it."""
+    [(release, arguments), *_] = database.rows(
+        f"SELECT CAST(release_id AS VARCHAR(36)), arguments FROM {database.ledger()}"
+        " ORDER BY created_at DESC"
+    )
+    plain = json.loads(arguments) if isinstance(arguments, str) else arguments
+    return release, plain["exports"][0]
+
+
+@pytest.mark.slow
+def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
+    database: Database, tmp_path: Path
+) -> None:
+    load_people(database)
+    path = tmp_path / "out" / "people.parquet"
+    given: dict[str, Any] = {
+        "database": database.url,
+        "table": "people",
+        "output": "release.people",
+        "output_kind": "view",
+        "if_exists": "replace",
+        "quasi_identifiers": ["age"],
+        "keep": ["site"],
+        "k": 3,
+        "exports": [str(path)],
+    }
+    dbanon.anonymize(**given)
+    moments = count_moments(given)
+    assert moments >= KILLS
+    job = Job(
+        table="people", output="release.people", quasi_identifiers=("age",),
+        policy=Policy(k=3), exports=(Export(str(path)),), if_exists="replace",
+    )  # fmt: skip
+    published = 0
+    for moment in sorted({round(i * (moments - 1) / (KILLS - 1)) for i in range(KILLS)}):
+        before, _ = current(database)
+        assert formats.metadata_of(path)["release_id"] == before
+        kill_at(moment, given)
+        after, noted = current(database)
+        # A whole file, of a release that was published.
+        shown = verify_file(path)
+        assert (shown.release_id in (before, after), shown.rows) == (True, 40)
+        assert places.sha256(path) == noted["sha256"] or shown.release_id == before
+        Exporter(job, open_store(database.url)).settle()
+        assert formats.metadata_of(path)["release_id"] == after
+        assert places.sha256(path) == noted["sha256"]
+        assert [one.name for one in path.parent.iterdir()] == [path.name]
+        published += after != before
+    # Kills after COMMIT were among them, and before.
+    assert 0 < published < KILLS

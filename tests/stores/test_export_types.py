@@ -1,0 +1,88 @@
+"""Types of PostgreSQL and DuckDB in files: each has one, or is text."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from dbanon.errors import UnsupportedType
+from dbanon.run.open import open_store
+from dbanon.stores.names import parse_relation
+from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
+
+
+@pytest.mark.postgresql
+def test_types_of_postgresql(postgresql: PostgresqlDatabase, tmp_path: Path) -> None:
+    postgresql.execute(
+        "CREATE TYPE size AS ENUM ('small', 'large')",
+        "CREATE TABLE people AS SELECT g AS age, (g % 3)::smallint AS small,"
+        " (g / 3.0)::real AS single,"
+        " g::double precision / 7 AS double, g % 2 = 0 AS truth,"
+        " (g / 3.0)::numeric(12,4) AS amount,"
+        " (ARRAY['small', 'large'])[1 + g % 2]::size AS size, gen_random_uuid() AS uuid,"
+        " timestamptz '2020-01-01 10:00:00+02' + g * interval '1 hour' AS instant,"
+        " date '2020-01-01' + g AS day, int4range(g, g + 5) AS span, ARRAY[g, g] AS list,"
+        " jsonb_build_object('a', g) AS object, g::text::char(8) AS padded,"
+        " CASE WHEN g > 5 THEN 'x' END AS hole FROM generate_series(1, 30) g",
+    )
+    kept = [
+        "small", "single", "double", "truth", "amount", "size", "uuid", "instant", "day", "span",
+        "list", "object", "padded", "hole",
+    ]  # fmt: skip
+    exports = [tmp_path / "p.parquet", tmp_path / "p.csv"]
+    postgresql.anonymize(quasi_identifiers=["age"], keep=kept, exports=exports)
+    table = parquet.read_table(exports[0])
+    types = {field.name: field.type for field in table.schema}
+    assert types == {
+        "age": pa.int32(), "small": pa.int16(), "single": pa.float32(), "double": pa.float64(),
+        "truth": pa.bool_(), "amount": pa.decimal128(12, 4), "size": pa.string(),
+        "uuid": pa.string(), "instant": pa.timestamp("us", "UTC"), "day": pa.date32(),
+        "span": pa.string(), "list": pa.string(), "object": pa.string(), "padded": pa.string(),
+        "hole": pa.string(),
+    }  # fmt: skip
+    first = datetime(2020, 1, 1, 8, tzinfo=timezone.utc)
+    instants = [moment - first for moment in table["instant"].to_pylist()]
+    assert sorted(instants) == [timedelta(hours=g) for g in range(1, 31)]
+    assert table["hole"].null_count == 5
+    with open_store(f"file:{exports[1]}").session(write=False) as session:
+        kinds = dict(session.columns_of(parse_relation("p")))
+        rows = session.rows("SELECT amount, double FROM p ORDER BY age, amount")
+    assert (kinds["amount"], kinds["day"], kinds["truth"]) == ("DECIMAL(7,4)", "DATE", "BOOLEAN")
+    assert {amount for amount, _ in rows} == set(table["amount"].to_pylist())
+
+
+def test_types_of_duckdb(duckdb_file: DuckdbDatabase, tmp_path: Path) -> None:
+    duckdb_file.execute(
+        "CREATE TABLE people AS SELECT range AS age, range::HUGEINT AS huge, range::UTINYINT AS"
+        " tiny, (range / 3)::DECIMAL(18, 3) AS amount, range::VARCHAR::ENUM('0', '1', '2', '3',"
+        " '4', '5', '6', '7', '8', '9', '10', '11') AS listed, uuid() AS uuid, [range, 1] AS list,"
+        " {'a': range} AS object, make_timestamp(range * 1000000) AS moment FROM range(12)"
+    )
+    path = tmp_path / "p.parquet"
+    kept = ["huge", "tiny", "amount", "listed", "uuid", "list", "object", "moment"]
+    duckdb_file.anonymize(quasi_identifiers=["age"], keep=kept, exports=[path])
+    types = {field.name: field.type for field in parquet.read_schema(path)}
+    assert types["listed"] == types["list"] == types["object"] == pa.string()
+    assert types["moment"] == pa.timestamp("us")
+    assert sorted(parquet.read_table(path)["amount"].to_pylist()) == [
+        (Decimal(i) / 3).quantize(Decimal("0.001")) for i in range(12)
+    ]
+
+
+@pytest.mark.postgresql
+def test_what_no_file_holds_is_refused(postgresql: PostgresqlDatabase, tmp_path: Path) -> None:
+    postgresql.execute(
+        "CREATE TABLE people AS SELECT g AS age, (10::numeric ^ 50 + g)::numeric(60, 5) AS wide,"
+        " CASE g WHEN 1 THEN 'NaN'::numeric ELSE g END AS odd FROM generate_series(1, 30) g"
+    )
+    given: dict[str, Any] = {"quasi_identifiers": ["age"], "exports": [tmp_path / "p.parquet"]}
+    for column in ("wide", "odd"):
+        with pytest.raises(UnsupportedType):
+            postgresql.anonymize(**given, keep=[column])
+    assert list(tmp_path.iterdir()) == []

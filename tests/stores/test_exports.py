@@ -1,0 +1,428 @@
+"""Files of releases: what is in them, what is not, and that none shows what was not published."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+from pyarrow import parquet
+
+import dbanon
+import dbanon.errors
+from dbanon.doors.cli.main import main
+from dbanon.errors import FormulaInText, OutputExists, RecountFailed
+from dbanon.run import export as exporting
+from dbanon.stores.exports import formats, places
+from tests.stores.databases import Database
+from tests.stores.people import QUASI_IDENTIFIERS, load_people, rows_of_people
+
+ALL = {"quasi_identifiers": [*QUASI_IDENTIFIERS], "keep": ["site", "id"]}
+AGES = {"quasi_identifiers": ["age"], "keep": ["site"]}
+
+
+def rows_of(database: Database, name: str = "release.people") -> list[tuple[Any, ...]]:
+    return database.rows(f"SELECT * FROM {database.relation(name)}")
+
+
+def left(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in tmp_path.rglob(".dbanon-*"))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(tmp_path: Path) -> Iterator[None]:
+    yield
+    assert left(tmp_path) == []
+
+
+def call(*words: Any) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200"})
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, (Decimal, float, int)):
+        return float(value)
+    if isinstance(value, (date, datetime)):
+        return value.isoformat(sep=" ") if isinstance(value, datetime) else value.isoformat()
+    return value.removesuffix(".000000") if isinstance(value, str) else value
+
+
+def test_parquet_holds_the_released_rows_in_their_random_order(
+    database: Database, tmp_path: Path
+) -> None:
+    load_people(database)
+    path = tmp_path / "new" / "deep" / "people.parquet"
+    report = database.anonymize(**ALL, exports=[path])
+    table = parquet.read_table(path)
+    assert table.num_rows == report.rows_out == 40
+    released = rows_of(database)
+    exported = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    assert [[plain(v) for v in row] for row in exported] == [
+        [plain(v) for v in row] for row in released
+    ]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == path.parent.parent.stat().st_mode & 0o777 == 0o700
+    found = formats.metadata_of(path)
+    assert found["release_id"] == report.release_id
+    assert (found["k_requested"], found["k_counted"]) == ("3", str(report.k_achieved))
+    assert json.loads(found["quasi_identifiers"]) == [*QUASI_IDENTIFIERS]
+    assert len(found["created_on"]) == 10
+    assert set(found) == {
+        "release_id", "version", "k_requested", "k_counted", "guarantee", "quasi_identifiers",
+        "arguments", "created_on",
+    }  # fmt: skip
+    [one] = report.arguments["exports"]
+    assert (one["path"], one["sha256"]) == (str(path), places.sha256(path))
+    assert one["bytes"] == path.stat().st_size
+    [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
+    arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+    assert arguments["exports"] == [one]
+    assert report.seconds["export"] > 0
+
+
+def test_types_of_columns_are_types_of_the_file(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    path = tmp_path / "people.parquet"
+    database.anonymize(**ALL, exports=[path])
+    types = {field.name: field.type for field in parquet.read_schema(path)}
+    assert types["born"] == pa.date32()
+    assert types["seen"] == pa.timestamp("us")
+    assert types["income"].scale == 2
+    assert types["height"] == pa.float64()
+    assert types["site"] == pa.string()
+    assert pa.types.is_integer(types["age"])
+    assert not any(pa.types.is_dictionary(kind) for kind in types.values())
+
+
+def test_csv_holds_the_released_rows(database: Database, tmp_path: Path) -> None:
+    rows = rows_of_people()
+    rows[0] = (*rows[0][:7], 'a "quoted", text\nof two lines')
+    rows[1] = (*rows[1][:7], "")
+    rows[2] = (*rows[2][:7], None)
+    load_people(database, rows)
+    path = tmp_path / "people.csv"
+    database.anonymize(**ALL, exports=[path])
+    text = path.read_bytes().decode()
+    with path.open(newline="") as file:
+        header, *lines = csv.reader(file)
+    assert header == ["id", "age", "income", "height", "born", "seen", "site"]
+    released = {row[0]: row for row in rows_of(database)}
+    assert [int(line[0]) for line in lines] == [row[0] for row in rows_of(database)]
+    by_id = {int(line[0]): line for line in lines}
+    assert by_id[1][6] == 'a "quoted", text\nof two lines'
+    assert [float(by_id[i][3]) for i in by_id] == [float(released[i][3]) for i in by_id]
+    assert '""' in text
+    # An empty text is "", and NULL is nothing.
+    ends = sorted(line.rpartition(",")[2] for line in text.splitlines() if line[:2] in ("2,", "3,"))
+    assert ends == ["", '""']
+    assert "\r" not in text
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_no_value_that_was_not_released_is_in_a_file(
+    database: Database, tmp_path: Path, kind: str
+) -> None:
+    rows = [(*row[:1], f"SECRETNAME{row[0]}", *row[2:7], f"SECRETSITE{row[0]}")
+            for row in rows_of_people()]  # fmt: skip
+    load_people(database, rows)
+    path = tmp_path / f"people.{kind}"
+    export = {"path": str(path), "compression": "none"}
+    database.anonymize(quasi_identifiers=["age"], keep=["site"], where="id > 5", exports=[export])
+    content = path.read_bytes()
+    assert b"SECRETSITE40" in content
+    assert b"SECRETNAME" not in content
+    assert not re.search(rb"SECRETSITE[1-5](?![0-9])", content)
+
+
+def test_minima_and_maxima_are_of_quasi_identifiers_alone(
+    database: Database, tmp_path: Path
+) -> None:
+    load_people(database)
+    for statistics in (False, True):
+        path = tmp_path / f"people-{statistics}.parquet"
+        database.anonymize(
+            **ALL,
+            output=f"release.p{statistics}".lower(),
+            exports=[{"path": str(path), "statistics": statistics}],
+        )
+        group = parquet.read_metadata(path).row_group(0)
+        told = {
+            group.column(i).path_in_schema
+            for i in range(group.num_columns)
+            if group.column(i).statistics is not None and group.column(i).statistics.has_min_max
+        }
+        assert told == {*QUASI_IDENTIFIERS, *(("site", "id") if statistics else ())}
+        assert not any(group.column(i).has_offset_index for i in range(group.num_columns))
+        metadata = parquet.read_metadata(path).metadata
+        assert b"ARROW:schema" not in metadata
+        assert b"pandas" not in metadata
+
+
+FORMULAS = ["=1+1", "+1", "-x", "@SUM", "\tx", " =1", '"=1', "＝1", "'=1", "−1"]
+
+
+def test_formulas_are_refused_escaped_or_kept(database: Database, tmp_path: Path) -> None:
+    rows = rows_of_people()
+    rows = [(*row[:7], FORMULAS[i] if i < len(FORMULAS) else row[7]) for i, row in enumerate(rows)]
+    load_people(database, rows)
+    path = tmp_path / "people.csv"
+    before = database.state()
+    with pytest.raises(FormulaInText) as refused:
+        database.anonymize(**AGES, exports=[path])
+    assert f'column "site" as formulas: {len(FORMULAS)} of' in refused.value.message
+    assert not any(text in str(refused.value) for text in ("SUM", "1+1"))
+    assert database.state() == before
+    assert not path.exists()
+    for way in ("escape", "keep"):
+        path = tmp_path / f"{way}.csv"
+        database.anonymize(
+            **AGES, output=f"release.{way}", exports=[{"path": str(path), "formulas": way}]
+        )
+        with path.open(newline="") as file:
+            found = {row[1] for row in list(csv.reader(file))[1:]}
+        wanted = {("'" if way == "escape" else "") + text for text in FORMULAS}
+        assert wanted <= found
+    # Numbers keep their sign: the type decides.
+    database.load("debts", {"owed": database.types["integer"]}, [[-row[2]] for row in rows])
+    path = tmp_path / "debts.csv"
+    database.anonymize(
+        table="debts", quasi_identifiers=["owed"], output="release.debts", exports=[path]
+    )
+    assert path.read_text().splitlines()[1].startswith("-")
+
+
+def test_a_file_that_holds_something_else_is_never_shown(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is counted, and not what was meant to be written into it."""
+    load_people(database)
+    before = database.state()
+    write = formats.write
+
+    def one_row_less(file: Any, export: Any, schema: Any, pieces: Any, **more: Any) -> None:
+        write(file, export, schema, [batch.slice(1) for batch in pieces], **more)
+
+    def another_age(file: Any, export: Any, schema: Any, pieces: Any, **more: Any) -> None:
+        changed = []
+        for batch in pieces:
+            columns = batch.to_pydict()
+            columns["age"][0] += 1000
+            changed.append(pa.record_batch(columns, schema=schema))
+        write(file, export, schema, changed, **more)
+
+    for wrong in (one_row_less, another_age):
+        monkeypatch.setattr(exporting.formats, "write", wrong)
+        for kind in ("parquet", "csv"):
+            with pytest.raises(RecountFailed, match="does not hold what was released"):
+                database.anonymize(**AGES, exports=[tmp_path / f"people.{kind}"])
+    assert database.state()[0] == before[0]
+    assert not list(tmp_path.glob("people*.csv"))
+
+
+def test_models_are_counted_again_in_the_file(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [(*row[:7], "abcd"[i % 4]) for i, row in enumerate(rows_of_people())]
+    load_people(database, rows)
+    given: dict[str, Any] = {
+        "quasi_identifiers": ["age"],
+        "sensitive": ["site"],
+        "entity": "name",
+        "models": [{"kind": "distinct_l", "attribute": "site", "level": 2},
+                   {"kind": "t_closeness", "attribute": "site", "level": 0.6}],
+    }  # fmt: skip
+    for kind in ("parquet", "csv"):
+        database.anonymize(**given, output=f"release.{kind}", exports=[tmp_path / f"a.{kind}"])
+    write = formats.write
+
+    def one_value(file: Any, export: Any, schema: Any, pieces: Any, **more: Any) -> None:
+        changed = [
+            pa.record_batch({**batch.to_pydict(), "site": ["a"] * batch.num_rows}, schema=schema)
+            for batch in pieces
+        ]
+        write(file, export, schema, changed, **more)
+
+    monkeypatch.setattr(exporting.formats, "write", one_value)
+    with pytest.raises(RecountFailed):
+        database.anonymize(**given, exports=[tmp_path / "b.parquet"])
+    assert not (tmp_path / "b.parquet").exists()
+
+
+def test_a_file_that_is_there_stays_unless_it_is_of_a_release(
+    database: Database, tmp_path: Path
+) -> None:
+    load_people(database)
+    for kind in ("parquet", "csv"):
+        path = tmp_path / f"people.{kind}"
+        path.write_text("somebody's")
+        for if_exists in ("error", "replace"):
+            with pytest.raises(OutputExists):
+                database.anonymize(**AGES, exports=[path], if_exists=if_exists)
+        assert path.read_text() == "somebody's"
+        path.unlink()
+        database.anonymize(**AGES, exports=[path], if_exists="replace")
+        first = path.read_bytes()
+        with pytest.raises(OutputExists):
+            database.anonymize(**AGES, output="release.other", exports=[path])
+        database.anonymize(**AGES, exports=[path], if_exists="replace")
+        assert path.read_bytes() != first
+
+
+def test_files_of_earlier_releases_go_as_told(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    wanted = {"path": str(tmp_path / "{release}.parquet"), "keep_last": 1}
+    made = []
+    for turn in range(4):
+        report = database.anonymize(**AGES, exports=[wanted], if_exists="replace",
+                                    output_kind="view")  # fmt: skip
+        made.append(f"{report.release_id}.parquet")
+        if turn == 2:
+            # Somebody changed it: it is no file of ours any more.
+            (tmp_path / made[2]).write_bytes(b"changed")
+    database.anonymize(**AGES, exports=[wanted], if_exists="replace", output_kind="view")
+    names = {path.name for path in tmp_path.glob("*.parquet")}
+    assert made[2] in names
+    assert {made[0], made[1]} & names == set()
+
+
+def test_a_run_that_fails_leaves_no_file(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    path = tmp_path / "people.parquet"
+
+    def progress(phase: str, share: float) -> None:
+        if phase == "verify" and share == 1.0:
+            assert left(tmp_path)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        database.anonymize(**AGES, exports=[path], progress=progress)
+    assert not path.exists()
+
+
+def test_what_a_crash_left_is_finished_or_taken_away_by_the_next_run(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(database)
+    wanted = str(tmp_path / "{release}.parquet")
+    given: dict[str, Any] = {**AGES, "exports": [wanted], "if_exists": "replace"}
+    # The machine stops right after COMMIT …
+    monkeypatch.setattr(exporting.Exporter, "finish", exporting.Exporter.leave)
+    published = database.anonymize(**given)
+    assert len(left(tmp_path)) == 1
+    monkeypatch.undo()
+    # … and, in another run, right before it.
+    tag = left(tmp_path)[0].split("-")[1]
+    orphan = tmp_path / f".dbanon-{tag}-{os.urandom(4).hex()}-0000-4000-8000-000000000000-0.tmp"
+    orphan.write_bytes(b"never published")
+    # Of somebody else's output, and of a run that is not over.
+    other = tmp_path / f".dbanon-{'0' * 12}-{published.release_id}-0.tmp"
+    other.write_bytes(b"another one's")
+    running = places.Pending.begin(tmp_path / "x.parquet", tag, published.release_id, 7)
+    report = database.anonymize(**given)
+    names = {path.name for path in tmp_path.glob("*.parquet")}
+    assert names == {f"{published.release_id}.parquet", f"{report.release_id}.parquet"}
+    assert left(tmp_path) == sorted([other.name, running.path.name])
+    running.undo()
+    other.unlink()
+
+
+def test_python_takes_paths_and_objects_and_says_what_is_wrong(tmp_path: Path) -> None:
+    nowhere: Any = "duckdb:////nowhere.duckdb"
+    for wrong in (
+        "a.txt",
+        {},
+        {"path": "a.csv", "formulas": "run"},
+        {"path": "a.parquet", "x": 1},
+        {"path": "a.csv", "keep_last": 2},
+        {"path": "a.csv", "keep_last": -1},
+    ):
+        with pytest.raises(dbanon.DbanonError) as refused:
+            dbanon.anonymize(nowhere, table="t", output="o", k=3, **AGES, exports=[wrong])
+        assert refused.value.exit_code == 2
+        assert "export" in refused.value.message
+
+
+def test_a_file_is_verified_by_what_it_says(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    path = tmp_path / "people.parquet"
+    report = database.anonymize(**AGES, exports=[path])
+    done = call("verify", path, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["release_id"], found["rows"]) == (report.release_id, 40)
+    assert found["k_achieved"] == report.k_achieved
+    assert "SHA-256" in call("verify", path).stdout
+    assert call("verify", path, "--k", "30").exit_code == 3
+    assert call("verify", tmp_path / "no.parquet").exit_code == 2
+    # Somebody's own file, and one that was changed.
+    table = parquet.read_table(path)
+    parquet.write_table(table.replace_schema_metadata(None), tmp_path / "own.parquet")
+    assert call("verify", tmp_path / "own.parquet").exit_code == 2
+    assert call("verify", tmp_path / "own.parquet", "-q", "age", "--k", "3").exit_code == 0
+    ages = pa.array(range(len(table)), table.schema.field("age").type)
+    changed = table.set_column(table.schema.names.index("age"), "age", ages)
+    metadata = {f"dbanon.{k}": v for k, v in formats.metadata_of(path).items()}
+    parquet.write_table(changed.replace_schema_metadata(metadata), path)
+    done = call("verify", path)
+    assert done.exit_code == 3
+    assert "[recount_failed]" in done.stderr
+
+
+def test_a_release_of_each_attribute_by_itself_is_verified_as_such(
+    database: Database, tmp_path: Path
+) -> None:
+    load_people(database)
+    path = tmp_path / "people.parquet"
+    with pytest.warns(dbanon.errors.RowsNotAnonymous):
+        database.anonymize(
+            quasi_identifiers=["age", "height"],
+            method="individual_ranking",
+            guarantee="per_attribute",
+            exports=[path],
+        )
+    done = call("verify", path, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["k_achieved"] >= 3
+
+
+def test_the_command_line_and_a_job_file_export(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(database)
+    done = call(
+        "anonymize", database.url, "--table", "people", "--output", "release.people", "--k", 3,
+        "--quasi-identifiers", "age", "--export", tmp_path / "a" / "people.parquet",
+        "--export", tmp_path / "people.csv",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert str(tmp_path / "people.csv") in done.stdout
+    assert parquet.read_table(tmp_path / "a" / "people.parquet").num_rows == 40
+    assert len((tmp_path / "people.csv").read_text().splitlines()) == 41
+    monkeypatch.setenv("PEOPLE", database.url)
+    file = tmp_path / "job.yaml"
+    dropped = ("id", "name", "income", "height", "born", "seen", "site")
+    file.write_text(
+        'version: 1\nsource: {url: "${PEOPLE}"}\njobs:\n  - name: monthly\n    table: people\n'
+        "    k: 3\n    columns:\n      age: {role: quasi_identifier}\n"
+        + "".join(f"      {name}: {{role: drop}}\n" for name in dropped)
+        + "    output: {view: release.of_job, keep_last: 1}\n"
+        '    export: [{format: parquet, path: "${OUT:-out}/{job}/{release}.parquet",'
+        " keep_last: 1}]\n"
+    )
+    monkeypatch.chdir("/")
+    for _ in range(3):
+        done = call("run", file, "--format", "json")
+        assert done.exit_code == 0, done.stderr
+    release = json.loads(done.stdout)["jobs"][0]["report"]["release_id"]
+    names = [path.name for path in (tmp_path / "out" / "monthly").iterdir()]
+    assert len(names) == 2
+    assert f"{release}.parquet" in names

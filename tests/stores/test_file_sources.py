@@ -1,0 +1,160 @@
+"""CSV and Parquet files as sources: to a database, or to a file without any database."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from pyarrow import parquet
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.errors import DatabaseNotFound, InvalidParameter
+from dbanon.run.open import open_store
+from dbanon.run.verify_file import verify_file
+from dbanon.stores.names import parse_relation
+from tests.stores.databases import Database
+from tests.stores.people import COLUMNS, load_people, rows_of_people
+
+AGES: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age", "income"], "k": 3,
+                        "keep": ["id", "site"]}  # fmt: skip
+
+
+def write(tmp_path: Path, kind: str) -> Path:
+    rows, path = rows_of_people(), tmp_path / f"people.{kind}"
+    if kind == "csv":
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(COLUMNS)
+            writer.writerows(rows)
+    else:
+        frame = pd.DataFrame(rows, columns=list(COLUMNS))
+        assert len(frame)
+        with duckdb.connect() as connection:
+            connection.execute(f"COPY (FROM frame) TO '{path}' (FORMAT parquet)")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_is_released_into_every_database_as_its_table_would(
+    database: Database, tmp_path: Path, kind: str
+) -> None:
+    load_people(database)
+    path = write(tmp_path, kind)
+    database.anonymize(**AGES, output="release.one")
+    report = dbanon.anonymize(f"file:{path}", target=database.url, **AGES, output="release.two")
+    assert report.rows_in == report.rows_out == 40
+    one, two = (
+        sorted((int(i), float(age), float(income), site) for i, age, income, site in database.rows(
+            f"SELECT id, age, income, site FROM {database.relation(f'release.{name}')}"))
+        for name in ("one", "two")
+    )  # fmt: skip
+    assert one == two
+    assert database.rows(f"SELECT source FROM {database.ledger()} WHERE output_name LIKE '%two'")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_no_database_is_needed(tmp_path: Path, kind: str) -> None:
+    source, out = write(tmp_path, kind), tmp_path / "out"
+    words = ["anonymize", f"file:{source}", "--table", "people", "--output", "release.people"]
+    words += ["--k", "3", "--quasi-identifiers", "age,income", "--keep", "site"]
+    done = call(*words, "--export", out / "p.parquet", "--export", out / "p.csv")
+    assert done.exit_code == 0, done.stderr
+    assert verify_file(out / "p.parquet").rows == 40
+    assert len((out / "p.csv").read_text().splitlines()) == 41
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", f"people.{kind}"]
+    assert sorted(path.name for path in out.iterdir()) == ["p.csv", "p.parquet"]
+    done = call(*words)
+    assert done.exit_code == 2
+    assert "needs a place" in done.stderr
+    # What was exported may be replaced: it says that it is a release.
+    assert call(*words, "--export", out / "p.parquet").exit_code == 2
+    assert call(*words, "--export", out / "p.parquet", "--if-exists", "replace").exit_code == 0
+    planned = call("plan", *words[1:])
+    assert planned.exit_code == 0, planned.stderr
+
+
+def call(*words: Any) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200"})
+
+
+def test_a_job_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "csv")
+    monkeypatch.chdir(tmp_path)
+    done = call("init", "file:people.csv", "--table", "people", "--k", "3")
+    assert done.exit_code == 0, done.stderr
+    text = done.stdout.replace("age:    {role: drop}", "age:    {role: quasi_identifier}")
+    text += '    export: [{format: parquet, path: "{release}.parquet"}]\n'
+    Path("job.yaml").write_text(text)
+    assert call("plan", "job.yaml").exit_code == 0
+    done = call("run", "job.yaml")
+    assert done.exit_code == 0, done.stderr
+    [made] = tmp_path.glob("*.parquet")
+    assert verify_file(made).k_achieved >= 3
+    with open_store("file:people.csv").job_lock("people"):
+        assert call("run", "job.yaml").exit_code == 7
+
+
+def test_columns_of_csv_have_the_types_that_they_are_written_in(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "whole,code,amount,mixed,day,moment,truth,much,empty,nothing,float,bad_day\n"
+        "1,01234,1.50,1,2020-01-31,2020-01-31 10:00:00,true,99999999999999999999"
+        ',"",,1e5,2020-02-31\n'
+        "-20,99999,-20,x,1999-12-01,2020-01-31T10:00:01.25,false,1,a,,2.5,2020-01-01\n"
+        ",,,,,,,,,,,\n"
+    )
+    with open_store(f"file:{path}").session(write=False) as session:
+        columns = session.columns_of(parse_relation("t"))
+        rows = session.rows("SELECT code, empty FROM t")
+    assert dict(columns) == {
+        "whole": "BIGINT", "code": "VARCHAR", "amount": "DECIMAL(4,2)", "mixed": "VARCHAR",
+        "day": "DATE", "moment": "TIMESTAMP", "truth": "BOOLEAN", "much": "DECIMAL(20,0)",
+        "empty": "VARCHAR", "nothing": "VARCHAR", "float": "DOUBLE", "bad_day": "VARCHAR",
+    }  # fmt: skip
+    assert rows == [("01234", ""), ("99999", "a"), (None, None)]
+
+
+def test_what_is_exported_is_read_as_it_was(tmp_path: Path) -> None:
+    source = write(tmp_path, "csv")
+    given = {**AGES, "quasi_identifiers": ["age", "income", "born", "seen"]}
+    exports = [tmp_path / "again.csv", tmp_path / "again.parquet"]
+    dbanon.anonymize(f"file:{source}", **given, output="release.people", exports=exports)
+    found = []
+    for path in exports:
+        with open_store(f"file:{path}").session(write=False) as session:
+            found.append(session.rows('SELECT * FROM "again"'))
+    assert found[0] == found[1]
+    assert parquet.read_table(exports[1]).num_rows == 40
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseNotFound, match="There is no file"):
+        dbanon.anonymize(f"file:{tmp_path / 'no.csv'}", **AGES, output="o", exports=["x.csv"])
+    for url in ("file:people.json", "file://people.csv", "file:"):
+        with pytest.raises(InvalidParameter):
+            open_store(url)
+    broken = tmp_path / "people.parquet"
+    broken.write_bytes(b"SECRET no parquet")
+    with pytest.raises(dbanon.DbanonError) as refused:
+        dbanon.anonymize(f"file:{broken}", **AGES, output="o", exports=["x.csv"])
+    assert "SECRET" not in str(refused.value)
+    ragged = tmp_path / "people.csv"
+    ragged.write_text('age,income,id,site\n1,2,3,"SECRET\n')
+    with pytest.raises(dbanon.DbanonError) as refused:
+        dbanon.anonymize(f"file:{ragged}", **AGES, output="o", exports=["x.csv"])
+    assert "SECRET" not in str(refused.value)
+
+
+def test_patterns_in_names_are_no_patterns(tmp_path: Path) -> None:
+    directory = tmp_path / "a[b]*'c"
+    directory.mkdir()
+    source = write(directory, "csv")
+    out = directory / "{release}" / "p*.parquet"
+    report = dbanon.anonymize(f"file:{source}", **AGES, output="release.people", exports=[out])
+    assert verify_file(directory / report.release_id / "p*.parquet").rows == 40

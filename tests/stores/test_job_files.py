@@ -1,0 +1,335 @@
+"""Jobs of files on every database: checked, planned, run, refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.doors.jobfile import run as file_runs
+from dbanon.doors.jobfile.init import job_file_for
+from dbanon.errors import ColumnUnclassified, DatabaseBusy, JobRunning, TimeLimit
+from dbanon.run.open import open_store
+from tests.stores.databases import Database
+from tests.stores.people import COLUMNS, load_people
+
+ROLES = {
+    "id": "{role: drop}",
+    "name": "{role: identifier}",
+    "age": "{role: quasi_identifier, weight: 2}",
+    "income": "{role: quasi_identifier}",
+    "height": "{role: drop}",
+    "born": "{role: drop}",
+    "seen": "{role: drop}",
+    "site": '{role: keep, reason: "a public list"}',
+}
+
+
+@pytest.fixture(autouse=True)
+def _people(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PEOPLE", database.url)
+    monkeypatch.setenv("DBANON_URL", database.url)
+
+
+def job(
+    name: str = "people",
+    roles: Mapping[str, str] = ROLES,
+    output: str = "{view: people, keep_last: 1}",
+    **more: str,
+) -> str:
+    lines = [f"  - name: {name}", *(f"    {key}: {text}" for key, text in more.items())]
+    lines += [] if "table" in more else ["    table: people"]
+    lines += ["    columns:", *(f'      "{column}": {role}' for column, role in roles.items())]
+    return "\n".join([*lines, f"    output: {output}"]) + "\n"
+
+
+def write(tmp_path: Path, database: Database, *jobs: str, defaults: str = "{k: 3}") -> Path:
+    file = tmp_path / "job.yaml"
+    head = 'version: 1\nsource: {url: "${PEOPLE}"}\ntarget: {schema: release}\n'
+    file.write_text(f"{head}defaults: {defaults}\njobs:\n" + "".join(jobs))
+    return file
+
+
+def call(*words: Any, **environment: str) -> Result:
+    done = CliRunner().invoke(
+        main, [str(word) for word in words], env={"COLUMNS": "200", **environment}
+    )
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def test_check_plan_run_and_run_again(database: Database, tmp_path: Path) -> None:
+    rows = load_people(database)
+    file = write(tmp_path, database, job(where='"age >= 30"'))
+    before = database.state()
+    assert call("check", file).exit_code == 0
+    planned = call("plan", file, "--format", "json")
+    assert planned.exit_code == 0, planned.stderr
+    [one] = json.loads(planned.stdout)["jobs"]
+    chosen = [row for row in rows if row[2] >= 30]
+    assert one["plan"]["rows"] == len(chosen)
+    assert database.state() == before
+    for turn in range(3):
+        done = call("run", file, "--format", "json")
+        assert done.exit_code == 0, done.stderr
+        [one] = json.loads(done.stdout)["jobs"]
+        assert one["job"] == "people"
+        assert one["report"]["rows_out"] == len(chosen)
+        # keep_last: 1 of those that were replaced.
+        assert len(one["dropped"]) == (1 if turn == 2 else 0)
+    columns = "SELECT * FROM " + database.relation("release.people")
+    assert len(database.rows(columns)) == len(chosen)
+    doors = [door for (door,) in database.rows(f"SELECT door FROM {database.ledger('run')}")]
+    assert doors == ["job"] * 3
+
+
+def test_a_job_is_what_anonymize_makes_of_the_same_words(
+    database: Database, tmp_path: Path
+) -> None:
+    load_people(database)
+    file = write(tmp_path, database, job(output="{table: one}"))
+    of_file = dbanon.run_job(file)
+    by_hand = database.anonymize(
+        quasi_identifiers=["age", "income"], keep=["site"], weights={"age": 2}, output="release.two"
+    )
+    one, two = (
+        sorted(database.rows(f"SELECT * FROM {database.relation(f'release.{name}')}"), key=str)
+        for name in ("one", "two")
+    )
+    assert one == two
+    assert of_file.arguments == by_hand.arguments
+
+
+def test_a_new_column_halts_or_is_dropped_and_told(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    file = write(tmp_path, database, job())
+    assert call("run", file).exit_code == 0
+    kind = database.types["text"]
+    database.execute(f"ALTER TABLE people ADD COLUMN diagnosis {kind}")
+    before = database.state()
+    for command in ("plan", "run"):
+        done = call(command, file)
+        assert done.exit_code == 6
+        assert "[column_unclassified]" in done.stderr
+        assert 'Without a role: "diagnosis"' in done.stderr
+    assert database.state() == before
+    file = write(tmp_path, database, job(on_new_column="drop"))
+    done = call("run", file, "--format", "json")
+    assert done.exit_code == 0
+    assert 'column "diagnosis" has no role, and was not released' in done.stderr
+    [one] = json.loads(done.stdout)["jobs"]
+    assert one["unclassified"] == ["diagnosis"]
+    assert "diagnosis" in one["report"]["not_copied"]
+
+
+@pytest.mark.parametrize("column", ["income", "height"], ids=["read", "dropped"])
+def test_a_column_that_is_gone_halts(database: Database, tmp_path: Path, column: str) -> None:
+    load_people(database)
+    file = write(tmp_path, database, job(on_new_column="drop"))
+    database.execute(f"ALTER TABLE people DROP COLUMN {column}")
+    for command in ("plan", "run"):
+        done = call(command, file)
+        assert done.exit_code == 6
+        assert "[table_changed]" in done.stderr
+        assert f'"{column}"' in done.stderr
+
+
+def test_one_job_that_fails_stops_no_other(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    jobs = [
+        job("one", output="{table: one}"),
+        job("two", output="{table: two}", k="41"),
+        job("three", output="{table: three}"),
+    ]
+    file = write(tmp_path, database, *jobs)
+    done = call("run", file, "--format", "json")
+    assert done.exit_code == 8
+    found = json.loads(done.stdout)["jobs"]
+    assert [one["job"] for one in found] == ["one", "two", "three"]
+    assert [one.get("error", {}).get("code") for one in found] == [None, "too_few_records", None]
+    assert found[1]["error"]["exit_code"] == 3
+    assert "1 of 3 jobs failed" in done.stderr
+    # A job by name has its own code.
+    assert call("run", file, "--job", "two").exit_code == 3
+    assert call("run", file, "--job", "no").exit_code == 2
+    done = call("run", file, "--fail-fast", "--job", "two", "--job", "three", "--format", "json")
+    assert done.exit_code == 8
+    assert [one["job"] for one in json.loads(done.stdout)["jobs"]] == ["two"]
+
+
+def test_a_job_that_runs_already(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    file = write(tmp_path, database, job(), job("other", output="{table: other}"))
+    store = open_store(database.url)
+    with store.job_lock("people"):
+        done = call("run", file, "--job", "people")
+        assert done.exit_code == 7
+        assert "[job_running]" in done.stderr
+        assert call("run", file, "--job", "other").exit_code == 0
+        with pytest.raises(JobRunning), store.job_lock("people"):
+            pass
+    assert call("run", file, "--job", "people").exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".lock") == []
+
+
+def test_lines_for_machines_name_the_job(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    file = write(tmp_path, database, job(), job("other", output="{table: other}"))
+    done = call("run", file, "--log-format", "json", "--format", "json")
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert lines[0]["event"] == "start"
+    assert lines[-1]["event"] == "end"
+    assert "job" not in lines[-1]
+    runs = {line["job"]: line["run_id"] for line in lines if line["event"] == "job"}
+    assert set(runs) == {"people", "other"}
+    found = database.rows(f"SELECT CAST(run_id AS VARCHAR(36)) FROM {database.ledger('run')}")
+    assert {run_id for (run_id,) in found} == set(runs.values())
+
+
+def test_a_report_is_written_in_directories_of_its_own(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    report = tmp_path / "out" / "{job}" / "{release}.json"
+    file = write(tmp_path, database, job(report=f'"{report}"'))
+    release = dbanon.run_job(file).release_id
+    assert not (tmp_path / "out").exists()
+    done = call("run", file, "--format", "json")
+    release = json.loads(done.stdout)["jobs"][0]["report"]["release_id"]
+    written = tmp_path / "out" / "people" / f"{release}.json"
+    assert json.loads(written.read_text())["release_id"] == release
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
+
+
+def test_variables_are_of_the_environment(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    file = write(tmp_path, database, job())
+    file.write_text(file.read_text().replace("${PEOPLE}", "${OWN_URL?set OWN_URL first}"))
+    assert call("check", file).exit_code == 0
+    done = call("run", file)
+    assert done.exit_code == 2
+    assert "set OWN_URL first" in done.stderr
+    assert call("run", file, OWN_URL=database.url).exit_code == 0
+
+
+def test_a_limit_of_time(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    before = database.state()
+    file = write(tmp_path, database, job(time_limit="0.000001"))
+    done = call("run", file)
+    assert done.exit_code == 9
+    assert "[time_limit]" in done.stderr
+    assert database.state()[0] == before[0]
+    with pytest.raises(TimeLimit):
+        database.anonymize(quasi_identifiers=["age"], time_limit=1e-6)
+    assert database.anonymize(quasi_identifiers=["age"], time_limit=3600).rows_out == 40
+
+
+def test_init_gives_a_file_to_edit(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    done = call("init", database.url, "--table", "people", "--k", "4")
+    assert done.exit_code == 0
+    file = tmp_path / "job.yaml"
+    file.write_text(done.stdout)
+    done = call("check", file)
+    assert done.exit_code == 2
+    assert "columns must have a quasi_identifier" in done.stderr
+    assert len(done.stderr.splitlines()) == 3
+    text = file.read_text()
+    for column in COLUMNS:
+        assert f"      {column}:" in text
+    file.write_text(text.replace("age:    {role: drop}", "age:    {role: quasi_identifier}"))
+    assert call("check", file).exit_code == 0
+    assert call("run", file).exit_code == 0
+
+
+def test_names_travel_from_a_table_to_a_file_and_back(database: Database, tmp_path: Path) -> None:
+    long = "x" * 63
+    names = ["Peo ple", "a.b", 'say "x"', "it's", "on", "true", "#", "é: 1", long]
+    columns = dict.fromkeys(names, database.types["integer"])
+    rows = [[i + j for j in range(len(names))] for i in range(12)]
+    database.load("T #1", columns, rows)
+    text = job_file_for(database.url, '"T #1"')
+    text = text.replace("role: drop", "role: quasi_identifier")
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    report = dbanon.run_job(file)
+    assert sorted(report.quasi_identifiers) == sorted(names)
+    assert report.rows_out == 12
+
+
+def test_unclassified_columns_are_an_error_of_their_own_in_python(
+    database: Database, tmp_path: Path
+) -> None:
+    load_people(database)
+    roles = {name: role for name, role in ROLES.items() if name != "height"}
+    with pytest.raises(ColumnUnclassified, match="columns without a role"):
+        dbanon.run_job(write(tmp_path, database, job(roles=roles)))
+
+
+def test_a_job_between_two_databases(
+    database: Database, tmp_path: Path, make_database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Identifiers never reach the target; the lock and the ledger are its own."""
+    load_people(database)
+    other = make_database("sqlite" if database.name != "sqlite" else "duckdb")
+    monkeypatch.setenv("OTHER", other.url)
+    file = write(tmp_path, database, job(where='"age >= 30"'))
+    text = file.read_text()
+    file.write_text(text.replace("{schema: release}", '{url: "${OTHER}", schema: release}'))
+    before = database.state()
+    assert call("plan", file).exit_code == 0
+    with open_store(other.url).job_lock("people"):
+        assert call("run", file).exit_code == 7
+    with open_store(database.url).job_lock("people"):
+        assert call("run", file).exit_code == 0
+    assert database.state() == before
+    released = other.rows(f"SELECT * FROM {other.relation('release.people')}")
+    assert 0 < len(released) < 40
+    assert "name " not in str(released)
+    assert len(other.ledger_rows("release")) == 1
+    database.execute(f"ALTER TABLE people ADD COLUMN diagnosis {database.types['text']}")
+    assert call("run", file).exit_code == 6
+    assert len(other.ledger_rows("run")) == 2
+
+
+def test_a_job_is_run_again_when_the_database_failed(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(database)
+    file = write(tmp_path, database, job(retries="2"))
+    noted, waits, runs = file_runs.run_noted, list[float](), list[str]()
+
+    def failing(of: Any, *stores: Any) -> Any:
+        runs.append(of.run_id)
+        if len(runs) < 3:
+            raise DatabaseBusy
+        return noted(of, *stores)
+
+    monkeypatch.setattr(file_runs, "run_noted", failing)
+    monkeypatch.setattr(file_runs.time, "sleep", waits.append)
+    done = call("run", file, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["jobs"][0]["attempts"] == 3
+    assert waits == [1.0, 2.0]
+    assert len(set(runs)) == 3
+    assert "is run again in 1 seconds" in done.stderr
+    # No more often than that, and only for what a retry may help.
+    runs.clear()
+    monkeypatch.setattr(file_runs, "run_noted", lambda of, *stores: failing_always(runs, of))
+    assert call("run", file).exit_code == 4
+    assert len(runs) == 3
+    file = write(tmp_path, database, job(retries="2", k="41"))
+    waits.clear()
+    monkeypatch.setattr(file_runs, "run_noted", noted)
+    assert call("run", file).exit_code == 3
+    assert waits == []
+
+
+def failing_always(runs: list[str], of: Any) -> Any:
+    runs.append(of.run_id)
+    raise DatabaseBusy
