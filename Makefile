@@ -13,7 +13,7 @@ WORKERS ?= 2
 CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o -name sources.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test faults sanitize bench lint clean FORCE
+.PHONY: help setup demo check test faults sanitize bench picture lint clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -27,8 +27,9 @@ check: lint ## lint, and tests that need no server: under a minute
 	$(VENV)/bin/pytest -q -n $(WORKERS) --dist loadfile -m 'not postgresql and not slow' \
 	  --hypothesis-profile=check tests/unit tests/contracts tests/docs tests/doors
 
-test: setup ## all tests; as root on Debian a missing PostgreSQL server is installed
+test: setup ## all tests; as root on Debian a missing PostgreSQL server or browser is installed
 	.ci/prepare.sh postgres
+	.ci/prepare.sh browser
 	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # FAULTS=full for the long campaign; FAULTS_SEED and FAULTS_CASE repeat what a finding names.
@@ -42,6 +43,10 @@ sanitize: setup ## kernel tests under AddressSanitizer and UBSan, in a build of 
 # -I: no variable of the environment chooses another dbanon.
 bench: setup $(VENV)/.bench ## seconds, memory and loss side by side
 	$(VENV)/bin/python -I -m benchmarks
+
+picture: setup ## docs/report.png again, from a release of its own
+	.ci/prepare.sh browser
+	$(VENV)/bin/python -m tests.docs.report_picture
 
 lint: setup ## ruff, mypy, import-linter
 	$(VENV)/bin/ruff check .

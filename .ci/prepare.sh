@@ -2,6 +2,7 @@
 # Installs what the Makefile needs from the system, where it may; says what is missing where it may not.
 #   prepare.sh build      Python >= 3.10 with venv and headers, a C++ compiler: required
 #   prepare.sh postgres   a PostgreSQL server with PL/Python: without one those tests skip (with CI=true they fail)
+#   prepare.sh browser    a browser to look at the HTML report: without one those tests skip (with CI=true they fail)
 set -eu
 PYTHON=${PYTHON:-python3}
 
@@ -85,8 +86,28 @@ prepare_postgres() {
   echo "No PostgreSQL server with PL/Python; on Debian: postgresql postgresql-plpython3-${major:-NN}" >&2
 }
 
+# Chromium under any of the names that the tests look for, tests/browser.py.
+has_browser() {
+  local name
+  for name in chromium chromium-browser google-chrome google-chrome-stable; do
+    if command -v "$name" >/dev/null; then return 0; fi
+  done
+  return 1
+}
+
+prepare_browser() {
+  if has_browser; then return 0; fi
+  if may_install; then
+    apt_update
+    apt_install chromium fonts-dejavu-core || true
+  fi
+  # Not an error here: the tests decide whether they can do without.
+  has_browser || echo "No browser; install Chromium (on Debian: chromium) or Google Chrome" >&2
+}
+
 case "${1:-}" in
   build) prepare_build ;;
   postgres) prepare_postgres ;;
-  *) echo "usage: $0 build|postgres" >&2; exit 2 ;;
+  browser) prepare_browser ;;
+  *) echo "usage: $0 build|postgres|browser" >&2; exit 2 ;;
 esac

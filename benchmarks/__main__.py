@@ -24,7 +24,7 @@ NAMES = (
     "thorough",
 )
 ON_REQUEST = ("thorough",)  # minutes each, only when named
-WITH_ANOTHER = ("main_job", "plpython")
+WITH_ANOTHER = ("evaluation", "main_job", "plpython")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
 IN_DOCS = {

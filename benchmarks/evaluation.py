@@ -1,14 +1,23 @@
 """Evaluation: CPU seconds of all measures beside those of MDAV on the same data, k = 5, and memory.
 
 Each case in a process of its own; peak memory is of the run with the measures and of one without.
+Another version's MDAV, on the same data and in turn, by ``--beside``. Then whole releases of a
+table in DuckDB, with and without ``evaluate``, in turn.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
+import duckdb
+import numpy as np
+
+from benchmarks.beside import Version, versions
 from benchmarks.markdown import table
 
 CASES = (
@@ -21,19 +30,12 @@ CASES = (
 )
 LONGEST = ("linkage_risk", "nearest_linkage_risk", "interval_risk")
 
-ONE = """
+POINTS = """
 import json, sys, time
-from pathlib import Path
 import numpy as np
 from dbanon import kernels
-from dbanon.data.partition import Partition
-from dbanon.data.scales import Scale
-from dbanon.measures.attributes import Numbers
-from dbanon.measures.catalogue import MEASURES
-from dbanon.measures.figure import Task
-from dbanon.measures.pairs import Pairs
 
-kind, n, p, evaluate = sys.argv[1], *map(int, sys.argv[2:])
+kind, n, p = sys.argv[1], *map(int, sys.argv[2:4])
 rng = np.random.default_rng(1)
 numbers = rng.normal(size=(n, p))
 if kind == "clustered":
@@ -45,6 +47,23 @@ kernel = kernels.Mdav(points, 5)
 while not kernel.step():
     pass
 seconds = {"mdav": clock() - started}
+"""
+
+# Of any version.
+MDAV = POINTS + "print(json.dumps(seconds))"
+
+ONE = (
+    POINTS
+    + """
+from pathlib import Path
+from dbanon.data.partition import Partition
+from dbanon.data.scales import Scale
+from dbanon.measures.attributes import Numbers
+from dbanon.measures.catalogue import MEASURES
+from dbanon.measures.figure import Task
+from dbanon.measures.pairs import Pairs
+
+evaluate = int(sys.argv[4])
 classes = Partition(kernel.labels())
 means = np.add.reduceat(numbers[classes.members], classes.starts) / classes.sizes[:, None]
 del kernel, points
@@ -69,24 +88,79 @@ status = Path("/proc/self/status").read_text()
 memory = int(status.split("VmHWM:")[1].split()[0]) / 1024
 print(json.dumps([seconds, memory]))
 """
+)
+
+JOB = """
+import json, resource, sys
+import dbanon
+report = dbanon.anonymize(
+    sys.argv[1], table="people", quasi_identifiers=list("abcde"), k=5, output=sys.argv[2],
+    evaluate=sys.argv[3] == "1",
+)
+assert report.evaluation_failed is None
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, report.seconds]))
+"""
+RUNS = 3
 
 
-def run(quick: bool = False) -> str:
-    """Markdown of all measurements."""
+def run(quick: bool = False, beside: str | None = None) -> str:
+    """Markdown of all measurements; with another version's MDAV by ``beside``."""
     rows: list[list[object]] = []
+    other = versions(beside)[1:]
     for kind, n, p in CASES[:2] if quick else CASES:
         size = n // 10 if quick else n
         seconds, memory = _one(kind, size, p, True)
         _, without = _one(kind, size, p, False)
         mdav = seconds.pop("mdav")
+        before = [_mdav(version, kind, size, p) for version in other]
         everything = sum(seconds.values())
         longest = [seconds[name] for name in LONGEST]
         rest = everything - sum(longest)
         ratio = everything / mdav
-        rows.append([kind, size, p, mdav, *longest, rest, everything, ratio, memory, without])
+        compared = [part for seconds in before for part in (seconds, everything / seconds)]
+        rows.append(
+            [kind, size, p, mdav, *longest, rest, everything, ratio, *compared, memory, without]
+        )
     header = ["data", "n", "p", "MDAV s", *LONGEST, "others", "all", "all / MDAV"]
+    header += [name for one in other for name in (f"MDAV of {one.name} s", f"all / {one.name}")]
     text = "# Evaluation, one thread\n\n" + __doc__.partition("\n\n")[0] + "\n\n"
-    return text + table([*header, "peak MiB", "without"], rows)
+    text += table([*header, "peak MiB", "without"], rows)
+    return text + "\n" + _releases(100_000 if quick else 1_000_000)
+
+
+def _mdav(version: Version, kind: str, n: int, p: int) -> float:
+    """CPU seconds of another version's MDAV on the same points."""
+    return float(json.loads(version.run(MDAV, kind, str(n), str(p)))["mdav"])
+
+
+def _releases(n: int) -> str:
+    """A table of whole releases with and without evaluation, which take turns."""
+    rng = np.random.default_rng(1)
+    numbers = rng.normal(size=(n, 5)) + 3 * rng.normal(size=(20, 5))[rng.integers(0, 20, size=n)]
+    this = Version("this", sys.executable)
+    rows: list[list[object]] = []
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "people.duckdb"
+        with duckdb.connect(str(path)) as connection:
+            columns = dict(zip("abcde", numbers.T, strict=True))
+            connection.register("given", columns)
+            connection.execute("CREATE TABLE people AS SELECT * FROM given")
+        for attempt in range(RUNS):
+            for evaluate in ("0", "1"):
+                told = this.run(JOB, f"duckdb:///{path}", f"r{attempt}{evaluate}", evaluate)
+                cpu, memory, seconds = json.loads(told)
+                rows.append(
+                    ["yes" if evaluate == "1" else "no", n, cpu, seconds["cluster"],
+                     seconds.get("evaluate", 0.0), seconds["total"], memory]
+                )  # fmt: skip
+    peaks = [
+        statistics.median(float(str(row[6])) for row in rows if row[0] == kind)
+        for kind in ("yes", "no")
+    ]
+    header = ["evaluate", "rows", "CPU s", "cluster s", "evaluate s", "total s", "peak MiB"]
+    told = f"\nPeak memory with evaluation: {peaks[0] / peaks[1]:.2f} of that without (medians).\n"
+    return table(header, rows) + told
 
 
 def _one(kind: str, n: int, p: int, evaluate: bool) -> tuple[dict[str, float], float]:

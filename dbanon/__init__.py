@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dbanon.data.partition import Partition
+    from dbanon.doors.advise import advise
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
+    from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
     from dbanon.doors.hierarchies import (
         drop_hierarchy,
@@ -20,26 +22,31 @@ if TYPE_CHECKING:
         store_hierarchy,
     )
     from dbanon.doors.python import anonymize, plan
-    from dbanon.doors.releases import drop, releases, show
+    from dbanon.doors.releases import drop, evaluate_release, releases, show, verify
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.policy import Policy
     from dbanon.measures import Model
     from dbanon.methods import METHODS
+    from dbanon.release.evaluation import Evaluation
     from dbanon.release.report import Report
 
 _HOMES = {
     "METHODS": "dbanon.methods",
     "DbanonError": "dbanon.errors",
+    "Evaluation": "dbanon.release.evaluation",
     "Hierarchy": "dbanon.hierarchy.tree",
     "Model": "dbanon.measures",
     "Partition": "dbanon.data.partition",
     "Policy": "dbanon.job.policy",
     "Report": "dbanon.release.report",
+    "advise": "dbanon.doors.advise",
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.hierarchies",
+    "evaluate": "dbanon.doors.evaluate",
+    "evaluate_release": "dbanon.doors.releases",
     "generalization_loss": "dbanon.doors.arrays",
     "information_loss": "dbanon.doors.arrays",
     "list_hierarchies": "dbanon.doors.hierarchies",
@@ -49,20 +56,25 @@ _HOMES = {
     "releases": "dbanon.doors.releases",
     "show": "dbanon.doors.releases",
     "store_hierarchy": "dbanon.doors.hierarchies",
+    "verify": "dbanon.doors.releases",
 }
 
 __all__ = [
     "METHODS",
     "DbanonError",
+    "Evaluation",
     "Hierarchy",
     "Model",
     "Partition",
     "Policy",
     "Report",
+    "advise",
     "anonymize",
     "anonymize_frame",
     "drop",
     "drop_hierarchy",
+    "evaluate",
+    "evaluate_release",
     "generalization_loss",
     "information_loss",
     "list_hierarchies",
@@ -72,6 +84,7 @@ __all__ = [
     "releases",
     "show",
     "store_hierarchy",
+    "verify",
 ]
 
 

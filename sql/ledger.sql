@@ -36,6 +36,7 @@ CREATE TABLE IF NOT EXISTS dbanon.release (
     relation_oid                     bigint,
     output_oid                       bigint,
     digest                           text,
+    evaluation                       jsonb,
     PRIMARY KEY (release_id)
 );
 
@@ -96,4 +97,5 @@ CREATE TABLE IF NOT EXISTS dbanon.alembic_version (
 ALTER TABLE dbanon.release
     ADD COLUMN IF NOT EXISTS relation_oid bigint,
     ADD COLUMN IF NOT EXISTS output_oid bigint,
-    ADD COLUMN IF NOT EXISTS digest text;
+    ADD COLUMN IF NOT EXISTS digest text,
+    ADD COLUMN IF NOT EXISTS evaluation jsonb;

@@ -69,7 +69,7 @@ def partition(
     of_classes = {one.name for one in _OF_CLASSES} - {"options"}
     given = {name: options.pop(name) for name in of_classes & set(options)}
     policy = make(Policy, {"k": k, "options": options, **given})
-    data = _table(data)
+    data = table_of(data)
     rest, places = _candidates(data, policy.nulls)
     microdata = _microdata(rest, policy.orders)
     if places is not None:
@@ -138,7 +138,7 @@ def generalization_loss(
 
 def _classes(given: Partition | ArrayLike, microdata: Microdata) -> Partition:
     """The classes of these records, given as a partition or as labels of any numbers."""
-    classes = _of_labels(getattr(given, "labels", given))
+    classes = classes_of(getattr(given, "labels", given))
     if len(classes.labels) != microdata.n_records:
         raise InvalidParameter(
             f"The partition has {len(classes.labels)} records, the data {microdata.n_records}."
@@ -146,7 +146,7 @@ def _classes(given: Partition | ArrayLike, microdata: Microdata) -> Partition:
     return classes
 
 
-def _of_labels(given: Any) -> Partition:
+def classes_of(given: Any) -> Partition:
     try:
         labels = np.asarray(given)
     except ValueError:
@@ -165,7 +165,7 @@ def _of_labels(given: Any) -> Partition:
 
 def _candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
     """The records that may get a class, and where each of all records is among them."""
-    if not _is_frame(data):
+    if not is_frame(data):
         return data, None
     from dbanon.stores.frame.microdata import candidates
 
@@ -176,15 +176,15 @@ def _candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
     return rest, places_of(held, len(data))
 
 
-def _is_frame(data: Any) -> bool:
+def is_frame(data: Any) -> bool:
     return hasattr(data, "columns") and hasattr(data, "iloc")
 
 
-def _table(data: Any) -> Any:
+def table_of(data: Any) -> Any:
     """What has named columns as a data frame; arrays as they are."""
     named = hasattr(data, "__arrow_c_stream__") or hasattr(data, "collect_schema")
     first = data[0] if isinstance(data, (list, tuple)) and data else data
-    if _is_frame(data) or not (named or isinstance(first, Mapping)):
+    if is_frame(data) or not (named or isinstance(first, Mapping)):
         return data
     from dbanon.stores.frame.handed import frame_of
 
@@ -192,8 +192,8 @@ def _table(data: Any) -> Any:
 
 
 def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microdata:
-    data = _table(data)
-    if _is_frame(data):
+    data = table_of(data)
+    if is_frame(data):
         from dbanon.stores.frame.microdata import microdata_from_frame
 
         return microdata_from_frame(

@@ -14,10 +14,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from dbanon.advice.wishes import Wishes
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.doors.machine import half_of_memory
+from dbanon.doors.starts import statement
 from dbanon.doors.ways import in_sql, in_sql_classes
 from dbanon.errors import (
     ColumnLost,
@@ -32,6 +34,7 @@ from dbanon.errors.base import Way
 from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job.job import Job
+from dbanon.run.advise import advise as run_advise
 from dbanon.run.hierarchies import column_values
 from dbanon.run.plan import plan
 from dbanon.run.run import Clock, read_and_cluster, run
@@ -106,6 +109,30 @@ def _classes(job: Job, source: StableSource, progress: _Progress) -> list[tuple[
     microdata, _, found = read_and_cluster(planned, source, clock)
     assert isinstance(found.classes, Partition)
     return list(source.labelled(planned.relation, microdata, found.classes))
+
+
+def advise(plpy: Any, sql_version: str, given: str) -> str:
+    """The rows of ``dbanon.advise``, or the error."""
+
+    def work() -> dict[str, Any]:
+        call = _call(given)
+        wanted = options.wishes(call["options"])
+        progress = _Progress(plpy, wanted.pop("progress", False))
+        session = PlpySession(plpy, int(call["source"]))
+        trees = wanted.get("hierarchies", {})
+        wished = {
+            **wanted,
+            "table": str(session.source_name()),
+            "quasi_identifiers": call["quasi_identifiers"],
+            "hierarchies": parse_all(trees, files=False),
+            "memory_limit": wanted.get("memory_limit") or half_of_memory(),
+        }
+        found = run_advise(make(Wishes, wished), StableSource(session), progress)
+        progress.restore()
+        start = ("recommended", "start", statement(found.start, trees), dict(found.start))
+        return {"rows": [*found.table_rows(), start]}
+
+    return _guarded(plpy, sql_version, work, writes=False)
 
 
 def store_hierarchy(plpy: Any, sql_version: str, given: str) -> str:

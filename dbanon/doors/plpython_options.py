@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dbanon.data.option import Option, Parameter, all_parameters
+from dbanon.advice.wishes import Wishes
+from dbanon.data.option import Option, Parameter, all_parameters, parameters
 from dbanon.errors import InvalidParameter, NotBuilt, UnknownOption, nearest_names
 from dbanon.job.job import Job
 from dbanon.measures import Model, model_kinds
@@ -54,6 +55,17 @@ def keys(
     return {one.name: one for one in found if writes or not one.option.release}
 
 
+def wish_keys() -> dict[str, Parameter]:
+    """The keys of ``options`` that advice takes."""
+    known = [one for one in parameters(Wishes) if one.option.sql]
+    return {one.name: one for one in (*known, PROGRESS) if one.name != "quasi_identifiers"}
+
+
+def wishes(given: Any) -> dict[str, Any]:
+    """The options of advice by name; raises as ``parse``."""
+    return _given(wish_keys(), given)
+
+
 def told(one: Parameter) -> str:
     """A key's value in words, and what it does."""
     default = f" ({one.by_default} by default)" if one.by_default else ""
@@ -93,6 +105,17 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
             models = _models(one.name, values.pop(one.name))
             values["models"] = (*values.get("models", ()), *models)
     return values
+
+
+def _given(known: Mapping[str, Parameter], given: Any) -> dict[str, Any]:
+    """The values of keys, none of which is another."""
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise InvalidParameter("options must be a JSON object.", hint="As in '{\"seed\": 1}'.")
+    for name in given:
+        if name not in known:
+            raise UnknownOption("There is no such option.", hint=_hint(known, name))
+    return {name: _value(known[name], value) for name, value in given.items()}
 
 
 def _value(one: Parameter, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbanon.run.open import open_store
@@ -10,6 +11,8 @@ from dbanon.stores.names import parse_relation
 from dbanon.stores.releases import Listed
 
 if TYPE_CHECKING:
+    from dbanon.run.evaluated import ReleaseEvaluation
+    from dbanon.run.verify import Verification
     from dbanon.stores.base import OnSql
 
 
@@ -41,6 +44,69 @@ def show(database: Any, release: str, *, on_sql: OnSql | None = None) -> dict[st
     """
     with open_store(database, on_sql).session(write=False) as session:
         return kept.shown(session, release)
+
+
+def verify(
+    database: Any,
+    relation: str,
+    *,
+    quasi_identifiers: Sequence[str] = (),
+    k: int | None = None,
+    on_sql: OnSql | None = None,
+) -> Verification:
+    """Recount a release in the database, and compare it with the ledger.
+
+    Parameters
+    ----------
+    quasi_identifiers, k : only for relations that the ledger of this database does not know; with
+        a ledger entry, ``k`` may ask for more than was requested then.
+
+    Raises
+    ------
+    RecountFailed : a class holds fewer than k rows, or does not keep to a privacy model.
+    ReleaseChanged : it is not as it was released; the message says in what.
+    InsufficientRights : the role may not read the relation, or the ledger.
+    ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
+    """
+    from dbanon.run import verify as recount
+
+    store = open_store(database, on_sql)
+    return recount.verify(store, parse_relation(relation), quasi_identifiers, k)
+
+
+def evaluate_release(
+    database: Any,
+    release: str,
+    *,
+    original: str | None = None,
+    changed_source: bool = False,
+    on_sql: OnSql | None = None,
+) -> ReleaseEvaluation:
+    """What a release in a database lost and still risks, as far as that can be told later.
+
+    What was recorded when it was made with ``evaluate``, and its classes counted now; with the
+    original, losses that follow from both relations without pairs of rows. Frames and arrays, row
+    beside row, are for ``dbanon.evaluate``.
+
+    Parameters
+    ----------
+    release : the name of its output.
+    original : the relation that it was made of, in the same database.
+    changed_source : True to compare it though its rows or columns are others than then.
+
+    Raises
+    ------
+    ReleaseNotFound : the ledger has no such release.
+    OriginalChanged : the original has other rows or columns than the release was made of.
+    """
+    from dbanon.run.evaluated import evaluated
+
+    return evaluated(
+        open_store(database, on_sql),
+        parse_relation(release),
+        None if original is None else parse_relation(original),
+        changed_source=changed_source,
+    )
 
 
 def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dbanon.doors.plpython_options import keys, told
+from dbanon.doors.plpython_options import keys, told, wish_keys
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.methods import METHODS
@@ -87,6 +87,7 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
     parts.append((sql / "grants.sql").read_text())
     parts.append("SELECT dbanon._require_ledger();\n")
     text = "\n".join(parts)
+    text = text.replace("@ADVICE@", literal(advice_manual()))
     text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
         "@FOREIGN_HINT@", HINT.replace("'", "''")
     )
@@ -147,6 +148,17 @@ def manual(method: Method, job: type[Any] = Job) -> str:
     if method.takes_categories:
         lines.append('hierarchies, by column, as in {"education": {"table": "ref.tree"}}. Kinds:')
         lines += [f"  {name}: {kind.key.expected}" for name, kind in KINDS.items()]
+    return "\n".join(lines)
+
+
+def advice_manual() -> str:
+    """The manual of ``dbanon.advise``."""
+    lines = [
+        "What columns may be, what singles rows out, and which release to start from.",
+        "Roles are proposals, never decisions. Nothing is written; no value of the data is told.",
+        "Keys of options:",
+        *(f"  {name}: {told(one)}" for name, one in wish_keys().items()),
+    ]
     return "\n".join(lines)
 
 

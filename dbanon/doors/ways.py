@@ -23,6 +23,8 @@ SQL_ARGUMENTS = frozenset(
 _CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
 # What a function in SQL says by its name, and the command line by its own words.
 _PROBLEMS = "problems()"
+# Of dbanon evaluate.
+_CHANGED_SOURCE = "changed_source"
 
 
 @cache
@@ -39,6 +41,8 @@ def on_command_line(name: str, value: Any) -> str:
     """An option as the command line has it."""
     if name == _PROBLEMS:
         return "dbanon hierarchy check"
+    if name == _CHANGED_SOURCE:
+        return "--changed-source"
     one = _options().get(name)
     if one is None:
         return name

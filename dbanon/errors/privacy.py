@@ -49,6 +49,14 @@ class ReleaseChanged(DbanonError):
     sqlstate = "ZK007"
 
 
+class OriginalChanged(DbanonError):
+    """The relation is not the one that the release was made of, or not as it was then."""
+
+    code = "original_changed"
+    exit_code = 6
+    sqlstate = "ZK008"
+
+
 class TellingColumnRefused(DbanonError):
     """A column that is released as it is tells too much, and strict was asked for."""
 

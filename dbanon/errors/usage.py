@@ -228,6 +228,24 @@ class VersionMismatch(UsageError):
     sqlstate = "55000"
 
 
+class NoRows(UsageError):
+    """The table has no rows: there is nothing to advise on."""
+
+    code = "no_rows"
+
+
+class NoQuasiIdentifiers(UsageError):
+    """No column is proposed as a quasi-identifier: there is nothing to advise on."""
+
+    code = "no_quasi_identifiers"
+
+
+class NothingFits(UsageError):
+    """None of the releases that were tried keeps to the limits."""
+
+    code = "nothing_fits"
+
+
 class NotADatabase(UsageError):
     """This is no database file."""
 

@@ -63,6 +63,41 @@ class Guarantee:
         """What privacy models count, in words behind them, where that is not rows."""
         return ""
 
+    @property
+    def unit(self) -> str:
+        """What k counts, in one word or few."""
+        return "rows"
+
+    @property
+    def bounds_rows(self) -> bool:
+        """True when no combination of released values is shared by fewer than k."""
+        return True
+
+    def says_not(self, earlier_releases: str, models: bool) -> tuple[str, ...]:
+        """What a reader may believe, and is not guaranteed.
+
+        Parameters
+        ----------
+        earlier_releases : what was done about them, in words.
+        models : True where privacy models hold, too.
+        """
+        return (
+            "Nothing is said of columns that are copied as they are"
+            + (", but for the privacy models named." if models else "."),
+            "Who knows more of a person than these quasi-identifiers may find the row: a copied"
+            " column that others know is a quasi-identifier in truth.",
+            "A privacy model holds for its own column, at its level, and for nothing else."
+            if models
+            else "A class whose rows all have one sensitive value tells that value.",
+            f"Other releases of the same persons: {earlier_releases}. Two releases can each be"
+            " k-anonymous while what they share is not.",
+            "It is not differential privacy.",
+            *self._of_what(),
+        )
+
+    def _of_what(self) -> tuple[str, ...]:
+        return ("k counts rows. Where a person has several, fewer persons than k may share them.",)
+
     def check_policy(self, method: Method, recoding: Recoding) -> None:
         """Check that it can be wished for with this method and recoding.
 
@@ -128,12 +163,18 @@ class Guarantee:
             where none may be.
         """
         self._require_rows(counts.rows, expected)
-        return self._verdict(counts, self._levels(counts, expected))
+        return self.verdict(counts, self._levels(counts, expected))
 
     def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
         return levels_reached(self.models, expected.sensitive, counts)
 
-    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+        """The verdict on rows and persons that were counted, with the levels of the models.
+
+        Raises
+        ------
+        RecountFailed : a class holds too few persons.
+        """
         return Verdict(counts.rows.smallest, counts.rows.smallest, levels)
 
     def _require_rows(self, recount: Recount, expected: Expected) -> None:
@@ -179,6 +220,14 @@ class OfPersons(Guarantee):
         """What privacy models count, in words behind them."""
         return f", counted in {PERSONS}"
 
+    @property
+    def unit(self) -> str:
+        """What k counts, in one word or few."""
+        return "persons"
+
+    def _of_what(self) -> tuple[str, ...]:
+        return (f'k counts persons, by the values of "{self.entity}", which are not released.',)
+
     def told_of(self, recount: Recount) -> str:
         """What was counted when a published release was looked at again: rows are all it has."""
         return f'rows; the release counted persons by "{self.entity}", which it does not hold'
@@ -188,7 +237,8 @@ class OfPersons(Guarantee):
         levels = levels_reached(self.models, expected.sensitive, counts, persons)
         return tuple(replace(level, model=f"{level.model}{self.models_count}") for level in levels)
 
-    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+        """The verdict on rows and persons that were counted, with the levels of the models."""
         found = counts.persons[self.entity]
         if found.histogram != counts.rows.histogram:
             raise RecountFailed(
@@ -216,6 +266,19 @@ class OfPersons(Guarantee):
 @dataclass(frozen=True)
 class PerAttribute(Guarantee):
     """Every released value of each attribute by itself is shared by k rows; its rows are not."""
+
+    @property
+    def unit(self) -> str:
+        """What k counts, in one word or few."""
+        return "rows, in each column by itself"
+
+    @property
+    def bounds_rows(self) -> bool:
+        """False: a combination may be one row's alone."""
+        return False
+
+    def _of_what(self) -> tuple[str, ...]:
+        return ("Rows are not k-anonymous: nothing holds of several columns together.",)
 
     def check_policy(self, method: Method, recoding: Recoding) -> None:
         """Check that attributes are grouped by themselves, without what needs classes of rows.
@@ -270,10 +333,11 @@ class PerAttribute(Guarantee):
 
     def told_of(self, recount: Recount) -> str:
         """What was counted when a published release was looked at again."""
-        [caution] = self._verdict(Counts(recount), ()).cautions
+        [caution] = self.verdict(Counts(recount), ()).cautions
         return f"rows of each attribute by itself; {caution.title}: {caution.why}"
 
-    def _verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+        """The verdict on rows that were counted, with the levels of the models."""
         k_rows = counts.rows.k_rows
         assert k_rows is not None
         return Verdict(

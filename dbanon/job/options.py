@@ -34,6 +34,7 @@ class PolicyOptions(TypedDict, total=False):
     withhold_failing: bool
     guarantee: str
     strict: bool
+    evaluate: bool
     orders: Mapping[str, Sequence[str]] | None
 
 

@@ -199,6 +199,14 @@ class Policy:
             see="guarantees.md#columns-copied-as-they-are",
         ),
     ] = False
+    evaluate: Annotated[
+        bool,
+        Option(
+            "Measure what the release lost and what it still risks, for the ledger and the report.",
+            release=True,
+            see="evaluation.md#when-a-release-is-made",
+        ),
+    ] = False
     orders: Annotated[
         Mapping[str, Sequence[str]],
         Option(

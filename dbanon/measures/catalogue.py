@@ -22,7 +22,7 @@ from dbanon.measures import (
     statistics_loss,
     structure_loss,
 )
-from dbanon.measures.figure import Figure, Measure, Task
+from dbanon.measures.figure import Figure, Measure, Task, Tick
 from dbanon.measures.risk import (
     class_risk,
     disclosure_risk,
@@ -87,5 +87,12 @@ def evaluate(task: Task, names: Iterable[str] | None = None) -> dict[str, Figure
     found: dict[str, Figure] = {}
     for measure in MEASURES.values():
         if measure.name in wanted:
-            found[measure.name] = measure.run(replace(task, figures=found))
+            tick = _part(task.tick, len(found), len(wanted))
+            tick(0.0)
+            found[measure.name] = measure.run(replace(task, figures=found, tick=tick))
     return found
+
+
+def _part(tick: Tick, at: int, of: int) -> Tick:
+    """What tells the share of all measures, called with the share of one."""
+    return lambda share: tick((at + share) / of)

@@ -9,13 +9,18 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
+from dbanon.measures.moments import Moments
 
 
 def covariance_loss(task: Task) -> Figure:
     """Over the columns of numbers."""
     if not task.pairs.numbers:
         return Figure(None, note=NO_NUMBERS)
-    found = task.pairs.moments
+    return of_moments(task.pairs.moments)
+
+
+def of_moments(found: Moments) -> Figure:
+    """The figure of the covariances of z-scores alone."""
     counted = found.known & np.triu(np.ones_like(found.known))
     if not counted.any():
         return Figure(None, note=NO_VARIATION)

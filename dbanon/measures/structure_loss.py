@@ -14,6 +14,7 @@ import numpy as np
 
 from dbanon.measures.correlation_loss import change_of_correlations
 from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
+from dbanon.measures.moments import Moments
 
 # Of a correlation: below it a relative change says little.
 _NEAR_ZERO = 0.01
@@ -21,10 +22,13 @@ _NEAR_ZERO = 0.01
 
 def structure_loss(task: Task) -> Figure:
     """Over the columns of numbers."""
-    pairs = task.pairs
-    if not pairs.numbers:
+    if not task.pairs.numbers:
         return Figure(None, note=NO_NUMBERS)
-    found = pairs.moments
+    return of_moments(task.pairs.moments)
+
+
+def of_moments(found: Moments) -> Figure:
+    """The figure of covariances alone."""
     upper = np.triu(np.ones_like(found.known))
     counted = found.related & upper
     if not counted.any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,8 @@ def recode(
         loss_before_rounding=before.total,
         loss=after.total,
         measure=recoding.measure,
+        measures=measures,
+        hierarchies=policy.hierarchies,
     )
 
 
@@ -198,6 +200,7 @@ class Release:
     loss_before_rounding, loss : over all columns; ``loss`` is of the values that are written.
     measure : ``sse``: SSE/SST on z-scores; ``iloss``: iloss per cell, ``loss_before_rounding``
         being that of the classes' own ranges.
+    measures, hierarchies : of the released records, as they were recoded with.
     """
 
     partition: Partition
@@ -206,6 +209,8 @@ class Release:
     loss_before_rounding: float
     loss: float
     measure: str = "sse"
+    measures: Measures | None = None
+    hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -117,6 +117,35 @@ class Lost:
 
 
 @dataclass(frozen=True)
+class Evaluated:
+    """What the release was found to be worth, where that was asked for.
+
+    Parameters
+    ----------
+    figures : as ``Evaluation.to_dict()``; None where nobody asked, or it failed.
+    failed : why it failed, in words without values; None where it did not.
+    """
+
+    figures: Mapping[str, Any] | None = None
+    failed: str | None = None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Pairs of label and text, for people; of figures that have a meaning here."""
+        if self.failed is not None:
+            return [("NOT EVALUATED", self.failed)]
+        if self.figures is None:
+            return []
+        told = [("evaluation", "see dbanon evaluate, and docs/evaluation.md for what each says")]
+        for kind in ("losses", "risks"):
+            told += [
+                (f"  {name}", f"{value:.6g}")
+                for name, value in self.figures[kind].items()
+                if value is not None
+            ]
+        return told
+
+
+@dataclass(frozen=True)
 class MadeBy:
     """Which release it is, and how and when it was made.
 
@@ -173,13 +202,15 @@ class Report:
     itself: the rows that share the rarest combination of values. ``levels`` are those of a full
     domain, by quasi-identifier. ``telling`` are findings on columns that are released as they are.
     ``lost`` are the quasi-identifiers that every row is released with one label of, ``*`` or the
-    root of their hierarchy.
+    root of their hierarchy. ``evaluation`` is ``Evaluation.to_dict()`` where ``evaluate``
+    was asked for, and ``evaluation_failed`` why there is none then.
     """
 
     request: Request
     counts: Counted
     loss: Lost
     made_by: MadeBy
+    evaluated: Evaluated = field(default_factory=Evaluated)
 
     release_id = _Told[str]("made_by.release_id")
     created_at = _Told[str]("made_by.created_at")
@@ -221,6 +252,8 @@ class Report:
     telling = _Told[tuple[TellingColumn, ...]]("counts.telling")
     digest = _Told["str | None"]("made_by.digest")
     lost = _Told[tuple[str, ...]]("loss.completely")
+    evaluation = _Told["Mapping[str, Any] | None"]("evaluated.figures")
+    evaluation_failed = _Told["str | None"]("evaluated.failed")
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
@@ -315,6 +348,7 @@ class Report:
                 for column in self.column_losses.values()
             ),
             *(("COLUMN LOST", text) for text in self.lost_told()),
+            *self.evaluated.rows(),
             (
                 "seconds",
                 ", ".join(f"{phase} {value:.2f}" for phase, value in self.seconds.items()),

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -18,12 +19,22 @@ from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected, Verdict
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.recode import Release, lost_completely, recode
-from dbanon.release.report import Counted, Lost, MadeBy, Report, Request, TellingColumn
+from dbanon.release.report import (
+    Counted,
+    Evaluated,
+    Lost,
+    MadeBy,
+    Report,
+    Request,
+    TellingColumn,
+)
 from dbanon.release.telling import Originals, telling
+from dbanon.run.evaluate import evaluate
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
 
+# ``evaluate`` stands beside them where it is asked for.
 PHASES = ("read", "cluster", "write", "verify", "digest")
 
 # Called with the phase and the share of it that is done; what it raises ends the run.
@@ -57,8 +68,13 @@ def run(
         expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
         holds = planned.guarantee.check(counts, expected)
         tells = _tell(draft, source, target.sampled(written, job.kept))
+    evaluated = Evaluated()
+    if job.policy.evaluate:
+        with clock.phase("evaluate") as tick:
+            evaluated = evaluate(microdata, release, tick)
     with clock.phase("digest"):
         report = _report(planned, policy, draft, found, counts, holds, tells)
+        report = replace(report, evaluated=evaluated)
         for text in report.lost_told():
             warnings.warn(ColumnLost(f"Column {text}."), stacklevel=2)
         report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))
@@ -92,7 +108,7 @@ class Clock:
         """Add the seconds of the block to a phase; gives what tells its progress."""
         started = time.perf_counter()
         yield lambda share: self.tell(name, share)
-        self.seconds[name] += time.perf_counter() - started
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
 def read_and_cluster(

@@ -181,8 +181,13 @@ def _recount(
 ) -> tuple[Recount, str]:
     """The classes of a relation as its release counts them, and the query that anyone can run."""
     questions = guarantee.questions(names)
-    query = "\n".join(recount_for_people(relation, columns) for columns in questions.classes)
-    return count_classes(session, relation, questions), query
+    return count_classes(session, relation, questions), recount_sql(relation, names, guarantee)
+
+
+def recount_sql(relation: RelationName, names: Sequence[str], guarantee: Guarantee) -> str:
+    """The query with which anyone can recount a release of these quasi-identifiers and strata."""
+    questions = guarantee.questions(names)
+    return "\n".join(recount_for_people(relation, columns) for columns in questions.classes)
 
 
 def _recount_models(

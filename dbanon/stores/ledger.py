@@ -60,6 +60,7 @@ def release_row(
         "arguments": json.dumps(plain["arguments"], sort_keys=True),
         "histogram": json.dumps({str(size): count for size, count in sorted(histogram.items())}),
         "seconds": json.dumps({name: round(value, 6) for name, value in report.seconds.items()}),
+        "evaluation": None if report.evaluation is None else json.dumps(plain["evaluation"]),
     }
     return row
 
@@ -260,10 +261,7 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
     LedgerNotTrusted : the ledger is somebody else's.
     """
     name = session.resolve_output(name)
-    missing = ReleaseNotFound(
-        f"The ledger of this database has no release {name}.",
-        hint=hint,
-    )
+    missing = ReleaseNotFound(f"The ledger of this database has no release {name}.", hint=hint)
     if not session.has_ledger():
         raise missing
     session.require_trusted_ledger()
@@ -347,12 +345,12 @@ def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]
 
 def recorded_digest(session: Session, release_id: str) -> str | None:
     """The digest of a release's rows; None for releases of version 0.1.0."""
-    found = session.rows(
+    [(found,)] = session.rows(
         f"SELECT {_newer(session, 'digest')} FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),
     )
-    return None if found[0][0] is None else str(found[0][0])
+    return None if found is None else str(found)
 
 
 def _newer(session: Session, column: str) -> str:

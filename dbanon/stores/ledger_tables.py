@@ -56,6 +56,8 @@ RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     ("output_oid", "bigint", True),
     # Of the rows as they were written, whatever their order is.
     ("digest", "text", True),
+    # What the release lost and still risks, where that was asked for.
+    ("evaluation", "json", True),
 )
 
 RELEASE_COLUMN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
@@ -114,7 +116,7 @@ TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
 }
 
 # The newest revision in migrations/.
-HEAD = "0003"
+HEAD = "0004"
 
 
 def ledger_ddl(

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.advice.profile import Profile
 from dbanon.data.counts import Counts, Questions
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
@@ -112,6 +113,9 @@ class Source(Protocol):
 
     def count(self, relation: Relation) -> int:
         """The number of its rows."""
+
+    def profile(self, relation: Relation) -> Profile:
+        """What counts tell of all columns; no value of any is read."""
 
     def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
         """The wanted columns and nothing else, in record order, within the job's memory limit."""

@@ -7,19 +7,15 @@ down: it is looked at, so that it is true also where somebody else dropped or re
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dbanon.errors import InsufficientRights, ReleaseNotFound
 from dbanon.stores import ledger
 from dbanon.stores.base import MARK, SUMMARY_SUFFIX, Existing
-from dbanon.stores.ledger_tables import (
-    RELEASE_COLUMN_COLUMNS,
-    RELEASE_COLUMNS,
-    RUN_COLUMNS,
-)
-from dbanon.stores.names import RelationName, parse_relation, quote
+from dbanon.stores.ledger_rows import rows_of_release
+from dbanon.stores.names import RelationName, parse_relation
 from dbanon.stores.sql import Session
 
 CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "untied"
@@ -29,7 +25,6 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 # Bytes that are kept for later, and the database's own numbers.
 _NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid")
 _OF_RUN = ("run_id", "door", "started_at", "finished_at", "run_by", "application", "server_version")
-_CAST = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)"}
 
 
 @dataclass(frozen=True)
@@ -140,47 +135,17 @@ def shown(session: Session, release: str) -> dict[str, Any]:
     if found is None:
         raise ReleaseNotFound("The ledger of this database has no such release.", hint=_LISTED)
     id_ = found.release_id
-    [entry] = _entries(session, "release", RELEASE_COLUMNS, id_)
-    columns = _entries(session, "release_column", RELEASE_COLUMN_COLUMNS, id_)
-    runs = _entries(session, "run", RUN_COLUMNS, id_)
+    [entry] = rows_of_release(session, "release", id_)
+    columns = rows_of_release(session, "release_column", id_)
+    runs = rows_of_release(session, "run", id_)
     for column in columns:
         del column["release_id"]
-    columns.sort(key=lambda column: int(column["position"]))
     return {
         **{name: value for name, value in entry.items() if name not in _NOT_SHOWN},
         "state": found.state,
         "columns": columns,
         "run": {name: runs[0][name] for name in _OF_RUN if name in runs[0]} if runs else None,
     }
-
-
-def _entries(
-    session: Session, table: str, columns: Sequence[tuple[str, str, bool]], release_id: str
-) -> list[dict[str, Any]]:
-    """The rows of a table of the ledger that belong to a release, as plain values.
-
-    A ledger of version 0.1.0 has neither all of the columns nor all of the tables.
-    """
-    relation = session.ledger_name(table)
-    if session.find_existing(relation) is None:
-        return []
-    there = {name for name, _ in session.columns_of(relation)}
-    known = [(name, kind) for name, kind, _ in columns if name in there]
-    wanted = ", ".join(
-        f"CAST({quote(name)} AS {_CAST[kind]})" if kind in _CAST else quote(name)
-        for name, kind in known
-    )
-    rows = session.rows(
-        f"SELECT {wanted} FROM {relation.quoted} WHERE CAST(release_id AS VARCHAR(36)) = ?",
-        (release_id,),
-    )
-    return [
-        {
-            name: ledger.parsed(value) if kind == "json" else value
-            for (name, kind), value in zip(known, row, strict=True)
-        }
-        for row in rows
-    ]
 
 
 def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
@@ -198,7 +163,7 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     entry = ledger.find_release(session, name, hint=f"dbanon drops only what it made: {_LISTED}")
     output = session.find_existing(name)
     assert output is not None  # As find_release said.
-    [told] = _entries(session, "release", RELEASE_COLUMNS, entry.release_id)
+    [told] = rows_of_release(session, "release", entry.release_id)
     beside = name.sibling(name.name + SUMMARY_SUFFIX)
     summary = _of_release(session, beside, entry.release_id)
     if summary is not None and not ledger.is_summary_of(session, name, summary, output):

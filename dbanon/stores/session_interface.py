@@ -78,6 +78,10 @@ class SessionInterface(ABC):
         return f"s.{quote(attribute.name)}"
 
     @abstractmethod
+    def lone_keys(self, source: Relation) -> frozenset[str]:
+        """The columns of which the database declares that no two rows share a value."""
+
+    @abstractmethod
     def sample(self, relation: RelationName, share: float) -> str:
         """What FROM has for a random share of a relation's rows, with the alias s."""
 

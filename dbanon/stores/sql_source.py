@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.advice.profile import Column, Profile
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -85,6 +86,31 @@ class SqlSource:
         """The number of rows, with those that are withheld for a NULL."""
         query = f"SELECT count(*) FROM {relation.relation.quoted}"
         return int(self.session.rows(query)[0][0])
+
+    def profile(self, relation: Relation) -> Profile:
+        """What one query counts of all columns."""
+        attributes, keys = relation.schema.attributes, self.session.lone_keys(relation)
+        query = statements.profile(
+            relation.relation,
+            [
+                (
+                    quote(a.name),
+                    self.session.compared(a),
+                    self.session.text_of(a) if a.kind is Kind.CATEGORY else "",
+                )
+                for a in attributes
+            ],
+        )
+        rows, *found = self.session.rows(query)[0]
+        columns = [
+            Column(
+                a, int(present), int(distinct), a.name in keys, float(long or 0), float(held or 0)
+            )
+            for a, present, distinct, long, held in zip(
+                attributes, *(found[at::4] for at in range(4)), strict=True
+            )
+        ]
+        return Profile(int(rows), tuple(columns))
 
     def count_withheld(self, relation: Relation) -> int:
         """The number of rows that are withheld for a NULL."""

@@ -234,6 +234,29 @@ def value_groups(from_rows: str, value: str, originals: Sequence[str], few: str)
     )
 
 
+def profile(relation: RelationName, columns: Sequence[tuple[str, str, str]]) -> str:
+    """The rows of a relation; of each column those with a value, and how many values there are.
+
+    Of a text also how long it is and whether it holds a space, on average.
+
+    Parameters
+    ----------
+    columns : of each its quoted name, SQL that tells its values apart, and SQL of its text; the
+        last one empty where it is no text.
+    """
+    counts = "".join(
+        f", count(s.{name}), count(DISTINCT {value}), "
+        + (
+            f"avg(length({text})), avg(CASE WHEN replace({text}, ' ', '') <> {text} THEN 1.0"
+            f" WHEN {text} IS NOT NULL THEN 0.0 END)"
+            if text
+            else "0, 0"
+        )
+        for name, value, text in columns
+    )
+    return f"SELECT count(*){counts} FROM {relation.quoted} AS s"
+
+
 def different_values(sample: str, values: Sequence[str]) -> str:
     """Rows of a sample, and of each column how many have a value, and how many values they have."""
     columns = ", ".join(f"{value} AS {value_column(i)}" for i, value in enumerate(values))
@@ -326,6 +349,25 @@ def recount_values(relation: RelationName, quasi_identifiers: Sequence[str], tex
         f" (SELECT {columns}, {text} AS value FROM {relation.quoted} AS s) AS released"
         f" GROUP BY {by}, value) AS cells"
     )
+
+
+def value_counts(relation: RelationName, text: str) -> str:
+    """The values of a column as text, and the rows of each."""
+    return (
+        "SELECT value, count(*) AS size FROM"
+        f" (SELECT {text} AS value FROM {relation.quoted} AS s) AS released GROUP BY value"
+    )
+
+
+def shared_values(relation: RelationName, text: str, fewest: int) -> str:
+    """The same of the values that at least so many rows share."""
+    return f"{value_counts(relation, text)} HAVING count(*) >= {int(fewest)}"
+
+
+def rare_values(relation: RelationName, text: str, fewest: int) -> str:
+    """How many other values there are, and their rows; no value leaves the database."""
+    rare = f"{value_counts(relation, text)} HAVING count(*) < {int(fewest)}"
+    return f"SELECT count(*), coalesce(sum(size), 0) FROM ({rare}) AS rare"
 
 
 def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:

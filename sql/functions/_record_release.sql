@@ -105,6 +105,9 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'arguments, histogram and seconds are objects.';
     END IF;
+    IF coalesce(jsonb_typeof(release -> 'evaluation'), 'object') <> 'object' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'evaluation is an object.';
+    END IF;
     entry := jsonb_populate_record(NULL::dbanon.release, release);
     entry.created_at := moment;
     entry.output_schema := released.nspname;

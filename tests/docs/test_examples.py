@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -38,3 +39,25 @@ def test_adult_reaches_its_losses(data_dir: Path) -> None:
     sex = read_paths(data_dir / "adult" / "hierarchies" / "sex.csv")
     released = printed.splitlines()[-5:]
     assert all(line.split(";")[1] in {*sex, "*"} for line in released)
+
+
+def test_census_prints_what_is_shown(data_dir: Path, tmp_path: Path) -> None:
+    shown = (ROOT / "examples" / "census.out").read_text(encoding="utf-8")
+    picture = tmp_path / "census.svg"
+    assert run("census", data_dir / "casc", "--picture", picture) == shown
+    assert picture.read_bytes() == (ROOT / "examples" / "census.svg").read_bytes()
+
+
+def test_census_on_a_small_share(data_dir: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "map.svg"
+    printed = run("census", data_dir / "casc", "--rows", 120, "--picture", picture).splitlines()
+    assert printed[0] == "120 records, 13 columns"
+    rows = [re.split(r"\s{2,}", line.replace("+ fast  ", "+ fast   ")) for line in printed[2:18]]
+    for name in ("mdav", "mdav + fast"):
+        own = [[float(x) for x in row[1:]] for row in rows if row[0] == name]
+        assert [k for k, *_ in own] == list(range(3, 11))
+        assert own[0][1] < own[-1][1]  # Loss grows with k,
+        assert own[0][2] > own[-1][2]  # risk falls,
+        assert all(linkage <= highest for _, _, linkage, highest in own)  # and has its limit.
+    tree = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
+    assert len(tree.findall("{http://www.w3.org/2000/svg}polyline")) == 2

@@ -41,12 +41,21 @@ def test_twice_and_a_readers_releases_stay(tmp_path: Path) -> None:
     before = rows(path, "SELECT * FROM release.mine ORDER BY ALL")
     done = demo(tmp_path, "--seed", "2")
     assert done.exit_code == 0, done.output
+    page = tmp_path / "report.html"
+    assert f"The report as a page: {page}" in done.stdout.replace("\n", "").replace(
+        "page:/", "page: /"
+    )
+    assert "All measures of risk" in page.read_text(encoding="utf-8")
     assert rows(path, "SELECT * FROM release.mine ORDER BY ALL") == before
     assert rows(path, "SELECT * FROM app.notes") == [("mine",)]
     assert rows(path, "SELECT count(*) FROM dbanon.release") == [(3,)]
     assert run("verify", f"duckdb:///{path}", "release.mine").exit_code == 0
     assert run("verify", f"duckdb:///{path}", "release.person").exit_code == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["persons.duckdb"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["persons.duckdb", "report.html"]
+    assert str(tmp_path / "report.html") in done.stdout
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "release.person" in page
+    assert "birth_date" in page
 
 
 @pytest.mark.parametrize(

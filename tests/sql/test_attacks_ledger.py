@@ -189,6 +189,7 @@ def test_the_role_of_the_ledger_is_nobodys(
     mallory = sql_role("mallory")
     reads = ("SELECT dbanon.verify('release.p')", "SELECT * FROM dbanon.releases()",
              "SELECT dbanon.gc(0)", "SELECT dbanon.information_loss('release.p')",
+             "SELECT dbanon.evaluate('release.p')", "SELECT dbanon.disclosure_risk('release.p')",
              "SELECT * FROM dbanon.hierarchies()", "SELECT dbanon.drop_hierarchy('x')",
              "SELECT dbanon.store_hierarchy('x', '{\"tree\": {\"*\": [\"a\"]}}')")  # fmt: skip
     run_sql("GRANT dbanon_ledger TO mallory")

@@ -33,6 +33,10 @@ def test_verify_is_not_made_to_say_yes(forger: psycopg.Connection[Any], run_sql:
     with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
         forger.execute("SELECT dbanon.information_loss('release.fake')")
     forger.rollback()
+    for call in ("evaluate('release.fake', 'app.people')", "disclosure_risk('release.fake')"):
+        with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
+            forger.execute(f"SELECT dbanon.{call}".encode())
+        forger.rollback()
     # The name of a release that was renamed away, with its mark: the oid is another.
     run_sql("ALTER TABLE release.p RENAME TO moved")
     run_sql("ALTER TABLE release.fake RENAME TO p")

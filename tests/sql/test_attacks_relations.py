@@ -118,6 +118,9 @@ READS = (
     "SELECT dbanon.verify('{v}', '{{n}}', 2)",
     "SELECT dbanon.information_loss('{v}', 'evil.p', '{{n}}')",
     "SELECT dbanon.information_loss('evil.p', '{v}', '{{n}}')",
+    "SELECT dbanon.evaluate('{v}', NULL, '{{\"quasi_identifiers\": [\"n\"]}}')",
+    "SELECT dbanon.evaluate('{v}', 'evil.p', '{{\"quasi_identifiers\": [\"n\"]}}')",
+    "SELECT dbanon.evaluate('evil.p', '{v}', '{{\"quasi_identifiers\": [\"n\"]}}')",
     "SELECT dbanon.suggest_hierarchy('{v}', 'n')",
     "SELECT dbanon.check_hierarchy('{{\"tree\": {{\"*\": [\"a\"]}}}}', '{v}', 'n')",
 )

@@ -162,6 +162,8 @@ SURFACES = {
     "equivalence_classes": "SELECT * FROM dbanon.equivalence_classes('evil.t', '{{x,n}}')",
     "verify": "SELECT dbanon.verify('evil.t', '{{x}}', 2)",
     "information_loss": "SELECT dbanon.information_loss('evil.t', 'evil.t', '{{x}}')",
+    "evaluate": "SELECT dbanon.evaluate('evil.t', 'evil.t',"
+    ' \'{{"quasi_identifiers": ["x", "n", "label"]}}\')',
 }  # fmt: skip
 
 

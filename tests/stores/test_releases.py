@@ -96,6 +96,23 @@ def test_all_of_one(database: Database) -> None:
     assert "sensitive" in done.stdout
 
 
+def test_a_release_is_verified(database: Database) -> None:
+    load_people(database)
+    report = release(database, sensitive=["site"])
+    found = dbanon.verify(database.url, "release.people")
+    assert (found.release_id, found.unchanged) == (report.release_id, True)
+    assert (found.k_achieved, found.classes) == (report.k_achieved, report.classes)
+    assert found.to_dict() | {"models": []} == command("verify", database.url, "release.people") | {
+        "quasi_identifiers": found.quasi_identifiers
+    }
+    with pytest.raises(errors.RecountFailed, match="fewer than"):
+        dbanon.verify(database.url, "release.people", k=report.k_achieved + 1)
+    with pytest.raises(errors.ReleaseNotFound):
+        dbanon.verify(database.url, "people")
+    with pytest.raises(errors.RecountFailed):
+        dbanon.verify(database.url, "people", quasi_identifiers=NAMES, k=3)
+
+
 def test_only_what_is_ours_is_dropped(database: Database) -> None:
     load_people(database)
     release(database)

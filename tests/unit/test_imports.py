@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-HEAVY = {"sqlalchemy", "pandas", "click", "rich", "duckdb", "pyarrow", "psycopg", "alembic"}
+HEAVY = {
+    "sqlalchemy", "pandas", "click", "rich", "duckdb", "pyarrow", "psycopg", "alembic", "jinja2",
+}  # fmt: skip
 
 PARTITION = (
     "import numpy, dbanon;"

@@ -35,7 +35,7 @@ JOB: dict[str, Any] = {
     "k": 3,
     "sensitive": ["ill"],
 }
-NEW_COLUMNS = {"relation_oid", "output_oid", "digest"}
+NEW_COLUMNS = {"relation_oid", "output_oid", "digest", "evaluation"}
 
 Upgrade = Callable[[Database], None]
 

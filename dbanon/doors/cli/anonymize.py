@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,8 +22,12 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.doors.machine import half_of_memory
-from dbanon.errors import ColumnLost, InvalidParameter, PrivacyWarning
+from dbanon.errors import ColumnLost, DbanonError, PrivacyWarning
 from dbanon.job.job import Job
+
+if TYPE_CHECKING:
+    from dbanon.release.report import Report
+    from dbanon.run.look import Look
 
 OPTIONS = all_parameters(Job)
 
@@ -77,13 +81,26 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"target": given["target"]}
 
 
+def look_at(database: str, report: Report) -> Look | None:
+    """What the database has of a release that was just made; None where it cannot be asked."""
+    from dbanon.run.look import look
+    from dbanon.run.open import open_store
+    from dbanon.stores.names import parse_relation
+
+    try:
+        return look(open_store(database), parse_relation(report.output))
+    except DbanonError as error:
+        say(f"Warning: the report lacks what the database knows of the release: {error.message}")
+        return None
+
+
 @click.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options(OPTIONS)
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write the report to a .json, .html or .txt file.",
+    help="Also write the report to a .json, .html or .txt file; .html with --evaluate.",
 )
 @click.option("--no-progress", is_flag=True, help="No progress on stderr.")
 @common
@@ -96,17 +113,17 @@ def anonymize(url: str, **given: Any) -> None:
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import python as api
         from dbanon.doors.cli.progress import ProgressDisplay
-        from dbanon.doors.cli.render import report_table, save_report
+        from dbanon.doors.cli.render import report_table, require_report_file, save_report
 
         log = current()
         path: Path | None = given["report"]
-        if path is not None and (
-            path.suffix not in (".json", ".html", ".txt") or not path.parent.is_dir()
-        ):
-            raise InvalidParameter(
-                "The report cannot be written there.",
-                hint="Name a .json, .html or .txt file in a directory that exists.",
-            )
+        is_page = path is not None and path.suffix == ".html"
+        wanted = asked(given)
+        if path is not None:
+            require_report_file(path)
+        if is_page:
+            # What a release is worth can be told only by the run that makes it.
+            wanted["evaluate"] = True
         with (
             warnings.catch_warnings(),
             ProgressDisplay(not given["no_progress"], log) as progress,
@@ -115,7 +132,7 @@ def anonymize(url: str, **given: Any) -> None:
             warnings.simplefilter("ignore", ColumnLost)
             report = api.anonymize(
                 url,
-                **asked(given),
+                **wanted,
                 progress=progress,
                 on_sql=sql_printer(given["print_sql"]),
                 door="cli",
@@ -130,5 +147,5 @@ def anonymize(url: str, **given: Any) -> None:
         for text in report.lost_told():
             say(f"Warning: column {text}.")
         if path is not None:
-            save_report(report, path)
+            save_report(report, path, look_at(given["target"] or url, report) if is_page else None)
         show(form, report.to_dict(), lambda: report_table(report))

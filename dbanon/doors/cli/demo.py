@@ -7,10 +7,17 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from dbanon.doors.cli.anonymize import look_at
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.progress import ProgressDisplay
-from dbanon.doors.cli.render import report_table, rows_table, tell, verification_table
+from dbanon.doors.cli.render import (
+    report_table,
+    rows_table,
+    save_report,
+    tell,
+    verification_table,
+)
 from dbanon.doors.machine import half_of_memory
 from dbanon.doors.python import anonymize
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
@@ -77,6 +84,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
             keep=KEEP,
             output="release.person",
             if_exists="replace",
+            evaluate=True,
             progress=progress,
         )
     _mark(database, report.release_id)
@@ -97,6 +105,9 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     found = verify(DuckdbStore(str(database)), parse_relation("release.person"))
     tell(verification_table(found), "Anyone can recount it:\n")
     print(found.recount_sql)
+    page = directory / "report.html"
+    save_report(report, page, look_at(url, report))
+    tell(f"\nThe report as a page: {page}")
 
 
 def make_persons(database: Path, rows: int, seed: int) -> None:

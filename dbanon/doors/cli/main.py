@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
+from dbanon.doors.cli.advise import advise
 from dbanon.doors.cli.anonymize import anonymize
 from dbanon.doors.cli.commands import Commands
 from dbanon.doors.cli.hierarchy import hierarchy
 from dbanon.doors.cli.log import current, log_format, say
 from dbanon.doors.cli.plan import plan
-from dbanon.doors.cli.releases import drop, releases, show_release
+from dbanon.doors.cli.releases import drop, evaluate, releases, show_release
+from dbanon.doors.cli.report import report
 from dbanon.doors.cli.support import (
     URL_HELP,
     Names,
@@ -41,12 +43,15 @@ def main() -> None:
     """
 
 
+main.add_command(advise)
 main.add_command(anonymize)
 main.add_command(hierarchy)
 main.add_command(plan)
+main.add_command(report)
 main.add_command(releases)
 main.add_command(show_release)
 main.add_command(drop)
+main.add_command(evaluate)
 
 
 @main.command(epilog=URL_HELP)
@@ -78,14 +83,16 @@ def verify(
 ) -> None:
     """Recount a release in the database, and compare it with the ledger."""
     with errors(form), signals():
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import verification_table
-        from dbanon.run.open import open_store
-        from dbanon.run.verify import verify
-        from dbanon.stores.names import parse_relation
 
-        store = open_store(url, sql_printer(print_sql))
-        names = (*quasi_identifiers, *single_q)
-        found = verify(store, parse_relation(relation), names, k)
+        found = api.verify(
+            url,
+            relation,
+            quasi_identifiers=(*quasi_identifiers, *single_q),
+            k=k,
+            on_sql=sql_printer(print_sql),
+        )
         current().release_id = found.release_id
         show(form, found.to_dict(), lambda: verification_table(found))
 

@@ -10,6 +10,7 @@ import click
 from dbanon.doors.cli.commands import OnDatabase
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
+from dbanon.errors import InvalidParameter
 
 
 @click.command(epilog=URL_HELP)
@@ -63,6 +64,61 @@ def show_release(url: str, release: str, form: str, print_sql: bool) -> None:
             return told
 
         show(form, found, lambda: pairs_table("Release", pairs()))
+
+
+@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("release")
+@click.option(
+    "--original",
+    metavar="TABLE",
+    help="The relation that it was made of: losses that follow from both without pairs of rows.",
+)
+@click.option(
+    "--changed-source",
+    is_flag=True,
+    help="Compare the original though its rows or columns are others than then.",
+)
+@common
+def evaluate(
+    url: str,
+    release: str,
+    original: str | None,
+    changed_source: bool,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Say what a release lost and what it still risks.
+
+    RELEASE is the name of its output. What was recorded when it was made with --evaluate, and its
+    classes counted now.
+    """
+    with errors(form), signals():
+        from dbanon.doors import releases as api
+        from dbanon.doors.cli.render import rows_table
+
+        if changed_source and original is None:
+            raise InvalidParameter(
+                "--changed-source is of an original.", hint="Add --original TABLE."
+            )
+        found = api.evaluate_release(
+            url,
+            release,
+            original=original,
+            changed_source=changed_source,
+            on_sql=sql_printer(print_sql),
+        )
+        current().release_id = found.release_id
+
+        def rows() -> list[list[object]]:
+            return [
+                [one.measure, one.attribute or "", "" if one.value is None else f"{one.value:.6g}",
+                 one.note]
+                for one in found.figures
+            ]  # fmt: skip
+
+        header, title = ["measure", "column", "value", "note"], f"Evaluation of {found.relation}"
+        show(form, found.to_dict(), lambda: rows_table(title, header, rows()))
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)

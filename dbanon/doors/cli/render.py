@@ -6,7 +6,6 @@ import io
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from rich.table import Table
 
 from dbanon.errors import InvalidParameter
 from dbanon.release.report import Report
+from dbanon.run.look import Look
 from dbanon.run.verify import Verification
 
 # Wider than any line.
@@ -114,33 +114,44 @@ def verification_table(found: Verification) -> Table:
     )
 
 
-def save_report(report: Report, path: Path) -> None:
+def require_report_file(path: Path) -> None:
+    """Check that a report can be written there.
+
+    Raises
+    ------
+    InvalidParameter : another ending, or no such directory.
+    """
+    if path.suffix not in (".json", ".html", ".txt") or not path.parent.is_dir():
+        raise InvalidParameter(
+            "The report cannot be written there.",
+            hint="Name a .json, .html or .txt file in a directory that exists.",
+        )
+
+
+def save_report(report: Report, path: Path, look: Look | None = None) -> None:
     """Write a report to a file, as its ending says: ``.json``, ``.html`` or ``.txt``.
 
     The file is readable by its owner only, and appears when it is complete.
+
+    Parameters
+    ----------
+    look : what the release's database has of it, for a page.
 
     Raises
     ------
     InvalidParameter : another ending.
     """
+    from dbanon.doors.html.page import page, write
+
     if path.suffix == ".json":
         text = json.dumps(report.to_dict(), indent=2) + "\n"
+    elif path.suffix == ".html":
+        text = page(report, look=look)
     elif path.suffix == ".txt":
         text = _unpadded(report_table(report), "utf-8") + "\n"
-    elif path.suffix == ".html":
-        console = Console(record=True, file=io.StringIO(), width=120)
-        console.print(report_table(report))
-        text = console.export_html()
     else:
         raise InvalidParameter("A report file ends in .json, .html or .txt.")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".dbanon-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write(text, path)
 
 
 def _plain(text: str) -> str:

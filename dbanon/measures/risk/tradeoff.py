@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def bend(risks: Sequence[float], losses: Sequence[float]) -> int:
@@ -16,6 +17,14 @@ def bend(risks: Sequence[float], losses: Sequence[float]) -> int:
     Both axes are scaled to 0 to 1; of all points the one farthest below the chord from the first to
     the last is taken, the first among equals. It moves with the range of k that is looked at: only
     bends over the same range compare.
+    """
+    return int(np.argmax(depths(risks, losses)))
+
+
+def depths(risks: Sequence[float], losses: Sequence[float]) -> NDArray[np.float64]:
+    """How far below the chord from the first to the last each point of a curve is, float64 (n,).
+
+    Times the length of the chord, both axes being scaled to 0 to 1; above the chord it is negative.
     """
     axes = []
     for values in (risks, losses):
@@ -26,7 +35,8 @@ def bend(risks: Sequence[float], losses: Sequence[float]) -> int:
     chord = np.array([x[-1] - x[0], y[-1] - y[0]])
     # Below: on the side of the origin, whichever way the curve runs.
     below = (y - y[0]) * chord[0] - (x - x[0]) * chord[1]
-    return int(np.argmax(np.round(below if chord[0] < 0 else -below, 12)))
+    found: NDArray[np.float64] = np.round(below if chord[0] < 0 else -below, 12)
+    return found
 
 
 def frontier(risks: Sequence[float], losses: Sequence[float]) -> list[int]:

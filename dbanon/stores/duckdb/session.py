@@ -107,6 +107,15 @@ class DuckdbSession(FileSession):
         )
         return Relation(resolved, Schema(attributes), kind, int(size or 0))
 
+    def lone_keys(self, source: Relation) -> frozenset[str]:
+        found = self.rows(
+            "SELECT constraint_column_names FROM duckdb_constraints()"
+            " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
+            " AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')",
+            (source.name.schema, source.name.name),
+        )
+        return frozenset(names[0] for (names,) in found if len(names) == 1)
+
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
 

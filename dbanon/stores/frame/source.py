@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dbanon.advice.profile import Column, Profile
 from dbanon.data.chunks import encode
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.data.wanted import Wanted
+from dbanon.errors import UnsupportedType
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import column_texts
 from dbanon.hierarchy.spec import HierarchySpec, build
@@ -106,6 +108,12 @@ class FrameSource:
         """The number of rows."""
         return len(self.frame)
 
+    def profile(self, relation: Relation) -> Profile:
+        """What counts tell of all columns."""
+        names = list(map(str, self.frame.columns))
+        require_columns(self.frame, names)
+        return Profile(len(self.frame), tuple(_counted(n, self.frame[n]) for n in names))
+
     def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
         """The wanted columns of the rows that may be released."""
         rows = self._rows(relation)
@@ -167,6 +175,22 @@ class FrameSource:
         if not relation.required:
             return self.frame
         return candidates(self.frame, relation.required, "suppress")
+
+
+def _counted(name: str, series: pd.Series[Any]) -> Column:
+    """What counts tell of a column; a type that no release has is of kind ``other``."""
+    try:
+        attribute = attribute_of(name, series)
+    except UnsupportedType:
+        attribute = Attribute(name, Kind.OTHER, sql_type=str(series.dtype))
+    present = series[series.notna()]
+    distinct = int(_codes(present).max(initial=-1)) + 1
+    length = worded = 0.0
+    if attribute.kind is Kind.CATEGORY and len(present):
+        texts = present.astype(str)
+        length = float(texts.str.len().mean())
+        worded = float(texts.str.contains(" ", regex=False).mean())
+    return Column(attribute, len(present), distinct, False, length, worded)
 
 
 def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> Attribute:

@@ -17,6 +17,12 @@ SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.reltuples::bigint, c.relh
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = ?::oid"""
 
+LONE_KEYS = """
+SELECT a.attname FROM pg_index AS i JOIN pg_attribute AS a
+    ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE i.indrelid = ?::oid AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1
+    AND i.indpred IS NULL"""
+
 RELATIONS_NEAR = """
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ? AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""

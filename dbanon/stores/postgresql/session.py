@@ -214,6 +214,10 @@ class PostgresqlSession(Session):
         # Where = is looked for, the casts of an own type are looked at.
         return self.text_of(attribute) if attribute.by_output else super().compared(attribute)
 
+    def lone_keys(self, source: Relation) -> frozenset[str]:
+        found = self.rows(catalog.LONE_KEYS, (self._relations[source.name].oid,))
+        return frozenset(name for (name,) in found)
+
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
 

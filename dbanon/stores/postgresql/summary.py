@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dbanon.data.counts import Counts
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
@@ -44,6 +45,7 @@ COLUMNS = (
     ("highest_risk", "double precision"),
     ("guarantee", "text"),
     ("earlier_releases", "text"),
+    ("evaluation", "jsonb"),
 )
 
 
@@ -146,8 +148,16 @@ def write(
         "highest_risk": 1 / rarest if rarest else None,
         "guarantee": report.guarantee,
         "earlier_releases": report.earlier_releases,
+        "evaluation": _for_readers(report.evaluation, k),
     }
     session.insert_rows(name, list(row), [tuple(row.values())])
+
+
+def _for_readers(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
+    """An evaluation as JSON, without a count of few."""
+    if evaluation is None:
+        return None
+    return json.dumps({**evaluation, "suppressed": binned(evaluation["suppressed"], k)})
 
 
 def binned(count: int, k: int) -> str:

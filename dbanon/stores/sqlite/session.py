@@ -130,6 +130,16 @@ class SqliteSession(FileSession):
         query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
         return not self.rows(f"{query} LIMIT 1")
 
+    def lone_keys(self, source: Relation) -> frozenset[str]:
+        primary = [row[1] for row in self._columns(source.name) if row[5]]
+        unique = self.rows(
+            "SELECT min(i.name) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i"
+            ' WHERE l."unique" AND NOT l.partial GROUP BY l.name HAVING count(*) = 1',
+            (source.name.name,),
+        )
+        alone = primary if len(primary) == 1 else []
+        return frozenset([*alone, *(name for (name,) in unique if name is not None)])
+
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
 

@@ -19,6 +19,7 @@ NAMES = [
     *("information_loss", "information_loss_before_rounding", "column_losses", "guarantee"),
     *("seconds", "seed_policy", "earlier_releases", "verified", "loss_measure", "models"),
     *("entity", "persons", "k_rows", "levels", "telling", "digest", "lost"),
+    *("evaluation", "evaluation_failed"),
 ]
 
 

@@ -1,0 +1,1 @@
+"""Advice: what columns may be, what singles rows out, and which release is worth its loss."""

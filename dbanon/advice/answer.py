@@ -1,0 +1,185 @@
+"""Advice as it is given: counts, shares, losses and risks. It holds no value of a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dbanon.advice.profile import Column, Count
+from dbanon.advice.recommend import Point, Recommendation
+from dbanon.advice.roles import REASONS, Role
+from dbanon.advice.singling import SetOfColumns, Singling
+
+# A part, what it is about, what was found in words, and the same as plain values.
+Row = tuple[str, str, str, dict[str, Any]]
+
+_SETS_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A method that was not tried, and the error that says why."""
+
+    curve: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What was tried.
+
+    Parameters
+    ----------
+    measure : of the loss: ``sse_loss`` or ``iloss``.
+    rows : records that releases were tried on, of ``of`` there are.
+    linked : records whose linkage was tried, where not all; None for all.
+    untried : how many releases time did not suffice for.
+    left_out : methods that do not take these columns, with the error that says so.
+    """
+
+    measure: str
+    points: tuple[Point, ...]
+    rows: int
+    of: int
+    linked: int | None
+    untried: int
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def sampled(self) -> bool:
+        """True when releases were tried on some of the rows."""
+        return self.rows < self.of
+
+    def notes(self) -> list[str]:
+        """What has to be known of it, in words."""
+        found = []
+        if self.sampled:
+            found.append(
+                f"tried on {self.rows} of {self.of} rows, drawn by the seed: the risk is about that"
+                " of all rows, the loss at most this"
+            )
+        if self.linked is not None:
+            found.append(f"linkage risk is of {self.linked} rows, drawn by the seed")
+        if self.untried:
+            found.append(
+                f"releases that the time limit left untried, the costliest: {self.untried}"
+            )
+        found += [f"{one.curve} was left out ({one.code}): {one.message}" for one in self.left_out]
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "measure": self.measure,
+            "rows": self.rows,
+            "of": self.of,
+            "sampled": self.sampled,
+            "linked": self.linked,
+            "untried": self.untried,
+            "points": [point.to_dict() for point in self.points],
+            "left_out": [dict(vars(one)) for one in self.left_out],
+        }
+
+
+@dataclass(frozen=True)
+class ColumnAdvice:
+    """A column with what was counted of it, and the role that it may have."""
+
+    column: Column
+    role: Role
+    rows: int
+    small: int
+
+    @property
+    def nulls(self) -> Count:
+        """Rows without a value."""
+        return Count(self.rows - self.column.present, self.rows, self.small)
+
+    @property
+    def distinct(self) -> Count:
+        """Different values."""
+        return Count(self.column.distinct, self.column.present, self.small)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "name": self.column.name,
+            "type": self.column.attribute.sql_type,
+            "nulls": self.nulls.to_dict(),
+            "distinct": self.distinct.to_dict(),
+            "role": self.role.role,
+            "or": self.role.also or None,
+            "reason": self.role.reason,
+            "because": REASONS[self.role.reason],
+        }
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a table's columns may be, what singles rows out, and where to start.
+
+    Parameters
+    ----------
+    columns : with proposed roles: proposals, never decisions.
+    quasi_identifiers : those that all else is about; ``proposed`` when nobody named them.
+    start : arguments of ``dbanon.anonymize`` that make the recommended release.
+    seconds : CPU seconds by part.
+    """
+
+    source: str
+    rows: int
+    columns: tuple[ColumnAdvice, ...]
+    quasi_identifiers: tuple[str, ...]
+    proposed: bool
+    singling: Singling
+    sweep: Sweep
+    recommendation: Recommendation
+    start: Mapping[str, Any]
+    seconds: Mapping[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The advice as plain values, for JSON."""
+        return {
+            "source": self.source,
+            "rows": self.rows,
+            "columns": [column.to_dict() for column in self.columns],
+            "quasi_identifiers": list(self.quasi_identifiers),
+            "proposed": self.proposed,
+            "singling": self.singling.to_dict(),
+            "sweep": self.sweep.to_dict(),
+            "recommendation": self.recommendation.to_dict(),
+            "start": dict(self.start),
+            "seconds": dict(self.seconds),
+        }
+
+    def table_rows(self) -> Iterator[Row]:
+        """The advice row by row: a part, what it is about, what was found, and as plain values."""
+        yield "table", self.source, f"{self.rows} rows", {"rows": self.rows}
+        for column in self.columns:
+            yield "role", column.column.name, str(column.role), column.to_dict()
+        for found in (self.singling.chosen, *self.singling.sets[:_SETS_SHOWN]):
+            yield "singles out", ", ".join(found.columns), alone(found), found.to_dict()
+        for point in self.sweep.points:
+            words = f"loss {point.loss:.4g}, linkage risk {point.risk:.4g}"
+            yield "tried", f"{point.curve}, k = {point.k}", words, point.to_dict()
+        for note in self.sweep.notes():
+            yield "tried", "note", note, {}
+        for label, words in self.recommended():
+            yield "recommended", label, words, {}
+
+    def recommended(self) -> list[tuple[str, str]]:
+        """The recommendation as pairs of label and text."""
+        found = self.recommendation
+        pairs = [("release", str(found.point)), ("rule", found.rule)]
+        if found.runner_up is not None:
+            pairs.append(("runner-up", str(found.runner_up)))
+        return [*pairs, ("note", found.note)] if found.note else pairs
+
+
+def alone(found: SetOfColumns) -> str:
+    """What columns tell together, in words."""
+    return f"{found.alone.percent()} alone, {found.few.percent()} in groups of fewer than" + (
+        f" {found.few.small}"
+    )

@@ -1,0 +1,178 @@
+"""Recommendation: which of the releases that were tried, by a rule that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dbanon.advice.profile import Count
+from dbanon.measures.risk.tradeoff import bend, depths, frontier
+
+# The range of k that bends are looked for in: only bends over the same range compare.
+BENDS = range(3, 11)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One release that was tried.
+
+    Parameters
+    ----------
+    loss : by the measure of the sweep; of a sample it is at most this.
+    estimate : of a sample, about what all rows would lose; None where that is not known.
+    risk : linkage_risk.
+    class_risk : of the smallest class.
+    suppressed : rows that were withheld.
+    recoding : where it is not the method's own.
+    on_frontier : True when no other point has less of one without more of the other.
+    """
+
+    method: str
+    refine: str | None
+    k: int
+    loss: float
+    risk: float
+    class_risk: float
+    suppressed: Count
+    classes: int
+    seconds: float
+    estimate: float | None = None
+    recoding: str | None = None
+    on_frontier: bool = False
+
+    @property
+    def curve(self) -> str:
+        """The method with its refinement."""
+        return f"{self.method}+{self.refine}" if self.refine else self.method
+
+    def __str__(self) -> str:
+        """The point in words."""
+        return f"{self.curve}, k = {self.k}: loss {self.loss:.4g}, linkage risk {self.risk:.4g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        plain = dict(vars(self))
+        return plain | {"suppressed": self.suppressed.to_dict()}
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A point by a rule, and the next best.
+
+    Parameters
+    ----------
+    rule : in words.
+    runner_up : None where there is no other.
+    bends : by curve, the k where it bends, where that was asked.
+    note : what has to be known of it.
+    """
+
+    point: Point
+    rule: str
+    runner_up: Point | None
+    bends: dict[str, int]
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "point": self.point.to_dict(),
+            "rule": self.rule,
+            "runner_up": None if self.runner_up is None else self.runner_up.to_dict(),
+            "bends": dict(self.bends),
+            "note": self.note,
+        }
+
+
+def with_frontier(points: Sequence[Point]) -> list[Point]:
+    """The points, each knowing whether it is on the frontier."""
+    best = set(frontier([p.risk for p in points], [p.loss for p in points]))
+    return [replace(point, on_frontier=at in best) for at, point in enumerate(points)]
+
+
+def recommend(
+    points: Sequence[Point], max_risk: float | None = None, max_loss: float | None = None
+) -> Recommendation | None:
+    """The point to start from; None where none is within the limits.
+
+    With limits: within ``max_risk`` the least loss, within ``max_loss`` the least risk, within both
+    the least loss. Without: where the first curve bends, or the point of no more risk and the least
+    loss, if there is one.
+    """
+    if max_risk is None and max_loss is None:
+        return _by_bend(points)
+    within = [
+        point
+        for point in points
+        if (max_risk is None or point.risk <= max_risk)
+        and (max_loss is None or point.loss <= max_loss)
+    ]
+    if not within:
+        return None
+    by_loss = max_risk is not None
+    ordered = sorted(
+        within,
+        key=lambda p: ((p.loss, p.risk) if by_loss else (p.risk, p.loss), p.k, p.curve),
+    )
+    limits = [
+        f"linkage risk of at most {max_risk:g}" if max_risk is not None else "",
+        f"loss of at most {max_loss:g}" if max_loss is not None else "",
+    ]
+    rule = f"{'least loss' if by_loss else 'least linkage risk'} within " + " and ".join(
+        limit for limit in limits if limit
+    )
+    return Recommendation(ordered[0], rule, ordered[1] if len(ordered) > 1 else None, {})
+
+
+def bent(curve: Sequence[Point]) -> Point:
+    """Where a curve bends, over k = 3 to 10; over all its k where fewer than three are of these."""
+    found = _looked_at(curve)
+    return found[bend([p.risk for p in found], [p.loss for p in found])]
+
+
+def _looked_at(curve: Sequence[Point]) -> list[Point]:
+    ordered = sorted(curve, key=lambda point: point.k)
+    inside = [point for point in ordered if point.k in BENDS]
+    return inside if len(inside) >= 3 else ordered
+
+
+def _next(curve: Sequence[Point]) -> Point:
+    """The point of a curve of two or more that is below its chord by the second most."""
+    found = _looked_at(curve)
+    below = depths([p.risk for p in found], [p.loss for p in found])
+    order = sorted(range(len(found)), key=lambda at: (-below[at], at))
+    return found[order[1]]
+
+
+def _by_bend(points: Sequence[Point]) -> Recommendation:
+    curves: dict[str, list[Point]] = {}
+    for point in points:
+        curves.setdefault(point.curve, []).append(point)
+    first = next(iter(curves))
+    over = [point.k for point in _looked_at(curves[first])]
+    # Only bends over the same k compare: time may have left out some of another curve.
+    bends = {
+        name: bent(curve)
+        for name, curve in curves.items()
+        if [point.k for point in _looked_at(curve)] == over
+    }
+    start = bends[first]
+    rule = f"the bend of {first} over k = {over[0]}..{over[-1]} is at k = {start.k}"
+    better = [p for p in points if p.risk <= start.risk and p.loss < start.loss]
+    if better:
+        found = min(better, key=lambda p: (p.loss, p.risk, p.k))
+        rule += f"; {found.curve} with k = {found.k} has no more risk there and less loss"
+        runner_up: Point | None = start
+    else:
+        found = start
+        others = [p for name, p in bends.items() if name != first]
+        # The other curves' bend of the least risk; of one curve the point of the next depth.
+        if not others and len(curves[first]) > 1:
+            others = [_next(curves[first])]
+        others = others or [p for p in points if p is not found]
+        runner_up = min(others, key=lambda p: (p.risk, p.loss), default=None)
+    note = "the bend moves with the range of k that is looked at"
+    if len(over) != len(BENDS) or over[0] != BENDS[0]:
+        note += f"; usual is k = {BENDS[0]}..{BENDS[-1]}, all of which was not tried"
+    return Recommendation(found, rule, runner_up, {n: p.k for n, p in bends.items()}, note)

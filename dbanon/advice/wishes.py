@@ -1,0 +1,119 @@
+"""Wishes: what advice is asked for. Values alone, no database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from dbanon.data.option import Option, check
+from dbanon.errors import InvalidParameter
+from dbanon.hierarchy.spec import HierarchySpec
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.policy import REFINEMENTS
+from dbanon.methods import find_method
+
+KS = (*range(3, 11), 15, 20)
+OF_NUMBERS = ("mdav", "mdav+fast", "cbfs_mhm+fast")
+OF_CATEGORIES = ("gaa_cp", "gaa_cp+fast")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What advice is asked for.
+
+    Raises
+    ------
+    InvalidParameter, UnknownMethod : a wish cannot be.
+    """
+
+    table: Annotated[str, Option("What is read, as in app.people.", sql=False)]
+    quasi_identifiers: Annotated[
+        tuple[str, ...],
+        Option("Columns that together could re-identify a person; proposed where none is named."),
+    ] = ()
+    sensitive: Annotated[
+        tuple[str, ...], Option("Columns that are sensitive and no quasi-identifiers.")
+    ] = ()
+    k: Annotated[
+        tuple[int, ...],
+        Option("Sizes of classes to try.", minimum=2, expected="whole numbers, 2 or more"),
+    ] = KS
+    methods: Annotated[
+        tuple[str, ...],
+        Option(
+            "Methods to try, each as method or method+refinement, as in mdav+fast. By default"
+            f" {', '.join(OF_NUMBERS)} where all columns are numbers, else"
+            f" {', '.join(OF_CATEGORIES)}."
+        ),
+    ] = ()
+    max_risk: Annotated[
+        float | None,
+        Option("Linkage risk that is allowed: the least loss within it.", minimum=0, maximum=1),
+    ] = None
+    max_loss: Annotated[
+        float | None, Option("Loss that is allowed: the least risk within it.", minimum=0)
+    ] = None
+    sample: Annotated[
+        int, Option("Try releases on so many rows, drawn by `seed`, where there are more.",
+                    minimum=100)
+    ] = 20_000  # fmt: skip
+    seed: Annotated[int, Option("For what draws.", minimum=0)] = 0
+    time_limit: Annotated[
+        float,
+        Option("Seconds after which no further release is tried.", minimum=0, above=True),
+    ] = 60.0
+    key: Annotated[
+        tuple[str, ...],
+        Option(
+            "Columns that tell every row from every other; needed for views and foreign tables."
+        ),
+    ] = ()
+    hierarchies: Annotated[
+        Mapping[str, Hierarchy | HierarchySpec],
+        Option(
+            "Generalization tree of a quasi-identifier.",
+            expected="an object: a hierarchy by column",
+            flag="hierarchy",
+            form="NAME=HIERARCHY",
+            see="generalization.md#hierarchies",
+        ),
+    ] = field(default_factory=dict)
+    memory_limit: Annotated[
+        int | None,
+        Option(
+            "Bytes that reading and clustering may use; on the command line and in SQL half of the"
+            " machine's memory by default.",
+            minimum=1,
+            unit="bytes",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        check(self)
+        if not self.k:
+            raise InvalidParameter("k must name at least one size of classes.")
+        object.__setattr__(self, "k", tuple(sorted(set(self.k))))
+        for name in self.methods:
+            curve(name)
+        if both := set(self.quasi_identifiers) & set(self.sensitive):
+            raise InvalidParameter(
+                f'Column "{min(both)}" is named as quasi-identifier and as sensitive.',
+                hint="What others may know of a person is a quasi-identifier.",
+            )
+
+
+def curve(name: str) -> tuple[str, str | None]:
+    """The method and the refinement that ``method`` or ``method+refinement`` names.
+
+    Raises
+    ------
+    UnknownMethod, InvalidParameter : there is none of this name.
+    """
+    method, plus, refine = name.partition("+")
+    find_method(method)
+    if plus and refine not in REFINEMENTS:
+        raise InvalidParameter(
+            "There is no such refinement.", hint="Write method+" + " or method+".join(REFINEMENTS)
+        )
+    return method, refine if plus else None

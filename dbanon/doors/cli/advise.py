@@ -1,0 +1,165 @@
+"""The command ``dbanon advise``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dbanon.advice.wishes import KS, Wishes
+from dbanon.data.option import parameters
+from dbanon.doors.cli.options import click_option, values
+from dbanon.doors.cli.support import (
+    URL_HELP,
+    common,
+    errors,
+    show,
+    signals,
+    sql_printer,
+)
+from dbanon.doors.machine import half_of_memory
+from dbanon.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from dbanon.advice.answer import Advice
+
+OPTIONS = parameters(Wishes)
+
+_SETS_SHOWN = 10
+
+
+class Sizes(click.ParamType):  # type: ignore[type-arg]
+    """Sizes of classes: numbers and ranges, such as 3..10,15."""
+
+    name = "3..10,15"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        found: list[int] = []
+        for part in str(value).split(","):
+            ends = re.fullmatch(r"\s*(\d{1,6})\s*(?:\.\.\s*(\d{1,6})\s*)?", part, re.ASCII)
+            if ends is None:
+                self.fail("write sizes such as 3..10,15", param, ctx)
+            found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+        return tuple(found)
+
+
+def _with_options(command: Any) -> Any:
+    """Give the command its options, in their order."""
+    own = {
+        "quasi_identifiers": ("-q", "single_q", "One quasi-identifier, taken literally"),
+        "sensitive": ("-s", "single_s", "One sensitive column, taken literally"),
+    }
+    for one in reversed(OPTIONS):
+        if one.name in own:
+            short, name, told = own[one.name]
+            command = click.option(
+                short, name, multiple=True, metavar="NAME", help=f"{told}; repeatable."
+            )(command)
+        if one.name == "k":
+            option = click.option("--k", type=Sizes(), default=KS, help=_k_help(one.help))
+        else:
+            option = click_option(one, OPTIONS)
+        command = option(command)
+    return command
+
+
+def _k_help(told: str) -> str:
+    return f"{told.rstrip('.')}; 3..10,15,20 by default."
+
+
+@click.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_with_options
+@common
+def advise(url: str, **given: Any) -> None:
+    """Say what columns may be, what singles rows out, and which release to start from.
+
+    Roles are proposals, never decisions. Nothing is written, and no value of the data is printed.
+    """
+    form = given["form"]
+    with errors(form), signals():
+        from dbanon.doors import advise as api
+        from dbanon.doors.starts import command
+        from dbanon.run.open import open_store
+
+        wishes = values(OPTIONS, given)
+        wishes["quasi_identifiers"] += given["single_q"]
+        wishes["sensitive"] += given["single_s"]
+        if wishes["memory_limit"] is None:
+            wishes["memory_limit"] = half_of_memory()
+        if "://" not in url:
+            raise InvalidParameter(
+                "The database URL cannot be read: it has no :// in it.",
+                hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",
+            )
+        found = api.advise(url, **wishes, on_sql=sql_printer(given["print_sql"]))
+        line = command(open_store(url).url, found.start, given["hierarchies"])
+        show(form, found.to_dict() | {"command": line}, lambda: _tables(found))
+        if form == "table":
+            # As it is, and not as wide as a table.
+            click.echo(line)
+
+
+def _tables(found: Advice) -> Group:
+    """Advice as people read it."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from dbanon.advice.answer import alone
+    from dbanon.doors.cli.render import pairs_table, rows_table
+
+    singling, sweep = found.singling, found.sweep
+    falls = singling.falls()
+    columns = [
+        (c.column.name, c.column.attribute.sql_type, str(c.nulls), str(c.distinct), str(c.role))
+        for c in found.columns
+    ]
+    singles = [
+        ("all", alone(singling.chosen), ""),
+        *((f"without {name}", alone(rest), _fall(falls[name]))
+          for name, rest in singling.without.items()),
+        *((", ".join(one.columns), alone(one), "") for one in singling.sets[:_SETS_SHOWN]),
+    ]  # fmt: skip
+    estimated = any(point.estimate is not None for point in sweep.points)
+    tried = [
+        (
+            point.curve,
+            point.k,
+            ("at most " if sweep.sampled else "") + f"{point.loss:.4g}",
+            *([f"{point.estimate or 0:.2g}"] if estimated else []),
+            f"{point.risk:.4g}",
+            f"{point.class_risk:.4g}",
+            str(point.suppressed),
+            "yes" if point.on_frontier else "",
+        )
+        for point in sweep.points
+    ]  # fmt: skip
+    header = ["method", "k", sweep.measure, *(["about"] if estimated else []),
+              "linkage risk", "class risk", "withheld", "frontier"]  # fmt: skip
+    chosen = "proposed" if found.proposed else "named"
+    title = f"What singles out, of the {len(found.quasi_identifiers)} columns {chosen}"
+    return Group(
+        rows_table(
+            f"{found.source}, {found.rows} rows: proposals, for you to decide",
+            ["column", "type", "NULL", "values", "may be"],
+            columns,
+        ),
+        rows_table(title, ["columns", "rows", "fall"], singles),
+        rows_table("Tried, and made nowhere", header, tried),
+        *(Text(f"Note: {note}.") for note in sweep.notes()),
+        pairs_table(
+            "To start from",
+            [*found.recommended(), ("CPU seconds", f"{sum(found.seconds.values()):.1f}")],
+        ),
+    )
+
+
+def _fall(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.3g} %"

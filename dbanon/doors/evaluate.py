@@ -1,0 +1,329 @@
+"""Python's door to evaluation: an original table and a released one of any origin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dbanon.data.microdata import Microdata
+from dbanon.data.option import parameter
+from dbanon.data.partition import SUPPRESSED, Partition
+from dbanon.data.schema import Attribute, Kind
+from dbanon.doors.arrays import classes_of, is_frame, table_of
+from dbanon.errors import InvalidParameter, TooFewRecords, UnsupportedType
+from dbanon.hierarchy.spec import Given, built, parse_all
+from dbanon.hierarchy.tree import Hierarchy, flat
+from dbanon.job.policy import Policy
+from dbanon.measures.figure import Parameters
+from dbanon.measures.pairs import joined
+from dbanon.recoding import ReleasedColumn
+from dbanon.release.evaluation import Evaluation, evaluation_of, pairs_of
+from dbanon.release.labels import ANY
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PLAIN = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
+
+
+def evaluate(
+    original: ArrayLike | pd.DataFrame,
+    released: ArrayLike | pd.DataFrame,
+    *,
+    quasi_identifiers: Sequence[str] | None = None,
+    key: str | Sequence[str] | None = None,
+    classes: Partition | ArrayLike | None = None,
+    orders: Mapping[str, Sequence[str]] | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
+    lambdas: Sequence[float] = (0.5, 0.0, 0.5),
+    taus: Sequence[float] = (0.5, 0.5),
+    gammas: Sequence[float] = (0.5, 0.5),
+    interval_percents: Iterable[float] = range(1, 11),
+    sample: int | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """What a released table lost and what it still risks, whatever tool made it.
+
+    Rows are paired by their place, or by a key. A released row that has ``*`` in every
+    quasi-identifier is suppressed; so is an original whose key is in no released row. A release
+    in a database is for ``evaluate_release``: it has neither order nor keys.
+
+    Parameters
+    ----------
+    original, released : (n, p) numbers both, or tables both, as ``anonymize_frame`` takes them.
+        Intervals are text as in ``[20, 30)``, and labels those of ``hierarchies``. NaN is NULL.
+    quasi_identifiers : the columns to compare; None for all that both tables have, but the key.
+    key : columns of both tables that pair the rows, unique and without NULL; None for their places.
+    classes : the label of each original, or a partition; None: rows that are released alike.
+    orders : by column of text, its values from the lowest to the highest.
+    hierarchies : by column, as in ``anonymize_frame``.
+    lambdas, taus, gammas : weights of IL_1 to IL_3, of DLD and ID, and of IL and DR.
+    interval_percents : the widths of interval disclosure.
+    sample : how many records are linked, drawn by ``seed``; None for all where that is affordable.
+
+    Raises
+    ------
+    InvalidParameter : the tables cannot be paired, a label is unknown, or a class is released with
+        different values.
+    ColumnNotFound : a table has no column of a name.
+    UnsupportedType : a column is released as another type that is no text.
+    """
+    before, after = _tables(original, released)
+    names = _names(before, after, quasi_identifiers, key)
+    places = _places(before, after, key)
+    trees_given = parse_all(hierarchies, files=True)
+    parameters = _parameters(
+        lambdas=lambdas,
+        taus=taus,
+        gammas=gammas,
+        interval_percents=interval_percents,
+        sample=sample,
+        seed=seed,
+    )
+    from dbanon.stores.frame.microdata import microdata_from_frame
+
+    microdata = microdata_from_frame(
+        before, names, orders=parameter(Policy, "orders").check(orders)
+    )
+    if not microdata.n_records:
+        raise TooFewRecords("There are no records.")
+    after = after[names].iloc[np.maximum(places, 0)] if len(after) else after[names]
+    gone = places < 0
+    if len(after):
+        gone |= _stars(after, names)
+    columns = [
+        _Written.of(attribute, after[attribute.name]) if len(after) else _Written.none(attribute)
+        for attribute in microdata.attributes
+    ]
+    labels, firsts = _classes(columns, gone, classes, microdata)
+    trees: dict[str, Hierarchy] = dict(built(trees_given, microdata))
+    for position, attribute in enumerate(microdata.categorical):
+        trees.setdefault(attribute.name, flat(microdata.categories[position]))
+    made = [column.at(firsts) for column in columns]
+    return evaluation_of(pairs_of(microdata, Partition(labels), made, trees), parameters)
+
+
+def _tables(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both as data frames; columns of arrays are named by their places."""
+    import pandas as pd
+
+    given = [table_of(data) for data in (original, released)]
+    if is_frame(given[0]) != is_frame(given[1]):
+        raise InvalidParameter("Give both tables with named columns, or both as arrays.")
+    if is_frame(given[0]):
+        return given[0], given[1]
+    frames = []
+    for data in given:
+        try:
+            numbers = np.array(data, np.float64)
+        except (TypeError, ValueError):
+            raise InvalidParameter(
+                "The data must be numbers.",
+                hint="Other columns are taken from tables with named columns.",
+            ) from None
+        if numbers.ndim != 2 or not numbers.shape[1]:
+            raise InvalidParameter("The data must have two dimensions: records and attributes.")
+        names = [f"column {i}" for i in range(numbers.shape[1])]
+        frames.append(pd.DataFrame(numbers, columns=names))
+    if frames[0].shape[1] != frames[1].shape[1]:
+        raise InvalidParameter(
+            f"The original has {frames[0].shape[1]} columns, the release {frames[1].shape[1]}."
+        )
+    return frames[0], frames[1]
+
+
+def _keys(key: str | Sequence[str] | None) -> list[str]:
+    return [] if key is None else [key] if isinstance(key, str) else list(key)
+
+
+def _names(
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    wanted: Sequence[str] | None,
+    key: str | Sequence[str] | None,
+) -> list[str]:
+    from dbanon.stores.frame.microdata import require_columns
+
+    keys = _keys(key)
+    if isinstance(wanted, str):
+        raise InvalidParameter("quasi_identifiers must be a list of names.")
+    if wanted is None:
+        names = [name for name in before.columns if name in after.columns and name not in keys]
+    else:
+        names = list(wanted)
+    if not all(isinstance(name, str) for name in (*names, *keys)):
+        raise InvalidParameter(
+            "The columns of the frame have names that are no text.",
+            hint="Name them first: frame.columns = [...]",
+        )
+    if not names:
+        raise InvalidParameter("The two tables have no column in common.")
+    for name in names:
+        if names.count(name) > 1 or name in keys:
+            raise InvalidParameter(f'Column "{name}" is named more than once.')
+    for table in (before, after):
+        require_columns(table, [*names, *keys])
+    return names
+
+
+def _places(
+    before: pd.DataFrame, after: pd.DataFrame, key: str | Sequence[str] | None
+) -> NDArray[np.int64]:
+    """The released row of each original, int64 (n,); -1 where it was suppressed."""
+    import pandas as pd
+
+    keys = _keys(key)
+    if not keys:
+        if len(before) != len(after):
+            raise InvalidParameter(
+                f"The original has {len(before)} rows, the release {len(after)}.",
+                hint="Rows are paired by their places; name a `key` to join them by.",
+            )
+        return np.arange(len(before))
+    indices = []
+    for title, table in (("original", before), ("release", after)):
+        if table[keys].isna().any(axis=None):
+            raise InvalidParameter(f"The key of the {title} holds NULL.")
+        index = pd.MultiIndex.from_frame(table[keys]) if len(keys) > 1 else pd.Index(table[keys[0]])
+        if not index.is_unique:
+            raise InvalidParameter(f"The key of the {title} is not unique.")
+        indices.append(index)
+    strangers = int((~indices[1].isin(indices[0])).sum())
+    if strangers:
+        raise InvalidParameter(
+            f"The release has {strangers} rows whose key is none of the original's.",
+            hint="Both keys are of one type, and rows are those of the original.",
+        )
+    return np.asarray(indices[1].get_indexer(indices[0]), np.int64)
+
+
+def _stars(after: pd.DataFrame, names: Sequence[str]) -> NDArray[np.bool_]:
+    """bool (n,), which released rows say nothing."""
+    found = np.ones(len(after), bool)
+    for name in names:
+        found &= np.array([value == ANY for value in after[name].to_numpy(object)], bool)
+    return found
+
+
+class _Written:
+    """A released column, by row: as numbers, or as text.
+
+    Parameters
+    ----------
+    values : float64 (n,) or object (n,) of texts; anything where missing.
+    missing : bool (n,).
+    """
+
+    def __init__(
+        self, attribute: Attribute, values: NDArray[Any], missing: NDArray[np.bool_]
+    ) -> None:
+        self.attribute, self.values, self.missing = attribute, values, missing
+
+    @classmethod
+    def of(cls, attribute: Attribute, series: pd.Series[Any]) -> _Written:
+        """What was released of an attribute.
+
+        Raises
+        ------
+        UnsupportedType : it is neither of the attribute's kind nor text.
+        """
+        from dbanon.stores.frame.microdata import attribute_of, microdata_from_frame
+
+        name, missing = attribute.name, series.isna().to_numpy(bool)
+        found = attribute_of(name, series)
+        number = attribute.kind.is_numeric and attribute.kind is not Kind.ORDINAL
+        alike = found.kind is attribute.kind or (found.kind in _PLAIN and attribute.kind in _PLAIN)
+        if number and missing.all():
+            return cls(Attribute(name, Kind.FLOAT), np.zeros(len(series)), missing)
+        if number and alike:
+            numbers = microdata_from_frame(series.to_frame(name), [name]).numbers[:, 0]
+            kind = attribute.kind if attribute.kind not in _PLAIN else Kind.FLOAT
+            return cls(
+                Attribute(name, kind, zoned=attribute.zoned),
+                np.where(missing, 0.0, numbers),
+                missing,
+            )
+        if number and found.kind is not Kind.CATEGORY:
+            raise UnsupportedType(
+                f'Column "{name}" is of type {attribute.sql_type or "number"}, and of type'
+                f" {found.sql_type} in the release.",
+                hint="Release it in the same type, or as text.",
+            )
+        # Numbers among texts are spelled as they are: mixed columns hold values beside "*".
+        texts = np.array([str(value) for value in series.to_numpy(object)], object)
+        return cls(Attribute(name, Kind.CATEGORY), texts, missing)
+
+    @classmethod
+    def none(cls, attribute: Attribute) -> _Written:
+        """Of a release without rows."""
+        return cls(Attribute(attribute.name, Kind.FLOAT), np.zeros(0), np.zeros(0, bool))
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """int64 (n,), a number for each different value, NULL being one."""
+        values = self.values.astype(str) if self.values.dtype == object else self.values
+        found = np.unique(values, return_inverse=True)[1].reshape(-1) + 1
+        return np.where(self.missing, 0, found)
+
+    def at(self, rows: NDArray[np.int64]) -> ReleasedColumn:
+        """The column of these rows, each of which stands for a class."""
+        missing = self.missing[rows]
+        return ReleasedColumn(self.attribute, self.values[rows], missing if missing.any() else None)
+
+
+def _classes(
+    columns: Sequence[_Written],
+    gone: NDArray[np.bool_],
+    given: Any,
+    microdata: Microdata,
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The class of each record, int32 (n,), and a row of each class.
+
+    Raises
+    ------
+    InvalidParameter : classes are of other records, or one is released with different values.
+    """
+    n = microdata.n_records
+    labels = np.full(n, SUPPRESSED, np.int32)
+    held = np.flatnonzero(~gone)
+    alike = joined([column.codes[held] for column in columns], len(held))
+    if given is None:
+        found = alike
+    else:
+        named = classes_of(getattr(given, "labels", given)).labels
+        if len(named) != n:
+            raise InvalidParameter(f"The partition has {len(named)} records, the data {n}.")
+        kept = named[held] >= 0
+        held, alike = held[kept], alike[kept]
+        found = joined([named[held]], len(held))
+        if len(np.unique(joined([found, alike], len(held)))) > len(np.unique(found)):
+            raise InvalidParameter(
+                "A class is released with different values.",
+                hint="Leave `classes` out: rows that are released alike are the classes then.",
+            )
+    firsts = np.unique(found, return_index=True)[1]
+    labels[held] = found
+    return labels, held[firsts]
+
+
+def _parameters(**given: Any) -> Parameters:
+    """What a caller chose, in the types that the measures take."""
+    plain: dict[str, Any] = {}
+    for name, value in given.items():
+        try:
+            if name in ("sample", "seed"):
+                whole = value is None or (not isinstance(value, bool) and int(value) == value)
+                plain[name] = None if value is None else int(value)
+                if not whole or (value is None and name == "seed"):
+                    raise ValueError
+            else:
+                plain[name] = tuple(
+                    part if isinstance(part, int) else float(part) for part in value
+                )
+        except (TypeError, ValueError):
+            kind = "a whole number" if name in ("sample", "seed") else "numbers"
+            raise InvalidParameter(f"{name} must be {kind}.") from None
+    return Parameters(**plain)

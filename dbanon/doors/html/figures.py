@@ -1,0 +1,93 @@
+"""Figures of losses and risks as the page tells them: digits, limits, and what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dbanon.doors.html.svg import share_bar
+from dbanon.job.guarantee import Guarantee
+from dbanon.measures.catalogue import LOSSES, RISKS
+from dbanon.measures.figure import Measure
+
+Row = dict[str, Any]
+
+# Rows a column, below which correlations of a few records would show through.
+_ROWS_A_COLUMN = 30
+_OF_CORRELATIONS = ("correlation_loss",)
+_HEADLINES = ("linkage_risk", "sse_loss")
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A figure with so many digits; a dash where there is none."""
+    if value is None:
+        return "–"
+    if value != 0 and abs(value) < 0.5 * 10**-digits:
+        return f"under {10**-digits:.{digits}f}" if value > 0 else f"{value:.1e}"
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.{digits}f}"
+
+
+def losses(evaluation: Mapping[str, Any]) -> list[Row]:
+    """A row for each measure of loss that was asked for."""
+    return [
+        _row(LOSSES[name], value, evaluation)
+        for name, value in evaluation["losses"].items()
+        if name in LOSSES
+    ]
+
+
+def risks(evaluation: Mapping[str, Any], guarantee: Guarantee) -> list[Row]:
+    """A row for each measure of risk, with its limit where it has one."""
+    found, k = [], guarantee.k
+    for name, value in evaluation["risks"].items():
+        if name not in RISKS:
+            continue
+        row = _row(RISKS[name], value, evaluation)
+        if guarantee.bounds_rows and name in ("class_risk", "linkage_risk"):
+            row["limit"] = f"1/{k} = {figure(1 / k)}"
+            row["bar"] = share_bar(value, 1 / k) if value is not None else ""
+        found.append(row)
+    return found
+
+
+def by_column(evaluation: Mapping[str, Any]) -> Row:
+    """What measures tell of single columns: their names, and a row of figures for each column."""
+    columns = evaluation["columns"]
+    names = [
+        name
+        for name in (*LOSSES, *RISKS)
+        if any(name in own for own in columns.values()) and name not in _OF_CORRELATIONS
+    ]
+    rows = [(column, *(figure(own.get(name)) for name in names)) for column, own in columns.items()]
+    return {"names": names, "rows": rows if names else []}
+
+
+def parts_of(evaluation: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
+    """What belongs to a figure, in words."""
+    found = evaluation["parts"].get(name, {})
+    return [
+        (part.replace("_", " "), f"{value:.0f}" if value == int(value) else figure(value))
+        for part, value in found.items()
+    ]
+
+
+def _row(measure: Measure, value: float | None, evaluation: Mapping[str, Any]) -> Row:
+    digits, note = 4, evaluation["notes"].get(measure.name, "")
+    if measure.name in _OF_CORRELATIONS and value is not None:
+        digits = 2
+        if evaluation["rows"] < _ROWS_A_COLUMN * len(evaluation["columns"]):
+            value = None
+            note = f"not told of fewer than {_ROWS_A_COLUMN} rows a column"
+    shown = measure.lower and measure.range.startswith(("0 to 1", "0 to about 1"))
+    return {
+        "name": measure.name,
+        "symbol": measure.symbol,
+        "summary": measure.summary,
+        "range": measure.range,
+        "figure": figure(value, digits),
+        "bar": share_bar(value) if shown and value is not None else "",
+        "limit": "",
+        "note": note,
+        "headline": measure.name in _HEADLINES,
+        "parts": parts_of(evaluation, measure.name),
+    }

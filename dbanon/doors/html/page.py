@@ -1,0 +1,87 @@
+"""The page of a report, and the file that holds it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from dbanon.doors.html.view import view
+from dbanon.release.distribution import Distribution
+from dbanon.release.report import Report
+from dbanon.run.look import Look
+
+
+def page(
+    report: Report,
+    *,
+    look: Look | None = None,
+    distributions: Sequence[Distribution] | None = None,
+    tradeoff: Mapping[str, Any] | None = None,
+) -> str:
+    """A report as one HTML page that asks for nothing else.
+
+    Parameters
+    ----------
+    look : what the ledger has of the release.
+    distributions : of the released columns; those of ``look`` when None.
+    tradeoff : of a sweep: ``risk`` and ``loss``, the names of its axes, ``points``, each with
+        ``curve``, ``label``, ``risk``, ``loss`` and ``chosen`` for this release, and perhaps
+        ``note``.
+
+    Raises
+    ------
+    AssertionError : a picture would tell of fewer rows than it may.
+    """
+    if distributions is None:
+        distributions = look.distributions if look else ()
+    style = _file("report.css")
+    return _template().render(
+        view(report, distributions, tradeoff, look),
+        style=Markup(style),
+        policy=_policy(style),
+    )
+
+
+def write(text: str, path: Path) -> None:
+    """Write a file that only its owner reads, and that appears when it is complete."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".dbanon-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _policy(style: str) -> str:
+    """What a browser may load: the page's own style and nothing else."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def _file(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    # Pictures come from one module, which escapes what it is given.
+    environment.filters["picture"] = Markup
+    return environment.from_string(_file("report.html.j2"))

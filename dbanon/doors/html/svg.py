@@ -1,0 +1,304 @@
+"""Pictures as SVG inside a page: no colour, font or size but by the page's style sheet.
+
+Each has a title and a description for those who do not see it, and takes shape or dashes beside
+colour to tell things apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+
+from dbanon.release.distribution import Distribution, require_shown
+
+# Widths and heights of a histogram, in units that are pixels on a small screen.
+_WIDE, _HIGH, _LEFT, _TOP, _FOOT = 320, 150, 8, 16, 22
+# Left, top, right and bottom.
+_Box = tuple[float, float, float, float]
+# Of letters as wide as the page's at its size in pictures.
+_LETTER = 6.2
+
+
+@dataclass(frozen=True)
+class Spot:
+    """One point of a map.
+
+    Parameters
+    ----------
+    label : beside it.
+    risk, loss : where it lies.
+    curve : the curve that it belongs to, such as its method.
+    chosen : it is this release.
+    """
+
+    label: str
+    risk: float
+    loss: float
+    curve: str
+    chosen: bool = False
+
+
+def plain(text: str) -> str:
+    """Text whose marks of direction and control characters are written out, as pictures need it."""
+    return "".join(
+        f"\\u{ord(letter):04x}"
+        if ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 or ord(letter) in _DIRECTIONS
+        else letter
+        for letter in text
+    )
+
+
+_DIRECTIONS = {0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+
+
+def share_bar(share: float, limit: float | None = None) -> str:
+    """A bar of 0 to 1 beside a figure that is told in words, with a mark at its limit."""
+    width = 100 * min(max(share, 0.0), 1.0)
+    mark = ""
+    if limit is not None and 0 <= limit <= 1:
+        mark = f'<line class="limit" x1="{100 * limit:.2f}" x2="{100 * limit:.2f}" y1="0" y2="10"/>'
+    return (
+        '<svg class="share" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="ground" x="0" y="3" width="100" height="4"/>'
+        f'<rect class="mark" x="0" y="1.5" width="{width:.2f}" height="7"/>{mark}</svg>'
+    )
+
+
+def histogram(found: Distribution, number: int) -> str:
+    """A histogram of bins; ``number`` tells the page's pictures apart.
+
+    Raises
+    ------
+    AssertionError : it would tell of fewer rows than it may.
+    """
+    require_shown(found)
+    steps = len(found.edges) - 1
+    heights = [bar.rows / bar.width for bar in found.bars]
+    bars = [
+        (bar.low, bar.width, height)
+        for bar, height in zip(found.bars, heights, strict=True)
+        if bar.rows
+    ]
+    title = f"Released values of {plain(found.name)}"
+    desc = f"{len(found.bars)} bins. The area of a bar stands for its rows; the table has them."
+    return _histogram(title, desc, bars, steps, list(found.edges), number)
+
+
+def sizes(bins: Sequence[tuple[str, int]], number: int) -> str:
+    """A histogram of class sizes: label and number of classes of each bin."""
+    bars = [(place, 1, float(count)) for place, (_, count) in enumerate(bins) if count]
+    labels = [label for label, _ in bins]
+    desc = f"Number of classes by size, in {len(bins)} steps; the table has the numbers."
+    return _histogram("Class sizes", desc, bars, len(bins), labels, number, between=True)
+
+
+def _histogram(
+    title: str,
+    desc: str,
+    bars: Sequence[tuple[int, int, float]],
+    steps: int,
+    labels: Sequence[str],
+    number: int,
+    *,
+    between: bool = False,
+) -> str:
+    """Bars over an axis; ``labels`` stand at the edges of steps, or between them."""
+    bottom, right = _HIGH - _FOOT, _WIDE - _LEFT
+    step = (right - _LEFT) / max(steps, 1)
+    # One class size alone is a bar, not a wall.
+    step = min(step, 64.0) if between else step
+    start = _LEFT if not between else (_WIDE - step * steps) / 2
+    tallest = max((height for _, _, height in bars), default=1.0) or 1.0
+    drawn = []
+    for low, width, height in bars:
+        tall = max((bottom - _TOP) * height / tallest, 1.5)
+        x, wide = start + low * step, width * step
+        gap = min(1.0, wide / 8)
+        drawn.append(
+            f'<rect class="mark" x="{x + gap:.1f}" y="{bottom - tall:.1f}"'
+            f' width="{wide - 2 * gap:.1f}" height="{tall:.1f}"/>'
+        )
+    places = [
+        (start + (place + (0.5 if between else 0)) * step, text)
+        for place, text in enumerate(labels)
+    ]
+    axis = f'<line class="axis" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
+    body = "".join(drawn) + axis + _ticks(places, bottom)
+    return _picture(title, desc, body, (_WIDE, _HIGH), number, "histogram")
+
+
+def _ticks(places: Sequence[tuple[float, str]], bottom: float) -> str:
+    """Labels below an axis, as many as have room."""
+    drawn, free = [], 0.0
+    for x, text in places:
+        half = _LETTER * len(text) / 2
+        if not text or x - half < free or x + half > _WIDE:
+            continue
+        drawn.append(
+            f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
+            f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{escape(text)}</text>'
+        )
+        free = x + half + 10
+    return "".join(drawn)
+
+
+def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int) -> str:
+    """The map of risk against loss: a curve for each method, this release marked."""
+    wide, high, left, bottom, top, right = 560, 380, 58, 332, 18, 540
+    most_risk = _top(max(spot.risk for spot in spots))
+    most_loss = _top(max(spot.loss for spot in spots))
+
+    def at(spot: Spot) -> tuple[float, float]:
+        return (
+            left + (right - left) * spot.risk / most_risk,
+            bottom - (bottom - top) * spot.loss / most_loss,
+        )
+
+    parts = [
+        f'<line class="axis" x1="{left}" x2="{right}" y1="{bottom}" y2="{bottom}"/>',
+        f'<line class="axis" x1="{left}" x2="{left}" y1="{top}" y2="{bottom}"/>',
+    ]
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        x, y = left + (right - left) * share, bottom - (bottom - top) * share
+        if share:
+            parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">'
+            f"{most_risk * share:.3g}</text>"
+            f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{most_loss * share:.3g}</text>'
+        )
+    parts.append(
+        f'<text class="name" x="{(left + right) / 2}" y="{high - 8}" text-anchor="middle">'
+        f"{escape(risk_name)}</text>"
+        f'<text class="name" text-anchor="middle" transform="translate(14 {(top + bottom) / 2})'
+        f' rotate(-90)">{escape(loss_name)}</text>'
+    )
+    curves = list(dict.fromkeys(spot.curve for spot in spots))
+    for place, curve in enumerate(curves):
+        own = [spot for spot in spots if spot.curve == curve]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, own))
+        kind = place % 4
+        parts.append(f'<polyline class="curve curve{kind}" points="{line}"/>')
+        parts += [_shape(kind, *at(spot)) for spot in own]
+    parts += [
+        f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="9"/>'
+        for x, y in (at(spot) for spot in spots if spot.chosen)
+    ]
+    parts += _labels(spots, at, (left, top, right, bottom))
+    desc = (
+        f"{len(spots)} releases of {len(curves)} methods: {risk_name} from left to right,"
+        f" {loss_name} upwards; this release has a ring. The table has the figures."
+    )
+    return _picture("Loss against risk", desc, "".join(parts), (wide, high), number, "map")
+
+
+def _labels(
+    spots: Sequence[Spot],
+    at: Callable[[Spot], tuple[float, float]],
+    room: _Box,
+) -> list[str]:
+    """Labels of the points that have room for one; the chosen, first and last go first."""
+    left, top, right, bottom = room
+    ends = {
+        id(own[place])
+        for curve in {spot.curve for spot in spots}
+        for own in [[spot for spot in spots if spot.curve == curve]]
+        for place in (0, -1)
+    }
+    points = [at(spot) for spot in spots]
+    dots = [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
+    lines = [
+        box
+        for (one, a), (other, b) in pairwise(zip(spots, points, strict=True))
+        if one.curve == other.curve
+        for box in _along(a, b)
+    ]
+    placed: list[_Box] = []
+    drawn = []
+    ranked = sorted(
+        range(len(spots)), key=lambda i: (not spots[i].chosen, id(spots[i]) not in ends)
+    )
+    for place in ranked:
+        spot, (x, y) = spots[place], points[place]
+        wide = _LETTER * len(spot.label) + 4
+        near = [(12, 4), (8, -9), (-8 - wide, 19), (-12 - wide, 4), (8, 19), (-8 - wide, -9)]
+        avoided = [[*placed, *dots, *lines]]
+        if spot.chosen or id(spot) in ends:
+            # Always told: further away, then over lines, then over points.
+            near += [(dx, dy) for dy in (33, -23, 47, -37) for dx in (8, -8 - wide)]
+            avoided += [[*placed, *dots], placed]
+        found = next(
+            (
+                (x + dx, y + dy)
+                for obstacles in avoided
+                for dx, dy in near
+                for box in [(x + dx - 2, y + dy - 12, x + dx + wide + 2, y + dy + 4)]
+                if left < box[0] and box[2] < right and top - 14 < box[1] and box[3] < bottom
+                if not any(_meet(box, other) for other in obstacles)
+            ),
+            None,
+        )
+        if found is not None:
+            placed.append((found[0] - 2, found[1] - 12, found[0] + wide + 2, found[1] + 4))
+            kind = ' class="strong"' if spot.chosen else ""
+            drawn.append(
+                f'<text{kind} x="{found[0]:.1f}" y="{found[1]:.1f}">'
+                f"{escape(plain(spot.label))}</text>"
+            )
+    return drawn
+
+
+def _along(one: tuple[float, float], other: tuple[float, float]) -> list[_Box]:
+    """Small boxes along a line."""
+    parts = [part / 24 for part in range(1, 24)]
+    centres = [tuple(a + (b - a) * part for a, b in zip(one, other, strict=True)) for part in parts]
+    return [(x - 2, y - 2, x + 2, y + 2) for x, y in centres]
+
+
+def _meet(one: _Box, other: _Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _shape(kind: int, x: float, y: float) -> str:
+    """A point of a curve: a circle, square, triangle or diamond."""
+    if kind == 0:
+        return f'<circle class="point curve0" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+    corners = {
+        1: ((-4, -4), (4, -4), (4, 4), (-4, 4)),
+        2: ((0, -5), (5, 4), (-5, 4)),
+        3: ((0, -5.5), (5.5, 0), (0, 5.5), (-5.5, 0)),
+    }[kind]
+    points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
+    return f'<polygon class="point curve{kind}" points="{points}"/>'
+
+
+def legend(place: int) -> str:
+    """The sign of a curve of the map, beside its name."""
+    kind = place % 4
+    return (
+        '<svg class="sign" viewBox="0 0 36 14" aria-hidden="true">'
+        f'<polyline class="curve curve{kind}" points="1,7 35,7"/>{_shape(kind, 18, 7)}</svg>'
+    )
+
+
+def _top(value: float) -> float:
+    """A round end of an axis."""
+    for power in range(-12, 13):
+        for step in (1, 1.2, 1.6, 2, 3, 4, 5, 6, 8):
+            if step * 10.0**power >= value * 1.02:
+                return step * 10.0**power
+    return value
+
+
+def _picture(
+    title: str, desc: str, body: str, size: tuple[int, int], number: int, kind: str
+) -> str:
+    named = f"picture{number}"
+    return (
+        f'<svg class="picture {kind}" role="img" viewBox="0 0 {size[0]} {size[1]}"'
+        f' aria-labelledby="{named}-title {named}-desc">'
+        f'<title id="{named}-title">{escape(title)}</title>'
+        f'<desc id="{named}-desc">{escape(desc)}</desc>{body}</svg>'
+    )

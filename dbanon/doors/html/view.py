@@ -1,0 +1,275 @@
+"""What the page says, as plain values: texts, rows of tables, pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dbanon.doors.html import figures, svg
+from dbanon.doors.html.figures import Row, figure
+from dbanon.job.guarantee import Guarantee, recorded
+from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
+from dbanon.release.report import Report
+from dbanon.run.look import Look
+
+_METHOD_LOSS = {
+    "sse": ("SSE/SST", "before rounding to the columns' types"),
+    "iloss": ("iloss a cell", "on the classes' own ranges"),
+}
+
+
+def view(
+    report: Report,
+    distributions: Sequence[Distribution],
+    tradeoff: Mapping[str, Any] | None,
+    look: Look | None,
+) -> dict[str, Any]:
+    """All that the template asks for."""
+    guarantee = recorded(report.k_requested, report.arguments)
+    evaluation = report.evaluation
+    pictures = _Pictures()
+    return {
+        "report": report,
+        "title": svg.plain(report.output),
+        "headline": _headline(report, evaluation),
+        "bounds_rows": guarantee.bounds_rows,
+        "k_counts": guarantee.unit,
+        "cautions": [(caution.title, caution.why) for caution in report.cautions],
+        "telling": [found.describe(report.k_requested) for found in report.telling],
+        "lost": report.lost_told(),
+        "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
+        "recount_sql": look.recount_sql if look else "",
+        "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
+        "sizes": _sizes(report, pictures),
+        "loss": _loss(report),
+        "losses": figures.losses(evaluation) if evaluation else [],
+        "columns": figures.by_column(evaluation) if evaluation else {"names": [], "rows": []},
+        "risks": figures.risks(evaluation, guarantee) if evaluation else [],
+        "class_risk": _class_risk(report, guarantee),
+        "evaluated": evaluation is not None,
+        "why_not": report.evaluation_failed or "",
+        "tradeoff": _tradeoff(tradeoff, pictures) if tradeoff else None,
+        "distributions": [_drawn(found, pictures) for found in distributions],
+        "roles": _roles(report, look),
+        "facts": _facts(report, look),
+        "options": _options(report),
+        "seconds": [(phase, f"{spent:.2f}") for phase, spent in report.seconds.items()],
+        "missing": look.recorded.missing if look and report is look.recorded.report else (),
+    }
+
+
+class _Pictures:
+    """Numbers that tell the page's pictures apart."""
+
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def next(self) -> int:
+        self._drawn += 1
+        return self._drawn
+
+
+def few(count: int, k: int) -> str:
+    """A count of rows; 1 to k - 1 are told as a range."""
+    return f"1 to {k - 1}" if 0 < count < k else f"{count:,}"
+
+
+def _headline(report: Report, evaluation: Mapping[str, Any] | None) -> list[tuple[str, str, str]]:
+    """The few figures that stand on top: label, figure, what it is."""
+    verdict, symbol = report.counts.verdict, _METHOD_LOSS[report.loss_measure][0]
+    withheld = few(report.suppressed, report.k_requested)
+    found = [
+        ("k counted", f"{report.k_achieved:,}", f"{report.k_requested:,} asked for"),
+        ("rows released", f"{report.rows_out:,}", f"{withheld} withheld"),
+        (
+            verdict.classes,
+            f"{report.classes:,}",
+            f"of {report.smallest_class:,} to {report.largest_class:,} rows",
+        ),
+        ("information lost", f"{100 * report.information_loss:.2f} %", symbol),
+    ]
+    if evaluation and evaluation["risks"].get("linkage_risk") is not None:
+        risk = evaluation["risks"]["linkage_risk"]
+        found.append(("linkage risk", f"{100 * risk:.1f} %", "of an attacker with the originals"))
+    return found
+
+
+def _sizes(report: Report, pictures: _Pictures) -> Row:
+    """Class sizes as a picture and a table, in at most so many steps."""
+    histogram = report.counts.rows.histogram
+    low, high = min(histogram, default=0), max(histogram, default=0)
+    width = -(-(high - low + 1) // MOST_BINS)
+    bins = []
+    for start in range(low, high + 1, width):
+        end = min(start + width - 1, high)
+        count = sum(n for size, n in histogram.items() if start <= size <= end)
+        bins.append((f"{start:,}" if start == end else f"{start:,}–{end:,}", count))
+    picture = svg.sizes(bins, pictures.next()) if histogram else ""
+    rows = [(label, f"{count:,}") for label, count in bins if count]
+    return {"picture": picture, "rows": rows, "median": f"{report.median_class:,g}"}
+
+
+def _loss(report: Report) -> Row:
+    """What the run itself measured, over all columns and column by column."""
+    symbol, before = _METHOD_LOSS[report.loss_measure]
+    levels = report.levels or {}
+    return {
+        "symbol": symbol,
+        "before": before,
+        "all": figure(report.information_loss, 6),
+        "all_before": figure(report.information_loss_before_rounding, 6),
+        "has_levels": bool(levels),
+        "rows": [
+            {
+                "name": one.name,
+                "figure": figure(one.released, 6),
+                "before": figure(one.before_rounding, 6),
+                "bar": svg.share_bar(one.released),
+                "level": str(levels.get(one.name, "")),
+            }
+            for one in report.loss.columns.values()
+        ],
+    }
+
+
+def _class_risk(report: Report, guarantee: Guarantee) -> Row:
+    """What follows from class sizes alone."""
+    rarest = max(report.counts.verdict.rarest, 1)
+    # Of rows: how many persons there are in each class is not known here.
+    average = None if guarantee.persons else report.classes / max(report.rows_out, 1)
+    return {
+        "highest": figure(1 / rarest),
+        "rarest": f"{rarest:,}",
+        "average": figure(average),
+        "bar": svg.share_bar(1 / rarest, 1 / report.k_requested),
+        "limit": f"1/{report.k_requested} = {figure(1 / report.k_requested)}",
+    }
+
+
+def _tradeoff(told: Mapping[str, Any], pictures: _Pictures) -> Row:
+    """The map of a sweep and its table."""
+    spots = [
+        svg.Spot(
+            label=str(point["label"]),
+            risk=float(point["risk"]),
+            loss=float(point["loss"]),
+            curve=str(point["curve"]),
+            chosen=bool(point.get("chosen", False)),
+        )
+        for point in told["points"]
+    ]
+    curves = list(dict.fromkeys(spot.curve for spot in spots))
+    return {
+        "picture": svg.tradeoff(spots, told["risk"], told["loss"], pictures.next())
+        if spots
+        else "",
+        "curves": [(svg.legend(place), curve) for place, curve in enumerate(curves)],
+        "risk": told["risk"],
+        "loss": told["loss"],
+        "note": told.get("note", ""),
+        "rows": [
+            {
+                "curve": spot.curve,
+                "label": spot.label,
+                "risk": figure(spot.risk),
+                "loss": figure(spot.loss),
+                "chosen": spot.chosen,
+            }
+            for spot in spots
+        ],
+    }
+
+
+def _drawn(found: Distribution, pictures: _Pictures) -> Row:
+    """A distribution as a picture and a table."""
+    require_shown(found)
+    bins, labels = found.unit in ("number", "date"), found.unit == "label"
+    most = max((bar.rows for bar in found.bars), default=0) or 1
+    return {
+        "name": found.name,
+        "role": found.role.replace("_", "-"),
+        "bound": found.bound,
+        "picture": svg.histogram(found, pictures.next()) if bins else "",
+        "labels": [
+            (bar.label, svg.share_bar(bar.rows / most), f"{bar.rows:,}") for bar in found.bars
+        ]
+        if labels
+        else [],
+        "rows": [(bar.label, f"{bar.rows:,}") for bar in found.bars],
+        "others": found.others,
+        "note": found.note,
+    }
+
+
+def _roles(report: Report, look: Look | None) -> list[tuple[str, str, str]]:
+    """What became of each column: name, type where it is known, words."""
+    words = {
+        "quasi_identifier": "quasi-identifier: one released value for each class",
+        "sensitive": "sensitive: copied as it is",
+        "insensitive": "kept: copied as it is",
+        "not_copied": "not copied",
+    }
+    if look is not None:
+        strata = report.arguments.get("by", ())
+        return [
+            (
+                column.name,
+                column.sql_type,
+                "stratum: copied as it is, classes do not cross it"
+                if column.name in strata
+                else words[column.role],
+            )
+            for column in look.recorded.columns
+        ]
+    groups = (
+        ("quasi_identifier", report.quasi_identifiers),
+        ("sensitive", report.sensitive),
+        ("insensitive", report.kept),
+        ("not_copied", report.not_copied),
+    )
+    return [(name, "", words[role]) for role, names in groups for name in names]
+
+
+def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
+    """What the ledger has of the release: label, text, and whether a name is in it."""
+    withheld = few(report.suppressed, report.k_requested)
+    read = (
+        f"{report.rows_out:,} and the withheld"
+        if 0 < report.suppressed < report.k_requested
+        else f"{report.rows_in:,}"
+    )
+    noted = report.counts.verdict.noted
+    facts = [
+        ("release", report.release_id, False),
+        ("recorded", report.created_at, False),
+        ("source", report.source, True),
+        ("output", f"{report.output} ({report.output_kind})", True),
+        *([("released table", report.relation, True)] if report.relation != report.output else []),
+        ("method", f"{report.method}, dbanon {report.dbanon_version}", False),
+        ("rows read", read, False),
+        ("rows withheld", withheld, False),
+        ("rows with NULL in a quasi-identifier", few(report.null_rows, report.k_requested), False),
+        *((name.replace("_", " "), str(found), True) for name, found in noted.items()),
+        ("seed policy", report.seed_policy, False),
+        ("earlier releases", report.earlier_releases, False),
+        ("digest of the rows", report.digest or "none was taken", False),
+    ]
+    if look is not None:
+        recorded = look.recorded
+        facts.append(("published by", recorded.published_by or "no role is known here", True))
+        current = recorded.superseded_at is None
+        facts.append(
+            ("current", "yes" if current else f"no: superseded {recorded.superseded_at}", False)
+        )
+    return facts
+
+
+def _options(report: Report) -> list[tuple[str, str]]:
+    """The policy's options that say something, as the ledger has them."""
+    found_of_it = {"telling", "models", "hierarchies", "orders", "k", "method", "levels"}
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in report.arguments.items()
+        if name not in found_of_it and value not in (None, [], {}, False, "")
+    ]

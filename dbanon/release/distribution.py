@@ -1,0 +1,245 @@
+"""What a picture of a released column may show: bins of many rows, labels that many rows share.
+
+Edges of bins lie on a round grid, never on a value of the data. Neighbours are merged until each
+bin holds none or at least so many rows as the bound says, and the number of rows that is told is a
+multiple of that bound. A label is told where at least so many rows have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from math import floor, isfinite, log10
+
+import numpy as np
+from numpy.typing import NDArray
+
+# However small k is.
+FEWEST = 5
+# Of a picture that can be read.
+MOST_BINS, MOST_LABELS = 20, 12
+
+UNITS = ("number", "date", "label")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bin or label.
+
+    Parameters
+    ----------
+    label : in words, for a table.
+    rows : how many, as a multiple of the bound.
+    low, width : of a bin, where it begins and how wide it is, in steps of the grid.
+    """
+
+    label: str
+    rows: int
+    low: int = 0
+    width: int = 1
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The released values of a column, as far as they may be drawn.
+
+    Parameters
+    ----------
+    name, role : of the column.
+    unit : one of ``UNITS``; empty where nothing is drawn.
+    bound : the fewest rows of a bin or label.
+    bars : in order; those of labels by falling number of rows.
+    edges : text of each edge of the grid's steps, from the first to the last; empty for these two.
+    others : of labels, what is not told by itself, in words.
+    note : why nothing is drawn; empty where it is.
+    """
+
+    name: str
+    role: str
+    unit: str
+    bound: int
+    bars: tuple[Bar, ...] = ()
+    edges: tuple[str, ...] = ()
+    others: str = ""
+    note: str = ""
+
+
+def bound_of(k: int) -> int:
+    """The fewest rows that a picture may tell of."""
+    return max(int(k), FEWEST)
+
+
+def require_shown(distribution: Distribution, counts: Sequence[int] | None = None) -> None:
+    """Check that a picture tells of none or of many rows only; before anything is drawn.
+
+    Parameters
+    ----------
+    counts : the rows of each bar, before they were rounded.
+
+    Raises
+    ------
+    AssertionError : it would tell more.
+    """
+    bound = distribution.bound
+    told = [bar.rows for bar in distribution.bars]
+    fine = bound >= FEWEST and all(rows == 0 or rows >= bound for rows in (*told, *(counts or ())))
+    if not fine or any(rows % bound for rows in told):
+        raise AssertionError("A picture would tell of fewer rows than it may.")
+
+
+def not_drawn(name: str, role: str, k: int, why: str) -> Distribution:
+    """A column that is not drawn, and why."""
+    return Distribution(name, role, "", bound_of(k), note=why)
+
+
+def of_numbers(
+    name: str,
+    role: str,
+    k: int,
+    values: NDArray[np.float64],
+    counts: NDArray[np.int64],
+) -> Distribution:
+    """The distribution of numbers; values, (m,), with the rows of each."""
+    if not isfinite(float(values.max()) - float(values.min())):
+        return not_drawn(name, role, k, "Its values are too far apart.")
+    step, digits = _step(float(values.min()), float(values.max()))
+    # In units of the grid's last digit, so that edges are exact.
+    scaled = values * 10.0**digits if digits >= 0 else values / 10.0**-digits
+    places = np.floor(np.round(scaled / step, 9)).astype(np.int64)
+
+    def edge(place: int) -> str:
+        exact = Decimal(place * step).scaleb(-digits)
+        return f"{exact:,f}" if -5 < digits < 12 and abs(exact) < 10**15 else f"{exact:.4E}"
+
+    return _binned(name, role, "number", bound_of(k), places, counts, edge)
+
+
+def of_dates(
+    name: str,
+    role: str,
+    k: int,
+    days: NDArray[np.datetime64],
+    counts: NDArray[np.int64],
+) -> Distribution:
+    """The distribution of dates, datetime64[D] (m,), with the rows of each."""
+    for unit, size in _CALENDAR:
+        places = days.astype(f"datetime64[{unit}]").astype(np.int64) // size
+        if places.max() - places.min() < MOST_BINS:
+            break
+
+    def edge(place: int) -> str:
+        return str(np.array(place * size).astype(f"datetime64[{unit}]"))
+
+    return _binned(name, role, "date", bound_of(k), places, counts, edge)
+
+
+_CALENDAR = (
+    *(("D", size) for size in (1, 5, 10)),
+    *(("M", size) for size in (1, 3, 6)),
+    *(("Y", size) for size in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
+)
+
+
+def of_labels(
+    name: str,
+    role: str,
+    k: int,
+    labels: Sequence[tuple[str, int]],
+    other_values: int = 0,
+    other_rows: int = 0,
+) -> Distribution:
+    """The distribution of labels.
+
+    Parameters
+    ----------
+    labels : with the rows of each, each at least ``bound_of(k)``; the spelling of NULL included.
+    other_values, other_rows : how many values there are beside them, and their rows.
+    """
+    bound = bound_of(k)
+    # By what is told: the order of equal ones tells nothing more.
+    ordered = sorted(labels, key=lambda one: (-_told(one[1], bound), one[0]))
+    shown, left = ordered[:MOST_LABELS], ordered[MOST_LABELS:]
+    other_values += len(left)
+    other_rows += sum(rows for _, rows in left)
+    if not shown:
+        why = f"No value is shared by {bound} rows or more: none is told."
+        return Distribution(name, role, "", bound, note=why)
+    others = ""
+    if other_values:
+        values = "1 value" if other_values == 1 else f"{other_values:,} values"
+        rows = f"about {_told(other_rows, bound):,}" if other_rows >= bound else f"under {bound}"
+        others = f"other ({values}): {rows} rows"
+    bars = tuple(Bar(label, _told(rows, bound)) for label, rows in shown)
+    found = Distribution(name, role, "label", bound, bars, others=others)
+    require_shown(found, [rows for _, rows in shown])
+    return found
+
+
+def _binned(
+    name: str,
+    role: str,
+    unit: str,
+    bound: int,
+    places: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    edge: Callable[[int], str],
+) -> Distribution:
+    """Bins of values whose steps of the grid are known."""
+    first, last = int(places.min()), int(places.max())
+    rows = np.zeros(last - first + 1, np.int64)
+    np.add.at(rows, places - first, counts)
+    if int(rows.sum()) < bound:
+        why = f"Fewer than {bound} rows have a value."
+        return Distribution(name, role, "", bound, note=why)
+    bins = merged([int(count) for count in rows], bound)
+    bars = []
+    for begin, end, count in bins:
+        low, high = edge(first + begin), edge(first + end)
+        label = f"{low} to under {high}"
+        if len(bins) == 1:
+            label = "all rows"
+        elif begin == 0:
+            label = f"before {high}" if unit == "date" else f"under {high}"
+        elif end == len(rows):
+            label = f"{low} or later" if unit == "date" else f"{low} or more"
+        bars.append(Bar(label, _told(count, bound), begin, end - begin))
+    # Outer bins are open.
+    edges = ("", *(edge(first + step) for step in range(1, len(rows))), "")
+    found = Distribution(name, role, unit, bound, tuple(bars), edges)
+    require_shown(found, [count for _, _, count in bins])
+    return found
+
+
+def merged(counts: Sequence[int], bound: int) -> list[tuple[int, int, int]]:
+    """Neighbouring bins in one, so that each holds none or at least ``bound`` rows.
+
+    Begin, end and rows of each, from the first to the last; at least ``bound`` rows in all.
+    """
+    bins: list[tuple[int, int, int]] = []
+    for place, count in enumerate(counts):
+        if bins and 0 < bins[-1][2] < bound:
+            begin, _, held = bins[-1]
+            bins[-1] = (begin, place + 1, held + count)
+        else:
+            bins.append((place, place + 1, count))
+    while 0 < bins[-1][2] < bound:
+        _, end, held = bins.pop()
+        begin, _, before = bins.pop()
+        bins.append((begin, end, before + held))
+    return bins
+
+
+def _told(rows: int, bound: int) -> int:
+    """Rows as they are told."""
+    return (2 * rows + bound) // (2 * bound) * bound
+
+
+def _step(low: float, high: float) -> tuple[int, int]:
+    """Width of a bin: 1, 2 or 5 in units of 10**-digits, so that there are not too many."""
+    width = (high - low) / (MOST_BINS - 1) or max(abs(high), 1.0) / 10
+    power = floor(log10(width))
+    for step in (1, 2, 5):
+        if step * 10.0**power >= width:
+            return step, -power
+    return 1, -power - 1

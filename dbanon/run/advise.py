@@ -1,0 +1,201 @@
+"""Advise: look at a table, try releases of it, and say where to start. Nothing is written."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dbanon.advice.answer import Advice, ColumnAdvice
+from dbanon.advice.profile import SMALL, Profile
+from dbanon.advice.recommend import Point, recommend
+from dbanon.advice.roles import QUASI_IDENTIFIER, SENSITIVE, Role, propose
+from dbanon.advice.singling import singling, sizes_of
+from dbanon.advice.wishes import Wishes
+from dbanon.data.microdata import Microdata
+from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarning
+from dbanon.hierarchy.subset import only
+from dbanon.job.job import Job
+from dbanon.job.policy import Policy
+from dbanon.run.plan import Plan, plan
+from dbanon.run.sweep import sweep
+from dbanon.stores.names import RelationName
+from dbanon.stores.ports import Source
+
+# Called with a part and the share of it that is done; what it raises ends the advice.
+AdviceProgress = Callable[[str, float], None]
+
+OUTPUT_SCHEMA = "release"
+
+
+def advise(wishes: Wishes, source: Source, progress: AdviceProgress | None = None) -> Advice:
+    """Look at a table and advise on its release; nothing is changed, and no run is noted.
+
+    Columns are counted, not read; quasi-identifiers are read as a run reads them.
+
+    Raises
+    ------
+    NoRows, NoQuasiIdentifiers, TooFewRecords, NothingFits : there is nothing to advise.
+    DbanonError : what reading the table raises.
+    """
+    clock = _Clock(progress or (lambda part, share: None))
+    with clock.part("profile") as tick:
+        tick(0.0)
+        profile = _profile(wishes, source)
+        roles = _roles(wishes, profile)
+        chosen = tuple(
+            column.name for column in profile.columns if roles[column.name].role == QUASI_IDENTIFIER
+        )
+        if not chosen:
+            raise NoQuasiIdentifiers(
+                f"No column of {wishes.table} is proposed as a quasi-identifier.",
+                hint="Name those that others may know of a person.",
+            )
+    with clock.part("read") as tick:
+        tick(0.0)
+        job = _job(wishes, chosen, profile)
+        planned = plan(job, source, pulse=lambda: tick(0.0))
+        microdata = source.read(planned.relation, planned.wanted, job, tick)
+    small = max(SMALL, wishes.k[0])
+    with clock.part("singling") as tick:
+        counts = sizes_of(microdata)
+
+        def sizes(names: Any) -> Mapping[int, int]:
+            tick(0.0)
+            return counts(names)
+
+        found = singling(chosen, sizes, small)
+    complete, policy = _null_policy(microdata, planned.policy, wishes.k[-1])
+    planned = replace(planned, policy=policy)
+    with clock.part("sweep") as tick, warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        tried = sweep(wishes, planned, complete, small, tick)
+    best = recommend(tried.points, wishes.max_risk, wishes.max_loss)
+    if best is None:
+        raise NothingFits(
+            "None of the releases that were tried keeps to the limits.",
+            hint="Allow more risk or loss, try other k or methods, or name fewer"
+            " quasi-identifiers.",
+        )
+    return Advice(
+        source=str(planned.relation.name),
+        rows=profile.rows,
+        columns=tuple(
+            ColumnAdvice(column, roles[column.name], profile.rows, small)
+            for column in profile.columns
+        ),
+        quasi_identifiers=chosen,
+        proposed=not wishes.quasi_identifiers,
+        singling=found,
+        sweep=tried,
+        recommendation=best,
+        start=_start(planned, wishes, roles, best.point),
+        seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
+    )
+
+
+class _Clock:
+    """CPU seconds by part, and progress told of each."""
+
+    def __init__(self, progress: AdviceProgress) -> None:
+        self._progress = progress
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[Callable[[float], None]]:
+        """Time the block; gives what tells its progress."""
+        started = time.process_time()
+        yield lambda share: self._progress(name, share)
+        self.seconds[name] = time.process_time() - started
+
+
+def _profile(wishes: Wishes, source: Source) -> Profile:
+    """The columns, counted, after all checks of rights and key."""
+    named = (*wishes.quasi_identifiers, *wishes.sensitive)
+    job = Job(
+        table=wishes.table,
+        output="",
+        quasi_identifiers=tuple(dict.fromkeys(named)),
+        key=wishes.key,
+        policy=Policy(k=2, method="gaa_cp"),
+    )
+    relation = source.describe(job)
+    columns = [attribute.name for attribute in relation.schema.attributes]
+    profile = source.profile(source.locate(relation, job, columns))
+    if not profile.rows:
+        raise NoRows(f"{relation.name} has no rows: there is nothing to advise on.")
+    return profile
+
+
+def _roles(wishes: Wishes, profile: Profile) -> dict[str, Role]:
+    """The roles that are proposed; where quasi-identifiers are named, they and no others."""
+    roles = propose(profile)
+    if wishes.quasi_identifiers:
+        for name, role in roles.items():
+            if role.role == QUASI_IDENTIFIER:
+                roles[name] = Role("not_copied", "not_named")
+    roles |= {name: Role(QUASI_IDENTIFIER, "given") for name in wishes.quasi_identifiers}
+    return roles | {name: Role(SENSITIVE, "given") for name in wishes.sensitive}
+
+
+def _job(wishes: Wishes, chosen: tuple[str, ...], profile: Profile) -> Job:
+    """What is read: all rows, those with a NULL, too."""
+    holes = any(profile.column(name).present < profile.rows for name in chosen)
+    return Job(
+        table=wishes.table,
+        output="",
+        quasi_identifiers=chosen,
+        key=wishes.key,
+        hierarchies=wishes.hierarchies,
+        memory_limit=wishes.memory_limit,
+        # Of any kind of column; the methods that are tried have policies of their own.
+        policy=Policy(k=wishes.k[0], method="gaa_cp", nulls="category" if holes else "error"),
+    )
+
+
+def _null_policy(microdata: Microdata, policy: Policy, k: int) -> tuple[Microdata, Policy]:
+    """The records that releases are made of, and what is done with NULLs.
+
+    Classes within each pattern of NULLs where each has k records; else records with a NULL are
+    withheld, as if there were no others.
+    """
+    if microdata.valid is None:
+        return microdata, policy
+    _, sizes = np.unique(microdata.valid, axis=0, return_counts=True)
+    if int(sizes.min()) >= k:
+        return microdata, policy
+    held = microdata.valid.all(axis=1)
+    withheld = int((~held).sum())
+    # In whole hundredths: no more of how many there are.
+    budget = math.ceil(100 * withheld / microdata.n_records) / 100
+    found = replace(only(microdata, np.flatnonzero(held)), withheld=withheld)
+    return found, replace(policy, nulls="suppress", max_suppression=budget)
+
+
+def _start(
+    planned: Plan, wishes: Wishes, roles: Mapping[str, Role], point: Point
+) -> dict[str, Any]:
+    """Arguments of ``anonymize`` that make this release; hierarchies are those of the caller."""
+    name, policy = planned.relation.name, planned.policy
+    found: dict[str, Any] = {
+        "table": str(name),
+        "output": str(RelationName(OUTPUT_SCHEMA, name.name)),
+        "quasi_identifiers": list(planned.job.quasi_identifiers),
+        "sensitive": [column for column, role in roles.items() if role.role == SENSITIVE],
+        "k": point.k,
+        "method": point.method,
+    }
+    more = {
+        "refine": point.refine,
+        "recoding": point.recoding,
+        "nulls": None if policy.nulls == "error" else policy.nulls,
+        "max_suppression": policy.max_suppression or None,
+        "key": list(wishes.key) or None,
+    }
+    return found | {option: value for option, value in more.items() if value is not None}

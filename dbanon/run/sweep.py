@@ -1,0 +1,211 @@
+"""Sweep: releases of a table that are tried, and made nowhere, for what they lose and risk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.advice.answer import LeftOut, Sweep
+from dbanon.advice.profile import Count
+from dbanon.advice.recommend import BENDS, Point, with_frontier
+from dbanon.advice.wishes import OF_CATEGORIES, OF_NUMBERS, Wishes, curve
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import DbanonError, TooFewRecords
+from dbanon.hierarchy.subset import only
+from dbanon.job.policy import Policy, require_kinds
+from dbanon.measures.figure import Parameters
+from dbanon.methods import find_method
+from dbanon.partitioning.partition_for import partition_for
+from dbanon.release.evaluation import evaluation_of, pairs_of
+from dbanon.release.recode import recode
+from dbanon.run.plan import Plan
+
+# Records that are linked where columns are no numbers: each is compared with every released row.
+LINKED = 2_500
+
+Tick = Callable[[float], None]
+
+
+class _TimeUp(Exception):
+    """The time that there was is over. Never leaves this module."""
+
+
+def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told: Tick) -> Sweep:
+    """Try releases with every method and k that is wished for, the cheapest first.
+
+    Methods without refinement come before those with, large classes before small ones, and those
+    that bends are looked for in before others. The first release is always tried to its end.
+
+    Parameters
+    ----------
+    small : the first count of withheld rows that is told as it is.
+    told : called with the share done; what it raises ends the sweep.
+
+    Raises
+    ------
+    TooFewRecords : there are fewer records than the smallest k.
+    DbanonError : no release could be tried; the error of the first method.
+    """
+    attributes, total = microdata.attributes, microdata.n_records
+    trees = planned.trees(microdata, lambda: told(0.0))
+    if total > wishes.sample:
+        drawn = np.random.default_rng(wishes.seed).choice(total, wishes.sample, replace=False)
+        sample = only(microdata, np.sort(drawn).astype(np.int64))
+        # As many withheld beside these as beside all.
+        microdata = replace(sample, withheld=microdata.withheld * wishes.sample // total)
+    ks = [k for k in wishes.k if k <= microdata.n_records]
+    if not ks:
+        raise TooFewRecords(
+            f"There are {total} rows, fewer than k = {wishes.k[0]}.", hint="Choose a smaller k."
+        )
+    numeric = all(not a.kind.is_coded and a.name not in trees for a in attributes)
+    names = dict.fromkeys(wishes.methods or (OF_NUMBERS if numeric else OF_CATEGORIES))
+    trial = _Trial(planned, microdata, numeric, small, total, trees, wishes.seed)
+    points: dict[tuple[str, int], Point] = {}
+    left_out: dict[str, DbanonError] = {}
+    todo = [(name, k) for name in sorted(names, key=_costs) for k in _in_order(ks)]
+    end = time.monotonic() + wishes.time_limit
+
+    def tick(share: float) -> None:
+        told((done + share) / len(todo))
+        if points and time.monotonic() > end:
+            raise _TimeUp
+
+    untried = 0
+    for done, (name, k) in enumerate(todo):
+        if name in left_out:
+            continue
+        try:
+            tick(0.0)
+            if point := trial.run(name, k, tick):
+                points[name, k] = point
+        except _TimeUp:
+            untried = len(todo) - done
+            break
+        except DbanonError as error:
+            left_out[name] = error
+    if not points:
+        raise next(iter(left_out.values()), TooFewRecords("All rows would be withheld."))
+    ordered = [points[at] for at in ((n, k) for n in names for k in ks) if at in points]
+    return Sweep(
+        trial.measure,
+        tuple(with_frontier(ordered)),
+        microdata.n_records,
+        total,
+        LINKED if not numeric and microdata.n_records > LINKED else None,
+        untried,
+        tuple(LeftOut(name, e.code, e.message) for name, e in left_out.items()),
+    )
+
+
+def _costs(name: str) -> bool:
+    """Sorts methods without refinement before those with."""
+    return curve(name)[1] is not None
+
+
+def _in_order(ks: Sequence[int]) -> list[int]:
+    """Those that bends are looked for in first, of these the largest."""
+    return sorted(ks, key=lambda k: (k not in BENDS, -k))
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """What all tried releases share."""
+
+    planned: Plan
+    microdata: Microdata
+    numeric: bool
+    small: int
+    total: int
+    trees: Mapping[str, Any]
+    seed: int
+
+    @property
+    def measure(self) -> str:
+        return "sse_loss" if self.numeric else "iloss"
+
+    def run(self, name: str, k: int, tick: Tick) -> Point | None:
+        """Find classes, recode and measure them; None where all rows would be withheld."""
+        started = time.process_time()
+        policy = self._policy(name, k)
+        policy.guaranteed().require(find_method(policy.method))
+        require_kinds(policy, self.microdata.attributes)
+        found = partition_for(
+            self.microdata, policy, trees=self.planned.trees, tick=lambda s: tick(0.6 * s)
+        )
+        release = recode(self.microdata, found, policy, self._totals, self.planned.trees)
+        hierarchies = policy.hierarchies
+        if release.partition.n_suppressed:
+            released = np.flatnonzero(release.partition.labels >= 0)
+            hierarchies = self.planned.trees(only(self.microdata, released))
+        pairs = pairs_of(
+            self.microdata, release.partition, release.columns, hierarchies, found.measures
+        )
+        figures = evaluation_of(
+            pairs,
+            Parameters(sample=None if self.numeric else LINKED, seed=self.seed),
+            names=["linkage_risk", "class_risk"],
+            tick=lambda s: tick(0.6 + 0.4 * s),
+        )
+        method, refine = curve(name)
+        risk = figures.risks["linkage_risk"]
+        if risk is None:
+            return None
+        return Point(
+            method=method,
+            refine=refine,
+            k=k,
+            loss=release.loss,
+            risk=risk,
+            class_risk=float(figures.risks["class_risk"] or 0.0),
+            suppressed=Count(figures.suppressed, self.microdata.n_read, self.small),
+            classes=release.partition.n_classes,
+            seconds=round(time.process_time() - started, 3),
+            estimate=self._estimate(release.loss),
+            recoding=None if policy.recoding == find_method(method).recoding else policy.recoding,
+        )
+
+    def _policy(self, name: str, k: int) -> Policy:
+        method, refine = curve(name)
+        options: dict[str, Any] = {}
+        if self.numeric and find_method(method).takes_categories:
+            # Beside the others: what is released as numbers is measured as numbers.
+            options["recoding"] = "mean"
+        return replace(
+            Policy(k=k, method=method, refine=refine, **options),
+            nulls=self.planned.policy.nulls,
+            max_suppression=self.planned.policy.max_suppression,
+            hierarchies=dict(self.trees),
+        )
+
+    def _estimate(self, loss: float) -> float | None:
+        """About what all rows would lose, of smooth data; None where it is not known."""
+        m, p = self.microdata.n_records, len(self.microdata.numeric)
+        if m == self.total or not self.numeric:
+            return None
+        return float(loss * (m / self.total) ** (2 / p))
+
+    def _totals(
+        self, partition: Partition, wide: Sequence[Attribute]
+    ) -> dict[str, NDArray[np.object_]]:
+        """Sums of wide numbers as they were read: nothing of this is released."""
+        names = [attribute.name for attribute in self.microdata.numeric]
+        found = {}
+        for attribute in wide:
+            values = self.microdata.numbers[:, names.index(attribute.name)]
+            valid = self.microdata.valid_column(attribute.name)
+            if valid is not None:
+                values = np.where(valid, values, 0.0)
+            # Moments are held in microseconds, other numbers as they are.
+            digits = attribute.scale - (6 if attribute.kind is Kind.TIMESTAMP else 0)
+            units = (values * 10.0**digits)[partition.members]
+            exact = np.array([int(value) for value in units.tolist()], object)
+            found[attribute.name] = np.asarray(np.add.reduceat(exact, partition.starts), object)
+        return found

@@ -1,0 +1,117 @@
+"""Releases whose reports are looked at: one with all that a page may hold, one of hostile names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from typing import Any
+
+import duckdb
+import numpy as np
+
+import dbanon
+from dbanon.data.partition import Partition
+from dbanon.data.scales import Scale
+from dbanon.measures.attributes import Numbers
+from dbanon.measures.pairs import Pairs
+from dbanon.release.evaluation import evaluation_of
+from dbanon.release.report import Evaluated, Report
+from dbanon.run.look import Look, look
+from dbanon.run.open import open_store
+from dbanon.stores.names import parse_relation, quote
+
+# What only one row has, in any spelling that a page could give it.
+PLANTED = ("12345.678", "12,345.678", "12345", "12,345", "zyxomma petiolatum", "1899")
+
+HOSTILE = (
+    '"><script>alert(1)</script>',
+    "</style></title><img src=x onerror=alert(1)>",
+    "\u202egnp.exe\u2066",
+    "'; DROP TABLE x; --",
+    "{{ 7 * 7 }}",
+)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A release, what its database has of it, and a sweep beside it."""
+
+    report: Report
+    look: Look
+    tradeoff: Mapping[str, Any] | None = None
+
+
+def rows(n: int = 400, seed: int = 3) -> list[tuple[Any, ...]]:
+    """Invented persons; the first has values that nobody shares and nobody comes near."""
+    rng = np.random.default_rng(seed)
+    kinds = ["none", "flu", "asthma", "migraine"]
+    found: list[tuple[Any, ...]] = [
+        (
+            i,
+            date(1940, 1, 1) + timedelta(days=int(rng.integers(0, 25_000))),
+            round(float(rng.normal(170, 9)), 3),
+            int(rng.gamma(4, 9000)),
+            kinds[int(rng.integers(0, 4))],
+            f"site {i % 7}",
+        )
+        for i in range(n)
+    ]
+    found[0] = (0, date(1899, 7, 3), 12345.678, 12345, "zyxomma petiolatum", "site 1")
+    return found
+
+
+def made(
+    names: Sequence[str] = ("born", "height", "income", "illness", "site"),
+    *,
+    evaluated: bool = True,
+    **options: Any,
+) -> Made:
+    """A release of these persons in DuckDB, their columns under these names."""
+    connection = duckdb.connect()
+    kinds = ("DATE", "DOUBLE", "INTEGER", "VARCHAR", "VARCHAR")
+    columns = ", ".join(f"{quote(n)} {kind}" for n, kind in zip(names, kinds, strict=True))
+    connection.execute(f"CREATE TABLE people (id INTEGER PRIMARY KEY, {columns})")
+    persons = rows()
+    connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?)", persons)
+    given: dict[str, Any] = {
+        "table": "people", "output": "released", "k": 5, "quasi_identifiers": names[:3],
+        "sensitive": [names[3]], "keep": [names[4]],
+    }  # fmt: skip
+    report = dbanon.anonymize(connection, **(given | options))
+    looked = look(open_store(connection), parse_relation(report.output))
+    if not evaluated:
+        return Made(report, looked)
+    numbers = np.array([(r[1].toordinal(), r[2], r[3]) for r in persons], float)
+    figures = Evaluated(figures_of(numbers, 5, names[:3]))
+    return Made(replace(report, evaluated=figures), looked, sweep(numbers, names[:3]))
+
+
+def sweep(numbers: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """Releases for k from 3 to 10, refined and not; that of k = 5 is the one at hand."""
+    points = [
+        {
+            "curve": curve,
+            "label": f"k = {k}",
+            "risk": figures["risks"]["linkage_risk"],
+            "loss": figures["losses"]["sse_loss"],
+            "chosen": (k, refine) == (5, None),
+        }
+        for refine, curve in ((None, "mdav"), ("fast", "mdav + fast"))
+        for k in range(3, 11)
+        for figures in [figures_of(numbers, k, names, refine)]
+    ]
+    return {"risk": "linkage risk", "loss": "SSE/SST", "points": points}
+
+
+def figures_of(
+    points: np.ndarray, k: int, names: Sequence[str], refine: str | None = None
+) -> dict[str, Any]:
+    """``Evaluation.to_dict()`` of MDAV's classes with their means."""
+    classes = Partition(dbanon.partition(points, k, refine=refine).labels)
+    means = np.add.reduceat(points[classes.members], classes.starts) / classes.sizes[:, None]
+    columns = (
+        Numbers(name=name, original=x, scale=Scale.of(x), released=released)
+        for name, x, released in zip(names, points.T, means.T, strict=True)
+    )
+    return evaluation_of(Pairs(tuple(columns), classes)).to_dict()

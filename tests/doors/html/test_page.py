@@ -1,0 +1,263 @@
+"""The report as a page: what it holds, and what it never does."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbanon
+from dbanon.doors.html import svg
+from dbanon.doors.html.page import page
+from dbanon.errors import RowsNotAnonymous
+from dbanon.release.distribution import Bar
+from dbanon.release.report import Evaluated
+from tests.doors.html.pages import HOSTILE, PLANTED, Made, made
+
+VOID = {"meta", "link", "img", "br", "input", "hr"}
+# What is drawn, in SVG, and closes itself.
+DRAWN = {"rect", "line", "circle", "polyline", "polygon"}
+
+
+class Outline(HTMLParser):
+    """Elements, attributes and texts; every element that is opened is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append((self.open[-1] if self.open else "", data.strip()))
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def said(self, tag: str) -> list[str]:
+        return [text for where, text in self.texts if where == tag]
+
+
+@pytest.fixture(scope="module")
+def whole() -> Made:
+    return made(models=[dbanon.Model("entropy_l", "illness", 1.2)], max_suppression=0.2,
+                withhold_failing=True)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def text(whole: Made) -> str:
+    return page(whole.report, look=whole.look, tradeoff=whole.tradeoff)
+
+
+def test_its_parts_in_their_order(text: str) -> None:
+    outline = Outline(text)
+    assert outline.said("h1") == []
+    assert outline.said("h2") == [
+        "What is guaranteed", "Classes", "What was lost", "What an attacker still gains",
+        "Loss against risk", "Released values", "What became of the columns", "How it was made",
+    ]  # fmt: skip
+    assert outline.said("caption") == [
+        "Privacy models, as every class written keeps to them",
+        "Number of classes by size",
+        "Loss by column, SSE/SST",
+        "All measures of loss",
+        "Loss and risk by column",
+        "All measures of risk",
+        "Loss against risk",
+        "Rows by born",
+        "Rows by height",
+        "Rows by income",
+        "Rows by illness",
+        "Columns of the source and of the release",
+    ]
+    named = {attributes.get("id") for _, attributes in outline.elements}
+    assert {link["href"] for link in outline.of("a")} <= {f"#{name}" for name in named if name}
+
+
+def test_what_it_says(whole: Made, text: str) -> None:
+    report = whole.report
+    for told in (
+        str(report.release_id), str(report.digest), report.seed_policy, report.earlier_releases,
+        "It is not differential privacy.", 'GROUP BY "born", "height"',
+        "1/5 = 0.2000", "linkage_risk", "entropy_l 1.2",
+        f"{report.evaluation['risks']['linkage_risk']:.4f}",  # type: ignore[index]
+    ):  # fmt: skip
+        assert told in unescape(text)
+    assert "site 1" not in text
+
+
+def test_nothing_is_loaded_or_run(text: str) -> None:
+    outline = Outline(text)
+    tags = {tag for tag, _ in outline.elements}
+    assert tags.isdisjoint({"script", "link", "img", "iframe", "object", "form", "base"})
+    for _, attributes in outline.elements:
+        assert not any(name.startswith("on") or name == "style" for name in attributes)
+        assert all((attributes.get(name) or "#").startswith("#") for name in ("href", "src"))
+    assert "url(" not in text
+    assert "@import" not in text
+    [style] = re.findall(r"<style>(.*?)</style>", text, re.S)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    [policy] = [m["content"] for m in outline.of("meta") if m.get("http-equiv")]
+    assert policy is not None
+    assert f"style-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none';")
+
+
+def test_every_picture_has_words_and_a_table(text: str) -> None:
+    outline = Outline(text)
+    pictures = [one for one in outline.of("svg") if one.get("role") == "img"]
+    ids = [attributes.get("id") for _, attributes in outline.elements if attributes.get("id")]
+    assert len(ids) == len(set(ids))
+    assert len(pictures) == 5  # class sizes, the map, three histograms
+    for picture in pictures:
+        assert all(name in ids for name in str(picture["aria-labelledby"]).split())
+    assert all(one.get("aria-hidden") == "true" for one in outline.of("svg") if "role" not in one)
+    assert text.count("<details>") == len(pictures) + 1  # and figures by column
+    scrolled = [a for _, a in outline.elements if "scroll" in str(a.get("class")).split()]
+    assert all(a.get("tabindex") == "0" and a.get("aria-label") for a in scrolled)
+
+
+def test_planted_values_are_absent(whole: Made, text: str) -> None:
+    """The first row has values that no other has, in each kind of column."""
+    said = " ".join(told for where, told in Outline(text).texts if where != "style")
+    said = said.replace(str(whole.report.digest), "").replace(whole.report.release_id, "")
+    assert [value for value in PLANTED if re.search(rf"(?<![\d.]){value}(?![\d])", said)] == []
+
+
+def test_every_bin_holds_many_rows(whole: Made) -> None:
+    drawn = whole.look.distributions
+    assert [one.unit for one in drawn] == ["date", "number", "number", "label"]
+    for one in drawn:
+        assert one.bound == 5
+        assert all(bar.rows == 0 or (bar.rows >= 5 and bar.rows % 5 == 0) for bar in one.bars)
+        assert sum(bar.rows for bar in one.bars) > 300
+
+
+@pytest.mark.parametrize("rows", [1, 4, 7])
+def test_a_picture_that_would_tell_more_is_not_drawn(whole: Made, rows: int) -> None:
+    for one in whole.look.distributions:
+        fake = replace(one, bars=(*one.bars[:-1], replace(one.bars[-1], rows=rows)))
+        with pytest.raises(AssertionError, match="fewer rows"):
+            page(whole.report, distributions=[fake])
+        if one.unit != "label":
+            with pytest.raises(AssertionError, match="fewer rows"):
+                svg.histogram(fake, 1)
+    fake = replace(whole.look.distributions[0], bound=2, bars=(Bar("all", 2),))
+    with pytest.raises(AssertionError, match="fewer rows"):
+        svg.histogram(fake, 1)
+
+
+def test_hostile_names() -> None:
+    found = made(HOSTILE)
+    text = page(found.report, look=found.look, tradeoff=found.tradeoff)
+    outline = Outline(text)
+    tags = {tag for tag, _ in outline.elements}
+    assert tags.isdisjoint({"script", "img"})
+    isolated = outline.said("bdi")
+    for name in HOSTILE:
+        assert name in isolated
+    assert "49" not in isolated
+    # Where nothing can be isolated, marks of direction are written out.
+    for tag in ("title", "desc", "text"):
+        assert not any("\u202e" in told for told in outline.said(tag))
+    assert "Released values of \\u202egnp.exe\\u2066" in outline.said("title")
+
+
+def test_a_release_without_evaluation(whole: Made) -> None:
+    text = page(replace(whole.report, evaluated=Evaluated()), look=whole.look)
+    said = Outline(text).said("h2")
+    assert "Loss against risk" not in said
+    assert "It was not evaluated further" in text
+    assert "All measures of" not in text
+    why = Evaluated(failed="there was too little memory for it")
+    failed = page(replace(whole.report, evaluated=why), look=whole.look)
+    assert "It was not evaluated further: there was too little memory for it." in failed
+
+
+def test_what_the_ledger_does_not_hold_is_named(whole: Made) -> None:
+    later = page(whole.look.recorded.report, look=whole.look)
+    assert "which does not hold: the seconds of the commit; which columns" in later
+    assert "; an evaluation." in later
+    assert "does not hold" not in page(whole.report, look=whole.look)
+
+
+def test_an_evaluation_that_the_ledger_holds_is_told(whole: Made) -> None:
+    found = made(evaluated=False, evaluate=True)
+    assert found.report.evaluation is not None
+    told = found.look.recorded.report.evaluation
+    assert told == json.loads(json.dumps(found.report.evaluation))
+    text = page(found.look.recorded.report, look=found.look)
+    assert "All measures of risk" in text
+    assert "; an evaluation." not in text
+
+
+def test_a_data_frame_has_no_ledger() -> None:
+    frame = pd.DataFrame({"age": np.arange(40), "note": "x"})
+    _, report = dbanon.anonymize_frame(frame, quasi_identifiers=["age"], k=5)
+    text = page(report)
+    assert "Released values" not in Outline(text).said("h2")
+    assert "Count it yourself" not in text
+    assert "row-wise k-anonymity" in text
+
+
+def test_a_release_whose_rows_are_not_k_anonymous() -> None:
+    with pytest.warns(RowsNotAnonymous):
+        found = made(evaluated=False, method="individual_ranking", guarantee="per_attribute")
+    text = page(found.report, look=found.look)
+    assert "ROWS ARE NOT k-ANONYMOUS" in text
+    assert "Rows are not k-anonymous: nothing holds of several columns together." in text
+    assert "never above" not in text
+
+
+def test_persons_cannot_be_counted_in_bins_of_a_release() -> None:
+    """A value that few persons share is told by none, k of persons or not."""
+    found = made(evaluated=False, entity="site", keep=[], k=2)
+    text = page(found.report, look=found.look)
+    assert [one.unit for one in found.look.distributions] == ["", "", "", ""]
+    assert text.count("Persons in a bin or value cannot be counted here.") == 4
+    assert "k counts persons" in text
+
+
+def test_few_rows_are_told_as_a_range() -> None:
+    found = made(evaluated=False)
+    few = replace(found.report, counts=replace(found.report.counts, rows_in=403, suppressed=3))
+    text = page(few, look=found.look)
+    assert "1 to 4 withheld" in text
+    assert "400 and the withheld" in text
+
+
+def correlations(evaluation: Any, rows: int) -> str:
+    few = Evaluated({**evaluation, "rows": rows})
+    found = page(replace(made(evaluated=False).report, evaluated=few))
+    [row] = re.findall(r"<code>correlation_loss</code>.*?</tr>", found, re.S)
+    return row
+
+
+def test_correlations_of_few_rows_are_not_told(whole: Made) -> None:
+    evaluation = whole.report.evaluation
+    assert re.search(r">0\.\d\d<", correlations(evaluation, 90))
+    assert "not told of fewer than 30 rows a column" in correlations(evaluation, 89)

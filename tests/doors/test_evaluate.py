@@ -1,0 +1,227 @@
+"""dbanon.evaluate: released tables of any origin beside their originals, as arrays and frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbanon
+from dbanon.errors import ColumnNotFound, DbanonError, InvalidParameter, UnsupportedType
+from dbanon.hierarchy import Hierarchy
+
+CITIES = Hierarchy.from_nested({"*": {"north": ["Kiel", "Bremen"], "south": ["Ulm", "Passau"]}})
+
+
+def people(n: int = 60) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    return pd.DataFrame(
+        {
+            "id": rng.permutation(n) + 1000,
+            "age": rng.integers(18, 90, n),
+            "income": np.round(np.exp(rng.normal(8, 1, n)), 2),
+            "born": pd.Timestamp("1950-01-01") + pd.to_timedelta(rng.integers(0, 20000, n), "D"),
+            "city": rng.choice(["Kiel", "Bremen", "Ulm", "Passau"], n),
+            "size": rng.choice(["small", "medium", "large"], n),
+        }
+    )
+
+
+def means(table: pd.DataFrame, columns: list[str], k: int = 5) -> tuple[pd.DataFrame, Any]:
+    """The table with class means, in its order, as other tools give it back."""
+    classes = dbanon.partition(table[columns], k)
+    released = table.copy()
+    for column in columns:
+        released[column] = table.groupby(np.asarray(classes.labels))[column].transform("mean")
+    return released, classes
+
+
+NUMBERS = ["age", "income"]
+
+
+def test_arrays_and_frames_say_the_same() -> None:
+    table = people()
+    released, classes = means(table, NUMBERS)
+    found = dbanon.evaluate(table[NUMBERS], released[NUMBERS])
+    assert found.losses["sse_loss"] == pytest.approx(
+        dbanon.information_loss(table[NUMBERS], classes), rel=1e-12
+    )
+    assert found.risks["class_risk"] == 1 / classes.sizes.min()
+    arrays = dbanon.evaluate(table[NUMBERS].to_numpy(), released[NUMBERS].to_numpy())
+    assert (arrays.losses, arrays.risks) == (found.losses, found.risks)
+    assert list(arrays.columns) == ["column 0", "column 1"]
+    named = dbanon.evaluate(table, released, quasi_identifiers=NUMBERS, classes=classes)
+    assert named.to_dict() == found.to_dict()
+
+
+def test_the_frames_of_a_release_and_of_this_door_agree() -> None:
+    """Kept by a key, the rows that anonymize_frame shuffles are found again."""
+    table = people()
+    released, report = dbanon.anonymize_frame(
+        table, quasi_identifiers=["age", "city"], keep=["id"], k=5, method="gaa_cp",
+        hierarchies={"city": CITIES}, evaluate=True,
+    )  # fmt: skip
+    found = dbanon.evaluate(
+        table, released, quasi_identifiers=["age", "city"], key="id", hierarchies={"city": CITIES}
+    )
+    assert report.evaluation is not None
+    for kind in ("losses", "risks"):
+        for name, value in report.evaluation[kind].items():
+            told = getattr(found, kind)[name]
+            assert told == (None if value is None else pytest.approx(value, rel=1e-9)), name
+
+
+def test_rows_that_are_missing_or_all_stars_are_suppressed() -> None:
+    table = people()
+    released, _ = means(table, NUMBERS)
+    fewer = dbanon.evaluate(
+        table, released.sample(frac=1, random_state=1)[:50], quasi_identifiers=NUMBERS, key=["id"]
+    )
+    assert (fewer.rows, fewer.suppressed) == (50, 10)
+    starred = released[NUMBERS].astype(object)
+    starred.iloc[3] = "*"
+    starred.iloc[7, 0] = "*"
+    found = dbanon.evaluate(table[NUMBERS], starred)
+    assert (found.rows, found.suppressed) == (59, 1)
+    everything = dbanon.evaluate(table[NUMBERS], starred.assign(age="*", income="*"))
+    assert (everything.rows, everything.suppressed) == (0, 60)
+    assert set(everything.losses.values()) == {None}
+    nobody = dbanon.evaluate(table, released[:0], quasi_identifiers=NUMBERS, key="id")
+    assert (nobody.rows, nobody.suppressed) == (0, 60)
+
+
+def test_intervals_labels_and_orders_as_arx_writes_them() -> None:
+    table = people()
+    low = table["age"] // 10 * 10
+    released = pd.DataFrame(
+        {
+            "age": "[" + low.astype(str) + ", " + (low + 10).astype(str) + "[",
+            "city": table["city"].map(
+                {"Kiel": "north", "Bremen": "north", "Ulm": "south", "Passau": "*"}
+            ),
+            "size": table["size"].where(table["size"] != "small", "medium"),
+        }
+    )
+    names = list(released.columns)
+    found = dbanon.evaluate(
+        table, released, quasi_identifiers=names, hierarchies={"city": CITIES},
+        orders={"size": ["small", "medium", "large"]},
+    )  # fmt: skip
+    assert found.columns["city"]["direct_loss"] == 0
+    assert found.columns["age"]["direct_loss"] == 0
+    share = float((table["size"] == "small").mean())
+    assert found.columns["size"]["direct_loss"] == pytest.approx(share / 3)
+    assert 0 < found.risks["linkage_risk"] <= found.risks["class_risk"]
+
+
+def test_any_perturbation() -> None:
+    table = people(200)
+    rng = np.random.default_rng(0)
+    noise = table[NUMBERS] + rng.normal(0, table[NUMBERS].std().to_numpy() / 100, (200, 2))
+    found = dbanon.evaluate(table[NUMBERS], noise)
+    assert found.risks["class_risk"] == 1
+    assert found.risks["linkage_risk"] > 0.8
+    swapped = table[["city"]].sample(frac=1, random_state=2).reset_index(drop=True)
+    permuted = dbanon.evaluate(table[["city"]], swapped)
+    assert permuted.losses["entropy_change"] == 0
+    assert 0 < permuted.losses["direct_loss"] < 1
+
+
+def test_nulls_and_dates() -> None:
+    table = people()
+    table.loc[::5, "income"] = np.nan
+    released = table.copy()
+    released["income"] = table["income"].mean()
+    released.loc[::5, "income"] = np.nan
+    released["born"] = released["born"].dt.floor("365D")
+    found = dbanon.evaluate(table, released, quasi_identifiers=["income", "born"])
+    assert found.columns["income"]["sse_loss"] == pytest.approx(1)
+    assert 0 < found.columns["born"]["sse_loss"] < 1
+
+
+def test_arrow_and_rows() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    table = people()[["age", "income", "city"]]
+    released, _ = means(table, NUMBERS)
+    plain = dbanon.evaluate(table, released).to_dict()
+    tables = arrow.Table.from_pandas(table), arrow.Table.from_pandas(released)
+    assert dbanon.evaluate(*tables).to_dict() == plain
+    assert dbanon.evaluate(tables[0], released).to_dict() == plain
+    rows = table.to_dict("records"), released.to_dict("records")
+    assert dbanon.evaluate(*rows).to_dict() == plain
+
+
+def test_weights_and_samples() -> None:
+    table = people()
+    released, _ = means(table, NUMBERS)
+    found = dbanon.evaluate(
+        table[NUMBERS], released[NUMBERS], lambdas=[0, 0, 1], taus=(1, 0), gammas=(0, 1),
+        interval_percents=[5], sample=20, seed=1,
+    )  # fmt: skip
+    assert found.losses["statistics_loss"] == found.losses["structure_loss"]
+    assert found.risks["score"] == found.risks["nearest_linkage_risk"]
+    assert found.parameters["interval_percents"] == [5]
+
+
+SECRET = "rareword"
+BAD: dict[str, tuple[dict[str, Any], type[DbanonError], str]] = {
+    "rows": ({"released": people()[:59]}, InvalidParameter, "60 rows, the release 59"),
+    "no column": ({"quasi_identifiers": ["wieght"]}, ColumnNotFound, "wieght"),
+    "a text": ({"quasi_identifiers": "age"}, InvalidParameter, "list of names"),
+    "twice": ({"quasi_identifiers": ["age", "age"]}, InvalidParameter, "more than once"),
+    "key": ({"key": "city"}, InvalidParameter, "key of the original is not unique"),
+    "null key": (
+        {"key": "id", "released": people().assign(id=lambda t: t["id"].where(t["id"] > 1001))},
+        InvalidParameter,
+        "key of the release holds NULL",
+    ),
+    "strangers": (
+        {"key": "id", "released": people().assign(id=lambda t: t["id"] + 5)},
+        InvalidParameter,
+        "5 rows whose key is none",
+    ),
+    "label": (
+        {"released": people().assign(age=SECRET)},
+        InvalidParameter,
+        "1 labels that are neither",
+    ),
+    "unknown label": (
+        {"released": people().assign(city=SECRET)},
+        InvalidParameter,
+        "1 labels that its hierarchy has not",
+    ),
+    "type": ({"released": people().assign(born=7)}, UnsupportedType, "born"),
+    "classes": ({"classes": [0] * 59}, InvalidParameter, "59 records, the data 60"),
+    "mixed classes": ({"classes": [0] * 60}, InvalidParameter, "different values"),
+    "no classes": ({"classes": "x"}, InvalidParameter, "classes must be"),
+    "weights": ({"lambdas": (1, 1, 1)}, InvalidParameter, "add up to 1"),
+    "no weights": ({"taus": "ab"}, InvalidParameter, "taus must be numbers"),
+    "seed": ({"seed": 0.5}, InvalidParameter, "seed must be"),
+    "nothing in common": (
+        {"released": pd.DataFrame({"x": range(60)})},
+        InvalidParameter,
+        "no column in common",
+    ),
+    "an array": ({"released": np.zeros((60, 5))}, InvalidParameter, "both"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_wrong_calls(case: str) -> None:
+    given, kind, words = BAD[case]
+    arguments = {"original": people(), "released": people(), **given}
+    with pytest.raises(kind, match=words) as error:
+        dbanon.evaluate(arguments.pop("original"), arguments.pop("released"), **arguments)
+    assert SECRET not in str(error.value)
+    assert "1000" not in str(error.value)
+
+
+def test_arrays_must_be_tables_of_numbers() -> None:
+    numbers = np.zeros((4, 2))
+    for other in (np.zeros((4, 3)), np.zeros(4), [["a", "b"]] * 4):
+        with pytest.raises(InvalidParameter):
+            dbanon.evaluate(numbers, other)
+    with pytest.raises(DbanonError, match="no records"):
+        dbanon.evaluate(numbers[:0], numbers[:0])

@@ -1,0 +1,133 @@
+"""``dbanon.advise`` inside PostgreSQL: what the client says, by a caller who may only read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+import dbanon
+
+Run = Callable[..., list[tuple[Any, ...]]]
+
+PEOPLE = (
+    "CREATE TABLE app.people AS SELECT g AS id, 20 + g * 7 % 60 AS age, g * 977 % 5000 AS income,"
+    " 'illness ' || g % 4 AS diagnosis FROM generate_series(1, 120) AS g"
+)
+ADVISE = "SELECT part, item, found, detail FROM dbanon.advise(%s, %s, %s)"
+
+
+def test_it_says_what_the_client_says(run_sql: Run, sql_url: str) -> None:
+    run_sql(PEOPLE)
+    options = json.dumps({"k": [3, 4, 5], "methods": ["mdav", "mdav+fast"]})
+    rows = run_sql(ADVISE, "app.people", ["age", "income"], options)
+    found = dbanon.advise(
+        sql_url,
+        "app.people",
+        quasi_identifiers=["age", "income"],
+        k=[3, 4, 5],
+        methods=["mdav", "mdav+fast"],
+    )
+
+    def timeless(rows: Any) -> list[Any]:
+        return [
+            (part, item, told, {k: v for k, v in detail.items() if k != "seconds"})
+            for part, item, told, detail in json.loads(json.dumps(list(rows)))
+        ]
+
+    assert timeless(rows[:-1]) == timeless(found.table_rows())
+    part, item, statement, detail = rows[-1]
+    assert (part, item) == ("recommended", "start")
+    assert detail["quasi_identifiers"] == ["age", "income"]
+    # The statement runs as it stands.
+    run_sql(statement)
+    assert run_sql("SELECT k_requested FROM dbanon.releases()") == [(detail["k"],)]
+
+
+def test_it_reads_only(run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]) -> None:
+    run_sql(PEOPLE)
+    with connect() as connection, connection.transaction():
+        connection.execute("SET TRANSACTION READ ONLY")
+        rows = connection.execute(ADVISE, ("app.people", None, '{"k": [5]}')).fetchall()
+    roles = {item: detail["role"] for part, item, _, detail in rows if part == "role"}
+    assert roles == {
+        "id": "identifier",
+        "age": "quasi_identifier",
+        "income": "quasi_identifier",
+        "diagnosis": "sensitive",
+    }
+    assert run_sql("SELECT count(*) FROM dbanon.run") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ('{"kk": 3}', "22023"),
+        ('{"k": "3"}', "22023"),
+        ('{"methods": ["mdave"]}', "22023"),
+        ("[]", "22023"),
+        ('{"max_risk": 0}', "22023"),
+    ],
+)
+def test_what_is_refused(run_sql: Run, options: str, code: str) -> None:
+    run_sql(PEOPLE)
+    with pytest.raises(psycopg.Error) as refused:
+        run_sql(ADVISE, "app.people", ["age"], options)
+    assert refused.value.sqlstate == code
+
+
+def test_who_may_not_read_is_told_nothing(
+    run_sql: Run, sql_url: str, connect: Callable[..., psycopg.Connection[Any]]
+) -> None:
+    run_sql(PEOPLE)
+    run_sql("CREATE ROLE advised")
+    try:
+        run_sql("GRANT dbanon_runner TO advised")
+        run_sql("GRANT USAGE ON SCHEMA app TO advised")
+        run_sql("GRANT SELECT (age) ON app.people TO advised")
+        with connect() as connection:
+            connection.execute("SET ROLE advised")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(ADVISE, ("app.people", ["age"], "{}")).fetchall()
+    finally:
+        run_sql("DROP OWNED BY advised")
+        run_sql("DROP ROLE advised")
+
+
+@pytest.mark.parametrize(
+    ("names", "options"),
+    [
+        (None, "{}"),
+        (["region", "illness"], '{"k": [3]}'),
+        (["note"], '{"k": [3], "methods": ["mdav"]}'),
+        (["region"], '{"k": [3], "hierarchies": {"region": {"levels": [["a", "*"]]}}}'),
+        (["region", "amount"], '{"k": [3], "max_risk": 0}'),
+        (["region", "amount"], '{"k": [500]}'),
+        (["region", "amount"], '{"memory_limit": 10}'),
+    ],
+)
+def test_no_value_is_told(
+    connect: Callable[..., psycopg.Connection[Any]], names: list[str] | None, options: str
+) -> None:
+    with connect() as connection:
+        connection.execute(
+            "CREATE TABLE app.people AS SELECT g AS id, 731731 + g % 30 * 7 AS amount,"
+            " 'qz' || g % 5 AS region, 'qzill ' || g % 3 AS illness, 'qz note ' || g AS note"
+            " FROM generate_series(1, 90) AS g"
+        )
+        connection.execute(
+            "INSERT INTO app.people VALUES (91, 737373, 'qzrare', 'qzrare', 'qzrare')"
+        )
+        notices: list[str] = []
+        connection.add_notice_handler(lambda told: notices.append(str(told.message_primary)))
+        try:
+            rows = connection.execute(ADVISE, ("app.people", names, options)).fetchall()
+            text = json.dumps(rows, ensure_ascii=False)
+        except psycopg.Error as error:
+            told = error.diag
+            text = f"{error} {told.message_detail} {told.message_hint} {told.context}"
+        assert not re.search(r"73173|73737|qz", text + "".join(notices)), text

@@ -1,0 +1,212 @@
+"""dbanon.evaluate and dbanon.disclosure_risk: what is recorded, counted, and compared in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+import dbanon
+
+Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
+
+PEOPLE = (
+    "CREATE TABLE app.people AS SELECT g AS id, 40 + 20 * sin(g)::float8 AS age,"
+    " exp(cos(g * 7))::float8 AS income, (g * 7919 % 101)::float8 AS weight,"
+    " (ARRAY['Kiel', 'Ulm', 'Celle'])[1 + g % 3] AS town FROM generate_series(1, 120) AS g"
+)
+MADE = (
+    "SELECT dbanon.mdav('app.people', 'release.p', '{age,income,weight}', 5,"
+    """ options => '{"evaluate": true}')"""
+)
+COLUMNS = ("moment_loss", "structure_loss", "covariance_loss", "correlation_loss", "sse_loss")
+NAMES = ("age", "income", "weight")
+NOW, ALONE = "counted now", "from source and release alone"
+
+
+def figures(rows: list[tuple[Any, ...]], note: str) -> dict[tuple[str, str | None], float]:
+    return {(row[0], row[1]): row[2] for row in rows if str(row[3]).startswith(note)}
+
+
+def test_recorded_counted_and_compared(run_sql: Run, sql_url: str) -> None:
+    run_sql(PEOPLE)
+    run_sql(MADE)
+    rows = run_sql("SELECT * FROM dbanon.evaluate('release.p', 'app.people')")
+    kept = figures(rows, "recorded")
+    shown = dbanon.show(sql_url, "release.p")["evaluation"]
+    for kind in ("losses", "risks"):
+        for name, value in shown[kind].items():
+            if value is not None and name not in shown["notes"]:
+                assert kept[name, None] == value, name
+    assert kept["sse_loss", "age"] == shown["columns"]["age"]["sse_loss"]
+    # What has no meaning is NULL, and says why.
+    assert [row[2:] for row in rows if row[0] == "label_loss"] == [
+        (None, shown["notes"]["label_loss"])
+    ]
+    counted = figures(rows, NOW)
+    assert counted["class_risk", None] == kept["class_risk", None]
+    sizes = [n for (n,) in run_sql("SELECT count(*) FROM release.p GROUP BY age, income, weight")]
+    assert counted["discernibility", None] == sum(n * n for n in sizes)
+    assert counted["average_class_size", None] == 120 / len(sizes)
+    assert counted["average_class_risk", None] == pytest.approx(len(sizes) / 120)
+    # These follow from both relations: the same figures, found without pairs.
+    compared = figures(rows, ALONE)
+    for name in COLUMNS:
+        assert compared[name, None] == pytest.approx(kept[name, None], rel=1e-9), name
+    for column in NAMES:
+        assert compared["sse_loss", column] == pytest.approx(kept["sse_loss", column], rel=1e-9)
+
+
+def test_disclosure_risk_is_its_risks(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    run_sql(MADE)
+    rows = run_sql("SELECT * FROM dbanon.disclosure_risk('release.p')")
+    assert sorted({row[0] for row in rows if row[1] is None}) == [
+        "average_class_risk", "class_risk", "disclosure_risk", "interval_risk", "linkage_risk",
+        "nearest_linkage_risk", "score", "security_ratio",
+    ]  # fmt: skip
+    assert {row[1] for row in rows if row[0] == "interval_risk"} == {None, *NAMES}
+
+
+def test_of_a_release_that_was_not_evaluated(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    run_sql("SELECT dbanon.mdav('app.people', 'release.p', '{age,weight}', 5)")
+    rows = run_sql("SELECT * FROM dbanon.evaluate('release.p')")
+    assert figures(rows, "recorded") == {}
+    assert figures(rows, NOW)["class_risk", None] == 0.2
+    assert [row[2] for row in rows if row[0] == "linkage_risk"] == [None]
+    assert run_sql("SELECT evaluation FROM release.p_summary") == [(None,)]
+
+
+def test_the_summary_has_it_without_counts_of_few(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    run_sql("UPDATE app.people SET age = NULL WHERE id < 3")
+    run_sql(
+        "SELECT dbanon.mdav('app.people', 'release.p', '{age,weight}', 5, nulls => 'suppress',"
+        """ max_suppression => 0.5, options => '{"evaluate": true}')"""
+    )
+    [(found,)] = run_sql("SELECT evaluation FROM release.p_summary")
+    assert found["suppressed"] == "1-4"
+    assert found["risks"]["linkage_risk"] <= 0.2
+    [(kept,)] = run_sql("SELECT evaluation FROM dbanon.release")
+    assert kept["suppressed"] == 2
+    assert {**kept, "suppressed": 0} == {**found, "suppressed": 0}
+    rows = run_sql("SELECT * FROM dbanon.evaluate('release.p', 'app.people')")
+    [withheld] = [row for row in rows if row[0] == "covariance_loss" and row[2] is None]
+    assert "withheld" in withheld[3]
+
+
+def test_a_client_writes_into_an_installed_ledger(run_sql: Run, sql_url: str) -> None:
+    run_sql(PEOPLE)
+    report = dbanon.anonymize(
+        sql_url,
+        table="app.people",
+        output="release.p",
+        quasi_identifiers=["age", "weight"],
+        k=5,
+        key=["id"],
+        evaluate=True,
+    )
+    [(kept,)] = run_sql("SELECT evaluation FROM dbanon.release")
+    assert kept == report.evaluation
+    rows = run_sql("SELECT * FROM dbanon.evaluate('release.p')")
+    assert figures(rows, "recorded")["linkage_risk", None] == kept["risks"]["linkage_risk"]
+
+
+def test_entropy_of_labels(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    run_sql(
+        "SELECT dbanon.gaa_cp('app.people', 'release.p', '{age,town}', 30,"
+        """ options => '{"evaluate": true}')"""
+    )
+    rows = run_sql("SELECT * FROM dbanon.evaluate('release.p', 'app.people')")
+    kept, alone = figures(rows, "recorded"), figures(rows, "percent")
+    assert alone["entropy_change", "town"] == pytest.approx(
+        kept["entropy_change", "town"], rel=1e-9, abs=1e-9
+    )
+    # age is text now.
+    assert ("sse_loss", None) not in figures(rows, ALONE)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ("DELETE FROM app.people WHERE id = 7", "119 rows, and had 120"),
+        ("ALTER TABLE app.people RENAME town TO place", "no column town"),
+    ],
+)
+def test_another_original_is_refused(run_sql: Run, change: str, match: str) -> None:
+    run_sql(PEOPLE)
+    run_sql(MADE)
+    run_sql(change)
+    with pytest.raises(psycopg.Error, match=match) as refused:
+        run_sql("SELECT dbanon.evaluate('release.p', 'app.people')")
+    assert refused.value.sqlstate == "ZK008"
+    rows = run_sql(
+        "SELECT * FROM dbanon.evaluate('release.p', 'app.people', '{\"changed_source\": true}')"
+    )
+    assert figures(rows, ALONE)["sse_loss", None] > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "[]", '"a"', '{"x": 1}', '{"quasi_identifiers": "age"}', '{"quasi_identifiers": []}',
+        '{"quasi_identifiers": [1]}', '{"changed_source": "yes"}',
+    ],
+)  # fmt: skip
+def test_wrong_options(run_sql: Run, options: str) -> None:
+    run_sql(PEOPLE)
+    with pytest.raises(psycopg.Error) as refused:
+        run_sql(f"SELECT dbanon.evaluate('app.people', NULL, '{options}')")
+    assert refused.value.sqlstate == "22023"
+
+
+def test_relations_of_anybody(run_sql: Run, connect: Connect, sql_role: Any) -> None:
+    """Not in the ledger: what another tool made, with columns that are named."""
+    run_sql(PEOPLE)
+    run_sql("CREATE TABLE release.noise AS SELECT age + 5 * cos(id * 3) AS age FROM app.people")
+    named = """'{"quasi_identifiers": ["age"]}'"""
+    rows = run_sql(f"SELECT * FROM dbanon.evaluate('release.noise', 'app.people', {named})")
+    assert figures(rows, NOW)["class_risk", None] == 1
+    # Noise spreads values: nothing is clipped.
+    assert figures(rows, ALONE)["sse_loss", None] < 0
+    with pytest.raises(psycopg.errors.UndefinedTable, match="no release"):
+        run_sql("SELECT dbanon.evaluate('release.noise')")
+    anna = connect(sql_role("anna"))
+    run_sql("GRANT SELECT ON release.noise TO anna")
+    anna.execute(f"SELECT dbanon.evaluate('release.noise', NULL, {named})".encode())
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        anna.execute(f"SELECT dbanon.evaluate('release.noise', 'app.people', {named})".encode())
+
+
+def test_values_are_never_in_an_error(run_sql: Run) -> None:
+    run_sql(
+        "CREATE TABLE app.huge AS SELECT 1e300::numeric * 1e300 * g AS n"
+        " FROM generate_series(1, 9) AS g"
+    )
+    with pytest.raises(psycopg.Error) as refused:
+        run_sql(
+            "SELECT dbanon.evaluate('app.huge', 'app.huge', '{\"quasi_identifiers\": [\"n\"]}')"
+        )
+    told = refused.value.diag
+    assert told.sqlstate == "22003"
+    assert "000" not in f"{told.message_primary}{told.message_detail}"
+
+
+def test_rows_that_policies_would_hide_are_an_error(
+    run_sql: Run, connect: Connect, sql_role: Any
+) -> None:
+    run_sql(PEOPLE)
+    anna = connect(sql_role("anna"))
+    run_sql("GRANT SELECT ON app.people TO anna")
+    run_sql("ALTER TABLE app.people ENABLE ROW LEVEL SECURITY")
+    run_sql("CREATE POLICY few ON app.people USING (id < 9)")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        anna.execute(
+            b"SELECT dbanon.evaluate('app.people', 'app.people',"
+            b' \'{"quasi_identifiers": ["age"]}\')'
+        )

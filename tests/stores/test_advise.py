@@ -1,0 +1,279 @@
+"""Advice: the same on every database and for a frame, and no value of the data in any of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from tests.stores.databases import Database
+
+RNG = np.random.default_rng(7)
+N = 240
+# One planted row: nothing of it may be told, nor any other value.
+RARE = (731_731, "qzrare person", 97.31, 737_373, "qzrare", "qzrare illness", "qzrare note it is")
+TRACES = re.compile(r"73173|73737|97\.3|qz", re.IGNORECASE)
+COLUMNS = ("id", "full_name", "weight", "income", "region", "illness", "note")
+ROWS = [
+    (
+        i + 1,
+        f"qzname {i}",
+        round(float(RNG.normal(70, 9)), 2),
+        int(RNG.integers(20, 60)) * 1000,
+        f"qz{int(RNG.integers(0, 5))}",
+        f"qzill {int(RNG.integers(0, 4))}",
+        "qz " * 20 + str(i),
+    )
+    for i in range(N - 1)
+] + [RARE]
+ROLES = {
+    "id": "identifier",
+    "full_name": "identifier",
+    "weight": "quasi_identifier",
+    "income": "quasi_identifier",
+    "region": "quasi_identifier",
+    "illness": "sensitive",
+    "note": "not_copied",
+}
+QUICK: dict[str, Any] = {"k": [3, 4, 5, 6]}
+
+
+def load(database: Database, rows: list[tuple[Any, ...]] = ROWS) -> None:
+    kind = database.types
+    kinds = [kind["integer"] + " PRIMARY KEY", kind["text"], kind["decimal"], kind["integer"],
+             kind["text"], kind["text"], kind["text"]]  # fmt: skip
+    database.load("people", dict(zip(COLUMNS, kinds, strict=True)), rows)
+
+
+def timeless(advice: Any) -> dict[str, Any]:
+    """All that may not differ between databases."""
+    plain = json.loads(json.dumps(advice.to_dict()))
+    for name in ("source", "seconds"):
+        del plain[name]
+    for name in ("table", "output"):
+        plain["start"].pop(name, None)
+    for column in plain["columns"]:
+        del column["type"]
+    for one in [
+        *plain["sweep"]["points"],
+        *map(plain["recommendation"].get, ("point", "runner_up")),
+    ]:
+        del one["seconds"]
+    return dict(plain)
+
+
+def test_it_is_the_same_everywhere(database: Database) -> None:
+    load(database)
+    before = database.state()
+    found = dbanon.advise(database.url, "people", **QUICK)
+    assert database.state() == before
+    assert {one.column.name: one.role.role for one in found.columns} == ROLES
+    assert found.columns[0].role.reason == "key"
+    assert found.proposed
+    assert found.rows == N
+    frame = pd.DataFrame(ROWS, columns=list(COLUMNS))
+    of_frame = dbanon.advise(frame, **QUICK)
+    # Floats of a frame are no decimals, nor does a frame declare a key.
+    assert of_frame.columns[0].role.reason == "name"
+    mine, theirs = timeless(found), timeless(of_frame)
+    mine["columns"][0] = theirs["columns"][0] = None
+    for one in (mine, theirs):
+        del one["sweep"]["points"], one["recommendation"]
+    assert mine == theirs
+    assert found.recommendation.point.curve == of_frame.recommendation.point.curve
+
+
+def test_numbers_are_swept_as_numbers(database: Database) -> None:
+    load(database)
+    found = dbanon.advise(database.url, "people", quasi_identifiers=["weight", "income"], **QUICK)
+    assert (found.sweep.measure, found.proposed) == ("sse_loss", False)
+    assert {p.curve for p in found.sweep.points} == {"mdav", "mdav+fast", "cbfs_mhm+fast"}
+    roles = {one.column.name: one.role for one in found.columns}
+    assert roles["region"].reason == "not_named"
+    for point in found.sweep.points:
+        assert 0 < point.risk <= 1 / point.k
+    # What was tried is what a run makes.
+    best = found.recommendation.point
+    report = dbanon.anonymize(database.url, **found.start)
+    assert report.k_achieved >= best.k
+    assert report.information_loss == pytest.approx(best.loss, rel=1e-9)
+
+
+def test_named_columns_that_have_nulls(database: Database) -> None:
+    rows = [(*row[:3], None if at % 9 == 0 else row[3], *row[4:]) for at, row in enumerate(ROWS)]
+    load(database, rows)
+    asked: dict[str, Any] = {"quasi_identifiers": ["weight", "income"], "k": [3, 5]}
+    found = dbanon.advise(database.url, "people", **asked)
+    # Each pattern of NULLs has its classes.
+    assert (found.start["nulls"], "max_suppression" in found.start) == ("category", False)
+    assert found.columns[3].nulls.to_dict() == {"rows": "27", "share": 0.1125}
+    assert dbanon.anonymize(database.url, **found.start).suppressed == 0
+
+
+def test_patterns_of_nulls_that_few_rows_have(database: Database) -> None:
+    rows = [(*row[:2], None if at in (5, 6) else row[2], *row[3:]) for at, row in enumerate(ROWS)]
+    load(database, rows)
+    asked: dict[str, Any] = {"quasi_identifiers": ["weight", "income"], "k": [3, 5]}
+    found = dbanon.advise(database.url, "people", **asked)
+    # They are withheld, and no more is told than that there are few.
+    assert {str(point.suppressed) for point in found.sweep.points} == {"1..4"}
+    assert (found.start["nulls"], found.start["max_suppression"]) == ("suppress", 0.01)
+    assert found.columns[2].nulls.to_dict() == {"rows": "1..4", "share": None}
+    report = dbanon.anonymize(database.url, **found.start)
+    assert report.suppressed == 2
+    assert report.information_loss == pytest.approx(found.recommendation.point.loss, rel=1e-9)
+
+
+def said(work: Callable[[], Any]) -> str:
+    """All that a call says, whether it fails or not."""
+    try:
+        return json.dumps(work().to_dict(), ensure_ascii=False)
+    except dbanon.DbanonError as error:
+        return f"{error} {json.dumps(error.to_dict())} {error!r}"
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "proposed": {},
+    "rare column": {"quasi_identifiers": ["region", "illness"]},
+    "an identifier": {"quasi_identifiers": ["full_name", "weight"]},
+    "free text": {"quasi_identifiers": ["note"]},
+    "sampled": {"sample": 100},
+    "too few": {"k": [300]},
+    "no column": {"quasi_identifiers": ["qqq"]},
+    "nothing fits": {"max_risk": 0.0},
+    "a hierarchy": {"hierarchies": {"region": {"levels": [["a", "*"]]}}},
+    "intervals": {"hierarchies": {"income": {"intervals": [5, 10]}}},
+    "memory": {"memory_limit": 10},
+    "a method": {"quasi_identifiers": ["region"], "methods": ["mdav"]},
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_no_value_is_told(database: Database, name: str) -> None:
+    load(database)
+    asked = {"k": [3, 4], **CALLS[name]}
+    trees = asked.get("hierarchies", {})
+    texts = [said(lambda: dbanon.advise(database.url, "people", **asked))]
+    frame = pd.DataFrame(ROWS, columns=list(COLUMNS))
+    texts.append(said(lambda: dbanon.advise(frame, **asked)))
+    for form in ("table", "json"):
+        arguments = ["advise", database.url, "--table", "people", "--format", form,
+                     "--k", ",".join(map(str, asked["k"])), "--print-sql"]  # fmt: skip
+        for column in asked.get("quasi_identifiers", ()):
+            arguments += ["-q", column]
+        for option in ("sample", "max_risk", "memory_limit"):
+            if option in asked:
+                arguments += ["--" + option.replace("_", "-"), str(asked[option])]
+        for method in asked.get("methods", ()):
+            arguments += ["--methods", method]
+        for column, tree in trees.items():
+            arguments += ["--hierarchy", f"{column}={json.dumps(tree)}"]
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code in (0, 2, 3, 9), result.output
+        texts.append(result.output)
+    for text in texts:
+        assert text
+        # The URL has the table's file in it, and what a caller wrote is no value of the data.
+        assert not TRACES.search(text.replace(database.url, "")), text
+
+
+def test_what_cannot_be_advised(database: Database) -> None:
+    load(database)
+
+    def refused(table: str = "people", **asked: Any) -> str:
+        with pytest.raises(dbanon.DbanonError) as error:
+            dbanon.advise(database.url, table, **{**QUICK, **asked})
+        return error.value.code
+
+    database.load("empty", {"a": "integer"}, [])
+    database.load("names", {"email": database.types["text"]}, [(f"qz{i}@x",) for i in range(30)])
+    database.execute("CREATE VIEW seen AS SELECT * FROM people")
+    assert refused("empty") == "no_rows"
+    assert refused("names") == "no_quasi_identifiers"
+    assert refused(k=[500]) == "too_few_records"
+    assert refused(max_risk=0.0) == "nothing_fits"
+    assert refused(quasi_identifiers=["region"], methods=["mdav"]) == "unsupported_type"
+    assert refused("seen") == "key_required"
+    assert refused(k=[]) == refused(k=[1]) == refused(methods=["mdav+most"]) == "invalid_parameter"
+    assert refused(methods=["mdave"]) == "unknown_method"
+    assert refused(quasi_identifiers=["a"], sensitive=["a"]) == "invalid_parameter"
+    assert refused(quasi_identifiers=["agee"]) == "column_not_found"
+    found = dbanon.advise(database.url, "seen", key=["id"], **QUICK)
+    assert found.start["key"] == ["id"]
+
+
+def test_a_method_that_takes_no_such_columns_is_left_out(database: Database) -> None:
+    load(database)
+    found = dbanon.advise(
+        database.url, "people", methods=["mdav", "gaa_cp", "individual_ranking"], k=[3, 4]
+    )
+    assert {p.curve for p in found.sweep.points} == {"gaa_cp"}
+    assert [(one.curve, one.code) for one in found.sweep.left_out] == [
+        ("mdav", "unsupported_type"),
+        ("individual_ranking", "invalid_parameter"),
+    ]
+    assert any("mdav was left out (unsupported_type)" in note for note in found.sweep.notes())
+
+
+def test_the_time_limit_ends_the_sweep_after_one_release(database: Database) -> None:
+    load(database)
+    found = dbanon.advise(database.url, "people", time_limit=1e-9)
+    assert len(found.sweep.points) == 1
+    # Of those that bends are looked for in the largest k, without refinement.
+    assert (found.sweep.points[0].curve, found.sweep.points[0].k) == ("gaa_cp", 10)
+    assert found.sweep.untried == 19
+    assert any("left untried, the costliest: 19" in note for note in found.sweep.notes())
+
+
+def test_a_sample_is_drawn_by_the_seed_and_said(database: Database) -> None:
+    load(database)
+    asked = {"quasi_identifiers": ["weight", "income"], "sample": 120, "k": [3, 5]}
+    one, same, other = (
+        dbanon.advise(database.url, "people", seed=seed, **asked) for seed in (1, 1, 2)
+    )
+    assert timeless(one) == timeless(same) != timeless(other)
+    assert (one.sweep.rows, one.sweep.of, one.sweep.sampled) == (120, N, True)
+    point = one.sweep.points[0]
+    assert point.estimate == pytest.approx(point.loss * (120 / N) ** (2 / 2))
+    assert any("120 of 240 rows" in note for note in one.sweep.notes())
+
+
+def test_the_command_that_is_printed_runs(database: Database) -> None:
+    load(database)
+    arguments = ["advise", database.url, "--table", "people", "--k", "3..5", "--format", "json"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    command = json.loads(result.stdout)["command"]
+    program, *words = shlex.split(command)
+    # Passwords are not printed: the URL is the test's own.
+    words[1] = database.url
+    assert (program, words[0]) == ("dbanon", "anonymize")
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    table = CliRunner().invoke(main, arguments[:-2])
+    assert "proposals, for you to decide" in table.stdout
+    assert command.partition(" --table ")[2] in table.stdout
+
+
+def test_the_arguments_for_a_frame_are_taken() -> None:
+    frame = pd.DataFrame(ROWS, columns=list(COLUMNS))
+    found = dbanon.advise(frame, **QUICK)
+    released, report = dbanon.anonymize_frame(frame, **found.start)
+    assert report.k_achieved >= found.recommendation.point.k
+    assert list(released.columns) == [*found.quasi_identifiers, "illness"]
+
+
+def test_a_frame_has_no_table_and_a_database_has_one(database: Database) -> None:
+    for given in ((database.url,), (pd.DataFrame({"a": [1]}), "people")):
+        with pytest.raises(dbanon.DbanonError) as refused:
+            dbanon.advise(*given)
+        assert refused.value.code == "invalid_parameter"

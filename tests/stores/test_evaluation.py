@@ -1,0 +1,329 @@
+"""Evaluation in the run that makes a release: its figures, where they go, how it fails."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import pytest
+
+import dbanon
+from dbanon.errors import Cancelled, OriginalChanged
+from dbanon.release import evaluation
+from dbanon.release.report import Report
+from tests.stores.databases import Database
+from tests.stores.people import load_people
+
+NUMERIC = ["age", "height"]
+
+
+def recorded(database: Database) -> Any:
+    [(text,)] = database.rows(f"SELECT evaluation FROM {database.ledger()}")
+    return json.loads(text) if isinstance(text, str) else text
+
+
+def frame_evaluation(database: Database, **given: Any) -> Any:
+    """The figures of the same release of a data frame of the same rows."""
+    import pandas as pd
+
+    rows = database.rows(f"SELECT id, age, height FROM {database.relation('people')} ORDER BY id")
+    frame = pd.DataFrame(rows, columns=["id", "age", "height"])
+    frame["height"] = frame["height"].astype(float)
+    return dbanon.anonymize_frame(frame, quasi_identifiers=NUMERIC, **given)[1].evaluation
+
+
+def test_the_report_and_the_ledger_have_the_figures(database: Database) -> None:
+    load_people(database)
+    report = database.anonymize(quasi_identifiers=NUMERIC, evaluate=True)
+    found = report.evaluation
+    assert found is not None
+    assert report.evaluation_failed is None
+    assert recorded(database) == json.loads(json.dumps(found)) == report.to_dict()["evaluation"]
+    # Of the values that are written.
+    assert found["losses"]["sse_loss"] == pytest.approx(report.information_loss, rel=1e-9)
+    assert found["rows"] == report.rows_out
+    assert found["risks"]["class_risk"] == 1 / report.smallest_class
+    assert 0 < found["risks"]["linkage_risk"] <= 1 / 3
+    assert report.arguments["evaluate"] is True
+    assert "evaluate" in report.seconds
+    assert f"linkage_risk {found['risks']['linkage_risk']:.6g}" in " ".join(str(report).split())
+    [state] = dbanon.releases(database.url)
+    assert dbanon.show(database.url, state.release_id)["evaluation"] == found
+
+
+def test_nobody_asked(database: Database) -> None:
+    load_people(database)
+    report = database.anonymize(quasi_identifiers=NUMERIC)
+    assert report.evaluation is None
+    assert report.evaluation_failed is None
+    assert recorded(database) is None
+    assert "evaluat" not in str(report)
+    assert "evaluate" not in report.seconds
+
+
+def test_databases_and_frames_say_the_same(database: Database) -> None:
+    load_people(database)
+    report = database.anonymize(quasi_identifiers=NUMERIC, evaluate=True)
+    assert report.evaluation == frame_evaluation(database, k=3, evaluate=True)
+
+
+def test_withheld_rows_are_counted_and_in_no_figure(database: Database) -> None:
+    rows = load_people(database)
+    nulls = len(rows) // 10
+    database.execute(
+        f"UPDATE {database.relation('people')} SET age = NULL WHERE id IN"
+        f" (SELECT id FROM {database.relation('people')} ORDER BY id LIMIT {nulls})"
+    )
+    report = database.anonymize(
+        quasi_identifiers=NUMERIC, evaluate=True, nulls="suppress", max_suppression=0.5
+    )
+    found = report.evaluation
+    assert found is not None
+    assert found["suppressed"] == report.suppressed == nulls
+    assert found["rows"] == report.rows_out
+
+
+def test_blocks_are_evaluated_as_one_table(database: Database) -> None:
+    """A search inside of blocks alone would find too many at home; it sees all rows."""
+    rows = load_people(database)
+    report = database.anonymize(quasi_identifiers=NUMERIC, evaluate=True, block_size=12)
+    found = report.evaluation
+    assert found is not None
+    assert found["rows"] == len(rows) > 24
+    released = database.rows(f"SELECT age, height FROM {database.relation('release.people')}")
+    originals = database.rows(f"SELECT age, height FROM {database.relation('people')}")
+    same = dbanon_linkage(originals, released)
+    assert found["risks"]["linkage_risk"] <= same + 1e-9
+
+
+def dbanon_linkage(originals: list[Any], released: list[Any]) -> float:
+    """What an attacker names rightly at most: one of the rows of the nearest class of all."""
+    import numpy as np
+
+    before = np.array([[float(x) for x in row] for row in originals])
+    after, sizes = np.unique(
+        np.array([[float(x) for x in row] for row in released]), axis=0, return_counts=True
+    )
+    centre, spread = before.mean(axis=0), before.std(axis=0, ddof=1)
+    z, w = (before - centre) / spread, (after - centre) / spread
+    distances = ((z[:, None, :] - w[None, :, :]) ** 2).sum(axis=2)
+    return float((1 / sizes[distances.argmin(axis=1)]).mean())
+
+
+@pytest.mark.parametrize(
+    ("policy", "columns"),
+    [
+        ({"method": "gaa_cp"}, ["age", "name"]),
+        ({"method": "individual_ranking", "guarantee": "per_attribute"}, NUMERIC),
+        ({"method": "mdav", "recoding": "medoid"}, NUMERIC),
+        ({"method": "mdav", "by": ["half"]}, NUMERIC),
+    ],
+    ids=["labels", "per attribute", "medoid", "strata"],
+)
+def test_every_kind_of_release(
+    database: Database, policy: dict[str, Any], columns: list[str]
+) -> None:
+    load_people(database)
+    if "by" in policy:
+        people = database.relation("people")
+        database.execute(
+            f"ALTER TABLE {people} ADD COLUMN half {database.types['integer']}",
+            f"UPDATE {people} SET half = id % 2",
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        report = database.anonymize(quasi_identifiers=columns, evaluate=True, **policy)
+    found = report.evaluation
+    assert found is not None, report.evaluation_failed
+    assert found["rows"] == report.rows_out
+    if policy["method"] == "gaa_cp":
+        assert found["losses"]["label_loss"] == pytest.approx(report.information_loss, rel=1e-6)
+    if "guarantee" in policy:
+        assert found["risks"]["class_risk"] > 1 / 3
+
+
+def _fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(*given: Any, **named: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(evaluation, "evaluation_of", fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("12345.678"), "unexpectedly (ValueError)"),
+        (MemoryError(), "too little memory"),
+        (dbanon.errors.InvalidParameter("Column age holds 1 labels."), "Column age holds"),
+    ],
+    ids=["unexpected", "memory", "ours"],
+)
+def test_its_failure_fails_nothing_else(
+    database: Database, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    load_people(database)
+    _fails(monkeypatch, error)
+    report = database.anonymize(quasi_identifiers=NUMERIC, evaluate=True)
+    assert report.evaluation is None
+    assert words in str(report.evaluation_failed)
+    assert words in str(report)
+    assert "12345" not in json.dumps(report.to_dict())
+    assert recorded(database) is None
+    assert database.rows(f"SELECT count(*) FROM {database.relation('release.people')}") == [
+        (report.rows_out,)
+    ]
+
+
+@pytest.mark.parametrize("error", [Cancelled(), KeyboardInterrupt(), RuntimeError("enough")])
+def test_who_ends_the_run_ends_it(database: Database, error: BaseException) -> None:
+    load_people(database)
+    before = database.relations()
+
+    def progress(phase: str, share: float) -> None:
+        if phase == "evaluate" and share > 0:
+            raise error
+
+    with pytest.raises(type(error)):
+        database.anonymize(quasi_identifiers=NUMERIC, evaluate=True, progress=progress)
+    assert ("release", "people") not in database.relations() - before
+    if database.name != "sqlite":
+        assert [name for schema, name in database.relations() - before if schema == "release"] in (
+            [],
+            [""],
+        )
+
+
+def test_progress_goes_up(database: Database) -> None:
+    load_people(database)
+    shares: list[float] = []
+
+    def progress(phase: str, share: float) -> None:
+        if phase == "evaluate":
+            shares.append(share)
+
+    report: Report = database.anonymize(quasi_identifiers=NUMERIC, evaluate=True, progress=progress)
+    assert report.evaluation is not None
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+    assert len(set(shares)) > 10
+
+
+# --- later ---------------------------------------------------------------------------------------
+
+
+def figures(found: Any, note: str) -> dict[tuple[str, str | None], float]:
+    return {(f.measure, f.attribute): f.value for f in found.figures if f.note.startswith(note)}
+
+
+def test_later_the_ledger_is_read_and_both_relations_compared(database: Database) -> None:
+    load_people(database)
+    report = database.anonymize(quasi_identifiers=[*NUMERIC, "income"], evaluate=True)
+    found = dbanon.evaluate_release(database.url, "release.people", original="people")
+    assert report.evaluation is not None
+    assert (found.release_id, found.evaluation) == (report.release_id, report.evaluation)
+    kept, counted = figures(found, "recorded"), figures(found, "counted now")
+    alone = figures(found, "from source and release alone")
+    assert kept["linkage_risk", None] == report.evaluation["risks"]["linkage_risk"]
+    assert counted["class_risk", None] == 1 / report.smallest_class
+    assert counted["average_class_size", None] == pytest.approx(report.rows_out / report.classes)
+    for name in ("moment_loss", "structure_loss", "covariance_loss", "correlation_loss"):
+        assert alone[name, None] == pytest.approx(kept[name, None], rel=1e-9), name
+    # Of values that were rounded it is only near.
+    assert alone["sse_loss", None] == pytest.approx(kept["sse_loss", None], abs=1e-3)
+    assert alone["sse_loss", "age"] == pytest.approx(kept["sse_loss", "age"], abs=1e-2)
+    json.dumps(found.to_dict())
+
+
+def test_later_without_anything(database: Database) -> None:
+    load_people(database)
+    report = database.anonymize(quasi_identifiers=NUMERIC)
+    found = dbanon.evaluate_release(database.url, "release.people")
+    assert found.evaluation is None
+    assert figures(found, "recorded") == {}
+    assert figures(found, "needs the pairs") == {("linkage_risk", None): None}
+    assert figures(found, "counted now")["class_risk", None] == 1 / report.smallest_class
+    with pytest.raises(dbanon.errors.ReleaseNotFound):
+        dbanon.evaluate_release(database.url, "people")
+    with pytest.raises(dbanon.errors.TableNotFound):
+        dbanon.evaluate_release(database.url, "release.people", original="nothing")
+
+
+def test_another_original_is_refused(database: Database) -> None:
+    load_people(database)
+    database.anonymize(quasi_identifiers=NUMERIC)
+    people = database.relation("people")
+    database.execute(f"DELETE FROM {people} WHERE id = 3")
+    with pytest.raises(OriginalChanged, match="39 rows, and had 40") as refused:
+        dbanon.evaluate_release(database.url, "release.people", original="people")
+    assert (refused.value.exit_code, refused.value.sqlstate) == (6, "ZK008")
+    found = dbanon.evaluate_release(
+        database.url, "release.people", original="people", changed_source=True
+    )
+    assert ("sse_loss", None) in figures(found, "from source")
+    database.execute(f"CREATE TABLE {database.relation('others')} AS SELECT id, age FROM {people}")
+    with pytest.raises(OriginalChanged, match="no column"):
+        dbanon.evaluate_release(database.url, "release.people", original="others")
+
+
+def test_later_with_withheld_rows_ranks_labels_and_strata(database: Database) -> None:
+    load_people(database)
+    people = database.relation("people")
+    database.execute(
+        f"ALTER TABLE {people} ADD COLUMN half {database.types['integer']}",
+        f"ALTER TABLE {people} ADD COLUMN town {database.types['text']}",
+        f"UPDATE {people} SET half = id % 2, town = CASE id % 3 WHEN 0 THEN 'a' ELSE 'b' END",
+    )
+    report = database.anonymize(
+        quasi_identifiers=["height", "town"], by=["half"], method="gaa_cp", evaluate=True, k=9
+    )
+    found = dbanon.evaluate_release(database.url, "release.people", original="people")
+    alone, kept = figures(found, "percent"), figures(found, "recorded")
+    assert alone["entropy_change", "town"] == pytest.approx(kept["entropy_change", "town"])
+    assert not figures(found, "from source")  # height is text in the release
+    assert report.evaluation is not None
+    database.execute(f"UPDATE {people} SET age = NULL WHERE id < 4")
+    database.anonymize(
+        quasi_identifiers=NUMERIC, output="release.fewer", nulls="suppress", max_suppression=0.5
+    )
+    withheld = dbanon.evaluate_release(database.url, "release.fewer", original="people")
+    assert figures(withheld, "rows were withheld")["sse_loss", None] is None
+
+
+def test_a_column_that_stays_constant(database: Database) -> None:
+    load_people(database)
+    people = database.relation("people")
+    database.execute(f"UPDATE {people} SET height = 170")
+    database.anonymize(quasi_identifiers=NUMERIC, evaluate=True)
+    found = dbanon.evaluate_release(database.url, "release.people", original="people")
+    alone, kept = figures(found, "from source"), figures(found, "recorded")
+    for name in ("moment_loss", "structure_loss", "covariance_loss", "correlation_loss"):
+        assert alone[name, None] == pytest.approx(kept[name, None], rel=1e-9), name
+    assert ("sse_loss", "height") not in alone
+
+
+def test_the_command(database: Database) -> None:
+    from click.testing import CliRunner
+
+    from dbanon.doors.cli.main import main
+
+    load_people(database)
+    given = ["--table", "people", "--output", "release.people", "--k", "3", "-q", "age"]
+    made = CliRunner().invoke(main, ["anonymize", database.url, *given, "--evaluate"])
+    assert made.exit_code == 0, made.output
+    assert "linkage_risk" in made.stdout
+    line = ["evaluate", database.url, "release.people", "--original", "people"]
+    told = CliRunner().invoke(main, line)
+    assert told.exit_code == 0, told.output
+    assert "recorded when it was released" in told.stdout
+    assert "from source and release alone" in told.stdout
+    named = CliRunner().invoke(main, [line[0], *line[2:]], env={"DBANON_URL": database.url})
+    assert named.stdout == told.stdout
+    plain = json.loads(CliRunner().invoke(main, [*line, "--format", "json"]).stdout)
+    assert plain["evaluation"] == recorded(database)
+    database.execute(f"DELETE FROM {database.relation('people')} WHERE id = 1")
+    refused = CliRunner().invoke(main, line)
+    assert refused.exit_code == 6
+    assert "--changed-source" in refused.stderr
+    assert CliRunner().invoke(main, [*line, "--changed-source"]).exit_code == 0
+    assert CliRunner().invoke(main, [*line[:3], "--changed-source"]).exit_code == 2

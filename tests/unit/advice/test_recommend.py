@@ -1,0 +1,155 @@
+"""The recommendation's rule against cases worked out by hand, and the bends of three tables."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dbanon.advice.profile import Count
+from dbanon.advice.recommend import Point, bent, recommend, with_frontier
+
+# SSE and linkage risk of MDAV for k = 3 to 10, as docs/evaluation.md's figures were made.
+MDAV = {
+    "tarragona": (
+        (0.169326, 0.195460, 0.224619, 0.263252, 0.275184, 0.296929, 0.312146, 0.331929),
+        (0.284572, 0.197142, 0.151745, 0.123301, 0.106393, 0.089568, 0.076978, 0.069836),
+    ),
+    "census": (
+        (0.056922, 0.074947, 0.090884, 0.103847, 0.115979, 0.123917, 0.132915, 0.141559),
+        (0.293210, 0.209028, 0.160370, 0.130556, 0.108392, 0.093171, 0.080658, 0.072870),
+    ),
+    "eia": (
+        (0.004829, 0.006713, 0.016667, 0.013078, 0.021733, 0.028743, 0.031838, 0.038397),
+        (0.279081, 0.205890, 0.144987, 0.132739, 0.104191, 0.090033, 0.080167, 0.074035),
+    ),
+}
+
+
+def point(
+    k: int, loss: float, risk: float, method: str = "mdav", refine: str | None = None
+) -> Point:
+    return Point(method, refine, k, loss, risk, 1 / k, Count(0, 100), 100 // k, 0.0)
+
+
+def curve(name: str) -> list[Point]:
+    return [point(3 + at, *both) for at, both in enumerate(zip(*MDAV[name], strict=True))]
+
+
+@pytest.mark.parametrize(("name", "k"), [("tarragona", 5), ("census", 5), ("eia", 6)])
+def test_where_three_tables_bend(name: str, k: int) -> None:
+    found = recommend(curve(name))
+    assert found is not None
+    assert found.point.k == bent(curve(name)).k == k
+    assert found.bends == {"mdav": k}
+    assert f"k = 3..10 is at k = {k}" in found.rule
+    # k beyond the range changes nothing: only bends over the same range compare.
+    more = [*curve(name), point(15, 0.5, 0.04), point(20, 0.6, 0.03)]
+    assert bent(more).k == k
+
+
+def test_the_refined_point_of_no_more_risk_is_taken() -> None:
+    """Census: fast at k = 6 has less risk than mdav at k = 5, and less loss."""
+    refined = [point(5, 0.0754, 0.189, refine="fast"), point(6, 0.0857, 0.156, refine="fast"),
+               point(7, 0.0961, 0.137, refine="fast")]  # fmt: skip
+    found = recommend([*curve("census"), *refined])
+    assert found is not None
+    assert (found.point.curve, found.point.k) == ("mdav+fast", 6)
+    assert found.runner_up is not None
+    assert (found.runner_up.curve, found.runner_up.k) == ("mdav", 5)
+    assert "mdav+fast with k = 6 has no more risk there and less loss" in found.rule
+
+
+def test_the_runner_up_of_one_curve_is_of_the_next_depth() -> None:
+    # Scaled, the chord runs from (1, 0) to (0, 1): depth is 1 - x - y.
+    found = recommend([point(3, 0.0, 1.0), point(4, 0.1, 0.5), point(5, 0.4, 0.4),
+                       point(6, 1.0, 0.0)])  # fmt: skip
+    assert found is not None
+    assert found.point.k == 4
+    assert found.runner_up is not None
+    assert found.runner_up.k == 5
+
+
+def test_a_curve_that_time_cut_has_no_bend() -> None:
+    cut = [point(9, 0.12, 0.09, refine="fast"), point(10, 0.13, 0.08, refine="fast")]
+    found = recommend([*curve("census"), *cut])
+    assert found is not None
+    assert found.bends == {"mdav": 5}
+    assert found.runner_up is not None
+    assert found.runner_up.curve == "mdav"
+
+
+def test_limits() -> None:
+    points = curve("tarragona")
+    within_risk = recommend(points, max_risk=0.1)
+    assert within_risk is not None
+    assert (within_risk.point.k, within_risk.rule) == (
+        8,
+        "least loss within linkage risk of at most 0.1",
+    )
+    assert within_risk.runner_up is not None
+    assert within_risk.runner_up.k == 9
+    within_loss = recommend(points, max_loss=0.28)
+    assert within_loss is not None
+    assert (within_loss.point.k, within_loss.rule) == (
+        7,
+        "least linkage risk within loss of at most 0.28",
+    )
+    both = recommend(points, max_risk=0.13, max_loss=0.3)
+    assert both is not None
+    assert both.point.k == 6
+    assert recommend(points, max_risk=0.05) is None
+    assert recommend(points, max_risk=0.1, max_loss=0.2) is None
+
+
+def test_one_point_is_its_own_bend() -> None:
+    found = recommend([point(5, 0.1, 0.1)])
+    assert found is not None
+    assert found.runner_up is None
+    assert "all of which was not tried" in found.note
+
+
+points_of = st.lists(
+    st.tuples(st.integers(2, 20), st.floats(0, 1), st.floats(0, 1), st.sampled_from("ab")),
+    min_size=1,
+    max_size=20,
+    unique_by=lambda one: (one[0], one[3]),
+).map(lambda found: [point(k, loss, risk, method) for k, loss, risk, method in found])
+limits = st.one_of(st.none(), st.floats(0, 1))
+
+
+@given(points_of, limits, limits)
+def test_what_is_recommended_is_within_the_limits_and_nothing_better_is(
+    points: list[Point], max_risk: float | None, max_loss: float | None
+) -> None:
+    found = recommend(points, max_risk, max_loss)
+    within = [
+        p for p in points
+        if (max_risk is None or p.risk <= max_risk) and (max_loss is None or p.loss <= max_loss)
+    ]  # fmt: skip
+    assert (found is None) == (not within)
+    if found is None:
+        return
+    assert found.point in within
+    assert found.runner_up is not found.point
+    assert (found.runner_up is None) == (len(points) == 1 or len(within) == 1)
+    if max_risk is not None:
+        assert found.point.loss == min(p.loss for p in within)
+    elif max_loss is not None:
+        assert found.point.risk == min(p.risk for p in within)
+    else:
+        start = bent([p for p in points if p.curve == points[0].curve])
+        assert found.point.risk <= start.risk
+        assert found.point.loss == min(
+            [start.loss, *(p.loss for p in points if p.risk <= start.risk)]
+        )
+
+
+@given(points_of)
+def test_the_frontier_is_marked(points: list[Point]) -> None:
+    for one in with_frontier(points):
+        beaten = any(
+            p.risk <= one.risk and p.loss <= one.loss and (p.risk, p.loss) != (one.risk, one.loss)
+            for p in points
+        )
+        assert not (beaten and one.on_frontier)

@@ -1,0 +1,137 @@
+"""Roles as a statistician would propose them, and the list of words that names are held against."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dbanon.advice.profile import Column, Profile
+from dbanon.advice.roles import REASONS, ROLES, WORDS, Role, parts_of, propose, words
+from dbanon.data.schema import Attribute, Kind
+
+ROWS = 10_000
+LISTS = {"identifier", "number", "sensitive", "known"}
+
+
+def column(name: str, kind: str, distinct: int, **more: object) -> Column:
+    sql_type = str(more.pop("sql_type", kind))
+    return Column(Attribute(name, Kind(kind), sql_type=sql_type), ROWS, distinct, **more)  # type: ignore[arg-type]
+
+
+# Name, kind, values, what more was counted; role, reason and second role.
+PROPOSALS = [
+    (column("person_id", "integer", ROWS, key=True), "identifier", "key", ""),
+    (column("PatientID", "integer", ROWS), "identifier", "name", ""),
+    (column("patient_id", "integer", 6_000), "identifier", "name", ""),
+    (column("hospital_id", "integer", 12), "quasi_identifier", "values", ""),
+    (column("token", "other", ROWS, sql_type="uuid"), "identifier", "type", ""),
+    (column("scan", "other", 300, sql_type="bytea"), "identifier", "type", ""),
+    (column("properties", "other", 300, sql_type="jsonb"), "not_copied", "type", ""),
+    (column("full_name", "category", 4_000, mean_length=14.0, worded=1.0), "identifier",
+     "name", ""),
+    (column("Nachname", "category", 900), "identifier", "name", ""),
+    (column("Prénom", "category", 400), "identifier", "name", ""),
+    (column("email", "category", ROWS), "identifier", "name", ""),
+    (column("telefoonnummer", "category", ROWS), "identifier", "name", ""),
+    (column("label", "category", ROWS), "identifier", "all_different", ""),
+    (column("note", "category", 2_000, mean_length=60.0), "not_copied", "long_text", ""),
+    (column("remark", "category", 4_000, mean_length=25.0, worded=0.9), "not_copied",
+     "worded_text", ""),
+    (column("created_at", "timestamp", 9_000), "not_copied", "moment", ""),
+    (column("birth_date", "date", 8_000), "quasi_identifier", "values", ""),
+    (column("birth_date", "date", ROWS), "quasi_identifier", "different_number", ""),
+    (column("amount", "decimal", ROWS), "quasi_identifier", "different_number", ""),
+    (column("TOTSALES", "integer", 9_900), "quasi_identifier", "values", ""),
+    (column("AFNLWGT", "integer", ROWS), "undecided", "all_different_number", ""),
+    (column("diagnosis", "category", 10), "sensitive", "name", ""),
+    (column("Hauptdiagnose", "category", 10), "quasi_identifier", "values", ""),
+    (column("haupt_diagnose", "category", 10), "sensitive", "name", ""),
+    (column("religion", "category", 6), "sensitive", "name", ""),
+    (column("lab_result", "float", 5_000), "quasi_identifier", "known", "sensitive"),
+    (column("race", "category", 5), "quasi_identifier", "known", "sensitive"),
+    (column("salary-class", "category", 2), "quasi_identifier", "known", "sensitive"),
+    (column("income", "integer", 9_000), "quasi_identifier", "known", "sensitive"),
+    (column("sex", "category", 2), "quasi_identifier", "values", ""),
+    (column("country", "category", 1), "constant", "constant", ""),
+    (column("empty", "category", 0), "constant", "constant", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given_column", "role", "reason", "also"), PROPOSALS, ids=[p[0].name for p in PROPOSALS]
+)
+def test_what_a_statistician_would_say(
+    given_column: Column, role: str, reason: str, also: str
+) -> None:
+    found = propose(Profile(ROWS, (given_column,)))[given_column.name]
+    assert found == Role(role, reason, also)
+    assert role in ROLES
+    assert REASONS[reason] in str(found)
+
+
+def test_the_word_list_is_well_formed() -> None:
+    lines = WORDS.read_text(encoding="utf-8").splitlines()
+    said = [line for line in lines if line and not line.startswith("#")]
+    form = re.compile(r"\[\w+\]|[a-z]{2}:( [a-z0-9]+)+")
+    assert [line for line in said if not form.fullmatch(line)] == []
+    assert set(words()) == LISTS
+    languages = {line[:2] for line in said if not line.startswith("[")}
+    assert {"en", "de", "fr", "es", "it", "nl"} <= languages
+
+
+def test_no_word_says_two_things() -> None:
+    seen: dict[str, str] = {}
+    for name, listed in words().items():
+        for word in listed:
+            assert seen.setdefault(word, name) == name, f"{word} is in two lists"
+
+
+@pytest.mark.parametrize("word", sorted(set().union(*words().values())))
+def test_every_word_is_found_in_a_name(word: str) -> None:
+    for name in (word, word.upper(), f"x_{word}", f"{word}-2", f"my {word}", f"x{word.title()}"):
+        assert word in parts_of(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("PatientName", {"patient", "name"}),
+        ("patientID2", {"patient", "id2"}),
+        ("HTTPAddress", {"http", "address"}),
+        ("Einkünfte", {"einkunfte"}),
+        ("Straße", {"strasse"}),
+        ("", {""}),
+    ],
+)
+def test_names_in_parts(name: str, parts: set[str]) -> None:
+    assert parts <= parts_of(name)
+
+
+counts = st.integers(0, 200)
+columns = st.builds(
+    lambda name, kind, present, distinct, key, length, worded: Column(
+        Attribute(name, kind), present, min(distinct, present), key, length, worded
+    ),
+    st.text(max_size=12),
+    st.sampled_from(Kind),
+    counts,
+    counts,
+    st.booleans(),
+    st.floats(0, 100),
+    st.floats(0, 1),
+)
+
+
+@given(st.lists(columns, min_size=1, max_size=6, unique_by=lambda one: one.name))
+def test_every_column_has_one_role_whatever_stands_beside_it(found: list[Column]) -> None:
+    together = propose(Profile(200, tuple(found)))
+    assert list(together) == [one.name for one in found]
+    for one in found:
+        assert together[one.name] == propose(Profile(200, (one,)))[one.name]
+        # What strangers may know is never left unprotected because it is sensitive, too.
+        assert together[one.name].also in ("", "sensitive")
+        if together[one.name].also:
+            assert together[one.name].role == "quasi_identifier"
