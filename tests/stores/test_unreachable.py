@@ -166,7 +166,8 @@ def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
             # What an editable install lacks for Python is said before anything is asked.
             line.append("--sql-only")
         elif isinstance(param, click.Option) and param.required:
-            line += [param.opts[0], "5" if param.name == "k" else "people"]
+            given = {"k": "5", "path": "never-written.html"}
+            line += [param.opts[0], given.get(str(param.name), "people")]
     return line
 
 
