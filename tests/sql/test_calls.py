@@ -174,6 +174,7 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
                  "max_suppression", "if_exists", "output"}  # fmt: skip
     assert set(given) == set(keys("mdav", arguments, writes=True))
     given |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
+    given |= {kind: {"id": 1} for kind in ("t_closeness", "alpha_k")}
     run_sql("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, sensitive => '{id}',"
             " max_suppression => 0.5, options => %s)", json.dumps(given))  # fmt: skip
     [(arguments,)] = run_sql("SELECT arguments FROM dbanon.release")

@@ -30,6 +30,13 @@ def handler(number: int, how: Any) -> Iterator[None]:
         signal.signal(number, before)
 
 
+@pytest.fixture(autouse=True)
+def _interrupts() -> Iterator[None]:
+    """As at a terminal: what a shell starts in the background ignores them."""
+    with handler(signal.SIGINT, signal.default_int_handler):
+        yield
+
+
 def committed_at(moment: str, number: int = signal.SIGINT) -> None:
     """A transaction with a signal before or after it is committed, or one that fails there."""
     with held_once_committed() as hold:
