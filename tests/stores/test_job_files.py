@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile import run as file_runs
+from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.init import job_file_for
 from dbanon.errors import ColumnUnclassified, DatabaseBusy, JobRunning, TimeLimit
 from dbanon.run.open import open_store
@@ -235,16 +236,30 @@ def test_init_gives_a_file_to_edit(database: Database, tmp_path: Path) -> None:
     assert done.exit_code == 0
     file = tmp_path / "job.yaml"
     file.write_text(done.stdout)
+    assert call("check", file).exit_code == 0
+    [job] = read_job_file(file).jobs
+    proposed = {
+        one.column.name: one.role.role for one in dbanon.advise(database.url, "people").columns
+    }
+    assert list(proposed) == list(COLUMNS)
+    for name, role in proposed.items():
+        assert (name in job.job.quasi_identifiers) == (role == "quasi_identifier")
+        assert (name in job.job.sensitive) == (role == "sensitive")
+        assert name not in job.job.keep
+    assert call("plan", file).exit_code in (0, 2)
+
+
+def test_init_says_nothing_of_a_table_without_rows(database: Database, tmp_path: Path) -> None:
+    database.load("people", {"age": database.types["integer"]}, [])
+    done = call("init", database.url, "--table", "people")
+    assert done.exit_code == 0
+    assert "age: {role: drop}" in done.stdout
+    file = tmp_path / "job.yaml"
+    file.write_text(done.stdout)
     done = call("check", file)
     assert done.exit_code == 2
     assert "columns must have a quasi_identifier" in done.stderr
     assert len(done.stderr.splitlines()) == 3
-    text = file.read_text()
-    for column in COLUMNS:
-        assert f"      {column}:" in text
-    file.write_text(text.replace("age:    {role: drop}", "age:    {role: quasi_identifier}"))
-    assert call("check", file).exit_code == 0
-    assert call("run", file).exit_code == 0
 
 
 def test_names_travel_from_a_table_to_a_file_and_back(database: Database, tmp_path: Path) -> None:
