@@ -8,9 +8,10 @@ was not published; what a crash leaves is put in its place, or taken away, by th
 from __future__ import annotations
 
 import json
+import os
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import isclose
 from pathlib import Path
@@ -50,6 +51,8 @@ class Exporter:
         self._job, self._tag = job, places.tag_of(database.url, job.output)
         self._database = database
         self._pending: list[places.Pending] = []
+        # What the places had when they were looked at: that may be replaced.
+        self._found: dict[Path, os.stat_result | None] = {}
         # From the moment of COMMIT on: then the ledger says what becomes of the files.
         self.committing = False
 
@@ -71,9 +74,10 @@ class Exporter:
             if place in taken:
                 raise OutputExists(f"Two exports would have the place {place}.")
             taken.add(place)
+            self._found[place] = places.found_at(place)
             if not self._replaces:
                 places.require_free(place)
-            elif place.exists() and not self._is_ours(session, place):
+            elif not self._is_free(place, _digests(self._exports_of(session))):
                 raise OutputExists(
                     f"The file {place} is none that dbanon made of a release: it stays.",
                     hint="Choose another place, or remove it.",
@@ -81,18 +85,26 @@ class Exporter:
             if "{release}" not in export.path:
                 places.make_directories(place.parent)
 
-    def _is_ours(self, session: Session, place: Path) -> bool:
-        """True for a file of a release, by what a Parquet file says or by the ledger's digest."""
+    def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
+        return releases.exports_of(session, self._job.output)
+
+    def _is_free(self, place: Path, digests: Collection[str]) -> bool:
+        """True where nothing is, or a file of a release, as it or the ledger's digests say."""
+        found = places.found_at(place)
+        if found is None:
+            return True
+        # No link is replaced, nor followed, and no pipe waited for.
+        if not places.is_file(found):
+            return False
         try:
             if formats.metadata_of(place).get("release_id"):
                 return True
         except (ValueError, OSError):
             pass
-        if not place.is_file():
+        try:
+            return places.sha256(place) in digests
+        except OSError:
             return False
-        digest = places.sha256(place)
-        found = releases.exports_of(session, self._job.output)
-        return any(one["sha256"] == digest for _, _, one in found)
 
     def __call__(
         self,
@@ -118,15 +130,18 @@ class Exporter:
             self._pending.append(pending)
             attributes, pieces = target.released(written, self._job.chunk_rows)
             shared = written.draft.columns
-            formats.write(
-                pending.file,
-                export,
-                arrow_schema(attributes),
-                batches(attributes, pieces, _BATCH_ROWS),
-                quasi_identifiers=shared,
-                metadata=_metadata(report, shared),
-            )
-            size, digest = pending.written()
+            try:
+                formats.write(
+                    pending.file,
+                    export,
+                    arrow_schema(attributes),
+                    batches(attributes, pieces, _BATCH_ROWS),
+                    quasi_identifiers=shared,
+                    metadata=_metadata(report, shared),
+                )
+                size, digest = pending.written()
+            except OSError as error:
+                raise places.not_written(place.parent, error) from None
             _require_same(
                 pending.path, export, attributes, questions, counts, guarantee.models, holds
             )
@@ -140,8 +155,9 @@ class Exporter:
         """Give the files their places: the release is committed, and nothing fails any more."""
         for pending in self._pending:
             try:
-                pending.finish(replace=self._replaces)
-            except OSError as error:
+                with pending.file:
+                    pending.finish(replace=self._may_replace(pending.place))
+            except (DbanonError, OSError) as error:
                 _warn_of(pending.path, pending.place, error)
         self._pending.clear()
         try:
@@ -149,6 +165,15 @@ class Exporter:
         except (DbanonError, OSError) as error:
             what = f"Files of earlier releases were not looked at ({type(error).__name__})."
             warnings.warn(ExportPending(what), stacklevel=2)
+
+    def _may_replace(self, place: Path) -> bool:
+        """True where a place has what it had, or a file that another run put there meanwhile."""
+        if not self._replaces or places.found_at(place) is None:
+            return False
+        if places.same_file(places.found_at(place), self._found.get(place)):
+            return True
+        with self._database.session(write=False) as session:
+            return self._is_free(place, _digests(self._exports_of(session)))
 
     def undo(self) -> None:
         """Take the files away: the release was not published."""
@@ -168,33 +193,39 @@ class Exporter:
             found for export in self._job.exports
             for found in places.left_behind(export.path, self._tag)
         }  # fmt: skip
-        if not left:
-            return
+        with ExitStack() as locks:
+            # The ledger is asked once they are held: until then their runs might publish them.
+            ended = [one for one in left if locks.enter_context(places.held(one[0]))]
+            if ended:
+                self._settle(ended)
+
+    def _settle(self, left: Sequence[tuple[Path, str, int]]) -> None:
+        """Give files their places, where they are what the ledger has; else take them away."""
         known: list[tuple[str, int, dict[str, Any]]] = []
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
-            known = releases.exports_of(session, self._job.output)
+            known = self._exports_of(session)
         noted = {
             (release_id, number): (age, one)
             for age, (release_id, number, one) in enumerate(reversed(known))
         }
         # The oldest first: what replaces it comes after it.
         nothing: tuple[int, Mapping[str, Any]] = (-1, {})
-        for path, release_id, number in sorted(
-            left, key=lambda found: noted.get((found[1], found[2]), nothing)[0]
+        for _, one, path in sorted(
+            (
+                (*noted.get((release_id, number), nothing), path)
+                for path, release_id, number in left
+            ),
+            key=lambda found: (found[0], found[2]),
         ):
-            with places.held(path) as is_left:
-                if is_left:
-                    self._settle(path, noted.get((release_id, number), nothing)[1])
-
-    def _settle(self, path: Path, one: Mapping[str, Any]) -> None:
-        """Give a file its place, where it is what the ledger has; else take it away."""
-        if one.get("sha256") != places.sha256(path):
-            path.unlink(missing_ok=True)
-            return
-        try:
-            places.into_place(path, Path(one["path"]), replace=self._replaces)
-        except OSError as error:
-            _warn_of(path, Path(one["path"]), error)
+            place = Path(one.get("path", ""))
+            try:
+                if place.parent != path.parent or one["sha256"] != places.sha256(path):
+                    path.unlink(missing_ok=True)
+                    continue
+                replace = self._replaces and self._is_free(place, _digests(known))
+                places.into_place(path, place, replace=replace)
+            except (DbanonError, OSError) as error:
+                _warn_of(path, place, error)
 
     def _drop_old(self) -> None:
         """Take away files of earlier releases, but for as many as are kept, as they were made."""
@@ -202,21 +233,26 @@ class Exporter:
             if export.keep_last is None:
                 continue
             with self._database.session(write=False) as session:
-                known = releases.exports_of(session, self._job.output)
+                known = self._exports_of(session)
             # The first is this run's.
             older = [one for _, _, one in known if one["template"] == export.path][1:]
-            there = [one for one in older if Path(one["path"]).is_file()]
+            there = [one for one in older if places.is_file(places.found_at(Path(one["path"])))]
             for one in there[export.keep_last :]:
                 path = Path(one["path"])
                 if places.sha256(path) == one["sha256"]:
                     path.unlink(missing_ok=True)
 
 
-def _warn_of(path: Path, place: Path, error: OSError) -> None:
+def _digests(known: Sequence[tuple[str, int, Mapping[str, Any]]]) -> set[str]:
+    return {one["sha256"] for _, _, one in known}
+
+
+def _warn_of(path: Path, place: Path, error: DbanonError | OSError) -> None:
+    why = error.strerror if isinstance(error, OSError) else error.code
     warnings.warn(
         ExportPending(
             f"The release was published, but its file could not get the place {place}"
-            f" ({error.strerror}): it is {path}."
+            f" ({why}): it is {path}."
         ),
         stacklevel=3,
     )
