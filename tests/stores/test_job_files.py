@@ -206,6 +206,23 @@ def test_a_report_is_written_in_directories_of_its_own(database: Database, tmp_p
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
 
 
+def test_a_page_of_a_job_has_its_evaluation(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    page = tmp_path / "{release}.html"
+    file = write(tmp_path, database, job(report=f'"{page}"'))
+    done = call("run", file, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    [one] = json.loads(done.stdout)["jobs"]
+    assert one["report"]["evaluation"] is not None
+    text = Path(str(page).format(release=one["report"]["release_id"])).read_text()
+    assert "It was not evaluated further" not in text
+    assert "lacks what the database knows" not in done.stderr
+    # Any other report needs none of it.
+    file = write(tmp_path, database, job(report=f'"{tmp_path}/report.json"'))
+    [one] = json.loads(call("run", file, "--format", "json").stdout)["jobs"]
+    assert one["report"]["evaluation"] is None
+
+
 def test_variables_are_of_the_environment(database: Database, tmp_path: Path) -> None:
     load_people(database)
     file = write(tmp_path, database, job())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
+from dbanon.doors.cli.report_file import needs_evaluation, write_report
 from dbanon.doors.cli.support import (
     URL_HELP,
     common,
@@ -22,12 +23,8 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.doors.machine import half_of_memory
-from dbanon.errors import ColumnLost, DbanonError, PrivacyWarning
+from dbanon.errors import ColumnLost, PrivacyWarning
 from dbanon.job.job import Job
-
-if TYPE_CHECKING:
-    from dbanon.release.report import Report
-    from dbanon.run.look import Look
 
 OPTIONS = all_parameters(Job)
 
@@ -81,19 +78,6 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"target": given["target"]}
 
 
-def look_at(database: str, report: Report) -> Look | None:
-    """What the database has of a release that was just made; None where it cannot be asked."""
-    from dbanon.run.look import look
-    from dbanon.run.open import open_store
-    from dbanon.stores.names import parse_relation
-
-    try:
-        return look(open_store(database), parse_relation(report.output))
-    except DbanonError as error:
-        say(f"Warning: the report lacks what the database knows of the release: {error.message}")
-        return None
-
-
 @click.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options(OPTIONS)
@@ -113,17 +97,14 @@ def anonymize(url: str, **given: Any) -> None:
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import python as api
         from dbanon.doors.cli.progress import ProgressDisplay
-        from dbanon.doors.cli.render import report_table, require_report_file, save_report
+        from dbanon.doors.cli.render import report_table, require_report_file
 
         log = current()
         path: Path | None = given["report"]
-        is_page = path is not None and path.suffix == ".html"
         wanted = asked(given)
         if path is not None:
             require_report_file(path)
-        if is_page:
-            # What a release is worth can be told only by the run that makes it.
-            wanted["evaluate"] = True
+        wanted["evaluate"] |= needs_evaluation(path)
         with (
             warnings.catch_warnings(),
             ProgressDisplay(not given["no_progress"], log) as progress,
@@ -147,5 +128,5 @@ def anonymize(url: str, **given: Any) -> None:
         for text in report.lost_told():
             say(f"Warning: column {text}.")
         if path is not None:
-            save_report(report, path, look_at(given["target"] or url, report) if is_page else None)
+            write_report(report, path, given["target"] or url)
         show(form, report.to_dict(), lambda: report_table(report))

@@ -7,17 +7,16 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dbanon.doors.cli.anonymize import look_at
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.progress import ProgressDisplay
 from dbanon.doors.cli.render import (
     report_table,
     rows_table,
-    save_report,
     tell,
     verification_table,
 )
+from dbanon.doors.cli.report_file import write_report
 from dbanon.doors.machine import half_of_memory
 from dbanon.doors.python import anonymize
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
@@ -106,7 +105,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     tell(verification_table(found), "Anyone can recount it:\n")
     print(found.recount_sql)
     page = directory / "report.html"
-    save_report(report, page, look_at(url, report))
+    write_report(report, page, url)
     tell(f"\nThe report as a page: {page}")
 
 

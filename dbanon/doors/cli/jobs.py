@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbanon.doors.cli.log import current, log_format, say
+from dbanon.doors.cli.report_file import needs_evaluation, write_report
 from dbanon.doors.cli.support import (
     URL_HELP,
     Names,
@@ -49,11 +51,20 @@ def _read(file: Path, inline_password: bool) -> JobFile:
 
 
 def _chosen(file: Path, inline_password: bool, names: Sequence[str]) -> tuple[FileJob, ...]:
-    """The jobs that are wanted, their variables expanded, within half of the memory."""
+    """The jobs that are wanted, their variables expanded, within half of the memory.
+
+    Those whose report is a page are evaluated.
+    """
     from dbanon.doors.jobfile.file import limited
 
     jobs = _read(file, inline_password).with_variables().chosen(names)
-    return tuple(limited(job, half_of_memory()) for job in jobs)
+    return tuple(_evaluated(limited(job, half_of_memory())) for job in jobs)
+
+
+def _evaluated(job: FileJob) -> FileJob:
+    if not needs_evaluation(job.report):
+        return job
+    return replace(job, job=replace(job.job, policy=replace(job.job.policy, evaluate=True)))
 
 
 @click.command()
@@ -213,11 +224,11 @@ def _warn(report: Report, made: Published) -> None:
 
 def _save(job: FileJob, report: Report) -> None:
     """Write the report where the job says, in directories that are made for it."""
-    from dbanon.doors.cli.render import save_report
     from dbanon.doors.jobfile.paths import place_of
 
     if job.report is not None:
-        save_report(report, place_of(job.report, job.name, report.release_id))
+        place = place_of(job.report, job.name, report.release_id)
+        write_report(report, place, job.target or job.source)
 
 
 @click.command("plan")
