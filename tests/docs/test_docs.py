@@ -96,6 +96,7 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
+@pytest.mark.slow
 def test_runnable_examples_run(tmp_path: Path, monkeypatch: Any) -> None:
     bin_directory = str(Path(sys.executable).parent)
     # README has a test of its own, from a clone.

@@ -24,6 +24,7 @@ def run(name: str, *arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_hospital_prints_what_is_shown(tmp_path: Path) -> None:
     shown = (ROOT / "examples" / "hospital.out").read_text(encoding="utf-8")
     assert run("hospital", tmp_path / "hospital.duckdb") == shown

@@ -13,6 +13,8 @@ import pytest
 
 from tests.stores.databases import DuckdbDatabase
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.main import main; main()"]
 GIVEN = ["--table", "people", "--quasi-identifiers", "größe", "--k", "3", "--output", "release.p"]
 FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

@@ -25,6 +25,8 @@ from tests.stores.databases import (
     SqliteDatabase,
 )
 
+pytestmark = pytest.mark.slow
+
 WHEN = "1737-07-13"
 TRACES = re.compile(r"73173|1737-07|7317\b|qzmark", re.IGNORECASE)
 

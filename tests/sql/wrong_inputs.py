@@ -170,6 +170,7 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a table that is a sequence": ("table_not_found", {"table": "app.numbers"}),
     "a table that is an index": ("table_not_found", {"table": "app.people_pkey"}),
     "a table without rows": ("too_few_records", {"table": "app.empty"}),
+    "nothing to evaluate": ("too_few_records", {"table": "app.empty", "evaluate": True}),
     "an output among the server's own": ("invalid_name", {"output": "pg_catalog.people"}),
     "an output with an open quote": ("invalid_name", {"output": 'release."people'}),
     "an output that is an index": ("output_exists", {"output": "app.people_pkey"}),

@@ -10,6 +10,8 @@ import pytest
 from dbanon.doors.html.page import page, write
 from tests.doors.html.pages import HOSTILE, Made, made
 
+pytestmark = pytest.mark.slow
+
 
 def written(folder: Path, found: Made) -> Path:
     text = page(found.report, look=found.look, tradeoff=found.tradeoff)

@@ -138,6 +138,7 @@ def columns_for(case):
     return [*wanted, "place"] if method.takes_categories else wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @given(rows=st.lists(missing(), min_size=1, max_size=4))
 @settings(max_examples=5, deadline=None, derandomize=True)
