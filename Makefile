@@ -23,7 +23,7 @@ setup: $(VENV)/.package $(VENV)/.dev ## .venv with an editable install and all d
 demo: $(VENV)/.package ## the demonstration; needs no database server
 	$(VENV)/bin/dbanon demo
 
-check: lint ## lint, and tests that need no server: under a minute
+check: lint ## lint, and tests that need no server: about a minute
 	$(VENV)/bin/pytest -q -n $(WORKERS) --dist loadfile -m 'not postgresql and not slow' \
 	  --hypothesis-profile=check tests/unit tests/contracts tests/docs tests/doors
 
