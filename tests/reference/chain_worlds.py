@@ -1,4 +1,4 @@
-"""Random worlds for chains: who is in the source at each release, and what it says, or would say."""
+"""Random worlds for chains: who is in the source at each release, and what it says of everybody."""
 
 from __future__ import annotations
 

@@ -196,16 +196,16 @@ class Chain:
         ):
             self._leave(cell, leave)
             self._show(cell, stay, source, held=False)
-        elif leave and rules.departures == "withdraw":
-            self._end(cell, "withdrawn")
-        elif (
-            leave
-            and rules.withdraw_above is not None
-            and len(leave) > rules.withdraw_above * len(cell.members)
-        ):
+        elif leave and len(leave) > self._most_out() * len(cell.members):
             self._end(cell, "withdrawn")
         else:
             self._show(cell, stay, source, held=bool(leave))
+
+    def _most_out(self) -> float:
+        """The share of a cell that may be out before it is withdrawn."""
+        if self.rules.departures == "withdraw":
+            return 0
+        return 1 if self.rules.withdraw_above is None else self.rules.withdraw_above
 
     def _show(self, cell: Cell, stay: set[Person], source: Source, *, held: bool) -> None:
         """The rows of a cell as they are now, or as they were shown, word for word."""
