@@ -12,6 +12,8 @@ from pathlib import Path
 from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
+    "chain_speed",
+    "chains",
     "evaluation",
     "generalization",
     "generalization_scale",
@@ -23,7 +25,7 @@ NAMES = (
     "plpython",
     "thorough",
 )
-ON_REQUEST = ("thorough",)  # minutes each, only when named
+ON_REQUEST = ("chain_speed", "thorough")  # minutes each, only when named
 WITH_ANOTHER = ("evaluation", "main_job", "plpython")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"

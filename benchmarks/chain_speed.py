@@ -25,7 +25,7 @@ RELEASES = 12
 QUASI_IDENTIFIERS = list("abcd")
 COLUMNS = "person bigint, a double precision, b double precision, c double precision,"
 COLUMNS += " d double precision, illness text"
-# What the state consists of; the rows last shown stand in a table whose name has the chain's number.
+# The state, but for the rows last shown: their table is named by the number of the chain.
 STATE = ("chain_member", "chain_cell")
 
 Execute = Callable[[str], None]

@@ -74,27 +74,30 @@ class Told:
 def told(world: World) -> Told:
     """Run the chain over a world."""
     chain = Chain(world.rules)
-    releases, display, admitted = [], [], {}
+    releases, display = [], []
     for source, erased in zip_longest(world.sources(), world.erased, fillvalue=()):
         releases.append(chain.release(source, erased))
         display.append(chain.display())
-        for number in range(len(chain.cells)):
-            admitted.setdefault(number, chain.sequence)
-    cells: dict[Any, set[Person]] = {}
-    cores: dict[Any, set[Person]] = {}
-    histories = chain.histories()
-    for number, cell in enumerate(chain.cells):
-        for place, core in enumerate(cell.cores):
+    interchangeable = exchangeable(chain)
+    cells: dict[tuple[int, int | None], set[Person]] = {}
+    for person, history in chain.histories().items():
+        cells.setdefault(history, set()).add(person)
+    return Told(releases, display, interchangeable, [frozenset(found) for found in cells.values()])
+
+
+def exchangeable(chain: Chain) -> list[tuple[frozenset[Person], int]]:
+    """Persons of one class, as it was before a model had it merged, who left together, if they did.
+
+    Beside them the release that let them in.
+    """
+    histories, found = chain.histories(), []
+    for cell in chain.cells:
+        for core in cell.cores:
+            by_leaving: dict[int | None, set[Person]] = {}
             for person in core:
-                left = histories[person][1]
-                cells.setdefault((number, left), set()).add(person)
-                cores.setdefault((number, left, place), set()).add(person)
-    return Told(
-        releases,
-        display,
-        [(frozenset(persons), admitted[key[0]]) for key, persons in cores.items()],
-        [frozenset(persons) for persons in cells.values()],
-    )
+                by_leaving.setdefault(histories[person][1], set()).add(person)
+            found += [(frozenset(persons), cell.admitted) for persons in by_leaving.values()]
+    return found
 
 
 def visible_exchanges(

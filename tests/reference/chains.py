@@ -84,15 +84,16 @@ class Cell:
     combination : what they are released with.
     members : who they are; not those who left in a batch.
     cores : the classes as they were before a model had them merged.
-    state, since : what became of it, and at which release (from 1 on).
+    admitted : at which release, from 1 on.
+    state : what became of it.
     shown, whose : the kept values as last released, and the persons whose rows they are.
     """
 
     combination: Combination
     members: set[Person]
     cores: list[frozenset[Person]]
+    admitted: int
     state: State
-    since: int
     shown: list[Value]
     whose: set[Person]
 
@@ -101,6 +102,8 @@ Source = Mapping[Person, Row]
 Released: TypeAlias = "Counter[tuple[Combination, Value]]"
 # Classes of the persons given, each of at least so many; from quasi-identifiers alone.
 Cluster = Callable[[Sequence[tuple[Person, tuple[int | None, ...]]], int], list[list[Person]]]
+# The released values of a class, from the rows of its persons.
+Combine = Callable[[Sequence[Row]], Combination]
 
 
 def by_order(
@@ -115,12 +118,24 @@ def by_order(
     return [order[start : start + size if start != starts[-1] else len(order)] for start in starts]
 
 
+def combination(rows: Sequence[Row]) -> Combination:
+    """The released values: the stratum and the mean of each quasi-identifier, in whole numbers."""
+    columns = zip(*(row.qi for row in rows), strict=True)
+    means = [
+        round(sum(known) / len(known)) if (known := [v for v in column if v is not None]) else None
+        for column in columns
+    ]
+    return rows[0].stratum, *means
+
+
 class Chain:
     """A chain: each call of ``release`` takes what the source holds, and gives what is released."""
 
-    def __init__(self, rules: Rules, cluster: Cluster = by_order) -> None:
+    def __init__(
+        self, rules: Rules, cluster: Cluster = by_order, combine: Combine = combination
+    ) -> None:
         self.rules = rules
-        self.cluster = cluster
+        self.cluster, self.combine = cluster, combine
         self.cells: list[Cell] = []
         # Who left, and at which release it was published: they stay out for good.
         self.left: dict[Person, int] = {}
@@ -211,13 +226,11 @@ class Chain:
         """The rows of a cell as they are now, or as they were shown, word for word."""
         rules = self.rules
         if "frozen values" in rules.without:
-            cell.combination = combination([source[person] for person in sorted(stay)])
+            cell.combination = self.combine([source[person] for person in sorted(stay)])
         now = [source[person].kept for person in sorted(stay)]
-        held = held or len(set(now)) < rules.diverse or self._few_differ(cell, now)
-        state: State = "held" if held else "live"
-        if state != cell.state:
-            cell.state, cell.since = state, self.sequence
-        if not held and rules.changes != "freeze":
+        held = held or len(set(now)) < rules.diverse
+        cell.state = "held" if held else "live"
+        if not held and rules.changes != "freeze" and not self._few_differ(cell, now):
             cell.shown, cell.whose = now, stay
 
     def _few_differ(self, cell: Cell, now: list[Value]) -> bool:
@@ -232,8 +245,7 @@ class Chain:
 
     def _end(self, cell: Cell, state: State) -> None:
         self._leave(cell, set(cell.members))
-        cell.state, cell.since = state, self.sequence
-        cell.shown, cell.whose = [], set()
+        cell.state, cell.shown, cell.whose = state, [], set()
 
     def _admit(self, newcomers: Source) -> None:
         """Cluster newcomers among themselves, by stratum and by which values are NULL."""
@@ -259,11 +271,11 @@ class Chain:
             if not diverse and number < len(classes) - 1:
                 continue
             cell = Cell(
-                combination([source[person] for person in together]),
+                self.combine([source[person] for person in together]),
                 set(together),
                 [frozenset(core) for core in waiting],
-                "live",
                 self.sequence,
+                "live",
                 [source[person].kept for person in together],
                 set(together),
             )
@@ -273,13 +285,3 @@ class Chain:
                 self.waiting -= set(together)
             if not diverse and "refused for good" not in self.rules.without:
                 self._end(cell, "refused")
-
-
-def combination(rows: Sequence[Row]) -> Combination:
-    """The released values: the stratum and the mean of each quasi-identifier, in whole numbers."""
-    columns = zip(*(row.qi for row in rows), strict=True)
-    means = [
-        round(sum(known) / len(known)) if (known := [v for v in column if v is not None]) else None
-        for column in columns
-    ]
-    return rows[0].stratum, *means
