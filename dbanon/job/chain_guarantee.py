@@ -30,6 +30,11 @@ class OfChain(Guarantee):
     max_exposed: float | None = None
 
     @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The column that persons are told apart by, in the database: it is not read."""
+        return (self.entity,)
+
+    @property
     def what(self) -> str:
         """What k counts."""
         return f'persons (distinct values of "{self.entity}")'

@@ -54,6 +54,11 @@ class Guarantee:
     method: str = ROW_GUARANTEE
 
     @property
+    def looked_at(self) -> tuple[str, ...]:
+        """Columns that are not released, and needed to count."""
+        return self.persons
+
+    @property
     def what(self) -> str:
         """What k counts."""
         return "rows"

@@ -205,9 +205,13 @@ class Job:
     @property
     def guarantee(self) -> Guarantee:
         """What the release guarantees."""
+        return self.guaranteed_by(self.policy)
+
+    def guaranteed_by(self, policy: Policy) -> Guarantee:
+        """What the release guarantees by a policy that knows more than the job's own."""
         if self.chain is not None:
-            return self.policy.chained(self.by, str(self.entity), self.chain.name)
-        return self.policy.guaranteed(self.by, self.entity)
+            return policy.chained(self.by, str(self.entity), self.chain.name)
+        return policy.guaranteed(self.by, self.entity)
 
     @property
     def kept(self) -> tuple[str, ...]:
