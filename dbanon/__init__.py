@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from dbanon.data.partition import Partition
     from dbanon.doors.advise import advise
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
+    from dbanon.doors.chains import (
+        chains,
+        close_chain,
+        create_chain,
+        measure_chain,
+        show_chain,
+        withdraw,
+    )
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
     from dbanon.doors.hierarchies import (
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
     from dbanon.doors.releases import drop, evaluate_release, releases, show, verify
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
+    from dbanon.job.chain import Chain
     from dbanon.job.policy import Policy
     from dbanon.measures import Model
     from dbanon.methods import METHODS
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "METHODS": "dbanon.methods",
+    "Chain": "dbanon.job.chain",
     "DbanonError": "dbanon.errors",
     "Evaluation": "dbanon.release.evaluation",
     "Hierarchy": "dbanon.hierarchy.tree",
@@ -44,6 +54,9 @@ _HOMES = {
     "advise": "dbanon.doors.advise",
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
+    "chains": "dbanon.doors.chains",
+    "close_chain": "dbanon.doors.chains",
+    "create_chain": "dbanon.doors.chains",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.hierarchies",
     "evaluate": "dbanon.doors.evaluate",
@@ -52,17 +65,21 @@ _HOMES = {
     "information_loss": "dbanon.doors.arrays",
     "list_hierarchies": "dbanon.doors.hierarchies",
     "load_hierarchy": "dbanon.doors.hierarchies",
+    "measure_chain": "dbanon.doors.chains",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
     "releases": "dbanon.doors.releases",
     "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
+    "show_chain": "dbanon.doors.chains",
     "store_hierarchy": "dbanon.doors.hierarchies",
     "verify": "dbanon.doors.releases",
+    "withdraw": "dbanon.doors.chains",
 }
 
 __all__ = [
     "METHODS",
+    "Chain",
     "DbanonError",
     "Evaluation",
     "Hierarchy",
@@ -73,6 +90,9 @@ __all__ = [
     "advise",
     "anonymize",
     "anonymize_frame",
+    "chains",
+    "close_chain",
+    "create_chain",
     "drop",
     "drop_hierarchy",
     "evaluate",
@@ -81,13 +101,16 @@ __all__ = [
     "information_loss",
     "list_hierarchies",
     "load_hierarchy",
+    "measure_chain",
     "partition",
     "plan",
     "releases",
     "run_job",
     "show",
+    "show_chain",
     "store_hierarchy",
     "verify",
+    "withdraw",
 ]
 
 

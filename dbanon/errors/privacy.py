@@ -79,3 +79,40 @@ class TellingColumnRefused(DbanonError):
     code = "telling_column"
     exit_code = 6
     sqlstate = "ZK005"
+
+
+class TraceTooSmall(PrivacyRefusal):
+    """A history over the releases of a chain would be shared by fewer than k persons."""
+
+    code = "trace_too_small"
+    sqlstate = "ZK006"
+
+
+class ChainTurnover(PrivacyRefusal):
+    """Many members of a chain left and as many newcomers came: ids may be written otherwise."""
+
+    code = "chain_turnover"
+    sqlstate = "ZK006"
+
+
+class ChainExposed(PrivacyRefusal):
+    """More persons than allowed would have a joint history that fewer than k share."""
+
+    code = "chain_exposed"
+    sqlstate = "ZK006"
+
+
+class ChainChanged(DbanonError):
+    """The job is not as the chain's first release was made."""
+
+    code = "chain_changed"
+    exit_code = 6
+    sqlstate = "ZK005"
+
+
+class ChainBehind(DbanonError):
+    """A release of the chain is known that its state does not have: it was restored or copied."""
+
+    code = "chain_behind"
+    exit_code = 6
+    sqlstate = "ZK007"

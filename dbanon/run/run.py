@@ -75,16 +75,16 @@ def run(
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        counts = target.count(written, _questions(planned, release))
+        counts = target.count(written, questions_of(planned, release))
         expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
         holds = planned.guarantee.check(counts, expected)
-        tells = _tell(draft, source, target.sampled(written, job.kept))
+        tells = tell(draft, source, target.sampled(written, job.kept))
     evaluated = Evaluated()
     if job.policy.evaluate:
         with clock.phase("evaluate") as tick:
             evaluated = evaluate(microdata, release, tick)
     with clock.phase("digest"):
-        report = _report(planned, policy, draft, found, counts, holds, tells)
+        report = report_of(planned, policy, draft, found, counts, holds, tells)
         report = replace(report, evaluated=evaluated)
         for text in report.lost_told():
             warnings.warn(ColumnLost(f"Column {text}."), stacklevel=2)
@@ -92,7 +92,7 @@ def run(
     if export is not None:
         with clock.phase("export") as tick:
             tick(0.0)
-            questions = _questions(planned, release)
+            questions = questions_of(planned, release)
             made = export(target, written, questions, counts, planned.guarantee, holds, report)
             report = report.exported(made, dict(clock.seconds))
     with clock.phase("write"):
@@ -163,7 +163,7 @@ def recoded(
     )
 
 
-def _questions(planned: Plan, release: Release) -> Questions:
+def questions_of(planned: Plan, release: Release) -> Questions:
     """What has to be counted on what was written."""
     return planned.guarantee.questions(
         release.names,
@@ -172,7 +172,7 @@ def _questions(planned: Plan, release: Release) -> Questions:
     )
 
 
-def _tell(
+def tell(
     draft: Draft, source: Source, proved: Mapping[str, TellingColumn]
 ) -> tuple[TellingColumn, ...]:
     """What columns that are released as they are tell; warns with ``KeptColumnTells``.
@@ -205,7 +205,7 @@ def _tell(
     return tuple(found)
 
 
-def _report(
+def report_of(
     planned: Plan,
     policy: Policy,
     draft: Draft,

@@ -60,6 +60,9 @@ def release_row(
         "arguments": json.dumps(plain["arguments"], sort_keys=True),
         "histogram": json.dumps({str(size): count for size, count in sorted(histogram.items())}),
         "seconds": json.dumps({name: round(value, 6) for name, value in report.seconds.items()}),
+        # Of a release that belongs to a chain.
+        "chain_id": report.arguments.get("chain", {}).get("chain_id"),
+        "chain_sequence": report.arguments.get("chain", {}).get("sequence"),
         "evaluation": None if report.evaluation is None else json.dumps(plain["evaluation"]),
     }
     return row

@@ -73,23 +73,7 @@ class SqlSource:
         ------
         InvalidParameter : the database does not take the condition.
         """
-        hidden = [e.removeprefix("s.") for e in relation.located.expressions]
-        filtered = Filtered(
-            relation.name.schema,
-            relation.name.name,
-            str(job.where),
-            tuple(
-                dict.fromkeys(
-                    [
-                        *names,
-                        *job.key,
-                        *relation.located.mapped,
-                        *(e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')),
-                    ]
-                )
-            ),
-            tuple(e for e in hidden if e.isidentifier()) if not relation.located.mapped else (),
-        )
+        filtered = _chosen(relation, job, names, str(job.where))
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
         except DbanonError as error:
@@ -105,6 +89,13 @@ class SqlSource:
                 " functions of other schemas than pg_catalog need their schema's name.",
             ) from None
         return replace(relation, filtered=filtered)
+
+    def narrowed(
+        self, relation: Relation, job: Job, names: Sequence[str], condition: str
+    ) -> Relation:
+        """Of the rows that a job chooses those that meet one more condition, of dbanon's own."""
+        both = condition if job.where is None else f"(\n{job.where}\n) AND {condition}"
+        return replace(relation, filtered=_chosen(relation, job, names, both))
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The relation as the transaction's one snapshot has it."""
@@ -237,6 +228,17 @@ class SqlSource:
         if attribute.kind.is_coded:
             return self.session.text_of(attribute)
         return f"s.{quote(attribute.name)}"
+
+
+def _chosen(relation: Relation, job: Job, names: Sequence[str], condition: str) -> Filtered:
+    """The rows that a condition chooses, with the columns that are read and the address of each."""
+    hidden = [e.removeprefix("s.") for e in relation.located.expressions]
+    own = [e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')]
+    columns = dict.fromkeys([*names, *job.key, *relation.located.mapped, *own])
+    addresses = () if relation.located.mapped else tuple(e for e in hidden if e.isidentifier())
+    return Filtered(
+        relation.name.schema, relation.name.name, condition, tuple(columns), addresses
+    )
 
 
 def in_order(

@@ -76,7 +76,7 @@ class SqlTarget:
         session, copied = self.session, self.copies_from(source)
         session.make_schema(draft.output.name)
         partition = draft.release.partition
-        columns = [self._typed(column, copied) for column in draft.release.columns]
+        columns = [self.typed(column, copied) for column in draft.release.columns]
         if copied:
             kept = [a for a in draft.relation.schema.attributes if a.name in draft.job.kept]
             rows = self._copied_rows(draft, source, kept, lambda share: progress(0.3 * share))
@@ -85,12 +85,12 @@ class SqlTarget:
             session.stage_labels(draft.microdata, partition, draft.relation.located.types)
         progress(0.3)
         session.stage_classes(partition, columns)
-        written = SqlWritten(draft, tuple(self._columns(draft, columns, copied)), copied)
+        written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied)
         session.write(draft.output, written.columns, None if copied else draft.relation)
         session.analyze(written.relation)
         return written
 
-    def _typed(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
+    def typed(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
         """The column with the SQL type it has in the release."""
         attribute = column.attribute
         if column.upper is not None:
@@ -100,7 +100,7 @@ class SqlTarget:
             attribute = replace(attribute, sql_type=self.session.type_of(attribute))
         return replace(column, attribute=attribute)
 
-    def _columns(
+    def columns(
         self, draft: Draft, columns: Sequence[ReleasedColumn], copied: bool
     ) -> list[tuple[str, str, str]]:
         """Name, SQL type and SQL expression of each column, in the order of the source.
