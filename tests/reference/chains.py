@@ -145,9 +145,9 @@ class Chain:
 
     def release(self, source: Source, erase: Sequence[Person] = ()) -> Released:
         """The rows of the next release, as a multiset; without the cells of whom to ``erase``."""
-        self.sequence += 1
         for person in erase:
             self.withdraw(person)
+        self.sequence += 1
         known = {person for cell in self.cells for person in cell.members}
         if "left for good" not in self.rules.without:
             known |= set(self.left)
@@ -169,7 +169,7 @@ class Chain:
         """Take the whole cell of a person out of all later releases."""
         for cell in self.cells:
             if person in cell.members:
-                self._end(cell, "withdrawn")
+                self._end(cell, "withdrawn", self.sequence + 1)
 
     def histories(self) -> dict[Person, tuple[int, int | None]]:
         """Cell of every person who was ever let in, and the release that published the leaving."""
@@ -238,13 +238,13 @@ class Chain:
         differ = sum((Counter(now) - Counter(cell.shown)).values())
         return self.rules.changes == "hold" and 0 < differ < self.rules.k
 
-    def _leave(self, cell: Cell, persons: set[Person]) -> None:
+    def _leave(self, cell: Cell, persons: set[Person], at: int | None = None) -> None:
         for person in persons:
-            self.left[person] = self.sequence
+            self.left[person] = at or self.sequence
         cell.members -= persons
 
-    def _end(self, cell: Cell, state: State) -> None:
-        self._leave(cell, set(cell.members))
+    def _end(self, cell: Cell, state: State, at: int | None = None) -> None:
+        self._leave(cell, set(cell.members), at)
         cell.state, cell.shown, cell.whose = state, [], set()
 
     def _admit(self, newcomers: Source) -> None:

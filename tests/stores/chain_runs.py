@@ -100,7 +100,7 @@ class ChainRun:
             f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
         )
         persons = range(len(self.world.rows[0]))
-        tagged = {tag_of(self.key.read_bytes(), identity, str(p)): p for p in persons}
+        tagged = {tag_of(bytes.fromhex(self.key.read_text()), identity, str(p)): p for p in persons}
         found = self.database.rows(
             f"SELECT tag, cell, left_at_release FROM {self._table('chain_member')}"
         )

@@ -52,9 +52,7 @@ def followed(run: ChainRun) -> tuple[Chain, list[Counter[Any] | None], list[Any]
     for source, erased in zip(world.sources(), world.erased, strict=True):
         for person in erased:
             if any(person in cell.members for cell in chain.cells):
-                dbanon.withdraw_from_chain(
-                    run.database.url, NAME, key=f"file:{run.key}", entity=str(person)
-                )
+                dbanon.withdraw(run.database.url, NAME, [str(person)], key=f"file:{run.key}")
                 chain.withdraw(person)
         run.fill(source)
         after = copy.deepcopy(chain)
