@@ -105,7 +105,7 @@ def run(quick: bool = False) -> str:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share else "0"
+    return f"{100 * share:.3g} %" if share else "0"
 
 
 def after(last: int) -> list[int]:
