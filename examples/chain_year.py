@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 import dbanon
+from dbanon.errors import KeptColumnTells
 
 K = 5
 LEAVE, CHANGE = 0.02, 0.01  # a month: persons who leave, and as many join; values that change
@@ -128,7 +129,7 @@ def drawn(year: Year) -> str:
         "<title>Exposure and loss over monthly releases</title>",
         "<desc>Above: the share of persons whose joint history is shared by fewer than"
         f" {K}, which rises for independent releases and stays 0 in a chain. Below: the loss, which"
-        " rises slowly in the chain. The numbers stand in chain_year.out.</desc>",
+        " rises with time in the chain. The numbers stand in chain_year.out.</desc>",
         f'<rect width="{WIDTH}" height="{2 * HEIGHT}" fill="#ffffff"/>',
     ]
     for place, what in enumerate((f"persons below k = {K}", "loss (SSE/SST)")):
@@ -144,6 +145,9 @@ def drawn(year: Year) -> str:
         parts.append(
             f'<path d="M{EDGE} {top + EDGE}V{top + HEIGHT - EDGE}H{WIDTH - EDGE}" fill="none"'
             f' stroke="#333333"/><text x="{EDGE}" y="{top + EDGE - 12}">{what}</text>'
+        )
+        parts.append(
+            f'<text x="{WIDTH - EDGE}" y="{top + HEIGHT - 14}" text-anchor="end">month</text>'
         )
         for share in (0, 0.5, 1):
             y = at(0, most * share)[1]
@@ -184,12 +188,12 @@ def drawn(year: Year) -> str:
 def main() -> None:
     """Print the year as a table; draw it where a picture is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--persons", type=int, default=2000)
+    parser.add_argument("--persons", type=int, default=1000)
     parser.add_argument("--months", type=int, default=12)
     parser.add_argument("--picture", type=Path, help="where to draw it, as SVG")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore", dbanon.errors.KeptColumnTells)  # The column that counts.
+        warnings.simplefilter("ignore", KeptColumnTells)  # The column that counts.
         year = published(lived(given.persons, given.months), Path(folder))
     print(f"{given.persons} persons; {LEAVE:.0%} leave and join, {CHANGE:.0%} change, a month")
     print("month   below k: independent  chain    loss: independent  chain")
