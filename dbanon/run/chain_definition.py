@@ -10,15 +10,15 @@ from typing import Any
 
 from dbanon.data import frozen
 from dbanon.data.measures import Measures
-from dbanon.errors import ChainChanged, DbanonError, InvalidParameter
+from dbanon.errors import ChainChanged, InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.release.recode import Release
 from dbanon.run.plan import Plan
 from dbanon.stores.base import Relation
 from dbanon.stores.chain_state import ChainKept, require_entity
-from dbanon.stores.names import quote_list
 from dbanon.stores.sql import Session
+from dbanon.stores.sql_source import SqlSource
 
 # What a later release may say otherwise: it shapes no class, or only those of newcomers.
 _FREE = ("max_suppression", "seed", "strict", "evaluate", "refine_seconds", "hierarchies", "orders")
@@ -92,16 +92,8 @@ def require_source(chain: ChainKept, job: Job, session: Session, relation: Relat
     words = {word.lower() for word in re.findall(r"\w+", job.where)}
     others = [a.name for a in relation.schema.attributes if a.name not in kept]
     reads_kept = any(set(re.findall(r"\w+", name.lower())) <= words for name in kept)
-    if not reads_kept:
-        try:
-            # By a name of its own, so that a whole row cannot be meant either.
-            session.rows(
-                f"SELECT 1 FROM (SELECT {quote_list(others)} FROM {relation.name.quoted})"
-                f" AS dbanon_known WHERE (\n{job.where}\n) LIMIT 0"
-            )
-            return
-        except DbanonError:
-            pass
+    if not reads_kept and SqlSource(session).takes(relation, others, job.where):
+        return
     raise InvalidParameter(
         "where of a chain may not read a column that is released as it is: who leaves would tell"
         " its value.",
