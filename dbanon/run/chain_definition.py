@@ -10,7 +10,10 @@ from typing import Any
 
 from dbanon.data import frozen
 from dbanon.data.measures import Measures
+from dbanon.data.microdata import Microdata
 from dbanon.errors import ChainChanged, InvalidParameter
+from dbanon.hierarchy.leaves import by_value, column_texts
+from dbanon.hierarchy.spec import ENUM, HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.release.recode import Release
@@ -132,13 +135,22 @@ def columns_of(job: Job, relation: Relation, release: Release) -> list[list[str]
     return found
 
 
-def trees(chain: ChainKept) -> dict[str, Hierarchy]:
-    """The hierarchies by quasi-identifier, as the first release had them."""
+def trees(chain: ChainKept, planned: Plan, microdata: Microdata) -> dict[str, Hierarchy]:
+    """The hierarchies by quasi-identifier, as the first release had them.
+
+    Builders are given these records' values, too: what they make of a value is theirs to say.
+    """
     assert chain.definition is not None
-    return {
-        name: Hierarchy(one["labels"], one["parents"])
-        for name, one in chain.definition["trees"].items()
-    }
+    attributes = {attribute.name: attribute for attribute in microdata.attributes}
+    found = {}
+    for name, one in chain.definition["trees"].items():
+        tree, given = Hierarchy(one["labels"], one["parents"]), planned.given.trees.get(name)
+        if isinstance(given, HierarchySpec) and given.kind != ENUM:
+            known = {tree.labels[leaf] for leaf in tree.leaves.tolist()}
+            values = known.union(column_texts(microdata, attributes[name]))
+            tree = build(given, by_value(values, attributes[name]), name)
+        found[name] = tree
+    return found
 
 
 def measures(chain: ChainKept) -> Measures:

@@ -15,7 +15,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy.subset import only
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -115,7 +115,9 @@ def advance(
         tells: tuple[TellingColumn, ...] = ()
         if admitted and state.sequence == 1:
             # Of the few who come later a column tells what it tells of nobody else.
-            draft = Draft(job, planned.place, planned.relation, planned.wanted, microdata, release)
+            # Rows of those who wait are in the relation, and not looked at.
+            seen = replace(microdata, withheld=presence.newcomers - microdata.n_records)
+            draft = Draft(job, planned.place, planned.relation, planned.wanted, seen, release)
             tells = tell(draft, source, {})
     told = {**histories.told, "persons": histories.persons, "waiting": histories.waiting,
             "returned": histories.returned, "loss": release.loss}  # fmt: skip
@@ -163,18 +165,23 @@ def _classes(
     size = chain.rules.size(state.k)
     first = chain.definition is None
     policy = replace(planned.policy, k=size)
-    if not first:
-        policy = replace(policy, hierarchies=definition.trees(chain))
     frozen_measures = None if first else definition.measures(chain)
     with clock.phase("read") as tick:
         microdata = source.read(planned.relation, planned.wanted, job, tick)
+        waiting = microdata.n_read
         due = (state.sequence - 1) % chain.rules.admit_every == 0
         microdata = _admissible(microdata, size if due else None)
+        if not microdata.n_records and first:
+            raise TooFewRecords(
+                f"Nobody can be admitted to chain {chain.name} yet: {waiting} persons wait.",
+                hint="Its first release needs as many persons as a class has.",
+            )
         if not microdata.n_records:
             return microdata, policy, Found(Partition(np.empty(0, np.int32))), frozen_measures
         if frozen_measures is None:
             policy = replace(policy, hierarchies=planned.trees(microdata))
         else:
+            policy = replace(policy, hierarchies=definition.trees(chain, planned, microdata))
             microdata, frozen_measures = frozen.as_part(
                 microdata, frozen_measures, policy.hierarchies
             )
@@ -233,8 +240,6 @@ def _advanced(
     typed = tuple(target.typed(column, False) for column in release.columns)
     release = replace(release, columns=typed)
     newcomers, first, changed = None, 0, {"drifted": 0, "changed": 0, "rewritten": 0}
-    if chain.definition is None and not microdata.n_records:
-        return changed, (), release
     if chain.definition is None:
         target.columns(Draft(job, planned.place, whole, planned.wanted, microdata, release),
                        typed, False)  # fmt: skip
@@ -266,7 +271,6 @@ def _histories(
 ) -> Histories:
     """What the new state holds, counted again."""
     told = {**state.counted, "members": presence.members, "joined": admitted, **changed}
-    begun = state.sequence > 1 or admitted
     shown, absent = recount.on_display(state)
     told["absent"] = absent
     sizes = recount.sizes(state)
@@ -278,7 +282,7 @@ def _histories(
         exposed=sum(size * many for size, many in sizes.items() if size < state.k),
         waiting=presence.newcomers - admitted,
         returned=presence.returned,
-        misplaced=recount.misplaced(state) if begun else 0,
+        misplaced=recount.misplaced(state),
         rewritten=changed["rewritten"],
         told=told,
     )
