@@ -1,4 +1,4 @@
-"""Measures of a table that later rows are measured by: as plain values, and new rows put to them."""
+"""Measures that later rows are measured by: as plain values, and new rows put to them."""
 
 from __future__ import annotations
 

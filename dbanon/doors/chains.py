@@ -76,9 +76,7 @@ def show_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> Chai
     return run.shown(open_store(database, on_sql), name)
 
 
-def measure_chain(
-    database: Any, name: str, *, key: str, on_sql: OnSql | None = None
-) -> Measured:
+def measure_chain(database: Any, name: str, *, key: str, on_sql: OnSql | None = None) -> Measured:
     """Count how many persons share each joint history over the releases of a chain.
 
     Parameters

@@ -10,15 +10,18 @@ from typing import Any
 
 from dbanon.data import frozen
 from dbanon.data.measures import Measures
-from dbanon.errors import ChainChanged, DbanonError, InvalidParameter
+from dbanon.data.microdata import Microdata
+from dbanon.errors import ChainChanged, InvalidParameter
+from dbanon.hierarchy.leaves import by_value, column_texts
+from dbanon.hierarchy.spec import ENUM, HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.release.recode import Release
 from dbanon.run.plan import Plan
 from dbanon.stores.base import Relation
 from dbanon.stores.chain_state import ChainKept, require_entity
-from dbanon.stores.names import quote_list
 from dbanon.stores.sql import Session
+from dbanon.stores.sql_source import SqlSource
 
 # What a later release may say otherwise: it shapes no class, or only those of newcomers.
 _FREE = ("max_suppression", "seed", "strict", "evaluate", "refine_seconds", "hierarchies", "orders")
@@ -92,16 +95,8 @@ def require_source(chain: ChainKept, job: Job, session: Session, relation: Relat
     words = {word.lower() for word in re.findall(r"\w+", job.where)}
     others = [a.name for a in relation.schema.attributes if a.name not in kept]
     reads_kept = any(set(re.findall(r"\w+", name.lower())) <= words for name in kept)
-    if not reads_kept:
-        try:
-            # By a name of its own, so that a whole row cannot be meant either.
-            session.rows(
-                f"SELECT 1 FROM (SELECT {quote_list(others)} FROM {relation.name.quoted})"
-                f" AS dbanon_known WHERE (\n{job.where}\n) LIMIT 0"
-            )
-            return
-        except DbanonError:
-            pass
+    if not reads_kept and SqlSource(session).takes(relation, others, job.where):
+        return
     raise InvalidParameter(
         "where of a chain may not read a column that is released as it is: who leaves would tell"
         " its value.",
@@ -140,13 +135,22 @@ def columns_of(job: Job, relation: Relation, release: Release) -> list[list[str]
     return found
 
 
-def trees(chain: ChainKept) -> dict[str, Hierarchy]:
-    """The hierarchies by quasi-identifier, as the first release had them."""
+def trees(chain: ChainKept, planned: Plan, microdata: Microdata) -> dict[str, Hierarchy]:
+    """The hierarchies by quasi-identifier, as the first release had them.
+
+    Builders are given these records' values, too: what they make of a value is theirs to say.
+    """
     assert chain.definition is not None
-    return {
-        name: Hierarchy(one["labels"], one["parents"])
-        for name, one in chain.definition["trees"].items()
-    }
+    attributes = {attribute.name: attribute for attribute in microdata.attributes}
+    found = {}
+    for name, one in chain.definition["trees"].items():
+        tree, given = Hierarchy(one["labels"], one["parents"]), planned.given.trees.get(name)
+        if isinstance(given, HierarchySpec) and given.kind != ENUM:
+            known = {tree.labels[leaf] for leaf in tree.leaves.tolist()}
+            values = known.union(column_texts(microdata, attributes[name]))
+            tree = build(given, by_value(values, attributes[name]), name)
+        found[name] = tree
+    return found
 
 
 def measures(chain: ChainKept) -> Measures:

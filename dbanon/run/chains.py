@@ -47,6 +47,21 @@ class ChainShown:
         """The chain as plain values, for JSON."""
         return asdict(self)
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """The chain as pairs of label and text, for people."""
+        rules = ", ".join(f"{name} {value}" for name, value in self.rules.items() if value)
+        found = [
+            ("chain", f"{self.name}, {self.state}"),
+            ("source", f'{self.source}, persons by "{self.entity}"'),
+            ("rules", rules),
+            ("k", "as the first release says" if self.k is None else str(self.k)),
+            ("releases", str(self.sequence)),
+            ("created", self.created_at + (f" by {self.created_by}" if self.created_by else "")),
+        ]
+        for one in self.releases:
+            found.append((f"release {one['sequence']}", _told(one)))
+        return found
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -73,6 +88,19 @@ class Measured:
     def to_dict(self) -> dict[str, Any]:
         """The counts as plain values, for JSON."""
         return asdict(self)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """The counts as pairs of label and text, for people."""
+        share = self.exposed / self.persons if self.persons else 0.0
+        return [
+            ("chain", f"{self.name}, mode {self.mode}, {self.releases} releases"),
+            ("persons", str(self.persons)),
+            ("histories that differ", str(self.histories)),
+            ("persons who share the rarest", str(self.smallest)),
+            (f"persons whose history fewer than {self.k} share",
+             f"{self.exposed} ({share:.1%})"),
+            ("persons whose history is theirs alone", str(self.alone)),
+        ]  # fmt: skip
 
 
 def create(
@@ -151,6 +179,26 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         chain_state.require_open(chain)
         state = _state(session, chain)
         return state.withdraw(chain_state.tags(secret, chain.identity, given))
+
+
+def _told(one: Mapping[str, Any]) -> str:
+    """What is told of a release of a chain, in a line."""
+    words = [f"{one['persons']} persons", f"{one['joined']} joined"]
+    words += [
+        f"{one[name]} {word}"
+        for name, word in (
+            ("absent", "shown who left"),
+            ("waiting", "wait"),
+            ("returned", "returned"),
+            ("held", "classes held"),
+            ("gone", "classes gone"),
+            ("withdrawn", "classes withdrawn"),
+            ("drifted", "classes of which few rows changed"),
+            ("exposed", "exposed"),
+        )
+        if one.get(name)
+    ]
+    return ", ".join(words) + ("" if one["confirmed"] else "; PENDING: it counts as published")
 
 
 def _state(session: Session, chain: ChainKept) -> CellState:

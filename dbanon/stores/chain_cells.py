@@ -2,7 +2,7 @@
 
 A cell is the persons whom one run put into one class and who, if they left, left with the same
 release. It always stands whole under the values that it was admitted with. Nothing here looks at
-what the kept columns hold, but for whether as many rows of a cell changed as ``changes: hold`` asks.
+what kept columns hold, but for whether as many rows of a cell changed as ``changes: hold`` asks.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import ChainEntityRows, ChainTurnover, NullInEntity
-from dbanon.job.chain import FREEZE, HOLD, SHOW, WITHDRAW
+from dbanon.job.chain import FREEZE, SHOW, WITHDRAW
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
 from dbanon.stores.base import Relation
 from dbanon.stores.chain_state import ChainKept
-from dbanon.stores.keyed import CURRENT, DIFFERING, PRESENT, TRACES, VERDICT
+from dbanon.stores.keyed import PRESENT, TRACES, VERDICT
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.sql import Session
 
@@ -269,98 +269,14 @@ class CellState:
         )
         return first
 
-    # -- rows -------------------------------------------------------------------------------------
-
-    def make_tables(self, values: Sequence[str], kept: Sequence[str]) -> None:
-        """Make the tables of the chain's own; ``values`` and ``kept`` are SQL types."""
-        for table, name, types in (
-            (self.values, statements.value_column, values),
-            (self.rows, statements.kept_column, kept),
-        ):
-            columns = [f"{name(i)} {self.session.declared(kind)}" for i, kind in enumerate(types)]
-            self.session.run(f"CREATE TABLE {table} ({', '.join(['cell integer', *columns])})")
-
-    def rewrite(
-        self,
-        relation: Relation,
-        kept: Sequence[Attribute],
-        newcomers: Relation | None,
-        first: int,
-    ) -> dict[str, int]:
-        """Put the rows of all cells anew, in random order; how many cells drifted, and were held.
-
-        Live and new cells have the rows of the source, all others those that were shown, word for
-        word.
-
-        Parameters
-        ----------
-        newcomers, first : the rows of those who were admitted, as ``admit`` had them; None where
-            nobody was.
-        """
-        session, verdict = self.session, quote(VERDICT)
-        names = [statements.kept_column(i) for i in range(len(kept))]
-        values = [session.kept_value(attribute) for attribute in kept]
-        entity = quote(self.chain.entity)
-        fresh, drifted = "v.state = 'live' AND v.fresh = 1", {"drifted": 0, "changed": 0}
-        current = [f"{value} AS {name}" for value, name in zip(values, names, strict=True)]
-        self.make(
-            CURRENT,
-            f"SELECT {', '.join(['p.cell', *current])} FROM {relation.relation.quoted} AS s"
-            f" JOIN {quote(PRESENT)} AS p ON p.person = s.{entity}"
-            f" JOIN {verdict} AS v ON v.cell = p.cell AND {fresh} WHERE p.left_at IS NULL",
-        )
-        if self.chain.rules.changes != FREEZE:
-            drifted = self._differing(names)
-        if self.chain.rules.changes == HOLD:
-            held = f"(SELECT d.cell FROM {quote(DIFFERING)} AS d WHERE d.differ < {int(self.k)})"
-            session.run(f"DELETE FROM {quote(CURRENT)} WHERE cell IN {held}")
-            session.run(f"UPDATE {verdict} SET fresh = 0 WHERE cell IN {held}")
-        columns = ", ".join(["cell", *names])
-        old = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
-        session.run(
-            f"INSERT INTO {quote(CURRENT)} ({columns}) SELECT {old} FROM {self.rows} AS r"
-            f" JOIN {verdict} AS v ON v.cell = r.cell AND v.state IN ('live', 'held')"
-            f" AND NOT ({fresh})"
-        )
-        if newcomers is not None:
-            rows = statements.released_rows(newcomers.from_clause, newcomers.located.expressions)
-            session.run(
-                f"INSERT INTO {quote(CURRENT)} ({columns})"
-                f" SELECT {', '.join([f'l.class + {first}', *values])} FROM {rows}"
-            )
-        return drifted
-
-    def _differing(self, names: Sequence[str]) -> dict[str, int]:
-        """Stage how many rows of each whole live cell are not as they were shown."""
-        session = self.session
-        columns = ", ".join(["cell", *names])
-        old = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
-        new = ", ".join(["n.cell", *(f"n.{name}" for name in names)])
-        whole = f"JOIN {quote(VERDICT)} AS v ON v.cell = {{}}.cell AND v.state = 'live'" \
-                " AND v.present = v.members"  # fmt: skip
-        self.make(
-            DIFFERING,
-            f"SELECT cell, sum(more) AS differ FROM (SELECT {columns},"
-            " CASE WHEN sum(weight) > 0 THEN sum(weight) ELSE 0 END AS more FROM"
-            f" (SELECT {new}, 1 AS weight FROM {quote(CURRENT)} AS n {whole.format('n')}"
-            f" UNION ALL SELECT {old}, -1 FROM {self.rows} AS r {whole.format('r')}) AS u"
-            f" GROUP BY {columns}) AS d GROUP BY cell HAVING sum(more) > 0",
-        )
-        few, changed = session.rows(
-            f"SELECT count(CASE WHEN d.differ < {int(self.k)} THEN 1 END), coalesce(sum(d.differ), 0)"
-            f" FROM {quote(DIFFERING)} AS d"
-        )[0]
-        return {"drifted": int(few), "changed": int(changed)}
-
-    def settle(self, kept: Sequence[Attribute]) -> None:
-        """Write the staged rows into the chain's table, in random order."""
-        columns = ", ".join(["cell", *map(statements.kept_column, range(len(kept)))])
-        self.session.empty(self.chain.table(self.session, "row"))
-        self.session.run(
-            f"INSERT INTO {self.rows} ({columns}) SELECT {columns} FROM {quote(CURRENT)} AS n"
-            f" ORDER BY {self.session.shuffled('n')}"
-        )
-        self.session.analyze(self.chain.table(self.session, "row"))
+    @property
+    def counted(self) -> dict[str, int]:
+        """Cells by what became of them with this release."""
+        found = dict(self.session.rows(
+            f"SELECT state, count(*) FROM {self.name('chain_cell')}"
+            f" WHERE {self.of_chain} GROUP BY state"
+        ))  # fmt: skip
+        return {state: int(found.get(state, 0)) for state in ("live", "held", "gone", "withdrawn")}
 
     def withdraw(self, tags: Sequence[bytes]) -> int:
         """Take the cells of some persons out of later releases, for good; how many cells.
@@ -371,9 +287,7 @@ class CellState:
         """
         session, member = self.session, self.name("chain_member")
         session.run(
-            statements.create_staging(
-                TRACES, [("tag", session.bytes_type)], session.staging_suffix
-            )
+            statements.create_staging(TRACES, [("tag", session.bytes_type)], session.staging_suffix)
         )
         session.insert_rows(RelationName(None, TRACES), ["tag"], [(tag,) for tag in tags])
         self.make(
@@ -395,13 +309,3 @@ class CellState:
     def joined(self) -> str:
         """What FROM has for the rows of a release, with the aliases r and v."""
         return f"{self.rows} AS r JOIN {self.values} AS v ON v.cell = r.cell"
-
-    @property
-    def counted(self) -> dict[str, int]:
-        """Cells by what became of them with this release."""
-        found = dict(self.session.rows(
-            f"SELECT state, count(*) FROM {self.name('chain_cell')}"
-            f" WHERE {self.of_chain} GROUP BY state"
-        ))  # fmt: skip
-        return {state: int(found.get(state, 0)) for state in ("live", "held", "gone", "withdrawn")}
-

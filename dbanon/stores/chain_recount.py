@@ -26,6 +26,17 @@ def sizes(state: CellState) -> dict[int, int]:
     return {int(size): int(many) for size, many in found}
 
 
+def on_display(state: CellState) -> tuple[int, int]:
+    """The persons whom the release shows, and how many of them are not in the source."""
+    [(shown, absent)] = state.session.rows(
+        "SELECT count(*), coalesce(sum(m.absent), 0) FROM (SELECT CASE WHEN EXISTS"
+        f" (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = n.tag) THEN 0 ELSE 1 END AS absent"
+        f" FROM {state.name('chain_member')} AS n"
+        f" WHERE n.{state.of_chain} AND n.left_at_release IS NULL) AS m"
+    )
+    return int(shown), int(absent)
+
+
 def misplaced(state: CellState) -> int:
     """Cells that have other rows than persons who are shown, or no values, or are not to be shown.
 
@@ -72,9 +83,7 @@ def rewritten(state: CellState, kept: int) -> int:
     )
 
 
-def uneven(
-    state: CellState, release: RelationName, combination: Sequence[tuple[str, str]]
-) -> int:
+def uneven(state: CellState, release: RelationName, combination: Sequence[tuple[str, str]]) -> int:
     """Combinations of released values that have other rows than the cells that share them.
 
     Parameters

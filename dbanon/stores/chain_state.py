@@ -81,9 +81,7 @@ def blocks(key: bytes, identity: str) -> tuple[bytes, bytes]:
 def tags(key: bytes, identity: str, entities: Sequence[str]) -> list[bytes]:
     """The tags of persons, whom texts name as the database writes them."""
     message = identity.encode() + b"\x1f"
-    return [
-        hmac.new(key, message + one.encode(), hashlib.sha256).digest()[:16] for one in entities
-    ]
+    return [hmac.new(key, message + one.encode(), hashlib.sha256).digest()[:16] for one in entities]
 
 
 def check_of(key: bytes) -> bytes:
@@ -186,15 +184,21 @@ def find(session: Session, name: str) -> ChainKept:
         ) from None
     if not found:
         raise missing
-    *told, rules, check, sequence, closed, k, definition = found[0]
+    name, number, identity, made, by, source, entity, rules, check, last, closed, k, told = found[0]
     return ChainKept(
-        *told,
+        name,
+        int(number),
+        identity,
+        made,
+        by,
+        source,
+        entity,
         rules=Rules.of_plain(parsed(rules)),
         key_check=bytes(check),
-        sequence=int(sequence),
+        sequence=int(last),
         closed_at=closed,
         k=None if k is None else int(k),
-        definition=None if definition is None else parsed(definition),
+        definition=None if told is None else parsed(told),
     )
 
 

@@ -30,7 +30,7 @@ from dbanon.job.job import Job
 from dbanon.release.telling import ValueGroups
 from dbanon.stores import hierarchies, statements
 from dbanon.stores.base import Filtered, Relation
-from dbanon.stores.names import RelationName, parse_relation, quote
+from dbanon.stores.names import RelationName, parse_relation, quote, quote_list
 from dbanon.stores.ports import Draft, Progress
 from dbanon.stores.sql import Session
 
@@ -89,6 +89,19 @@ class SqlSource:
                 " functions of other schemas than pg_catalog need their schema's name.",
             ) from None
         return replace(relation, filtered=filtered)
+
+    def takes(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
+        """True where a condition needs no more than these columns, and no whole row either."""
+        # Under a name of its own. A transaction may have ended where it is refused.
+        query = (
+            f"SELECT 1 FROM (SELECT {quote_list(columns)} FROM {relation.name.quoted})"
+            f" AS dbanon_known WHERE (\n{condition}\n) LIMIT 0"
+        )
+        try:
+            self.session.rows(query)
+        except DbanonError:
+            return False
+        return True
 
     def narrowed(
         self, relation: Relation, job: Job, names: Sequence[str], condition: str
@@ -236,9 +249,7 @@ def _chosen(relation: Relation, job: Job, names: Sequence[str], condition: str) 
     own = [e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')]
     columns = dict.fromkeys([*names, *job.key, *relation.located.mapped, *own])
     addresses = () if relation.located.mapped else tuple(e for e in hidden if e.isidentifier())
-    return Filtered(
-        relation.name.schema, relation.name.name, condition, tuple(columns), addresses
-    )
+    return Filtered(relation.name.schema, relation.name.name, condition, tuple(columns), addresses)
 
 
 def in_order(

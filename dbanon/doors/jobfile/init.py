@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dbanon.advice.roles import Role
 from dbanon.advice.wishes import Wishes
-from dbanon.doors.jobfile.models import NAME
+from dbanon.doors.jobfile.fields import NAME
 from dbanon.doors.jobfile.proposals import Proposal, proposal
 from dbanon.doors.jobfile.variables import written_password
 from dbanon.errors import NoRows

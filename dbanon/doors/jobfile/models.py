@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-    create_model,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, WithJsonSchema, create_model, model_validator
 
 from dbanon.data.option import REQUIRED, Option, Parameter, all_parameters
-from dbanon.doors.jobfile.variables import require_form
-from dbanon.doors.ways import bytes_of
-from dbanon.errors import DbanonError
+from dbanon.doors.jobfile.chain import ChainSpec
+from dbanon.doors.jobfile.fields import (
+    NAME,
+    Condition,
+    Expanded,
+    Relation,
+    Strict,
+    Text,
+    a_file,
+    checked,
+    one_name,
+    refused,
+    typed,
+)
 from dbanon.hierarchy.spec import KINDS
-from dbanon.job.condition import require_condition
 from dbanon.job.export import COMPRESSIONS, FORMATS, FORMULAS
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN, Job
 from dbanon.measures.models import ORDERS, model_kinds
-from dbanon.methods import METHODS
-from dbanon.stores.names import parse_relation
 
 VERSIONS = (1,)
-NAME = r"[a-z0-9][a-z0-9_-]{0,62}"
 
 # Options that a file says in another way: by a column's role, or as the job's source and output.
 OF_COLUMNS = {
@@ -47,7 +43,7 @@ OF_COLUMNS = {
 }
 # By a key of the job that has another name.
 OF_FILES = {"exports": "export"}
-OF_JOBS = ("table", "output", "entity", "key", "where", "output_kind", "if_exists")
+OF_JOBS = ("table", "output", "entity", "chain", "key", "where", "output_kind", "if_exists")
 _OPTIONS = {
     one.name: one
     for one in all_parameters(Job)
@@ -57,108 +53,8 @@ _OPTIONS = {
 NULLABLE = frozenset(name for name, one in _OPTIONS.items() if one.nullable)
 
 
-class Strict(BaseModel):
-    """Unknown keys are errors, and no value becomes one of another type."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-def refused(text: str) -> PydanticCustomError:
-    """A refusal; its text holds no value."""
-    # Braces would be taken for places of a template.
-    return PydanticCustomError("refused", "{text}", {"text": text})
-
-
-def _checked(what: Any) -> Any:
-    """A validator of something that raises errors of ours, whose messages hold no value."""
-
-    def validate(value: Any) -> Any:
-        try:
-            what(value)
-        except DbanonError as error:
-            raise refused(error.message[0].lower() + error.message[1:].rstrip(".")) from None
-        return value
-
-    return AfterValidator(validate)
-
-
-def _relation(value: str) -> None:
-    try:
-        parse_relation(value)
-    except DbanonError:
-        raise refused('must be a name, as in app.people or "App"."Peo ple"') from None
-    _no_variable(value)
-
-
-def _no_variable(value: str) -> None:
-    if "${" in value:
-        raise refused("takes no ${…}")
-
-
-def _one_name(value: str) -> None:
-    if not re.fullmatch(NAME, value):
-        raise refused("must be 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit")
-
-
-def _not_empty(value: str) -> None:
-    if not value.strip():
-        raise refused("must not be empty")
-
-
-def _file(value: str) -> None:
-    require_form(value)
-    _not_empty(value)
-
-
-Relation = Annotated[str, _checked(_relation)]
-Text = Annotated[str, _checked(_not_empty)]
-Expanded = Annotated[str, _checked(_file), Field(json_schema_extra={"x-variables": True})]
-Condition = Annotated[str, _checked(require_condition)]
-
-
-def _schema_of(one: Parameter) -> dict[str, Any]:
-    """JSON Schema of an option."""
-    schema: dict[str, Any] = {"description": one.help}
-    kind = {int: "integer", float: "number", bool: "boolean", str: "string", tuple: "array",
-            Mapping: "object"}.get(one.kind)  # fmt: skip
-    option = one.option
-    if option.unit == "bytes":
-        schema |= {"type": ["integer", "string"], "pattern": r"^[0-9.]+ ?([KMG]i?)?B?$"}
-    elif kind:
-        schema["type"] = [kind, "null"] if one.nullable else kind
-    if option.minimum is not None:
-        schema["exclusiveMinimum" if option.above else "minimum"] = option.minimum
-    if option.maximum is not None:
-        schema["maximum"] = option.maximum
-    choices = tuple(METHODS) if one.name == "method" else option.choices
-    if choices:
-        schema["enum"] = [*choices, *([None] if one.nullable else [])]
-    if one.default is not REQUIRED and isinstance(one.default, (int, float, str, bool)):
-        schema["default"] = one.default
-    return schema
-
-
-def _typed(one: Parameter) -> Any:
-    """The type of an option: its own check, in its own words."""
-
-    def validate(value: Any) -> Any:
-        if one.option.unit == "bytes" and isinstance(value, str):
-            size = bytes_of(value)
-            if size is None:
-                raise refused("must be a number of bytes, or a size such as 4GiB or 500MB")
-            value = size
-        if one.name == "method" and value not in METHODS:
-            raise refused("must be one of " + ", ".join(METHODS))
-        try:
-            return one.check(value)
-        except DbanonError:
-            raise refused(f"must be {one.expected}") from None
-
-    return Annotated[Any, AfterValidator(validate), WithJsonSchema(_schema_of(one))]
-
-
 # What is not written is not set: the defaults of the file, and those of the table, come then.
-_FIELDS: Any = {name: (_typed(one), None) for name, one in _OPTIONS.items()}
+_FIELDS: Any = {name: (typed(one), None) for name, one in _OPTIONS.items()}
 Options: Any = create_model("Options", __base__=Strict, **_FIELDS)
 
 
@@ -209,7 +105,7 @@ Hierarchy = Annotated[
 def _number(told: str, minimum: float, *, above: bool) -> Any:
     """A number with a lower limit."""
     one = Parameter("", float, REQUIRED, Option(told, minimum=minimum, above=above))
-    return _typed(one)
+    return typed(one)
 
 
 def _of_column(name: str) -> Any:
@@ -351,7 +247,7 @@ class Defaults(_JobOptions):
 
 
 def _report(value: str) -> None:
-    _file(value)
+    a_file(value)
     if PurePath(value).suffix not in (".json", ".html", ".txt"):
         raise refused("must end in .json, .html or .txt")
 
@@ -359,15 +255,16 @@ def _report(value: str) -> None:
 class JobSpec(_JobOptions):
     """A job: a table, a role for each of its columns, and what is made of it."""
 
-    name: Annotated[str, _checked(_one_name), Field(json_schema_extra={"pattern": f"^{NAME}$"})]
+    name: Annotated[str, checked(one_name), Field(json_schema_extra={"pattern": f"^{NAME}$"})]
     table: Relation
     where: Condition | None = None
     entity: Text | None = None
+    chain: ChainSpec | None = None
     key: list[Text] = Field(default_factory=list)
     columns: Annotated[dict[str, Column], Field(min_length=1)]
     output: Output
     export: list[ExportSpec] = Field(default_factory=list)
-    report: Annotated[str, _checked(_report)] | None = None
+    report: Annotated[str, checked(_report)] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> JobSpec:
@@ -379,6 +276,8 @@ class JobSpec(_JobOptions):
             raise refused("entity must be a column of role identifier")
         if not set(self.key) <= set(roles):
             raise refused("key must name columns of the job")
+        if self.chain is not None and self.entity is None:
+            raise refused("chain needs entity: the column that says whose a row is")
         return self
 
 

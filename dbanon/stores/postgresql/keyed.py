@@ -11,7 +11,8 @@ from dbanon.stores.names import RelationName
 _DETERMINISTIC = """
 SELECT a.atttypid <> 'bpchar'::regtype AND coalesce(c.collisdeterministic, true)
 FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid
-JOIN pg_namespace AS n ON n.oid = r.relnamespace LEFT JOIN pg_collation AS c ON c.oid = a.attcollation
+JOIN pg_namespace AS n ON n.oid = r.relnamespace
+LEFT JOIN pg_collation AS c ON c.oid = a.attcollation
 WHERE n.nspname = ? AND r.relname = ? AND a.attname = ? AND a.attnum > 0 AND NOT a.attisdropped"""
 
 
