@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import psycopg
 
 import dbanon
 from benchmarks.markdown import table
-from tests.postgres_server import NoServerError, throwaway_server
+from dbanon.errors import ColumnLost
+from tests.postgres_server import NoServerError, conninfo, throwaway_server
 
 CHURN = 0.01
 RELEASES = 12
@@ -46,9 +48,7 @@ def run(quick: bool = False) -> str:
                 server.execute(sql, url=url)
 
             def rows(sql: str) -> list[tuple[Any, ...]]:
-                import psycopg
-
-                with psycopg.connect(url) as connection:
+                with psycopg.connect(conninfo(url)) as connection:
                     return connection.execute(sql).fetchall()
 
             parts.append(f"PostgreSQL {server.version}\n")
@@ -90,7 +90,7 @@ def course(
     execute(insert(1, persons))
     seconds: dict[str, list[float]] = {"independent": [], "chain": []}
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore", dbanon.errors.ColumnLost)
+        warnings.simplefilter("ignore", ColumnLost)
         key = Path(folder) / "people.key"
         dbanon.create_chain(
             url, "people", table="people", entity="person", changes="show", key_out=str(key)

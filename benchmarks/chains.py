@@ -22,6 +22,7 @@ import dbanon
 from benchmarks.adult import load
 from benchmarks.churn import Attacker, Churn, Seen, months
 from benchmarks.markdown import NotMeasuredError, table
+from dbanon.errors import ColumnLost, KeptColumnTells
 from tests.reference.data import data_directory, load_casc
 
 K = 5
@@ -194,8 +195,8 @@ def measured(data: Data, churn: Churn, count: int, seed: int = 1) -> dict[str, C
     """The course of independent releases and of a chain over the same months."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         # A copy of the person's number is kept on purpose: it is what the attacker knows.
-        warnings.simplefilter("ignore", dbanon.errors.KeptColumnTells)
-        warnings.simplefilter("ignore", dbanon.errors.ColumnLost)
+        warnings.simplefilter("ignore", KeptColumnTells)
+        warnings.simplefilter("ignore", ColumnLost)
         path = Path(folder) / "source.duckdb"
         return _courses(data, churn, count, seed, path)
 
