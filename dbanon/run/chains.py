@@ -158,7 +158,7 @@ def measured(store: Store, name: str, key: str) -> Measured:
             persons=sum(size * many for size, many in sizes.items()),
             histories=sum(sizes.values()),
             smallest=min(sizes, default=0),
-            exposed=sum(size * many for size, many in sizes.items() if size < k),
+            exposed=recount.exposed(sizes, k),
             alone=sizes.get(1, 0),
         )
 
