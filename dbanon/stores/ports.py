@@ -153,7 +153,7 @@ class Target(Protocol[W]):
         """
 
     def earlier(self, source: str) -> int:
-        """How many releases of a relation of this name were made here before, as far as is known."""
+        """How many releases of a relation of this name were made here before, if that is known."""
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that ranges of a column's values have a type here.
