@@ -80,6 +80,16 @@ class OfChain(Guarantee):
                 hint="Run it again when more persons are there.",
             )
         self._require_rows(counts.rows, replace(expected, rows=found.persons))
+        self.require_histories(found)
+        return self.verdict(counts, ())
+
+    def require_histories(self, found: Histories) -> None:
+        """Check what was counted on the state of the chain.
+
+        Raises
+        ------
+        TraceTooSmall, RecountFailed, ChainExposed : as ``check``.
+        """
         for wrong, what in (
             (found.misplaced, "classes have other rows than their persons"),
             (found.rewritten, "held classes have other rows than were shown"),
@@ -95,7 +105,6 @@ class OfChain(Guarantee):
                 f" {found.smallest} persons, fewer than k = {self.k}; nothing was published.",
                 hint=REPORT_IT,
             )
-        return self.verdict(counts, ())
 
     def _require_few(self, found: Histories) -> None:
         if self.max_exposed is None or found.exposed <= self.max_exposed * found.known:

@@ -6,6 +6,7 @@ All of it in one transaction on the database that the chain reads; nothing leave
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from dbanon.data.partition import Found, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy.subset import only
+from dbanon.job.chain import MEASURE
+from dbanon.job.chain_guarantee import OfChain
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.partitioning.partition_for import partition_for
@@ -57,6 +60,7 @@ class Advanced:
 
     state: CellState
     planned: Plan
+    guarantee: OfChain
     policy: Policy
     microdata: Microdata
     found: Found
@@ -67,15 +71,29 @@ class Advanced:
     presence: Presence
 
 
-def advance(
-    job: Job, session: Session, key: bytes, clock: Clock, looked: Session | None
-) -> Advanced:
-    """Take a chain one release further: who came, who left, and the rows that are to be shown.
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """A release of a chain once everybody in the source was tagged, and nothing else was done.
 
     Parameters
     ----------
-    looked : a session on the database that the release goes to, where it is made in another
-        transaction; None where it is made in this one.
+    planned : with all rows of the source.
+    guarantee : what the release is to hold.
+    """
+
+    state: CellState
+    source: SqlSource
+    planned: Plan
+    guarantee: OfChain
+    presence: Presence
+
+
+def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session | None) -> Begun:
+    """Lock a chain, refuse what can be refused, and tag everybody in the source.
+
+    Parameters
+    ----------
+    looked : a session on the database that the release goes to; None where it is this one.
     """
     asked = job.chain
     assert asked is not None
@@ -83,21 +101,34 @@ def advance(
         tick(0.0)
         chain = chain_state.opened(session, asked, key)
         source = SqlSource(session)
-        to = SqlTarget(session if looked is None else looked)
-        planned = plan(job, source, SqlTarget(session), lambda: tick(0.0))
+        here = None if looked is not None else SqlTarget(session)
+        planned = plan(job, source, here, lambda: tick(0.0))
         definition.require_source(chain, job, session, planned.relation)
         if looked is not None:
-            _require_target(job, planned, to, looked is not session, chain)
-        k = int(job.policy.k)
-        if chain.definition is not None:
+            planned = _with_target(job, planned, SqlTarget(looked), chain)
+        measures = chain.rules.mode == MEASURE
+        if chain.definition is not None and not measures:
             definition.require_same(chain, definition.told(job, planned))
-        state = CellState(session, chain, chain.sequence + 1, k)
-        blocks = chain_state.blocks(key, chain.identity)
-        presence = state.stage_persons(planned.relation, blocks)
+        state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
+        presence = state.stage_persons(planned.relation, chain_state.blocks(key, chain.identity))
         if not asked.accept_turnover:
             state.require_turnover(presence, _absent_before(session, chain))
-        whole = planned.relation
-        planned = replace(planned, relation=_newcomers(source, job, planned, state))
+    guarantee = replace(
+        cast(OfChain, planned.guarantee), only_measured=measures, max_exposed=asked.max_exposed
+    )
+    return Begun(state, source, planned, guarantee, presence)
+
+
+def advance(begun: Begun, clock: Clock) -> Advanced:
+    """Take a chain one release further: who came, who left, and the rows that are to be shown.
+
+    Raises
+    ------
+    TraceTooSmall, RecountFailed : what was written is not as it must be.
+    """
+    state, planned, source, presence = begun.state, begun.planned, begun.source, begun.presence
+    job, session, whole = planned.job, state.session, planned.relation
+    planned = replace(planned, relation=_newcomers(source, job, planned, state))
     microdata, policy, found, frozen_measures = _classes(job, planned, source, state, clock)
     with clock.phase("write") as tick:
         tick(0.0)
@@ -106,12 +137,12 @@ def advance(
             release = recoded(planned, policy, source, microdata, found)
         else:
             release = _of_nobody(session, state, frozen_measures)
-        made = _advanced(job, state, planned, whole, microdata, release)
-        changed, columns, release = made
+        changed, columns, release = _advanced(job, state, planned, whole, microdata, release)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        histories = _histories(job, state, presence, changed, len(microdata.keys))
+        histories = _histories(state, presence, changed, len(microdata.keys))
+        begun.guarantee.require_histories(histories)
         tells: tuple[TellingColumn, ...] = ()
         if admitted and state.sequence == 1:
             # Of the few who come later a column tells what it tells of nobody else.
@@ -119,21 +150,14 @@ def advance(
             seen = replace(microdata, withheld=presence.newcomers - microdata.n_records)
             draft = Draft(job, planned.place, planned.relation, planned.wanted, seen, release)
             tells = tell(draft, source, {})
-    told = {**histories.told, "persons": histories.persons, "waiting": histories.waiting,
-            "returned": histories.returned, "loss": release.loss}  # fmt: skip
-    chain_state.noted(session, chain, state.sequence, planned.release_id, told)
     return Advanced(
-        state, planned, policy, microdata, found, release, columns, histories, tells, presence
-    )
+        state, planned, begun.guarantee, replace(policy, k=state.k), microdata, found, release,
+        columns, histories, tells, presence,
+    )  # fmt: skip
 
 
-def _require_target(
-    job: Job, planned: Plan, to: SqlTarget, elsewhere: bool, chain: ChainKept
-) -> None:
-    """Refuse what the release's database would refuse, while nothing is committed yet."""
-    to.plan(job, planned.release_id)
-    if not elsewhere:
-        return
+def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Plan:
+    """The plan with its place in another database, which refuses while nothing is committed yet."""
     chain_state.require_not_behind(to.session, chain)
     for name in job.named:
         to.require_type(planned.relation.attribute(name))
@@ -142,6 +166,7 @@ def _require_target(
             "Ranges of a database's own type do not travel to another one.",
             hint='Use `intervals="text"` or `intervals="bounds"`.',
         )
+    return replace(planned, output=to.plan(job, planned.release_id))
 
 
 def _absent_before(session: Session, chain: ChainKept) -> int:
@@ -267,7 +292,7 @@ def _advanced(
 
 
 def _histories(
-    job: Job, state: CellState, presence: Presence, changed: dict[str, int], admitted: int
+    state: CellState, presence: Presence, changed: dict[str, int], admitted: int
 ) -> Histories:
     """What the new state holds, counted again."""
     told = {**state.counted, "members": presence.members, "joined": admitted, **changed}
@@ -279,7 +304,7 @@ def _histories(
         persons=shown,
         known=sum(size * many for size, many in sizes.items()),
         smallest=min(sizes, default=0),
-        exposed=sum(size * many for size, many in sizes.items() if size < state.k),
+        exposed=recount.exposed(sizes, state.k),
         waiting=presence.newcomers - admitted,
         returned=presence.returned,
         misplaced=recount.misplaced(state),

@@ -14,12 +14,13 @@ from typing import Any, cast
 
 from dbanon.data.counts import Counts, Histories
 from dbanon.errors import DbanonError, InvalidParameter, SourceChanged
-from dbanon.job.chain_guarantee import OfChain
+from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.job.verdict import Expected
 from dbanon.release.report import Report
 from dbanon.run.chain_key import read_key
-from dbanon.run.chain_step import Advanced, advance
+from dbanon.run.chain_measure import FreshTarget, advance_measured
+from dbanon.run.chain_step import Advanced, advance, begin
 from dbanon.run.files import files_of
 from dbanon.run.run import (
     Clock,
@@ -59,7 +60,7 @@ def run_chained(
     with database.job_lock(f"chain-{job.chain.name}"):
         if not elsewhere and not job.exports:
             with database.session(write=True) as session:
-                made = advance(job, session, key, clock, None)
+                made = _go_on(job, session, key, clock)
                 report = publish(job, made, session, session, clock)
             return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
         to = cast(ClientStore, target) if elsewhere else database
@@ -77,7 +78,7 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
             session = stack.enter_context(source.session(write=True))
             if exporter is not None:
                 exporter.require_places(looked or session)
-            made = advance(job, session, key, clock, looked or session)
+            made = _go_on(job, session, key, clock, looked)
         with ExitStack() as stack:
             writes = stack.enter_context(target.session(write=True, create=not same))
             reads = writes if same else stack.enter_context(source.session(write=False))
@@ -91,6 +92,21 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
                 state = made.state
                 chain_state.confirmed(session, state.chain, state.sequence)
     return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
+
+
+def _go_on(
+    job: Job, session: Session, key: bytes, clock: Clock, looked: Session | None = None
+) -> Advanced:
+    """The next state of the chain, as its rules say, and what is kept of this release."""
+    begun = begin(job, session, key, clock, looked)
+    measures = begun.state.chain.rules.mode == MEASURE
+    made = (advance_measured if measures else advance)(begun, clock)
+    found = made.histories
+    told = {**found.told, "persons": found.persons, "waiting": found.waiting,
+            "returned": found.returned, "loss": made.release.loss}  # fmt: skip
+    state = made.state
+    chain_state.noted(session, state.chain, state.sequence, made.planned.release_id, told)
+    return made
 
 
 def publish(
@@ -116,8 +132,10 @@ def publish(
             " published, and is not.",
             hint="Run it again.",
         )
-    guarantee = cast(OfChain, made.planned.guarantee)
-    target = ChainTarget(writes, state, made.columns)
+    guarantee = made.guarantee
+    target: ChainTarget | FreshTarget = ChainTarget(writes, state, made.columns)
+    if guarantee.only_measured:
+        target = FreshTarget(writes)
     with clock.phase("write") as tick:
         tick(0.0)
         output = target.plan(job, made.planned.release_id)
@@ -136,7 +154,7 @@ def publish(
     with clock.phase("digest"):
         report = report_of(
             made.planned,
-            replace(made.policy, k=state.k),
+            made.policy,
             draft,
             made.found,
             counts,
@@ -170,16 +188,21 @@ def told_of_chain(report: Report, made: Advanced, histories: Histories) -> Repor
         "waiting": few(histories.waiting),
         "returned": few(histories.returned),
     }
-    through = (
-        f"release {histories.sequence}: every history over "
-        + ("it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}")
-        + f" is shared by at least {k} persons"
-    )
-    line = f"chain {state.chain.name}, {through}"
+    line = f"chain {state.chain.name}, release {histories.sequence}"
+    over = "it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}"
+    if made.guarantee.only_measured:
+        chain |= {"exposed": histories.exposed, "known": histories.known}
+        line += (
+            f", measured: of {histories.known} persons {histories.exposed} have a joint history"
+            f" over {over} that fewer than {k} share, {histories.told['more']} more than before"
+        )
+    else:
+        line += f": every history over {over} is shared by at least {k} persons"
     for name, word in (("waiting", "wait"), ("returned", "returned")):
         if chain[name]:
             line += f"; {chain[name]} {word}"
     request = replace(report.request, arguments={**report.request.arguments, "chain": chain})
+    request = replace(request, guarantee=made.guarantee.sentence(made.release.names))
     counted = replace(report.counts, rows_in=made.presence.rows,
                       suppressed=max(made.presence.rows - histories.persons, 0))  # fmt: skip
     return replace(report, request=request, counts=counted).made(earlier_releases=line)

@@ -7,9 +7,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from dbanon.advice.forecast import Forecast, forecast, told
 from dbanon.errors import InvalidParameter
-from dbanon.job.chain import Rules, require_chain_name, require_key_form
+from dbanon.job.chain import MEASURE, Rules, require_chain_name, require_key_form
+from dbanon.job.job import Job
+from dbanon.run import chain_definition as definition
 from dbanon.run.chain_key import new_key, read_key
+from dbanon.run.plan import Plan
 from dbanon.stores import chain_recount as recount
 from dbanon.stores import chain_state
 from dbanon.stores.chain_cells import CellState
@@ -30,6 +34,7 @@ class ChainShown:
     ----------
     state : ``new``, ``open`` or ``closed``.
     releases : what was counted of each, from the first; only where one chain is shown.
+    forecast : what is to be expected; None before the second release, and of one that measures.
     """
 
     name: str
@@ -42,6 +47,7 @@ class ChainShown:
     created_at: str
     created_by: str | None
     releases: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    forecast: Forecast | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The chain as plain values, for JSON."""
@@ -60,6 +66,8 @@ class ChainShown:
         ]
         for one in self.releases:
             found.append((f"release {one['sequence']}", _told(one)))
+        if self.forecast is not None:
+            found += told(self.forecast)
         return found
 
 
@@ -133,6 +141,13 @@ def shown(store: Store, name: str) -> ChainShown:
         return _shown(chain, chain_state.history(session, chain))
 
 
+def expected(chain: ChainKept, releases: Sequence[Mapping[str, Any]]) -> Forecast | None:
+    """What is to be expected of a chain that keeps histories."""
+    if chain.rules.mode == MEASURE or chain.k is None:
+        return None
+    return forecast(chain.rules, chain.k, releases)
+
+
 def close(store: Store, name: str) -> ChainShown:
     """End a chain."""
     with store.session(write=True) as session:
@@ -158,7 +173,7 @@ def measured(store: Store, name: str, key: str) -> Measured:
             persons=sum(size * many for size, many in sizes.items()),
             histories=sum(sizes.values()),
             smallest=min(sizes, default=0),
-            exposed=sum(size * many for size, many in sizes.items() if size < k),
+            exposed=recount.exposed(sizes, k),
             alone=sizes.get(1, 0),
         )
 
@@ -179,6 +194,23 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         chain_state.require_open(chain)
         state = _state(session, chain)
         return state.withdraw(chain_state.tags(secret, chain.identity, given))
+
+
+def planned_chain(job: Job, planned: Plan, session: Session) -> ChainShown:
+    """The chain that a job names, after the refusals of its next release that change nothing.
+
+    Raises
+    ------
+    ChainNotFound, ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged : it would be refused.
+    """
+    assert job.chain is not None
+    secret = read_key(job.chain.key)
+    chain = chain_state.find(session, job.chain.name)
+    chain_state.require_asked(session, chain, job.chain, secret)
+    definition.require_source(chain, job, session, planned.relation)
+    if chain.definition is not None and chain.rules.mode != MEASURE:
+        definition.require_same(chain, definition.told(job, planned))
+    return _shown(chain, chain_state.history(session, chain))
 
 
 def _told(one: Mapping[str, Any]) -> str:
@@ -218,4 +250,5 @@ def _shown(chain: ChainKept, releases: Sequence[Mapping[str, Any]] = ()) -> Chai
         chain.created_at,
         chain.created_by,
         tuple(releases),
+        expected(chain, releases),
     )

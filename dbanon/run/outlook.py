@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dbanon.data.chunks import require_memory
+from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
+from dbanon.run.chains import ChainShown, planned_chain
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
 from dbanon.stores.ports import Source
@@ -59,7 +61,8 @@ class Outlook:
     ``rows`` were counted; of these ``withheld`` have a NULL where none may be. ``key`` says how
     rows are found again: the columns that were named, or none for the relation's own. ``memory`` is
     about what reading and clustering would take, in bytes. ``replaces`` is the kind of the relation
-    that would be replaced. ``clustered`` is None where nobody asked for it.
+    that would be replaced. ``clustered`` is None where nobody asked for it, ``chain`` where the
+    release would belong to none.
     """
 
     source: str
@@ -83,6 +86,7 @@ class Outlook:
     memory: int
     memory_limit: int | None
     clustered: Clustered | None = None
+    chain: ChainShown | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The outlook as plain values, for JSON."""
@@ -112,6 +116,8 @@ class Outlook:
         ]
         if self.clustered is not None:
             found += _clustered_pairs(self.clustered)
+        if self.chain is not None:
+            found += self.chain.pairs()
         return found
 
 
@@ -136,16 +142,22 @@ def outlook(
     ------
     DbanonError : what the run would raise. MemoryLimit also where the rows counted are too many.
     """
+    if cluster and job.chain is not None:
+        raise InvalidParameter(
+            "The classes of a chain are those of its earlier releases: a plan finds none.",
+            hint="Leave out `cluster`.",
+        )
     clock = Clock(progress)
     with _ports(source, target, cluster) as (reads, writes):
         with clock.phase("read") as tick:
             planned = plan(job, reads, writes, lambda: tick(0.0))
+            chain = None if job.chain is None else planned_chain(job, planned, reads.session)
             rows = reads.count(planned.relation)
             withheld = reads.count_withheld(planned.relation)
         columns = len(planned.wanted.columns)
         memory = require_memory(rows - withheld, columns, job.memory_limit, "would be read")
         found = _cluster(planned, reads, clock) if cluster else None
-    return _outlook(planned, rows, withheld, memory, found)
+    return replace(_outlook(planned, rows, withheld, memory, found), chain=chain)
 
 
 @contextmanager

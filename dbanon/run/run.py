@@ -20,6 +20,8 @@ from dbanon.job.verdict import Expected, Verdict
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.recode import Release, lost_completely, recode
 from dbanon.release.report import (
+    EARLIER,
+    NOT_CHECKED,
     Counted,
     Evaluated,
     Lost,
@@ -86,6 +88,8 @@ def run(
     with clock.phase("digest"):
         report = report_of(planned, policy, draft, found, counts, holds, tells)
         report = replace(report, evaluated=evaluated)
+        if earlier := target.earlier(report.source):
+            report = report.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
         for text in report.lost_told():
             warnings.warn(ColumnLost(f"Column {text}."), stacklevel=2)
         report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))

@@ -26,6 +26,11 @@ def sizes(state: CellState) -> dict[int, int]:
     return {int(size): int(many) for size, many in found}
 
 
+def exposed(found: dict[int, int], k: int) -> int:
+    """The persons whose history fewer than k share; ``found`` as ``sizes`` gives them."""
+    return sum(size * many for size, many in found.items() if size < k)
+
+
 def on_display(state: CellState) -> tuple[int, int]:
     """The persons whom the release shows, and how many of them are not in the source."""
     [(shown, absent)] = state.session.rows(

@@ -219,6 +219,22 @@ def opened(session: Session, asked: Chain, key: bytes) -> ChainKept:
     SourceChanged : another run of it is being published.
     """
     chain = find(session, asked.name)
+    require_asked(session, chain, asked, key)
+    # Whoever runs it at the same time waits here, and is refused.
+    session.run(
+        f"UPDATE {session.ledger_name('chain').quoted} SET sequence = sequence + 1 WHERE name = ?",
+        (chain.name,),
+    )
+    return chain
+
+
+def require_asked(session: Session, chain: ChainKept, asked: Chain, key: bytes) -> None:
+    """Check that a chain can go on as a job asks: its key, its rules, and its state.
+
+    Raises
+    ------
+    ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged : it cannot.
+    """
     require_key(chain, key)
     require_open(chain)
     differing = chain.rules.expected_by(asked)
@@ -229,12 +245,6 @@ def opened(session: Session, asked: Chain, key: bytes) -> ChainKept:
             hint="Rules stay: take them out of the job, or begin another chain.",
         )
     require_not_behind(session, chain)
-    # Whoever runs it at the same time waits here, and is refused.
-    session.run(
-        f"UPDATE {session.ledger_name('chain').quoted} SET sequence = sequence + 1 WHERE name = ?",
-        (chain.name,),
-    )
-    return chain
 
 
 def require_open(chain: ChainKept) -> None:

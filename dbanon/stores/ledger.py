@@ -324,6 +324,15 @@ def parsed(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
+def count_of(session: Session, source: str) -> int:
+    """How many releases of a source the ledger has."""
+    if not session.has_ledger():
+        return 0
+    release = session.ledger_name("release").quoted
+    [(found,)] = session.rows(f"SELECT count(*) FROM {release} WHERE source = ?", (source,))
+    return int(found)
+
+
 def _names_output(session: Session, name: RelationName) -> bool:
     where, values = _output_condition(name)
     release = session.ledger_name("release").quoted

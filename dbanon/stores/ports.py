@@ -152,6 +152,9 @@ class Target(Protocol[W]):
         OutputExists, OutputNotOurs, InsufficientRights, LedgerNotTrusted : it may not be made.
         """
 
+    def earlier(self, source: str) -> int:
+        """How many releases of a relation of this name were made here before, if that is known."""
+
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that ranges of a column's values have a type here.
 

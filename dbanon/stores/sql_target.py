@@ -57,6 +57,10 @@ class SqlTarget:
         name = parse_relation(job.output)
         return plan_output(self.session, name, job.output_kind, job.if_exists, release_id)
 
+    def earlier(self, source: str) -> int:
+        """How many releases of a relation of this name the ledger has."""
+        return ledger.count_of(self.session, source)
+
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that this database has ranges of the column's values."""
         self.session.range_type(attribute)

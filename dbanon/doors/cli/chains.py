@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dbanon.data.option import parameters
+from dbanon.data.option import REQUIRED, parameters
 from dbanon.doors.cli.commands import Commands
 from dbanon.doors.cli.options import Decorator, click_option
 from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain, Rules
 
-_PARTS = parameters(Chain)[1:]
+# No command needs them: what a chain needs is asked once one is named.
+_PARTS = tuple(replace(one, default=None if one.default is REQUIRED else one.default)
+               for one in parameters(Chain)[1:])  # fmt: skip
 _OF_RULES = parameters(Rules)
 # The options of a command have one name each: that of a chain's key is not that of rows' keys.
 _PREFIX = "chain_"

@@ -55,6 +55,10 @@ class FrameTarget:
         name = RelationName(None, NAME)
         return Output(name, name, name, KIND, release_id)
 
+    def earlier(self, source: str) -> int:
+        """None is known: frames have no ledger."""
+        return 0
+
     def require_ranges(self, attribute: Attribute) -> None:
         """Refuse ranges; raises InvalidParameter."""
         raise _no_ranges()
