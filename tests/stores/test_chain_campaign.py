@@ -51,7 +51,7 @@ class Clinic:
             },
             [],
         )
-        self._fill()
+        self.fill()
         dbanon.create_chain(
             database.url, "people", table="people", entity="person", changes="show",
             class_size=2 * K, key_out=str(self.key),
@@ -63,7 +63,8 @@ class Clinic:
             "chain": dbanon.Chain("people", key=f"file:{self.key}", accept_turnover=True),
         }  # fmt: skip
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
+        """Put into the table who is in."""
         rows = [
             f"({p}, {p}, {random.Random(p).uniform(18, 90)}, {random.Random(-p).uniform(150, 200)})"
             for p in sorted(self.inside)
@@ -77,7 +78,7 @@ class Clinic:
         joined = range(self.following, self.following + 6)
         self.following += 6
         self.inside = self.inside - set(gone) | set(back) | set(joined)
-        self._fill()
+        self.fill()
 
     def look(self, rows: list[tuple[Any, ...]] | None) -> None:
         """Keep what can be read now, unless it is what could be read before."""
@@ -226,28 +227,25 @@ def test_releases_outside_of_a_chain_are_not_one(tmp_path: Path) -> None:
         clinic.require_one_chain()
 
 
-def test_a_restored_state_is_refused(tmp_path: Path) -> None:
+def test_a_forgotten_release_is_noticed_here(tmp_path: Path) -> None:
+    """The campaign fails where a state is set back, and nothing else remembers the release."""
     source = DuckdbDatabase(tmp_path / "source.duckdb")
     there = DuckdbDatabase(tmp_path / "there.duckdb")
     clinic = Clinic(source, tmp_path, target=there.url)
     dbanon.anonymize(**clinic.given)
-    shutil.copy2(source.path, tmp_path / "old.duckdb")
+    clinic.look(readable(there))
     clinic.month()
+    shutil.copy2(source.path, tmp_path / "old.duckdb")
     dbanon.anonymize(**clinic.given)
-    before = there.rows("SELECT * FROM release.people ORDER BY who")
+    clinic.look(readable(there))
     shutil.copy2(tmp_path / "old.duckdb", source.path)
-    with pytest.raises(ChainBehind) as caught:
+    # Enough newcomers for classes in which those of the forgotten release are apart.
+    for _ in range(3):
+        clinic.month()
+    with pytest.raises(ChainBehind):
         dbanon.anonymize(**clinic.given)
-    assert caught.value.exit_code == 6
-    assert there.rows("SELECT * FROM release.people ORDER BY who") == before
-
-
-def test_a_key_of_another_chain_is_refused(tmp_path: Path) -> None:
-    source = DuckdbDatabase(tmp_path / "source.duckdb")
-    clinic = Clinic(source, tmp_path)
+    there.execute("UPDATE dbanon.release SET chain_sequence = 1")
     dbanon.anonymize(**clinic.given)
-    clinic.key.chmod(0o600)
-    clinic.key.write_bytes(bytes(32))
-    with pytest.raises(DbanonError) as caught:
-        dbanon.anonymize(**clinic.given)
-    assert caught.value.code == "chain_key_wrong"
+    clinic.look(readable(there))
+    with pytest.raises(AssertionError):
+        clinic.require_one_chain()
