@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -192,7 +192,8 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         chain = chain_state.find(session, name)
         chain_state.require_key(chain, secret)
         chain_state.require_open(chain)
-        state = _state(session, chain)
+        # With the next release: the last one had them, and others may have left with it.
+        state = replace(_state(session, chain), sequence=chain.sequence + 1)
         return state.withdraw(chain_state.tags(secret, chain.identity, given))
 
 
