@@ -286,7 +286,7 @@ def _advanced(
         newcomers = relation
         first = state.admit(relation, microdata, release.partition, typed, by)
     changed = rows.rewrite(state, whole, kept, newcomers, first)
-    changed["rewritten"] = recount.rewritten(state, len(kept))
+    changed["rewritten"] = recount.rewritten(state, len(kept)) if state.sequence > 1 else 0
     rows.settle(state, kept)
     return changed, tuple((name, place, of) for name, place, of in columns), release
 

@@ -267,6 +267,10 @@ class CellState:
             f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
             f" JOIN {quote(PRESENT)} AS p ON p.person = s.{quote(self.chain.entity)}"
         )
+        # Planners take what was just filled for small, and would look rows up one by one.
+        for table in ("chain_member", "chain_cell"):
+            session.analyze(session.ledger_name(table))
+        session.analyze(self.chain.table(session, "value"))
         return first
 
     @property

@@ -10,7 +10,7 @@ from dbanon.stores import statements
 from dbanon.stores.base import Relation
 from dbanon.stores.chain_cells import CellState
 from dbanon.stores.keyed import CURRENT, DIFFERING, PRESENT, VERDICT
-from dbanon.stores.names import quote
+from dbanon.stores.names import RelationName, quote
 
 
 def make_tables(state: CellState, values: Sequence[str], kept: Sequence[str]) -> None:
@@ -71,6 +71,7 @@ def rewrite(
             f"INSERT INTO {quote(CURRENT)} ({columns})"
             f" SELECT {', '.join([f'l.class + {first}', *values])} FROM {rows}"
         )
+    session.analyze(RelationName(None, CURRENT))
     return drifted
 
 
