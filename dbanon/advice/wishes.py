@@ -10,6 +10,7 @@ from dbanon.data.option import Option, check
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.job import HIERARCHIES, KEY, MEMORY_LIMIT
 from dbanon.job.policy import REFINEMENTS
 from dbanon.methods import find_method
 
@@ -65,28 +66,15 @@ class Wishes:
     ] = 60.0
     key: Annotated[
         tuple[str, ...],
-        Option(
-            "Columns that tell every row from every other; needed for views and foreign tables."
-        ),
+        KEY,
     ] = ()
     hierarchies: Annotated[
         Mapping[str, Hierarchy | HierarchySpec],
-        Option(
-            "Generalization tree of a quasi-identifier.",
-            expected="an object: a hierarchy by column",
-            flag="hierarchy",
-            form="NAME=HIERARCHY",
-            see="generalization.md#hierarchies",
-        ),
+        HIERARCHIES,
     ] = field(default_factory=dict)
     memory_limit: Annotated[
         int | None,
-        Option(
-            "Bytes that reading and clustering may use; on the command line and in SQL half of the"
-            " machine's memory by default.",
-            minimum=1,
-            unit="bytes",
-        ),
+        MEMORY_LIMIT,
     ] = None
 
     def __post_init__(self) -> None:

@@ -24,6 +24,22 @@ ON_NEW_COLUMN = ("halt", "drop")
 DOORS = ("python", "cli", "job", "sql")
 DEFAULT_CHUNK_ROWS = 65_536
 
+# Of other requests, too.
+KEY = Option("Columns that tell every row from every other; needed for views and foreign tables.")
+HIERARCHIES = Option(
+    "Generalization tree of a quasi-identifier.",
+    expected="an object: a hierarchy by column",
+    flag="hierarchy",
+    form="NAME=HIERARCHY",
+    see="generalization.md#hierarchies",
+)
+MEMORY_LIMIT = Option(
+    "Bytes that reading and clustering may use; on the command line and in SQL half of the"
+    " machine's memory by default.",
+    minimum=1,
+    unit="bytes",
+)
+
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -85,9 +101,7 @@ class Job:
     ] = None
     key: Annotated[
         tuple[str, ...],
-        Option(
-            "Columns that tell every row from every other; needed for views and foreign tables."
-        ),
+        KEY,
     ] = ()
     where: Annotated[
         str | None,
@@ -102,13 +116,7 @@ class Job:
     policy: Policy
     hierarchies: Annotated[
         Mapping[str, Hierarchy | HierarchySpec],
-        Option(
-            "Generalization tree of a quasi-identifier.",
-            expected="an object: a hierarchy by column",
-            flag="hierarchy",
-            form="NAME=HIERARCHY",
-            see="generalization.md#hierarchies",
-        ),
+        HIERARCHIES,
     ] = field(default_factory=dict)
     output_kind: Annotated[
         str,
@@ -127,12 +135,7 @@ class Job:
     ] = DEFAULT_CHUNK_ROWS
     memory_limit: Annotated[
         int | None,
-        Option(
-            "Bytes that reading and clustering may use; on the command line and in SQL half of the"
-            " machine's memory by default.",
-            minimum=1,
-            unit="bytes",
-        ),
+        MEMORY_LIMIT,
     ] = None
     exports: Annotated[
         tuple[Export, ...],

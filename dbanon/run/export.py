@@ -270,7 +270,7 @@ def _metadata(report: Report, shared: tuple[str, ...]) -> dict[str, str]:
         "arguments": json.dumps(
             {
                 name: report.arguments.get(name)
-                for name in ("guarantee", "by")
+                for name in ("guarantee", "by", "models")
                 if report.arguments.get(name)
             }
         ),

@@ -16,11 +16,11 @@ from dbanon.errors import (
 )
 from dbanon.job.export import PARQUET
 from dbanon.job.guarantee import recorded
-from dbanon.run.verify import Verification
+from dbanon.run.verify import Verification, models_recounted, recount_sql
 from dbanon.stores.duckdb.file_counts import file_session
 from dbanon.stores.exports.formats import metadata_of
+from dbanon.stores.names import RelationName
 from dbanon.stores.sql_target import count_classes
-from dbanon.stores.statements import recount_for_people
 
 
 def verify_file(
@@ -63,29 +63,27 @@ def verify_file(
         for name in names:
             if name not in [attribute.name for attribute in relation.schema.attributes]:
                 raise ColumnNotFound(f'The file {path} has no column "{name}".')
-        guarantee = recorded(k, json.loads(said.get("arguments", "{}")) if not given else {})
+        arguments = {} if given else json.loads(said.get("arguments", "{}"))
+        guarantee = recorded(k, arguments)
         recount = count_classes(session, relation.name, guarantee.questions(names))
-        query = recount_for_people(relation.name, names)
-    if recount.smallest < k:
-        raise RecountFailed(
-            f"The smallest class of {path} holds {recount.smallest} rows, fewer than k = {k}.",
-            hint="Withdraw the file, and release it again.",
+        if recount.smallest < k:
+            raise RecountFailed(
+                f"The smallest class of {path} holds {recount.smallest} rows, fewer than k = {k}.",
+                hint="Withdraw the file, and release it again.",
+            )
+        models = models_recounted(
+            session, relation.name, names, arguments.get("models", []), {}, recount
         )
-    return Verification(
-        relation=str(path),
-        quasi_identifiers=names,
-        rows=recount.rows,
-        classes=recount.classes,
-        smallest_class=recount.smallest,
-        median_class=recount.median,
-        largest_class=recount.largest,
-        null_rows=recount.null_rows,
-        k_requested=k,
-        k_achieved=recount.smallest,
+    return Verification.of(
+        str(path),
+        names,
+        k,
+        recount,
+        # DuckDB reads a file whose name stands where a relation's does.
+        recount_sql(RelationName(None, str(path)), names, guarantee),
         release_id=None if given else said.get("release_id"),
         unchanged=None,
         guarantee=None if given else said.get("guarantee"),
-        k_rows=recount.k_rows,
-        recount_sql=query,
+        models=models,
         counted=guarantee.told_of(recount),
     )
