@@ -25,3 +25,7 @@ class CommitConfirmed(UserWarning):
 
 class ExportPending(UserWarning):
     """A file of a published release could not get its place, and waits under another name."""
+
+
+class TablesLeft(UserWarning):
+    """Tables of earlier releases could not be dropped after a release was published."""

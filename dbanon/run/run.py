@@ -93,7 +93,7 @@ def run(
         with clock.phase("export") as tick:
             tick(0.0)
             questions = _questions(planned, release)
-            made = export(target, written, questions, counts, planned.guarantee, holds, report)
+            made = export(target, written, questions, counts, planned.guarantee, report)
             report = report.exported(made, dict(clock.seconds))
     with clock.phase("write"):
         noted = target.publish(written, report, counts, clock.elapsed)

@@ -15,7 +15,7 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile import run as file_runs
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.init import job_file_for
-from dbanon.errors import ColumnUnclassified, DatabaseBusy, JobRunning, TimeLimit
+from dbanon.errors import ColumnUnclassified, DatabaseBusy, JobRunning, TablesLeft, TimeLimit
 from dbanon.run.open import open_store
 from tests.stores.databases import Database
 from tests.stores.people import COLUMNS, load_people
@@ -360,6 +360,33 @@ def test_a_job_is_run_again_when_the_database_failed(
     monkeypatch.setattr(file_runs, "run_noted", noted)
     assert call("run", file).exit_code == 3
     assert waits == []
+
+
+def test_old_tables_that_cannot_be_dropped_are_no_failure(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(database)
+    jobs = [job(name, output=f"{{view: {name}, keep_last: 0}}", retries="2") for name in "ab"]
+    file = write(tmp_path, database, *jobs)
+    assert call("run", file).exit_code == 0
+    tables = len(database.relations())
+
+    def busy(*given: Any) -> list[str]:
+        raise DatabaseBusy
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_runs, "collect_garbage", busy)
+        done = call("run", file, "--format", "json")
+        assert done.exit_code == 0, done.stderr
+        assert [one["dropped"] for one in json.loads(done.stdout)["jobs"]] == [[], []]
+        assert done.stderr.count("were not dropped (database_busy)") == 2
+        with pytest.warns(TablesLeft):
+            dbanon.run_job(file, job="a")
+    assert len(database.ledger_rows("release")) == 5
+    assert len(database.relations()) > tables
+    done = call("run", file, "--format", "json")
+    assert [len(one["dropped"]) for one in json.loads(done.stdout)["jobs"]] == [3, 2]
+    assert len(database.relations()) == tables
 
 
 def failing_always(runs: list[str], of: Any) -> Any:

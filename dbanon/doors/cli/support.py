@@ -26,10 +26,13 @@ from dbanon.errors import (
     InvalidParameter,
     MemoryLimit,
     OutcomeUnknown,
+    TablesLeft,
     lacks_memory,
 )
 
 UNEXPECTED, INTERRUPTED, TERMINATED = 1, 130, 143
+# Warnings about what is done all the same: each a line, and each time.
+_TOLD = (CommitConfirmed, ExportPending, TablesLeft)
 
 
 URL_HELP = (
@@ -146,7 +149,7 @@ def _say_warning(shown: Any) -> Callable[..., None]:
     """What shows warnings: ours as a line for people, others as Python does."""
 
     def show_warning(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, (CommitConfirmed, ExportPending)):
+        if issubclass(category, _TOLD):
             say(f"Warning: {message}")
         else:
             shown(message, category, *place, **more)
@@ -218,8 +221,8 @@ def _told(form: str) -> Iterator[None]:
     """Say how the block failed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", CommitConfirmed)
-            warnings.simplefilter("always", ExportPending)
+            for category in _TOLD:
+                warnings.simplefilter("always", category)
             warnings.showwarning = _say_warning(warnings.showwarning)
             yield
     except DbanonError as error:

@@ -70,7 +70,9 @@ def job_file_for(
     proposals = _proposals(url, table, key, on_sql)
     named = parse_relation(table).name
     name = re.sub(r"[^a-z0-9_-]+", "-", named.casefold()).strip("-_")[:63]
-    written = "${DBANON_URL?set DBANON_URL}" if written_password(url) else url.replace("$", "$$")
+    written = url.replace("$", "$$")
+    if written_password(written):
+        written = "${DBANON_URL?set DBANON_URL}"
     head = _HEAD.format(
         table=json.dumps(table)[1:-1],
         url=_quoted(written),
