@@ -18,6 +18,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import DatabaseNotFound, InvalidParameter
 from dbanon.run.open import open_store
 from dbanon.run.verify_file import verify_file
+from dbanon.stores.duckdb.file_counts import file_session
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.people import COLUMNS, load_people, rows_of_people
@@ -194,3 +195,12 @@ def test_a_file_of_another_form_is_no_failure_that_is_tried_again(
         ):
             pass
         assert "SECRET" not in str(refused.value)
+
+
+def test_what_does_not_fit_the_memory_stands_on_no_disk_when_a_file_is_counted(
+    tmp_path: Path,
+) -> None:
+    # DuckDB would write released values to .tmp of the directory that this runs in.
+    path = write(tmp_path, "parquet")
+    with file_session(path, "parquet") as (session, _):
+        assert session.rows("SELECT current_setting('temp_directory')") == [("",)]
