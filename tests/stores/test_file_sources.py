@@ -85,6 +85,17 @@ def call(*words: Any) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200"})
 
 
+def test_a_file_is_advised_on(tmp_path: Path) -> None:
+    done = call("advise", f"file:{write(tmp_path, 'csv')}", "--table", "people", "--k", "3")
+    assert done.exit_code == 0, done.stderr
+    assert "dbanon anonymize file:" in done.stdout
+    for command in ("advise", "plan"):
+        words = [command, "people", "--table", "people"]
+        words += ["--output", "o", "--k", "3", "-q", "age"] if command == "plan" else []
+        done = call(*words)
+        assert (done.exit_code, "URL cannot be read" in done.stderr) == (2, True)
+
+
 def test_a_job_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "csv")
     monkeypatch.chdir(tmp_path)
