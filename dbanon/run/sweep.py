@@ -73,8 +73,15 @@ def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told:
     todo = [(name, k) for name in sorted(names, key=_costs) for k in _in_order(ks)]
     end = time.monotonic() + wishes.time_limit
 
+    ended: list[BaseException] = []
+
     def tick(share: float) -> None:
-        told((done + share) / len(todo))
+        try:
+            told((done + share) / len(todo))
+        except BaseException as error:
+            # One of ours would else be taken for a method's.
+            ended.append(error)
+            raise
         if points and time.monotonic() > end:
             raise _TimeUp
 
@@ -90,6 +97,8 @@ def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told:
             untried = len(todo) - done
             break
         except DbanonError as error:
+            if ended:
+                raise
             left_out[name] = error
     if not points:
         raise next(iter(left_out.values()), TooFewRecords("All rows would be withheld."))

@@ -18,6 +18,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import DatabaseNotFound, InvalidParameter
 from dbanon.run.open import open_store
 from dbanon.run.verify_file import verify_file
+from dbanon.stores.duckdb.file_counts import file_session
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.people import COLUMNS, load_people, rows_of_people
@@ -82,6 +83,17 @@ def test_no_database_is_needed(tmp_path: Path, kind: str) -> None:
 
 def call(*words: Any) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200"})
+
+
+def test_a_file_is_advised_on(tmp_path: Path) -> None:
+    done = call("advise", f"file:{write(tmp_path, 'csv')}", "--table", "people", "--k", "3")
+    assert done.exit_code == 0, done.stderr
+    assert "dbanon anonymize file:" in done.stdout
+    for command in ("advise", "plan"):
+        words = [command, "people", "--table", "people"]
+        words += ["--output", "o", "--k", "3", "-q", "age"] if command == "plan" else []
+        done = call(*words)
+        assert (done.exit_code, "URL cannot be read" in done.stderr) == (2, True)
 
 
 def test_a_job_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,3 +206,12 @@ def test_a_file_of_another_form_is_no_failure_that_is_tried_again(
         ):
             pass
         assert "SECRET" not in str(refused.value)
+
+
+def test_what_does_not_fit_the_memory_stands_on_no_disk_when_a_file_is_counted(
+    tmp_path: Path,
+) -> None:
+    # DuckDB would write released values to .tmp of the directory that this runs in.
+    path = write(tmp_path, "parquet")
+    with file_session(path, "parquet") as (session, _):
+        assert session.rows("SELECT current_setting('temp_directory')") == [("",)]

@@ -147,7 +147,7 @@ def _typed(one: Parameter) -> Any:
             if size is None:
                 raise refused("must be a number of bytes, or a size such as 4GiB or 500MB")
             value = size
-        if one.name == "method" and value not in METHODS:
+        if one.name == "method" and value not in (*METHODS,):
             raise refused("must be one of " + ", ".join(METHODS))
         try:
             return one.check(value)

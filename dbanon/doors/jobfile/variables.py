@@ -12,12 +12,14 @@ _VARIABLE = re.compile(r"\$(?:\$|\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-|\?)([^{}]*))?\
 
 
 def require_form(text: str) -> None:
-    """Check that each dollar sign stands before a variable or another.
+    """Check that each dollar sign stands before a variable or another, and that files may be so.
 
     Raises
     ------
     InvalidParameter : one does not.
     """
+    if "\0" in text:
+        raise InvalidParameter("No URL or path holds a NUL.")
     for found in _VARIABLE.finditer(text):
         if found[0] == "$":
             raise InvalidParameter(
