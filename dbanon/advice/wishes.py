@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from dbanon.data.option import Option, check
+from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
@@ -105,3 +106,13 @@ def curve(name: str) -> tuple[str, str | None]:
             "There is no such refinement.", hint="Write method+" + " or method+".join(REFINEMENTS)
         )
     return method, refine if plus else None
+
+
+def are_numbers(attributes: Iterable[Attribute], trees: Container[str] = ()) -> bool:
+    """True where all columns are read as numbers, and none has a generalization tree."""
+    return all(not one.kind.is_coded and one.name not in trees for one in attributes)
+
+
+def usual_methods(numbers: bool) -> tuple[str, ...]:
+    """The methods that are tried where none is named; the first is the one to start from."""
+    return OF_NUMBERS if numbers else OF_CATEGORIES

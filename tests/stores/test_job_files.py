@@ -13,12 +13,10 @@ from click.testing import CliRunner, Result
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile import run as file_runs
-from dbanon.doors.jobfile.file import read_job_file
-from dbanon.doors.jobfile.init import job_file_for
 from dbanon.errors import ColumnUnclassified, DatabaseBusy, JobRunning, TablesLeft, TimeLimit
 from dbanon.run.open import open_store
 from tests.stores.databases import Database
-from tests.stores.people import COLUMNS, load_people
+from tests.stores.people import load_people
 
 ROLES = {
     "id": "{role: drop}",
@@ -35,7 +33,6 @@ ROLES = {
 @pytest.fixture(autouse=True)
 def _people(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEOPLE", database.url)
-    monkeypatch.setenv("DBANON_URL", database.url)
 
 
 def job(
@@ -245,53 +242,6 @@ def test_a_limit_of_time(database: Database, tmp_path: Path) -> None:
     with pytest.raises(TimeLimit):
         database.anonymize(quasi_identifiers=["age"], time_limit=1e-6)
     assert database.anonymize(quasi_identifiers=["age"], time_limit=3600).rows_out == 40
-
-
-def test_init_gives_a_file_to_edit(database: Database, tmp_path: Path) -> None:
-    load_people(database)
-    done = call("init", database.url, "--table", "people", "--k", "4")
-    assert done.exit_code == 0
-    file = tmp_path / "job.yaml"
-    file.write_text(done.stdout)
-    assert call("check", file).exit_code == 0
-    [job] = read_job_file(file).jobs
-    proposed = {
-        one.column.name: one.role.role for one in dbanon.advise(database.url, "people").columns
-    }
-    assert list(proposed) == list(COLUMNS)
-    for name, role in proposed.items():
-        assert (name in job.job.quasi_identifiers) == (role == "quasi_identifier")
-        assert (name in job.job.sensitive) == (role == "sensitive")
-        assert name not in job.job.keep
-    assert call("plan", file).exit_code in (0, 2)
-
-
-def test_init_says_nothing_of_a_table_without_rows(database: Database, tmp_path: Path) -> None:
-    database.load("people", {"age": database.types["integer"]}, [])
-    done = call("init", database.url, "--table", "people")
-    assert done.exit_code == 0
-    assert "age: {role: drop}" in done.stdout
-    file = tmp_path / "job.yaml"
-    file.write_text(done.stdout)
-    done = call("check", file)
-    assert done.exit_code == 2
-    assert "columns must have a quasi_identifier" in done.stderr
-    assert len(done.stderr.splitlines()) == 3
-
-
-def test_names_travel_from_a_table_to_a_file_and_back(database: Database, tmp_path: Path) -> None:
-    long = "x" * 63
-    names = ["Peo ple", "a.b", 'say "x"', "it's", "on", "true", "#", "é: 1", long]
-    columns = dict.fromkeys(names, database.types["integer"])
-    rows = [[i + j for j in range(len(names))] for i in range(12)]
-    database.load("T #1", columns, rows)
-    text = job_file_for(database.url, '"T #1"')
-    text = text.replace("role: drop", "role: quasi_identifier")
-    file = tmp_path / "job.yaml"
-    file.write_text(text)
-    report = dbanon.run_job(file)
-    assert sorted(report.quasi_identifiers) == sorted(names)
-    assert report.rows_out == 12
 
 
 def test_unclassified_columns_are_an_error_of_their_own_in_python(
