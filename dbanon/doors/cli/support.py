@@ -86,6 +86,29 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         return size
 
 
+def recounted(of_none: str, k: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options of a command that recounts.
+
+    Parameters
+    ----------
+    of_none : help on quasi-identifiers, of what no release says them of.
+    k : what is expected by default.
+    """
+    options = (
+        click.option("--quasi-identifiers", type=Names(), default=(), help=of_none),
+        click.option("-q", "single_q", multiple=True, metavar="NAME",
+                     help="One quasi-identifier, taken literally; repeatable."),
+        click.option("--k", type=int, help=f"What is expected; {k} by default."),
+    )  # fmt: skip
+
+    def given(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return given
+
+
 def pair(text: str) -> tuple[str, str]:
     """The two sides of name=value."""
     name, equals, value = text.partition("=")
