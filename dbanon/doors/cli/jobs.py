@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,15 +47,16 @@ def _read(file: Path, inline_password: bool) -> JobFile:
     return read_job_file(file, inline_password=inline_password)
 
 
-def chosen(file: Path, inline_password: bool, names: Sequence[str]) -> tuple[FileJob, ...]:
-    """The jobs that are wanted, their variables expanded, within half of the memory.
+def opened(file: Path, inline_password: bool) -> JobFile:
+    """A job file, its variables expanded, its jobs within half of the memory.
 
     Those whose report is a page are evaluated.
     """
     from dbanon.doors.jobfile.file import limited
 
-    jobs = _read(file, inline_password).with_variables().chosen(names)
-    return tuple(_evaluated(limited(job, half_of_memory())) for job in jobs)
+    found = _read(file, inline_password).with_variables()
+    jobs = tuple(_evaluated(limited(job, half_of_memory())) for job in found.jobs)
+    return replace(found, jobs=jobs)
 
 
 def _evaluated(job: FileJob) -> FileJob:
@@ -143,7 +143,7 @@ def plan_file(
         from dbanon.doors.cli.render import pairs_table
         from dbanon.doors.jobfile.run import failure, plan_file_job, unclassified
 
-        jobs = chosen(file, inline_password, names)
+        jobs = opened(file, inline_password).chosen(names)
         told: list[dict[str, Any]] = []
         failed: list[tuple[str, DbanonError]] = []
         for job in jobs:

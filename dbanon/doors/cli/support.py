@@ -25,6 +25,7 @@ from dbanon.errors import (
     ExportPending,
     InvalidParameter,
     MemoryLimit,
+    NotTold,
     OutcomeUnknown,
     lacks_memory,
 )
@@ -169,7 +170,7 @@ def _say_warning(shown: Any) -> Callable[..., None]:
     """What shows warnings: ours as a line for people, others as Python does."""
 
     def show_warning(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, (CommitConfirmed, ExportPending)):
+        if issubclass(category, (CommitConfirmed, ExportPending, NotTold)):
             say(f"Warning: {message}")
         else:
             shown(message, category, *place, **more)
@@ -243,6 +244,7 @@ def _told(form: str) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("always", CommitConfirmed)
             warnings.simplefilter("always", ExportPending)
+            warnings.simplefilter("always", NotTold)
             warnings.showwarning = _say_warning(warnings.showwarning)
             yield
     except DbanonError as error:
