@@ -68,6 +68,10 @@ class Job:
     roles : all columns that have a role, those that are not released among them; None where nobody
         gave each column one.
     on_new_column : ``halt`` or ``drop``: what becomes of a column that ``roles`` does not name.
+    name : of the job in its file; None where there is none.
+    accept_types : columns of the source may have other types than at the job's last release.
+    fingerprint_key : that its fingerprint is taken under, empty for none of its own; None where
+        none is taken.
     door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
     run_id : the run, a UUID, for the ledger.
     """
@@ -160,6 +164,9 @@ class Job:
     ] = None
     roles: tuple[str, ...] | None = None
     on_new_column: str = "halt"
+    name: str | None = None
+    accept_types: bool = False
+    fingerprint_key: bytes | None = field(default=None, repr=False)
     door: str = "python"
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)
 

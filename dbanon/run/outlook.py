@@ -137,7 +137,7 @@ def outlook(
     DbanonError : what the run would raise. MemoryLimit also where the rows counted are too many.
     """
     clock = Clock(progress)
-    with _ports(source, target, cluster) as (reads, writes):
+    with planning_ports(source, target, cluster) as (reads, writes):
         with clock.phase("read") as tick:
             planned = plan(job, reads, writes, lambda: tick(0.0))
             rows = reads.count(planned.relation)
@@ -149,7 +149,7 @@ def outlook(
 
 
 @contextmanager
-def _ports(
+def planning_ports(
     source: Store, target: Store | None, staging: bool
 ) -> Iterator[tuple[SqlSource, SqlTarget]]:
     """What would be read and written, on transactions that change nothing."""

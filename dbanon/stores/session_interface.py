@@ -167,6 +167,12 @@ class SessionInterface(ABC):
         """The number of rows, and the sum of their hashes under a salt, 1 to 2**62."""
 
     @abstractmethod
+    def digest_columns(
+        self, relation: Relation, names: Sequence[str], salt: int
+    ) -> tuple[int, int]:
+        """The same of these columns of the rows that are read of a relation."""
+
+    @abstractmethod
     def digest_probe(self) -> str:
         """The hash of fixed values: another one where this database hashes in another way."""
 

@@ -25,6 +25,7 @@ from dbanon.errors import (
     ExportPending,
     InvalidParameter,
     MemoryLimit,
+    NotTold,
     OutcomeUnknown,
     TablesLeft,
     lacks_memory,
@@ -32,7 +33,7 @@ from dbanon.errors import (
 
 UNEXPECTED, INTERRUPTED, TERMINATED = 1, 130, 143
 # Warnings about what is done all the same: each a line, and each time.
-_TOLD = (CommitConfirmed, ExportPending, TablesLeft)
+_TOLD = (CommitConfirmed, ExportPending, NotTold, TablesLeft)
 
 
 URL_HELP = (
@@ -87,6 +88,29 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         if size is None:
             self.fail("write a size such as 4GiB or 500MB", param, ctx)
         return size
+
+
+def recounted(of_none: str, k: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options of a command that recounts.
+
+    Parameters
+    ----------
+    of_none : help on quasi-identifiers, of what no release says them of.
+    k : what is expected by default.
+    """
+    options = (
+        click.option("--quasi-identifiers", type=Names(), default=(), help=of_none),
+        click.option("-q", "single_q", multiple=True, metavar="NAME",
+                     help="One quasi-identifier, taken literally; repeatable."),
+        click.option("--k", type=int, help=f"What is expected; {k} by default."),
+    )  # fmt: skip
+
+    def given(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return given
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from dbanon.advice.roles import QUASI_IDENTIFIER, Role
 from dbanon.advice.wishes import OF_CATEGORIES, OF_NUMBERS, Wishes, are_numbers, usual_methods
-from dbanon.doors.jobfile.models import NAME
 from dbanon.doors.jobfile.proposals import Proposal, proposal
+from dbanon.doors.jobfile.shapes import NAME
 from dbanon.doors.jobfile.variables import written_password
 from dbanon.errors import NoRows
 from dbanon.run.advise import proposed_roles

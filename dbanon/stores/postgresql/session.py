@@ -295,10 +295,12 @@ class PostgresqlSession(Session):
         return [(name, sql_type) for name, sql_type in found]
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        given = (str(salt), relation.schema, relation.name)
-        [(statement,)] = self.rows(digest.STATEMENT, given)
-        [(rows, total)] = self.rows(statement)
-        return int(rows), int(total)
+        return digest.of_relation(self.rows, relation, salt)
+
+    def digest_columns(
+        self, relation: Relation, names: Sequence[str], salt: int
+    ) -> tuple[int, int]:
+        return digest.of_columns(self.rows, relation, names, salt)
 
     def digest_probe(self) -> str:
         return str(self.rows(digest.PROBE)[0][0])
