@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dbanon.errors import (
     ColumnNotFound,
@@ -15,7 +16,8 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.job.export import PARQUET
-from dbanon.job.guarantee import recorded
+from dbanon.job.guarantee import GUARANTEES, ROWS, recorded
+from dbanon.measures import Model
 from dbanon.run.verify import Verification, models_recounted, recount_sql
 from dbanon.stores.duckdb.file_counts import file_session
 from dbanon.stores.exports.formats import metadata_of
@@ -49,21 +51,16 @@ def verify_file(
     except (OSError, ValueError):
         raise InvalidParameter(f"{path} is no Parquet file.") from None
     names = given = tuple(quasi_identifiers)
+    arguments: Mapping[str, Any] = {}
     if not given:
-        if "quasi_identifiers" not in said or "k_requested" not in said:
-            raise ReleaseNotFound(
-                f"The file {path} says of no release.",
-                hint="Name the quasi-identifiers and k to recount it.",
-            )
-        names = tuple(json.loads(said["quasi_identifiers"]))
-        k = int(said["k_requested"]) if k is None else k
+        names, k_requested, arguments = _told(path, said)
+        k = k_requested if k is None else k
     if k is None or k < 2:
         raise InvalidParameter("k must be a whole number, 2 or more.", hint="Add `k`.")
     with file_session(path, PARQUET) as (session, relation):
         for name in names:
             if name not in [attribute.name for attribute in relation.schema.attributes]:
                 raise ColumnNotFound(f'The file {path} has no column "{name}".')
-        arguments = {} if given else json.loads(said.get("arguments", "{}"))
         guarantee = recorded(k, arguments)
         recount = count_classes(session, relation.name, guarantee.questions(names))
         if recount.smallest < k:
@@ -87,3 +84,47 @@ def verify_file(
         models=models,
         counted=guarantee.told_of(recount),
     )
+
+
+def _told(path: Path, said: Mapping[str, str]) -> tuple[tuple[str, ...], int, dict[str, Any]]:
+    """Quasi-identifiers and strata, k and arguments, as a file says them.
+
+    Raises
+    ------
+    ReleaseNotFound : it says of no release.
+    InvalidParameter : what it says is not what dbanon writes; anyone can write into a file.
+    """
+    hint = "Name the quasi-identifiers and k to recount it."
+    if "quasi_identifiers" not in said or "k_requested" not in said:
+        raise ReleaseNotFound(f"The file {path} says of no release.", hint=hint)
+    try:
+        names = json.loads(said["quasi_identifiers"])
+        k = int(said["k_requested"])
+        arguments = json.loads(said.get("arguments", "{}"))
+        models = arguments.get("models", [])
+        by = arguments.get("by", [])
+        fits = (
+            _are_texts(names)
+            and bool(names)
+            and _are_texts(by)
+            and set(by) <= set(names)
+            and arguments.get("guarantee", ROWS) in GUARANTEES
+            and all(_is_model(model) for model in models)
+        )
+    except (ValueError, TypeError, AttributeError, KeyError, InvalidParameter):
+        fits = False
+    if not fits:
+        raise InvalidParameter(f"What the file {path} says of its release is broken.", hint=hint)
+    return tuple(names), k, arguments
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _is_model(said: Mapping[str, Any]) -> bool:
+    """Whether this is a privacy model as ``Report`` tells one."""
+    told = {name: said[name] for name in ("kind", "attribute", "level", "l") if name in said}
+    if "kind" in told:
+        Model.of_plain(told)
+    return isinstance(said["model"], str) and isinstance(said["counted"], (int, float))

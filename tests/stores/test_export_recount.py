@@ -131,3 +131,36 @@ def test_a_release_of_each_attribute_by_itself_is_verified_as_such(
     queries = [text for text in found["recount_sql"].split(";") if text.strip()]
     assert len(queries) == 2
     assert min(duckdb.sql(text).fetchall()[0][0] for text in queries) == found["k_achieved"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"quasi_identifiers": "age"},
+        {"quasi_identifiers": "[]"},
+        {"quasi_identifiers": "[1]"},
+        {"quasi_identifiers": '{"age": 1}'},
+        {"k_requested": "two"},
+        {"arguments": "[]"},
+        {"arguments": "{"},
+        {"arguments": '{"by": 5}'},
+        {"arguments": '{"by": ["site"]}'},
+        {"arguments": '{"guarantee": "all"}'},
+        {"arguments": '{"guarantee": ["rows"]}'},
+        {"arguments": '{"models": [{"model": "m", "counted": "1"}]}'},
+        {"arguments": '{"models": [7]}'},
+        {"arguments": '{"models": {"model": 1}}'},
+        {"arguments": '{"models": [{"model": "m", "counted": 1, "kind": "none"}]}'},
+        {"arguments": '{"models": [{"model": "m", "counted": 1, "kind": "distinct_l"}]}'},
+    ],
+)
+def test_what_somebody_wrote_into_a_file_is_refused(said: dict[str, str], tmp_path: Path) -> None:
+    table = pa.table({"age": [1, 1, 1], "site": ["a", "a", "b"]})
+    told = {"quasi_identifiers": '["age"]', "k_requested": "3", **said}
+    table = table.replace_schema_metadata({f"dbanon.{key}": text for key, text in told.items()})
+    path = tmp_path / "people.parquet"
+    parquet.write_table(table, path)
+    done = call("verify", path)
+    assert done.exit_code == 2, done.stderr
+    assert "is broken" in done.stderr
+    path.unlink()
