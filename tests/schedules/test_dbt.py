@@ -137,3 +137,21 @@ def test_a_release_that_is_refused_fails_the_run(project: Project) -> None:
     (project.folder / "dbt_project.yml").write_text(text.replace("k=5", "k=500"))
     assert "k = 500" in project.dbt("run", fails=True)
     assert project.releases() == 0
+
+
+@pytest.mark.scheduler("dbt")
+@pytest.mark.parametrize("project", ["duckdb"], indirect=True)
+def test_without_the_guards_dbt_would_release(project: Project) -> None:
+    """The macro's conditions are there for something that dbt does."""
+    file = project.folder / "macros" / "dbanon_release.sql"
+    text = file.read_text()
+    call = text.index("{{ adapter.dispatch(")
+    start = text.index("  {%- if execute and flags.WHICH")
+    end = text.index("{% endmacro %}")
+    bare = text[call : text.index("\n", call)].replace("built[0]", "'app.people'")
+    file.write_text(f"{text[:start]}{{%- if execute -%}} {bare} {{%- endif -%}}\n{text[end:]}")
+    project.dbt("run")
+    assert project.releases() == 1
+    # So it does after `test`. dbt 1.11 only renders it after `compile` and `docs generate`.
+    project.dbt("test")
+    assert project.releases() == 2

@@ -2,8 +2,9 @@
   on-run-end: "{{ dbanon_release('people', ['age', 'income'], k=5, sensitive=['diagnosis']) }}"
 
   Releases a model as the view SCHEMA.MODEL, when dbt has built it and all that it was asked for.
-  dbt runs on-run-end also after `compile`, `test` and `docs generate`, and after models or tests
-  that failed: then nothing is released. Nor is it where the model was not selected.
+  dbt runs on-run-end also after `test`, renders it after `compile` and `docs generate`, and does
+  both when models or tests failed: then nothing is released. Nor is it where the model was not
+  selected.
 
   No post-hook: that may run inside the model's transaction, and hold its locks.
 #}
