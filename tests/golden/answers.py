@@ -21,6 +21,7 @@ from tests.postgres_server import conninfo
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase, SqliteDatabase
 
 OUTPUT = "release.people"
+_OF_JOBS = ("job", "source_types", "fingerprint")
 _LEDGER = ("release", "release_column", "run")
 
 
@@ -87,7 +88,8 @@ def columns_of(database: Database, table: str) -> list[str]:
             "SELECT column_name FROM information_schema.columns WHERE table_schema = 'dbanon'"
             f" AND table_name = '{table}' ORDER BY ordinal_position"
         )
-    return [name for (name,) in database.rows(query)]
+    # No case is a job of a file, of whose runs alone these say anything: tests/stores/test_job_*.
+    return [name for (name,) in database.rows(query) if name not in _OF_JOBS]
 
 
 def written(database: Database) -> Answer:
