@@ -106,7 +106,7 @@ def written(database: Database) -> Answer:
         found.sort(
             key=lambda row: (ranks.get(str(row["release_id"]), -1), int(row.get("position") or 0))
         )
-        # No case is a job of a file, of whose runs alone some say anything: tests/stores/test_job_*.
+        # No case is a job of a file, of whose runs alone some say anything: test_job_*.py.
         for name in (name for name in names if name not in _OF_JOBS):
             answer[f"{table}.{name}"] = [_plain(row[name]) for row in found]
     return answer
