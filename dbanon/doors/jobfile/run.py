@@ -250,7 +250,20 @@ def plan_file_job(
     DbanonError : as ``dbanon.plan``.
     """
     source, target = stores_of(job, on_sql)
-    return outlook(job.job, source, target, cluster=cluster, progress=progress)
+    return outlook(
+        job.job, source, target, cluster=cluster, keep_last=job.keep_last, progress=progress
+    )
+
+
+def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
+    """The rights that a job's role lacks, as statements for who may give them."""
+    source, target = stores_of(job, on_sql)
+    columns = [*job.job.named, *job.job.guarantee.persons, *job.job.key]
+    with source.session(write=False) as session:
+        found = session.missing_to_read(parse_relation(job.job.table), columns)
+    with (target or source).session(write=False) as session:
+        found += session.missing_to_write(parse_relation(job.job.output))
+    return tuple(dict.fromkeys(found))
 
 
 def failure(errors: Sequence[tuple[str, DbanonError]], jobs: int) -> DbanonError | None:
