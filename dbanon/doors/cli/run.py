@@ -20,6 +20,7 @@ from dbanon.errors import DbanonError, InvalidParameter
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob
     from dbanon.doors.jobfile.outcome import Outcome
+    from dbanon.doors.jobfile.run import Published
     from dbanon.release.report import Report
 
 
@@ -154,13 +155,20 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
         log.error(error)
         say(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
 
+    # Also where a signal ends what follows the commit.
+    done: list[Published] = []
     with lasting() as committed:
+
+        def published(release: Published) -> None:
+            done.append(release)
+            committed()
+
         with watched(not way.no_progress) as progress:
             made = run_file_job(
                 job,
                 progress=progress,
                 on_sql=sql_printer(way.print_sql),
-                committed=committed,
+                committed=published,
                 retried=retried,
                 skip_unchanged=way.skip_unchanged,
                 accept_types=way.accept_types,
@@ -172,6 +180,7 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
                 click.echo(f"Job {job.name}: skipped, as nothing changed since its last release")
             plain = {"job": job.name, "skipped": True, "release_id": made.release_id}
             return Outcome.skipped(job.name, made.release_id), plain
+        done.append(made)
         report = made.report
         log.release_id = report.release_id
         warn_of(report)
@@ -181,14 +190,15 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
         if way.form != "json":
             click.echo(f"Job {job.name}")
             show(way.form, None, lambda: report_table(report))
+    made = done[-1]
     plain = {
         "job": job.name,
-        "report": report.to_dict(),
+        "report": made.report.to_dict(),
         "unclassified": list(made.unclassified),
         "dropped": list(made.dropped),
         "attempts": made.attempts,
     }
-    return Outcome.released(job.name, report), plain
+    return Outcome.released(job.name, made.report), plain
 
 
 def _save(job: FileJob, report: Report) -> None:

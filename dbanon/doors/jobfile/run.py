@@ -86,7 +86,7 @@ def run_file_job(
     *,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
-    committed: Callable[[], None] = lambda: None,
+    committed: Callable[[Published], None] = lambda made: None,
     retried: Callable[[DbanonError, float], None] = lambda error, seconds: None,
     skip_unchanged: bool = False,
     accept_types: bool = False,
@@ -97,7 +97,7 @@ def run_file_job(
     ----------
     skip_unchanged : do nothing where source, job and release are as at its last release.
     accept_types : columns may have other types than then.
-    committed : called when the release is visible.
+    committed : called when the release is visible, before older ones are dropped.
     retried : called with what failed, and the seconds until the next attempt.
 
     Raises
@@ -127,9 +127,9 @@ def run_file_job(
                 attempt += 1
                 # Each attempt is a run of its own in the ledger.
                 job = replace(job, job=again(job))
-        committed()
-        dropped = _drop_old(job, target or source)
-    return Published(report, unclassified(job, report.not_copied), dropped, attempt)
+        made = Published(report, unclassified(job, report.not_copied), (), attempt)
+        committed(made)
+        return replace(made, dropped=_drop_old(job, target or source))
 
 
 def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
