@@ -15,6 +15,7 @@ NAMES = (
     "chain_speed",
     "chains",
     "evaluation",
+    "exports",
     "generalization",
     "generalization_scale",
     "main_job",

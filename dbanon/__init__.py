@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from dbanon.doors.jobfile.run import run_job
     from dbanon.doors.python import anonymize, plan
-    from dbanon.doors.releases import drop, evaluate_release, releases, show, verify
+    from dbanon.doors.releases import attempts, drop, evaluate_release, releases, show, verify
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.chain import Chain
@@ -54,6 +54,7 @@ _HOMES = {
     "advise": "dbanon.doors.advise",
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
+    "attempts": "dbanon.doors.releases",
     "chains": "dbanon.doors.chains",
     "close_chain": "dbanon.doors.chains",
     "create_chain": "dbanon.doors.chains",
@@ -90,6 +91,7 @@ __all__ = [
     "advise",
     "anonymize",
     "anonymize_frame",
+    "attempts",
     "chains",
     "close_chain",
     "create_chain",

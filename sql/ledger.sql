@@ -66,6 +66,9 @@ CREATE TABLE IF NOT EXISTS dbanon.run (
     run_by         text,
     application    text,
     server_version text,
+    job            text,
+    source_types   jsonb,
+    fingerprint    text,
     PRIMARY KEY (run_id)
 );
 
@@ -155,3 +158,8 @@ ALTER TABLE dbanon.release
 ALTER TABLE dbanon.release
     DROP COLUMN IF EXISTS class_signature,
     DROP COLUMN IF EXISTS entity_hash;
+
+ALTER TABLE dbanon.run
+    ADD COLUMN IF NOT EXISTS job text,
+    ADD COLUMN IF NOT EXISTS source_types jsonb,
+    ADD COLUMN IF NOT EXISTS fingerprint text;

@@ -19,7 +19,7 @@ class PolicyOptions(TypedDict, total=False):
 
     method: str
     options: Mapping[str, Any] | None
-    standardize: str
+    standardize: str | None
     weights: Mapping[str, float] | None
     nulls: str
     max_suppression: float | None

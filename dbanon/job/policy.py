@@ -57,13 +57,13 @@ class Policy:
         ),
     ] = field(default_factory=dict)
     standardize: Annotated[
-        str,
+        str | None,
         Option(
-            "How columns are made comparable.",
+            "How columns are made comparable; zscore by default, range for dcm.",
             choices=STANDARDIZATIONS,
             see="methods.md#distances",
         ),
-    ] = "zscore"
+    ] = None
     weights: Annotated[
         Mapping[str, float],
         Option(
@@ -226,10 +226,11 @@ class Policy:
         object.__setattr__(self, "options", MappingProxyType(method.checked_options(self.options)))
         object.__setattr__(self, "hierarchies", MappingProxyType(dict(self.hierarchies)))
         object.__setattr__(self, "recoding", self.recoding or method.recoding)
+        object.__setattr__(self, "standardize", self.standardize or method.standardize)
         recoding = find_recoding(str(self.recoding))
         if recoding.method is not None and recoding.method != self.method:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
-        check_weights(self.standardize, self.weights)
+        check_weights(str(self.standardize), self.weights)
         if self.standardize == MAHALANOBIS and not method.gives.of_rows:
             raise InvalidParameter(
                 f"Method {method.name} groups each attribute by itself, without Mahalanobis"

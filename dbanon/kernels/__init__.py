@@ -13,6 +13,7 @@ sources.require_current(_kernels, os.path.dirname(__file__))
 from dbanon.kernels._kernels import (  # noqa: E402
     DEFAULT_BUDGET,
     Cbfs,
+    Dbscan,
     DensityFirst,
     Enforce,
     GaaCp,
@@ -40,6 +41,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
 __all__ = [
     "DEFAULT_BUDGET",
     "Cbfs",
+    "Dbscan",
     "DensityFirst",
     "Enforce",
     "GaaCp",

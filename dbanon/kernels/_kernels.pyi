@@ -125,6 +125,15 @@ class DensityFirst(Kernel):
         search: Search = "auto",
     ) -> None: ...
 
+class Dbscan(Kernel):
+    """DBSCAN (Ester et al. 1996), exact: a core record has k, itself among them, in the radius.
+
+    A record that no core record reaches has the label -1. A class may hold fewer than k: those that
+    an earlier one reaches, too, are in that one.
+    """
+
+    def __init__(self, points: npt.NDArray[np.float64], k: int, radius: float) -> None: ...
+
 class GaaCp(Kernel):
     """GAA-CP (Jiang, Zeng & Ma 2017), exact. Arrays as ``MixedSpace.arrays`` gives them.
 

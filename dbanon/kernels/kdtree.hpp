@@ -31,6 +31,8 @@ class KdTree {
     void begin(NearQuery& q) const;
     void begin(FarQuery& q) const;
     bool nearest(NearQuery& q, Work& work) const { return ops_.nearest(view_, q, work); }
+    // Any records within q.limit, as they come: see Ops.
+    bool within(NearQuery& q, Work& work) const { return ops_.within(view_, q, work); }
     bool farthest(FarQuery& q, Work& work) const { return ops_.farthest(view_, q, work); }
 
     // For walks of other kinds (see moving_farthest.hpp).

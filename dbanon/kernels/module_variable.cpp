@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "binding.hpp"
+#include "dbscan.hpp"
 #include "genetic.hpp"
 #include "path.hpp"
 #include "refine.hpp"
@@ -53,6 +54,18 @@ class RefineRun : public Run {
               std::uint64_t seed)
         : Run(points,
               make_refine(points, k, labels, {iterations, work, seconds, heat, classes, seed})) {}
+};
+
+class DbscanRun : public Run {
+   public:
+    DbscanRun(Points points, std::int64_t k, double radius) : Run(points, make(points, k, radius)) {}
+
+   private:
+    static std::unique_ptr<Kernel> make(const Points& points, std::int64_t k, double radius) {
+        const Table table = checked(points, k);
+        if (!(radius >= 0.0)) throw nb::value_error("radius from 0");
+        return std::make_unique<Dbscan>(table, static_cast<std::int32_t>(k), radius);
+    }
 };
 
 class PathRun : public Run {
@@ -105,6 +118,9 @@ class GeneticRun : public Run {
 }  // namespace
 
 void bind_variable(nb::module_& m) {
+    nb::class_<DbscanRun, Run>(m, "Dbscan")
+        .def(nb::init<Points, std::int64_t, double>(), nb::arg("points").noconvert(), nb::arg("k"),
+             nb::arg("radius"));
     nb::class_<PathRun, Run>(m, "NearestPath")
         .def(nb::init<Points, std::optional<GivenLabels>>(), nb::arg("points").noconvert(),
              nb::arg("groups").noconvert().none() = nb::none());

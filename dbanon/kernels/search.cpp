@@ -215,6 +215,39 @@ bool nearest(const TreeView& tree, Near& q, Work& work) {
 }
 
 template <int P>
+bool within(const TreeView& tree, Near& q, Work& work) {
+    while (q.pending > 0 && q.count < q.k) {
+        if (work.spent()) return false;
+        const Pending top = q.stack[--q.pending];
+        work.left -= block_cost(tree.leaves.p);
+        if (top.ref < 0) {
+            Lanes sum[kBlockParts];
+            block_distances<P>(tree.leaves, ~top.ref, q.point, sum);
+            unsigned close = 0;
+            for (int part = 0; part < kBlockParts; ++part) {
+                close |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
+            }
+            close &= (1u << tree.leaves.count[~top.ref]) - 1u;
+            const std::int32_t* ids = tree.leaves.ids + static_cast<std::int64_t>(~top.ref) * kBlock;
+            for (; close != 0 && q.count < q.k; close &= close - 1) {
+                q.found[q.count++] = {q.limit, ids[__builtin_ctz(close)]};
+            }
+            continue;
+        }
+        Lanes sum[kFanParts];
+        near_bounds<P>(tree, top.ref, q.point, sum);
+        double bound[kFan];
+        unsigned open = 0;
+        for (int part = 0; part < kFanParts; ++part) {
+            open |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
+            sum[part].store(bound + part * Lanes::width);
+        }
+        q.pending = push<true>(tree, top.ref, open & tree.live[top.ref], bound, q.stack, q.pending);
+    }
+    return true;
+}
+
+template <int P>
 bool farthest(const TreeView& tree, Far& q, Work& work) {
     while (q.pending > 0) {
         if (work.spent()) return false;
@@ -314,8 +347,8 @@ std::int32_t add_and_least(double* row, const double* gap, const double* bar,
 }
 
 template <int P>
-constexpr Ops kOps = {nearest<P>,   farthest<P>, child_bounds<P>,
-                      scan_near<P>, scan_far<P>, scan_both<P>, pairwise<P>, add_and_least};
+constexpr Ops kOps = {nearest<P>,   within<P>,   farthest<P>,  child_bounds<P>, scan_near<P>,
+                      scan_far<P>,  scan_both<P>, pairwise<P>, add_and_least};
 
 template <int... P>
 const Ops* table(std::integer_sequence<int, P...>) {

@@ -84,8 +84,10 @@ struct Far {
 };
 
 struct Ops {
-    // Both return true when the search is complete, false when the slice is spent.
+    // All three return true when the search is complete, false when the slice is spent.
     bool (*nearest)(const TreeView&, Near&, Work&);
+    // Any k records within the limit, which stays as it is, or all where there are fewer.
+    bool (*within)(const TreeView&, Near&, Work&);
     bool (*farthest)(const TreeView&, Far&, Work&);
     // Upper bounds of the distances to the records below each child.
     void (*far_bounds)(const TreeView&, std::int32_t node, const Far&, double* out);

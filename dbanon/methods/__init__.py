@@ -5,6 +5,7 @@ from __future__ import annotations
 from dbanon.errors import UnknownMethod, nearest_names
 from dbanon.methods import (
     cbfs,
+    dcm,
     ebkc,
     full_domain,
     gaa_cp,
@@ -41,6 +42,7 @@ METHODS: dict[str, Method] = {
         ldf.METHOD,
         hdf.METHOD,
         vmdav.METHOD,
+        dcm.METHOD,
         gaa_cp.METHOD,
         kaca.METHOD,
         ebkc.METHOD,

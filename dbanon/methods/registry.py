@@ -60,6 +60,7 @@ class Method:
     max_size : the largest class it may give for a k, or None when there is no such bound.
     sentence : what a release with it is; less than row-wise k-anonymity is said here.
     recoding : the recoding its classes are released with, unless the caller names another.
+    standardize : how its columns are made comparable, unless the caller names another way.
     max_attributes : how many attributes it takes, or None when there is no such bound.
     takes_categories : True when attributes may be other than numeric.
     gives : the kind of result.
@@ -80,6 +81,7 @@ class Method:
     max_size: Callable[[int], int] | None = None
     sentence: str = ROW_GUARANTEE
     recoding: str = "mean"
+    standardize: str = "zscore"
     max_attributes: int | None = None
     takes_categories: bool = False
     gives: type[Partition] | type[AttributePartition] = Partition

@@ -141,7 +141,7 @@ def _found(
     space = method.space(
         microdata,
         measures,
-        standardize=policy.standardize,
+        standardize=str(policy.standardize),
         weights=policy.weights,
         hierarchies=policy.hierarchies,
     )

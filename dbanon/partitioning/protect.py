@@ -96,7 +96,7 @@ def _protected(
     space = mixed_space(
         microdata,
         measures,
-        standardize=policy.standardize,
+        standardize=str(policy.standardize),
         weights=policy.weights,
         hierarchies=policy.hierarchies,
     )

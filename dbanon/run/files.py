@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dbanon.errors import DbanonError, OutcomeUnknown
 from dbanon.job.job import Job
+from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.store import Store
 
 if TYPE_CHECKING:
@@ -37,4 +38,7 @@ def files_of(job: Job, database: Store) -> Iterator[Exporter | None]:
         else:
             exporter.undo()
         raise
-    exporter.finish()
+    # What is committed is not told as interrupted, and its files get their places first.
+    with held_once_committed() as hold:
+        hold()
+        exporter.finish()

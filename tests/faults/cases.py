@@ -29,7 +29,7 @@ DATABASES = ("duckdb", "duckdb", "duckdb", "sqlite", "sqlite", "postgresql", "po
              "postgresql", "postgresql")  # fmt: skip
 GENERALIZING = ("gaa_cp", "kaca", "ebkc", "kmember", "mondrian", "full_domain")
 POINTS = (
-    "mdav", "cbfs", "md", "tfrp1", "tfrp2", "ldf", "hdf", "vmdav", "npn_mhm", "mdav_mhm",
+    "mdav", "cbfs", "md", "tfrp1", "tfrp2", "ldf", "hdf", "vmdav", "dcm", "npn_mhm", "mdav_mhm",
     "cbfs_mhm", "md_mhm", "mst_forest", "mst_diameter", "kward", "secure_kward",
     "recursive_kward", "genetic", "two_step", "single_axis", "optimal_univariate",
     "individual_ranking",
@@ -38,6 +38,7 @@ POINTS = (
 SLOW = {"md": 250, "md_mhm": 250, "genetic": 60, "two_step": 200, "kaca": 300, "ebkc": 300}
 OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "vmdav": ({}, {"lambda_": 1.1}),
+    "dcm": ({}, {"radius": 0.05}),
     "ebkc": ({}, {"threshold": 0.2}),
     "mondrian": ({}, {"cut": "relaxed"}, {"cut": "tree"}),
     "full_domain": ({}, {"suppression": 0.1}, {"contract": True}),

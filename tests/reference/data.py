@@ -40,3 +40,13 @@ def load_casc(name: str, directory: Path) -> Table:
     if values.shape != CASC_SHAPES[name]:
         raise ValueError(f"{name}.csv has the shape {values.shape}, not {CASC_SHAPES[name]}")
     return Table(tuple(header[index] for index in used), values)
+
+
+def load_magic(directory: Path) -> Table:
+    """The ten numbers of each of the 19,020 showers of MAGIC, in the order of the file."""
+    with (directory / "magic" / "magic04.csv").open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    values = np.array([[float(field) for field in row[:-1]] for row in rows])
+    if values.shape != (19_020, 10):
+        raise ValueError(f"magic04.csv has the shape {values.shape}")
+    return Table(tuple(header[:-1]), values)

@@ -174,3 +174,38 @@ def _md(points, ids, k):
     for i in ids:
         classes[int(np.argmin(squared(centroids, points[i])))].append(i)
     return classes
+
+
+def dbscan(points, k, radius):
+    """DBSCAN with all distances at once; -1 for noise. Classes grow in the order of the records."""
+    gaps = np.zeros((len(points), len(points)))
+    for column in points.T:
+        gaps += np.square(column[:, None] - column)
+    near = gaps <= radius * radius
+    core = near.sum(axis=1) >= k
+    labels = np.full(len(points), -1, np.int32)
+    classes = 0
+    for first in np.flatnonzero(core):
+        if labels[first] >= 0:
+            continue
+        reached, before = {int(first)}, set()
+        while reached != before:
+            before = reached
+            reached = before | set(np.flatnonzero(near[[i for i in before if core[i]]].any(axis=0)))
+        labels[[i for i in reached if labels[i] < 0]] = classes
+        classes += 1
+    return labels
+
+
+def dcm(points, k, radius):
+    """DBSCAN's classes of k or more; the rest is a class of its own, or joins the nearest ones."""
+    found = dbscan(points, k, radius)
+    classes = [ids for ids in map(found.__eq__, range(found.max() + 1)) if ids.sum() >= k]
+    noise = np.flatnonzero(~np.any(classes, axis=0)) if classes else np.arange(len(points))
+    labels = np.full(len(points), len(classes), np.int32)
+    for label, ids in enumerate(classes):
+        labels[ids] = label
+    if len(noise) < k:
+        centroids = np.array([points[ids].mean(axis=0) for ids in classes])
+        labels[noise] = [int(np.argmin(squared(centroids, points[i]))) for i in noise]
+    return labels

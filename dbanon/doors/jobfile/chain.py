@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import create_model
 
 from dbanon.data.option import parameters
-from dbanon.doors.jobfile.fields import Expanded, Strict, checked, typed
+from dbanon.doors.jobfile.shapes import Expanded, Strict, checked, typed
 from dbanon.job.chain import Chain, Rules, require_chain_name, require_key_form
 
 _NEEDED: Any = {

@@ -2,198 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, create_model, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from dbanon.data.option import REQUIRED, Option, Parameter, all_parameters
 from dbanon.doors.jobfile.chain import ChainSpec
-from dbanon.doors.jobfile.fields import (
+from dbanon.doors.jobfile.columns import Column
+from dbanon.doors.jobfile.outcome import EVENTS, FIELDS
+from dbanon.doors.jobfile.shapes import (
     NAME,
     Condition,
     Expanded,
+    Options,
     Relation,
     Strict,
     Text,
     a_file,
     checked,
+    no_variable,
     one_name,
     refused,
-    typed,
 )
-from dbanon.hierarchy.spec import KINDS
 from dbanon.job.export import COMPRESSIONS, FORMATS, FORMULAS
-from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN, Job
-from dbanon.measures.models import ORDERS, model_kinds
+from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 
 VERSIONS = (1,)
-
-# Options that a file says in another way: by a column's role, or as the job's source and output.
-OF_COLUMNS = {
-    "quasi_identifiers": "quasi_identifier",
-    "sensitive": "sensitive",
-    "keep": "keep",
-    "by": "by",
-    "weights": "weight",
-    "steps": "step",
-    "orders": "order",
-    "hierarchies": "hierarchy",
-    "models": "models",
-}
-# By a key of the job that has another name.
-OF_FILES = {"exports": "export"}
-OF_JOBS = ("table", "output", "entity", "chain", "key", "where", "output_kind", "if_exists")
-_OPTIONS = {
-    one.name: one
-    for one in all_parameters(Job)
-    if one.name not in {*OF_COLUMNS, *OF_JOBS, *OF_FILES}
-}
-# Of these null is a value.
-NULLABLE = frozenset(name for name, one in _OPTIONS.items() if one.nullable)
-
-
-# What is not written is not set: the defaults of the file, and those of the table, come then.
-_FIELDS: Any = {name: (typed(one), None) for name, one in _OPTIONS.items()}
-Options: Any = create_model("Options", __base__=Strict, **_FIELDS)
-
-
-# -- columns --------------------------------------------------------------------------------------
-
-
-def _hierarchy(value: dict[str, Any]) -> dict[str, Any]:
-    kinds = [key for key in value if key in KINDS or key == "file"]
-    if len(kinds) != 1:
-        known = ", ".join([*KINDS, "file"])
-        raise refused(f"must say exactly one kind of hierarchy: {known}")
-    [kind] = kinds
-    if kind == "file":
-        if set(value) != {"file"} or not isinstance(value["file"], str) or not value["file"]:
-            raise refused("a file takes no other key, and must be a path")
-        return value
-    keys = {kind: KINDS[kind].key, **KINDS[kind].options}
-    for key, part in value.items():
-        if key not in keys:
-            raise refused(f"{kind} takes no other keys than " + ", ".join(keys))
-        if not keys[key].fits(part):
-            raise refused(f"{key} must be {keys[key].expected}")
-    return value
-
-
-Hierarchy = Annotated[
-    dict[str, Any],
-    AfterValidator(_hierarchy),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "minProperties": 1,
-            "properties": {
-                **{name: {"description": kind.key.expected} for name, kind in KINDS.items()},
-                "file": {"type": "string", "description": "a CSV or JSON file, from the job file"},
-                **{
-                    name: {"description": key.expected}
-                    for kind in KINDS.values()
-                    for name, key in kind.options.items()
-                },
-            },
-            "additionalProperties": False,
-        }
-    ),
-]
-
-
-def _number(told: str, minimum: float, *, above: bool) -> Any:
-    """A number with a lower limit."""
-    one = Parameter("", float, REQUIRED, Option(told, minimum=minimum, above=above))
-    return typed(one)
-
-
-def _of_column(name: str) -> Any:
-    """The number that a column has of an option with one for each."""
-    [one] = [one for one in all_parameters(Job) if one.name == name]
-    return _number(one.help, float(one.option.minimum or 0), above=one.option.above)
-
-
-def _distance(value: Any) -> Any:
-    if value not in ORDERS:
-        if not isinstance(value, dict):
-            raise refused("must be equal, ordered or a hierarchy")
-        _hierarchy(value)
-    return value
-
-
-class ModelSpec(Strict):
-    """A privacy model that every class keeps to."""
-
-    kind: Literal[model_kinds()]  # type: ignore[valid-type]
-    level: _number("The level that is wanted.", 0, above=True)  # type: ignore[valid-type]
-    l: Annotated[int, Field(ge=1)] | None = None  # noqa: E741
-    distance: Annotated[
-        Any,
-        AfterValidator(_distance),
-        WithJsonSchema({"anyOf": [{"enum": list(ORDERS)}, {"type": "object"}]}),
-    ] = None
-
-
-class IdentifierColumn(Strict):
-    """Says whose a row is: never released."""
-
-    role: Literal["identifier"]
-
-
-class QuasiIdentifierColumn(Strict):
-    """Together with others it could re-identify a person: released as its class's value."""
-
-    role: Literal["quasi_identifier"]
-    hierarchy: Hierarchy | None = None
-    step: _of_column("steps") | None = None  # type: ignore[valid-type]
-    weight: _of_column("weights") | None = None  # type: ignore[valid-type]
-    order: list[Text] | None = None
-
-
-class SensitiveColumn(Strict):
-    """Released as it is, and counted as sensitive."""
-
-    role: Literal["sensitive"]
-    models: list[ModelSpec] = Field(default_factory=list)
-
-
-class KeepColumn(Strict):
-    """Released as it is, for a reason."""
-
-    role: Literal["keep"]
-    reason: Text
-
-
-class ByColumn(Strict):
-    """Its values make strata: released as they are, no class crosses them."""
-
-    role: Literal["by"]
-
-
-class DropColumn(Strict):
-    """Not released."""
-
-    role: Literal["drop"]
-    reason: Text | None = None
-
-
-COLUMN_KINDS = (
-    IdentifierColumn,
-    QuasiIdentifierColumn,
-    SensitiveColumn,
-    KeepColumn,
-    ByColumn,
-    DropColumn,
-)
-ROLES = tuple(kind.model_fields["role"].annotation.__args__[0] for kind in COLUMN_KINDS)  # type: ignore[union-attr]
-Column = Annotated[
-    IdentifierColumn | QuasiIdentifierColumn | SensitiveColumn | KeepColumn | ByColumn | DropColumn,
-    Field(discriminator="role"),
-]
-
-
-# -- jobs -----------------------------------------------------------------------------------------
 
 
 class Source(Strict):
@@ -237,6 +72,38 @@ class ExportSpec(Strict):
     keep_last: Annotated[int, Field(ge=0)] | None = None
 
 
+def _command(value: list[str]) -> list[str]:
+    for word in value:
+        _no_unknown_place(word)
+    return value
+
+
+def _no_unknown_place(word: str) -> None:
+    no_variable(word)
+    if any(name not in FIELDS for name in re.findall(r"\{(\w*)\}", word)):
+        raise refused("takes no other places than " + ", ".join(f"{{{name}}}" for name in FIELDS))
+
+
+def _webhook(value: str) -> None:
+    # It may hold a secret, which is nobody's to read in a file.
+    if not re.fullmatch(r"\$\{[A-Za-z_]\w*(\?[^{}]*)?\}", value, re.ASCII):
+        raise refused("must be one variable of the environment, as in ${DBANON_WEBHOOK}")
+
+
+class NoticeSpec(Strict):
+    """Who is told of how a job ended."""
+
+    on: Annotated[list[Literal[EVENTS]], Field(min_length=1)]  # type: ignore[valid-type]
+    command: Annotated[list[Text], AfterValidator(_command), Field(min_length=1)] | None = None
+    webhook: Annotated[str, checked(_webhook)] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> NoticeSpec:
+        if (self.command is None) == (self.webhook is None):
+            raise refused("must have exactly one of command and webhook")
+        return self
+
+
 class _JobOptions(Options):  # type: ignore[misc]
     on_new_column: Literal[ON_NEW_COLUMN] | None = None  # type: ignore[valid-type]
     retries: Annotated[int, Field(ge=0, le=10)] | None = None
@@ -252,6 +119,12 @@ def _report(value: str) -> None:
         raise refused("must end in .json, .html or .txt")
 
 
+def _schedule(value: str) -> None:
+    field = r"(\*|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?"
+    if not re.fullmatch(rf"({field}(,{field})*)( +{field}(,{field})*){{4}}", value, re.ASCII):
+        raise refused('must be five fields as cron has them: "0 3 1 * *"')
+
+
 class JobSpec(_JobOptions):
     """A job: a table, a role for each of its columns, and what is made of it."""
 
@@ -265,6 +138,8 @@ class JobSpec(_JobOptions):
     output: Output
     export: list[ExportSpec] = Field(default_factory=list)
     report: Annotated[str, checked(_report)] | None = None
+    notify: list[NoticeSpec] = Field(default_factory=list)
+    schedule: Annotated[str, checked(_schedule)] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> JobSpec:
@@ -287,6 +162,12 @@ def _version(value: int) -> int:
     return value
 
 
+def _metrics(value: str) -> None:
+    a_file(value)
+    if PurePath(value).suffix != ".prom":
+        raise refused("must end in .prom, as the collector of textfiles wants it")
+
+
 class JobFileSpec(Strict):
     """A file of jobs."""
 
@@ -296,4 +177,5 @@ class JobFileSpec(Strict):
     source: Source
     target: Target = Target()
     defaults: Defaults = Defaults()
+    metrics: Annotated[str, checked(_metrics)] | None = None
     jobs: Annotated[list[JobSpec], Field(min_length=1)]

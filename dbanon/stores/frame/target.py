@@ -59,6 +59,10 @@ class FrameTarget:
         """None is known: frames have no ledger."""
         return 0
 
+    def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
+        """None: frames have no ledger."""
+        return {}
+
     def require_ranges(self, attribute: Attribute) -> None:
         """Refuse ranges; raises InvalidParameter."""
         raise _no_ranges()

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dbanon import kernels
+from tests.reference.variable import dbscan
 
 Points = NDArray[np.float64]
 Make = Callable[[Points, int], kernels.Kernel]
@@ -79,6 +80,8 @@ KERNELS: dict[str, Make] = {
     "mst": lambda x, k: kernels.Mst(x, k, False),
     "mst index": lambda x, k: kernels.Mst(x, k, False, "index"),
     "mst diameter": lambda x, k: kernels.Mst(x, k, True),
+    # A finite radius leaves noise: tests/unit/methods/test_dcm.py.
+    "dbscan": lambda x, k: kernels.Dbscan(x, k, np.inf),
     "genetic": lambda x, k: kernels.Genetic(x, k, 4, 5, 0.5, 0.1, 1),
     "refine": lambda x, k: kernels.Refine(x, k, one_class(x), 60, 2**40, 0.0, 0.3, 7, 1),
 }
@@ -182,6 +185,9 @@ def test_every_instruction_set_at_every_width(level: str, p: int) -> None:
         kernels.set_simd_level(level)
         for name in ("mdav index", "mdav brute"):
             np.testing.assert_array_equal(run(KERNELS[name], points, 3), expected)
+        radius = 0.4 * p**0.5
+        dense = run(lambda x, k: kernels.Dbscan(x, k, radius), points, 3)
+        np.testing.assert_array_equal(dense, dbscan(points, 3, radius))
     finally:
         kernels.set_simd_level(before)
 

@@ -1,4 +1,4 @@
-"""What the fields of a job file are made of: strict values, refused in words without a value."""
+"""What values in a job file are: texts, names, and options, whose kinds their table says."""
 
 from __future__ import annotations
 
@@ -6,18 +6,49 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    create_model,
+)
 from pydantic_core import PydanticCustomError
 
-from dbanon.data.option import REQUIRED, Parameter
+from dbanon.data.option import REQUIRED, Parameter, all_parameters
 from dbanon.doors.jobfile.variables import require_form
 from dbanon.doors.ways import bytes_of
 from dbanon.errors import DbanonError
 from dbanon.job.condition import require_condition
+from dbanon.job.job import Job
 from dbanon.methods import METHODS
 from dbanon.stores.names import parse_relation
 
 NAME = r"[a-z0-9][a-z0-9_-]{0,62}"
+
+# Options that a file says in another way: by a column's role, or as the job's source and output.
+OF_COLUMNS = {
+    "quasi_identifiers": "quasi_identifier",
+    "sensitive": "sensitive",
+    "keep": "keep",
+    "by": "by",
+    "weights": "weight",
+    "steps": "step",
+    "orders": "order",
+    "hierarchies": "hierarchy",
+    "models": "models",
+}
+# By a key of the job that has another name.
+OF_FILES = {"exports": "export"}
+OF_JOBS = ("table", "output", "entity", "chain", "key", "where", "output_kind", "if_exists")
+_OPTIONS = {
+    one.name: one
+    for one in all_parameters(Job)
+    if one.name not in {*OF_COLUMNS, *OF_JOBS, *OF_FILES}
+}
+# Of these null is a value.
+NULLABLE = frozenset(name for name, one in _OPTIONS.items() if one.nullable)
 
 
 class Strict(BaseModel):
@@ -50,10 +81,10 @@ def _relation(value: str) -> None:
         parse_relation(value)
     except DbanonError:
         raise refused('must be a name, as in app.people or "App"."Peo ple"') from None
-    _no_variable(value)
+    no_variable(value)
 
 
-def _no_variable(value: str) -> None:
+def no_variable(value: str) -> None:
     if "${" in value:
         raise refused("takes no ${…}")
 
@@ -63,23 +94,23 @@ def one_name(value: str) -> None:
         raise refused("must be 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit")
 
 
-def _not_empty(value: str) -> None:
+def not_empty(value: str) -> None:
     if not value.strip():
         raise refused("must not be empty")
 
 
 def a_file(value: str) -> None:
     require_form(value)
-    _not_empty(value)
+    not_empty(value)
 
 
 Relation = Annotated[str, checked(_relation)]
-Text = Annotated[str, checked(_not_empty)]
+Text = Annotated[str, checked(not_empty)]
 Expanded = Annotated[str, checked(a_file), Field(json_schema_extra={"x-variables": True})]
 Condition = Annotated[str, checked(require_condition)]
 
 
-def schema_of(one: Parameter) -> dict[str, Any]:
+def _schema_of(one: Parameter) -> dict[str, Any]:
     """JSON Schema of an option."""
     schema: dict[str, Any] = {"description": one.help}
     kind = {int: "integer", float: "number", bool: "boolean", str: "string", tuple: "array",
@@ -110,11 +141,16 @@ def typed(one: Parameter) -> Any:
             if size is None:
                 raise refused("must be a number of bytes, or a size such as 4GiB or 500MB")
             value = size
-        if one.name == "method" and value not in METHODS:
+        if one.name == "method" and value not in (*METHODS,):
             raise refused("must be one of " + ", ".join(METHODS))
         try:
             return one.check(value)
         except DbanonError:
             raise refused(f"must be {one.expected}") from None
 
-    return Annotated[Any, AfterValidator(validate), WithJsonSchema(schema_of(one))]
+    return Annotated[Any, AfterValidator(validate), WithJsonSchema(_schema_of(one))]
+
+
+# What is not written is not set: the defaults of the file, and those of the table, come then.
+_FIELDS: Any = {name: (typed(one), None) for name, one in _OPTIONS.items()}
+Options: Any = create_model("Options", __base__=Strict, **_FIELDS)
