@@ -166,7 +166,7 @@ def publish(
     if export is not None:
         with clock.phase("export") as tick:
             tick(0.0)
-            files = export(target, written, questions, counts, guarantee, holds, report)
+            files = export(target, written, questions, counts, guarantee, report)
             report = report.exported(files, dict(clock.seconds))
     with clock.phase("write"):
         noted = target.publish(written, report, counts, clock.elapsed)
