@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
-import stat
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,20 +14,12 @@ from dbanon.errors import (
     ChainBehind,
     ChainChanged,
     ChainClosed,
-    ChainEntityRows,
-    ChainExists,
-    ChainKeyWrong,
     ChainModel,
-    ChainNotFound,
-    ChainTurnover,
     InvalidParameter,
-    NullInEntity,
     OutputExists,
     TooFewRecords,
     TraceTooSmall,
-    UnsupportedType,
 )
-from dbanon.run.chain_key import read_key
 from dbanon.stores import chain_cells
 from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
 from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
@@ -123,79 +111,10 @@ def test_who_comes_back_while_held_is_shown_anew(database: Database, tmp_path: P
     assert chained.shown().releases[-1]["held"] == 0
 
 
-def swapped(months: list[dict[Any, Any]], one: int, other: int) -> list[dict[Any, Any]]:
-    """The same months, the kept values of two persons exchanged; each keeps who they are.
-
-    ``months`` have everybody's values also while they are out, under (id, "out").
-    """
-    found = []
-    for month in months:
-        values = {who: month.get(who, month.get((who, "out"))) for who in (one, other)}
-        now = dict(month)
-        for who, from_whom in ((one, other), (other, one)):
-            place = who if who in month else (who, "out")
-            if place in month:
-                now[place] = (*values[who][:3], *values[from_whom][3:])
-        found.append(now)
-    return found
-
-
-def world(seed: int, n_months: int, **more: Any) -> list[dict[Any, Any]]:
-    months = Months(seed=seed, n=18, leave=0.1, join=4, change=0.15, come_back=0.3, **more)
-    found = []
-    for _ in range(n_months):
-        for one, values in months.out.items():
-            if months.rng.random() < 0.3:
-                months.out[one] = (*values[:3], "other", values[4])
-        found.append({**months.now, **{(one, "out"): v for one, v in months.out.items()}})
-        months.pass_on()
-    return found
-
-
-def play(database: Database, directory: Path, months: list[dict[Any, Any]], **rules: Any) -> Any:
-    load(database, {one: v for one, v in months[0].items() if not isinstance(one, tuple)})
-    directory.mkdir()
-    chained = Chained.made(database, directory, **rules)
-    found = []
-    for month in months:
-        load(database, {one: v for one, v in month.items() if not isinstance(one, tuple)})
-        chained.release(chain=chained.chain(accept_turnover=True))
-        found.append(released(database))
-    everybody = [one[0] if isinstance(one, tuple) else one for one in months[-1]]
-    return found, chained.history(everybody)
-
-
-def visible_swaps(tmp_path: Path, seed: int, **rules: Any) -> tuple[int, int]:
-    """How many exchanges of whole histories inside cells were made, and how many can be seen."""
-    months = world(seed, 5)
-    found, history = play(DuckdbDatabase(tmp_path / "a.duckdb"), tmp_path / "a", months, **rules)
-    cells: dict[Any, list[int]] = {}
-    for one, cell in sorted(history.items()):
-        cells.setdefault(cell, []).append(one)
-    made = seen = 0
-    for number, together in enumerate(cells.values()):
-        if len(together) < 2 or number % 3:
-            continue
-        place = tmp_path / f"b{number}"
-        others = swapped(months, together[0], together[-1])
-        again, _ = play(DuckdbDatabase(tmp_path / f"{number}.duckdb"), place, others, **rules)
-        made += 1
-        seen += again != found
-    return made, seen
-
-
-@pytest.mark.parametrize("rules", [{"changes": "show", "class_size": 6}, {"changes": "hold"},
-                                   {"changes": "freeze"}], ids=str)  # fmt: skip
-def test_whole_histories_can_be_exchanged(tmp_path: Path, rules: dict[str, Any]) -> None:
-    made, seen = visible_swaps(tmp_path, 5, **rules)
-    assert made >= 2
-    assert seen == 0
-
-
-def test_without_holds_exchanges_can_be_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_holds_the_recount_refuses(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the test above would find if held cells had the rows of those who are left."""
+    """That exchanges can be seen then, tests/unit/test_chain_theorem.py shows."""
     decide = chain_cells.CellState.decide
 
     def without_holds(state: chain_cells.CellState) -> None:
@@ -203,39 +122,11 @@ def test_without_holds_exchanges_can_be_seen(
         state.session.run("UPDATE \"dbanon_verdict\" SET state = 'live' WHERE state = 'held'")
 
     monkeypatch.setattr(chain_cells.CellState, "decide", without_holds)
-    # The recount sees it at once; it is told to believe.
+    months = Months()
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, changes="show")
     with pytest.raises(TraceTooSmall):
-        visible_swaps(tmp_path, 5, changes="show")
-
-
-def test_tags_are_those_of_rfc_2104(database: Database, tmp_path: Path) -> None:
-    who = {f"P{i}é": values for i, values in Months(n=6).now.items()}
-    load(database, who, "text")
-    chained = Chained.made(database, tmp_path)
-    chained.release()
-    [(identity,)] = database.rows(
-        f"SELECT CAST(identity AS VARCHAR(36)) FROM {database.ledger('chain')}"
-    )
-    key = read_key(f"file:{chained.key}")
-    wanted = {
-        hmac.new(key, f"{identity}\x1f{one}".encode(), hashlib.sha256).digest()[:16] for one in who
-    }
-    assert set(chained.cells()) == wanted
-
-
-@pytest.mark.parametrize("who", ["bigint", "text", "uuid"])
-def test_ids_have_one_text(database: Database, tmp_path: Path, who: str) -> None:
-    if who == "uuid" and database.name == "sqlite":
-        pytest.skip("SQLite has no UUIDs")
-    texts = {"uuid": "00000000-0000-0000-0000-00000000000{}", "text": "x{}", "bigint": "{}"}
-    persons = {texts[who].format(i): v for i, v in Months(n=9).now.items()}
-    load(database, persons, who)
-    chained = Chained.made(database, tmp_path)
-    chained.release()
-    assert set(chained.history(list(persons))) == set(persons)
-    del persons[texts[who].format(3)]
-    load(database, persons, who)
-    assert chained.release().rows_out == 9
+        run_months(chained, months, 5)
 
 
 def test_strata_nulls_and_conditions(database: Database, tmp_path: Path) -> None:
@@ -313,77 +204,6 @@ def test_what_is_not_as_at_first_is_refused(database: Database, tmp_path: Path) 
         chained.release(evaluate=True)
     assert chained.shown().sequence == 1
     assert chained.release().arguments["chain"]["sequence"] == 2
-
-
-def test_keys(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    load(database, Months(n=9).now)
-    chained = Chained.made(database, tmp_path)
-    assert stat.S_IMODE(chained.key.stat().st_mode) == 0o600
-    with pytest.raises(OutputExists):
-        Chained.made(database, tmp_path)
-    with pytest.raises(ChainExists):
-        dbanon.create_chain(database.url, "patients", table="people", entity="id",
-                            changes="show", key_out=tmp_path / "other.key")  # fmt: skip
-    assert not (tmp_path / "other.key").exists()
-    chained.release()
-    monkeypatch.setenv("CHAIN_KEY", chained.key.read_text().strip())
-    chained.release(chain=dbanon.Chain("patients", key="env:CHAIN_KEY"))
-    monkeypatch.setenv("CHAIN_KEY", "0" * 64)
-    for key, error in (
-        ("env:CHAIN_KEY", ChainKeyWrong),
-        ("env:NO_SUCH_KEY", ChainKeyWrong),
-        (f"file:{tmp_path}/lost", ChainKeyWrong),
-    ):
-        with pytest.raises(error):
-            chained.release(chain=dbanon.Chain("patients", key=key))
-    with pytest.raises(InvalidParameter) as refused:
-        dbanon.Chain("patients", key="0123abc")
-    assert "0123abc" not in str(refused.value)
-    chained.key.chmod(0o644)
-    with pytest.raises(ChainKeyWrong, match="read by others"):
-        chained.release()
-    with pytest.raises(ChainNotFound):
-        chained.release(chain=dbanon.Chain("nobody", key="env:CHAIN_KEY"))
-
-
-def test_persons_have_one_row(database: Database, tmp_path: Path) -> None:
-    persons = Months(n=9).now
-    load(database, persons)
-    chained = Chained.made(database, tmp_path)
-    chained.release()
-    database.execute("INSERT INTO people SELECT * FROM people WHERE id = 3")
-    with pytest.raises(ChainEntityRows, match="one row"):
-        chained.release()
-    load(database, persons)
-    database.execute("UPDATE people SET id = NULL WHERE id = 3")
-    with pytest.raises(NullInEntity):
-        chained.release()
-    assert chained.shown().sequence == 1
-
-
-def test_ids_of_another_form_are_seen(database: Database, tmp_path: Path) -> None:
-    persons = Months(n=40).now
-    load(database, persons)
-    chained = Chained.made(database, tmp_path)
-    chained.release()
-    load(database, {one + 1000: values for one, values in persons.items()})
-    with pytest.raises(ChainTurnover, match="40 of 40 members"):
-        chained.release()
-    assert chained.shown().sequence == 1
-    chained.release(chain=chained.chain(accept_turnover=True))
-    assert chained.smallest() >= 3
-
-
-def test_ids_that_are_equal_without_being_so(database: Database, tmp_path: Path) -> None:
-    kind = {"duckdb": "VARCHAR COLLATE NOCASE", "sqlite": "TEXT COLLATE NOCASE",
-            "postgresql": "char(9)"}[database.name]  # fmt: skip
-    load(database, {f"p{i}": v for i, v in Months(n=9).now.items()}, kind)
-    with pytest.raises((ChainEntityRows, UnsupportedType)):
-        Chained.made(database, tmp_path)
-    load(database, {i / 2: v for i, v in Months(n=9).now.items()}, "double")
-    with pytest.raises(UnsupportedType):
-        Chained.made(database, tmp_path)
-    assert not (tmp_path / "chain.key").exists()
 
 
 def test_a_restored_state_is_behind(database: Database, tmp_path: Path) -> None:
@@ -475,29 +295,6 @@ def test_files_of_a_release(database: Database, tmp_path: Path) -> None:
     assert table.num_rows == report.rows_out == sum(released(database).values())
     assert "cell" not in table.column_names
     assert [one["confirmed"] for one in chained.shown().releases] == [True] * 2
-
-
-def test_nothing_of_a_person_is_told(
-    database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """No entity, tag or key in SQL text, ledger, reports or what is shown."""
-    persons = {f"secret-{i}": v for i, v in Months(n=9).now.items()}
-    load(database, persons, "text")
-    chained = Chained.made(database, tmp_path)
-    statements: list[str] = []
-    report = chained.release(on_sql=statements.append)
-    load(database, dict(list(persons.items())[1:]), "text")
-    chained.release(on_sql=statements.append)
-    key = chained.key.read_text().strip()
-    tags = [tag.hex() for tag in chained.cells()]
-    told = [*statements, str(report), json.dumps(report.to_dict()), str(chained.shown())]
-    told += [str(row) for table in ("release", "run", "release_column")
-             for row in database.ledger_rows(table)]  # fmt: skip
-    for text in told:
-        assert "secret-" not in text
-        assert key not in text
-        assert bytes.fromhex(key).hex() not in text
-        assert not any(tag in text for tag in tags)
 
 
 def test_a_chain_needs_a_database_and_an_entity(
