@@ -242,7 +242,7 @@ def require_chained(policy: Policy, entity: str | None) -> None:
     InvalidParameter : it has no entity, or an option that looks at the release alone.
     ChainModel : it has a privacy model.
     """
-    if entity is None:
+    if not entity:
         raise InvalidParameter(
             "A chain follows persons: it needs the column that says whose a row is.",
             hint="Name it: `entity`.",

@@ -158,7 +158,7 @@ def outlook(
     if cluster and job.chain is not None:
         raise InvalidParameter(
             "The classes of a chain are those of its earlier releases: a plan finds none.",
-            hint="Leave out `cluster`.",
+            hint="Ask for its plan alone.",
         )
     clock = Clock(progress)
     with planning_ports(source, target, cluster) as (reads, writes):

@@ -153,7 +153,7 @@ class CellState:
                 f"{left} of {found.members} members of chain {self.chain.name} left since the last"
                 f" release, and {found.newcomers} newcomers came: their ids may be written in"
                 " another form.",
-                hint="If they are others in truth, say so: `accept_turnover`.",
+                hint="If they are others in truth, say of the chain that the turnover is accepted.",
             )
 
     @property

@@ -151,7 +151,7 @@ class JobSpec(_JobOptions):
             raise refused("entity must be a column of role identifier")
         if not set(self.key) <= set(roles):
             raise refused("key must name columns of the job")
-        if self.chain is not None and self.entity is None:
+        if self.chain is not None and not whose:
             raise refused("chain needs entity: the column that says whose a row is")
         return self
 
