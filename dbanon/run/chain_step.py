@@ -149,7 +149,8 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
             # Rows of those who wait are in the relation, and not looked at.
             seen = replace(microdata, withheld=presence.newcomers - microdata.n_records)
             draft = Draft(job, planned.place, planned.relation, planned.wanted, seen, release)
-            tells = tell(draft, source, {})
+            # What an exchange inside a cell changes is told to nobody, not even by a refusal.
+            tells = tell(draft, source, {}, of_itself=True)
     return Advanced(
         state, planned, begun.guarantee, replace(policy, k=state.k), microdata, found, release,
         columns, histories, tells, presence,

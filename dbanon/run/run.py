@@ -181,13 +181,14 @@ def questions_of(planned: Plan, release: Release) -> Questions:
 
 
 def tell(
-    draft: Draft, source: Source, proved: Mapping[str, TellingColumn]
+    draft: Draft, source: Source, proved: Mapping[str, TellingColumn], of_itself: bool = False
 ) -> tuple[TellingColumn, ...]:
     """What columns that are released as they are tell; warns with ``KeptColumnTells``.
 
     Parameters
     ----------
     proved : those of which a sample said enough.
+    of_itself : nothing that depends on who has which value, as what tells quasi-identifiers does.
 
     Raises
     ------
@@ -200,7 +201,8 @@ def tell(
         if name in proved:
             found.append(proved[name])
         else:
-            found += telling(name, source.groups(draft, name), originals, k)
+            told = telling(name, source.groups(draft, name), originals, k)
+            found += [one for one in told if one.determines is None or not of_itself]
     words = [column.describe(k) for column in found]
     if draft.job.policy.strict and found:
         raise TellingColumnRefused(

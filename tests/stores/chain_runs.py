@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dbanon
+from dbanon.stores.ledger_tables import RELEASE_COLUMNS
 from tests.reference.chain_worlds import World
 from tests.reference.chains import Person, Row
 from tests.stores.databases import Database, inserts
@@ -16,6 +17,9 @@ from tests.stores.databases import Database, inserts
 NAME = "people"
 # What a report has of its run, and of nothing else.
 OF_THE_RUN = {"release_id", "seconds", "started_at", "created_at", "digest", "source", "relation"}
+
+# And the ledger: when releases took one another's place, and the relations that they are.
+OF_THE_LEDGER = {"superseded_at", "relation_oid", "output_oid"}
 
 
 class ChainRun:
@@ -89,6 +93,17 @@ class ChainRun:
                 f"SELECT stratum, q0, q1, kept FROM {relation}"
             )
         )
+
+    def noted(self) -> list[Any]:
+        """What the ledger says of the releases, and the chain of its own."""
+        columns = [name for name, *_ in RELEASE_COLUMNS if name not in OF_THE_RUN | OF_THE_LEDGER]
+        of_chain = f"SELECT counts FROM {self._table('chain_release')} ORDER BY sequence"
+        return [
+            self.database.rows(
+                f"SELECT {', '.join(columns)} FROM {self._table('release')} ORDER BY chain_sequence"
+            ),
+            self.database.rows(of_chain),
+        ]
 
     def cells(self) -> dict[int, str]:
         """The state of each cell."""

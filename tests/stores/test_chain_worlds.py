@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import dbanon
-from dbanon.errors import TooFewRecords
+from dbanon.errors import TellingColumnRefused, TooFewRecords
 from tests.reference.chain_worlds import World, exchangeable, random_world
 from tests.reference.chains import Chain, Person, Row, Rules, by_order
 from tests.stores.chain_runs import NAME, ChainRun, combined, told
@@ -110,6 +110,7 @@ def test_the_product_is_the_reference_and_no_exchange_is_visible(
     for path in copies:
         shutil.copy2(database.path, path)
     chain, releases, reports = followed(run)
+    noted = run.noted()
     pairs = [
         (*pair, admitted)
         for persons, admitted in exchangeable(chain)
@@ -124,6 +125,7 @@ def test_the_product_is_the_reference_and_no_exchange_is_visible(
         _, same, same_reports = followed(again)
         assert same == releases
         assert same_reports == reports
+        assert again.noted() == noted
 
 
 def test_the_product_is_the_reference_in_every_database(make_database: Any, tmp_path: Path) -> None:
@@ -133,17 +135,19 @@ def test_the_product_is_the_reference_in_every_database(make_database: Any, tmp_
     followed(run)
 
 
-def test_a_report_tells_nothing_that_an_exchange_changes(tmp_path: Path) -> None:
-    """But for the first: it warns its owner of a column that copies a quasi-identifier."""
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_report_tells_nothing_that_an_exchange_changes(tmp_path: Path, copied: bool) -> None:
+    """Not the first either, not even of kept columns that copy a quasi-identifier."""
     chance = random.Random(0)
-    rows = tuple(Row(0, (chance.randrange(9), chance.randrange(9)), 0) for _ in range(36))
-    # A copy of a quasi-identifier, which is what reports warn of.
-    rows = tuple(replace(row, kept=row.qi[0]) for row in rows)
+    rows = tuple(Row(0, (chance.randrange(9), chance.randrange(9)), i % 3) for i in range(36))
+    if copied:
+        rows = tuple(replace(row, kept=row.qi[0]) for row in rows)
     some, everybody = frozenset(range(24)), frozenset(range(len(rows)))
     world = World(Rules(4), (some, everybody), (rows, rows), ((), ()))
     run = ChainRun(DuckdbDatabase(tmp_path / "first"), world, tmp_path)
     run.create()
-    shutil.copy2(tmp_path / "first", tmp_path / "second")
+    for copy_of in ("second", "alone", "as they were"):
+        shutil.copy2(tmp_path / "first", tmp_path / copy_of)
     chain, releases, reports = followed(run)
     changed = world
     for persons, _ in exchangeable(chain):
@@ -151,11 +155,34 @@ def test_a_report_tells_nothing_that_an_exchange_changes(tmp_path: Path) -> None
         for a, b in zip(members[::2], members[1::2], strict=False):
             changed = changed.exchanged(a, b, len(world.rows))
     assert changed != world
-    _, same, same_reports = followed(
-        ChainRun(DuckdbDatabase(tmp_path / "second"), changed, tmp_path)
-    )
-    assert (same, same_reports[1:]) == (releases, reports[1:])
-    for first in (reports[0], same_reports[0]):
-        assert first.pop("telling")
-        assert first["arguments"].pop("telling")
-    assert same_reports[0] == reports[0]
+    other = ChainRun(DuckdbDatabase(tmp_path / "second"), changed, tmp_path)
+    _, same, same_reports = followed(other)
+    assert (same, same_reports) == (releases, reports)
+    assert run.noted() == other.noted()
+    # A release without a chain tells of the copy, so that there is something to be seen.
+    tells = []
+    for of, name in ((world, "as they were"), (changed, "alone")):
+        independent = ChainRun(DuckdbDatabase(tmp_path / name), of, tmp_path)
+        independent.fill(next(iter(of.sources())))
+        tells.append(independent.release(chain=None).telling)
+    copies = [any(one.determines == "q0" for one in found) for found in tells]
+    assert copies == [copied, False]
+
+
+def test_strict_refuses_nothing_that_an_exchange_changes(tmp_path: Path) -> None:
+    """It refuses a column whose values few share, in a chain as elsewhere, and no copy."""
+    rows = tuple(Row(0, (i // 5, i % 5), i // 5) for i in range(40))
+    alone = tuple(replace(row, kept=i) for i, row in enumerate(rows))
+    for name, of, refused in (("copies", rows, False), ("alone", alone, True)):
+        world = World(Rules(4), (frozenset(range(40)),), (of,), ((),))
+        (tmp_path / name).mkdir()
+        run = ChainRun(DuckdbDatabase(tmp_path / name / "people.duckdb"), world, tmp_path / name)
+        run.create()
+        run.fill(next(iter(world.sources())))
+        if refused:
+            with pytest.raises(TellingColumnRefused):
+                run.release(strict=True)
+        else:
+            assert not run.release(strict=True).telling
+            with pytest.raises(TellingColumnRefused):
+                run.release(strict=True, chain=None)
