@@ -21,6 +21,7 @@ NAMES = (
     "methods",
     "models",
     "plpython",
+    "privacy",
     "thorough",
 )
 ON_REQUEST = ("thorough",)  # minutes each, only when named
@@ -31,6 +32,7 @@ IN_DOCS = {
     name: DOCS / f"{name}-measured.md"
     for name in ("generalization", "methods", "models", "thorough")
 }
+IN_DOCS["privacy"] = DOCS / "differential-privacy-measured.md"
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dbanon.doors.jobfile.run import run_job
     from dbanon.doors.python import anonymize, plan
     from dbanon.doors.releases import drop, evaluate_release, releases, show, verify
+    from dbanon.doors.synthesis import synthesize
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.policy import Policy
@@ -58,6 +59,7 @@ _HOMES = {
     "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
     "store_hierarchy": "dbanon.doors.hierarchies",
+    "synthesize": "dbanon.doors.synthesis",
     "verify": "dbanon.doors.releases",
 }
 
@@ -87,6 +89,7 @@ __all__ = [
     "run_job",
     "show",
     "store_hierarchy",
+    "synthesize",
     "verify",
 ]
 

@@ -25,3 +25,7 @@ class CommitConfirmed(UserWarning):
 
 class ExportPending(UserWarning):
     """A file of a published release could not get its place, and waits under another name."""
+
+
+class NotDifferentiallyPrivate(UserWarning):
+    """The noise of this method is as published; its proof does not hold, and nothing is guaranteed."""  # noqa: E501
