@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from dbanon.methods import METHODS
     from dbanon.release.evaluation import Evaluation
     from dbanon.release.report import Report
+    from dbanon.synthesis.budget import Budget
 
 _HOMES = {
+    "Budget": "dbanon.synthesis.budget",
     "METHODS": "dbanon.methods",
     "DbanonError": "dbanon.errors",
     "Evaluation": "dbanon.release.evaluation",
@@ -65,6 +67,7 @@ _HOMES = {
 
 __all__ = [
     "METHODS",
+    "Budget",
     "DbanonError",
     "Evaluation",
     "Hierarchy",

@@ -6,35 +6,65 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dbanon.data.synthesis import Synthesis
 from dbanon.doors.arrays import microdata_of
-from dbanon.errors import NotDifferentiallyPrivate, TooFewRecords, UnsupportedType
+from dbanon.errors import (
+    InvalidParameter,
+    NotDifferentiallyPrivate,
+    TooFewRecords,
+    UnsupportedType,
+)
 from dbanon.job.synthesis import AsPublished, wish
+from dbanon.synthesis.budget import Budget
 from dbanon.synthesis.dcmdp import SENTENCE, dcmdp
+from dbanon.synthesis.noise import OpenDpNoise
+from dbanon.synthesis.private import private_rows
+from dbanon.synthesis.table import table_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
 
-def synthesize(data: ArrayLike | pd.DataFrame, *, method: str, **options: Any) -> Synthesis:
+def synthesize(
+    data: NDArray[Any] | pd.DataFrame,
+    *,
+    method: str,
+    budget: Budget | None = None,
+    **options: Any,
+) -> Synthesis:
     """Make rows that stand for no row of the source.
 
     Parameters
     ----------
-    data : (n, p) numbers, or a data frame of numbers whose columns are all released.
-    method : ``dcmdp``: noise as Liu and Li published it, which guarantees nothing; with
+    data : numbers, (n, p), whose columns are named "column 0" and so on, or a data frame; all of
+        its columns are released, but for ``entity``.
+    method : ``dp_ranks``: differentially private, with ``epsilon`` and public ``bounds``.
+        ``dcmdp``: noise as Liu and Li published it, which guarantees nothing; with
         ``guarantee="as_published"`` only, and with the warning ``NotDifferentiallyPrivate``.
+    budget : what ``dp_ranks`` spends its epsilon of, before any noise is drawn.
     options : those of the method, as docs/differential-privacy.md lists them.
 
     Raises
     ------
-    InvalidParameter, UnknownMethod, UnknownOption : as the checks of options.
-    UnsupportedType : a column is no number.
-    TooFewRecords : fewer than k records.
+    InvalidParameter, UnknownMethod, UnknownOption, BoundsRequired : as the checks of options.
+    UnsupportedType : a column is of a type that the method does not take.
+    TooFewRecords, NoiseTooLarge : there are too few rows for k, or for epsilon.
+    BudgetExhausted : less is left of the budget than epsilon.
+    MissingDependency : OpenDP is not installed.
     """
-    return _as_published(data, wish(method, options))
+    wished = wish(method, options)
+    if isinstance(wished, AsPublished):
+        if budget is not None:
+            raise InvalidParameter("Method dcmdp is not private, and spends nothing of a budget.")
+        return _as_published(data, wished)
+    if not isinstance(budget, Budget):
+        raise InvalidParameter(
+            "Method dp_ranks spends its epsilon of a budget, and there is none.",
+            hint="Make one for all releases of these rows, once: dbanon.Budget(3.0).",
+        )
+    return private_rows(table_of(data, wished.entity), wished, budget, OpenDpNoise)
 
 
 def _as_published(data: Any, wished: AsPublished) -> Synthesis:

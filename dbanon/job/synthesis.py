@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from dbanon.data.option import REQUIRED, Option, check, make, parameters
@@ -56,7 +56,51 @@ class AsPublished:
             )
 
 
-WISHES: dict[str, type[Any]] = {"dcmdp": AsPublished}
+@dataclass(frozen=True)
+class Private:
+    """dp_ranks: synthetic rows with differential privacy.
+
+    Raises
+    ------
+    InvalidParameter : an option is out of range.
+    """
+
+    epsilon: Annotated[
+        float,
+        Option(
+            "How much one row may tell; above 10 it is little of a promise.",
+            minimum=0,
+            above=True,
+            maximum=100,
+            expected="a number above 0, at most 100",
+            see=_SEE,
+        ),
+    ]
+    bounds: Annotated[
+        Mapping[str, Sequence[Any]],
+        Option(
+            "The low and the high of each column, as anybody may know them: never of the data.",
+            item="a low and a high",
+            see=_SEE,
+        ),
+    ] = field(default_factory=dict)
+    null_as: Annotated[
+        Mapping[str, Any],
+        Option("What stands for NULL in a column whose type holds it.", item="values", see=_SEE),
+    ] = field(default_factory=dict)
+    entity: Annotated[
+        str | None,
+        Option(
+            "Column of whole numbers that says whose a row is: one person is protected then.",
+            see=_SEE,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+WISHES: dict[str, type[Any]] = {"dp_ranks": Private, "dcmdp": AsPublished}
 
 
 def wish(method: str, options: Mapping[str, Any]) -> Any:

@@ -48,10 +48,16 @@ def dcmdp(
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     """The noisy rows, float64 (n, p), in the order of ``numbers``, float64 (n, p)."""
-    spread = numbers.max(axis=0) - numbers.min(axis=0)
-    scale = spread * noise_factor(len(numbers), k, reading) / epsilon
-    noise: NDArray[np.float64] = rng.laplace(size=numbers.shape) * scale
+    noise = rng.laplace(size=numbers.shape) * noise_scale(numbers, k, epsilon, reading)
     return centroids(numbers, dense(numbers, k, radius)) + noise
+
+
+def noise_scale(
+    numbers: NDArray[np.float64], k: int, epsilon: float, reading: str
+) -> NDArray[np.float64]:
+    """The scale of the noise on each value of a column, float64 (p,)."""
+    spread: NDArray[np.float64] = numbers.max(axis=0) - numbers.min(axis=0)
+    return spread * noise_factor(len(numbers), k, reading) / epsilon
 
 
 def dense(numbers: NDArray[np.float64], k: int, radius: float) -> Partition:
