@@ -13,7 +13,7 @@ WORKERS ?= 2
 CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o -name sources.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test faults sanitize bench picture lint clean FORCE
+.PHONY: help setup demo check test schedules faults sanitize bench picture lint clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -31,6 +31,21 @@ test: setup ## all tests; as root on Debian a missing PostgreSQL server or brows
 	.ci/prepare.sh postgres
 	.ci/prepare.sh browser
 	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+# What the examples of schedules run under. dbanon itself is lent to them by the tests.
+SCHEDULERS := build/schedulers
+OF_DBANON := duckdb pandas pyarrow sqlalchemy alembic rich pydantic pyyaml
+RUN_UNDER_dbt := 'dbt-core>=1.11,<1.12' dbt-duckdb dbt-postgres
+RUN_UNDER_airflow := 'apache-airflow>=3.1,<4'
+
+schedules: setup $(SCHEDULERS)/dbt/.done $(SCHEDULERS)/airflow/.done ## the examples of schedules, with dbt and Airflow
+	.ci/prepare.sh postgres
+	DBANON_SCHEDULERS=$(CURDIR)/$(SCHEDULERS) $(VENV)/bin/pytest tests/schedules tests/sql/test_cron.py $(PYTEST_ARGS)
+
+$(SCHEDULERS)/%/.done:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip --quiet install $(RUN_UNDER_$*) $(OF_DBANON)
+	touch $@
 
 # FAULTS=full for the long campaign; FAULTS_SEED and FAULTS_CASE repeat what a finding names.
 faults: setup ## random tables and killed runs against an oracle of its own, in some ten minutes

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from dbanon.doors.jobfile.run import run_job
     from dbanon.doors.python import anonymize, plan
-    from dbanon.doors.releases import drop, evaluate_release, releases, show, verify
+    from dbanon.doors.releases import attempts, drop, evaluate_release, releases, show, verify
     from dbanon.doors.synthesis import synthesize
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
@@ -47,6 +47,7 @@ _HOMES = {
     "advise": "dbanon.doors.advise",
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
+    "attempts": "dbanon.doors.releases",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.hierarchies",
     "evaluate": "dbanon.doors.evaluate",
@@ -78,6 +79,7 @@ __all__ = [
     "advise",
     "anonymize",
     "anonymize_frame",
+    "attempts",
     "drop",
     "drop_hierarchy",
     "evaluate",

@@ -66,6 +66,9 @@ CREATE TABLE IF NOT EXISTS dbanon.run (
     run_by         text,
     application    text,
     server_version text,
+    job            text,
+    source_types   jsonb,
+    fingerprint    text,
     PRIMARY KEY (run_id)
 );
 
@@ -99,3 +102,7 @@ ALTER TABLE dbanon.release
     ADD COLUMN IF NOT EXISTS output_oid bigint,
     ADD COLUMN IF NOT EXISTS digest text,
     ADD COLUMN IF NOT EXISTS evaluation jsonb;
+ALTER TABLE dbanon.run
+    ADD COLUMN IF NOT EXISTS job text,
+    ADD COLUMN IF NOT EXISTS source_types jsonb,
+    ADD COLUMN IF NOT EXISTS fingerprint text;

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.backend_package import copy_package
 from tests.postgres_server import Kind, NoServerError, Server, throwaway_server
 from tests.reference.data import Table, data_directory, load_casc
 
@@ -85,6 +88,18 @@ def local_pg_server(pg_server: Server) -> Iterator[Server]:
         return
     with _server_or_skip(kind="local") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def backend_path() -> Iterator[Path]:
+    """A directory from which another Python, such as the server's, imports dbanon and numpy."""
+    base = Path(tempfile.mkdtemp(prefix="dbanon-package-"))
+    base.chmod(0o755)
+    try:
+        (base / "site").mkdir()
+        yield copy_package(base / "site")
+    finally:
+        shutil.rmtree(base)
 
 
 @pytest.fixture

@@ -99,8 +99,8 @@ class ColumnAdvice:
 
     @property
     def distinct(self) -> Count:
-        """Different values."""
-        return Count(self.column.distinct, self.column.present, self.small)
+        """Different values, of all rows: of those with a value, they would tell a few NULLs."""
+        return Count(self.column.distinct, self.rows, self.small)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from dbanon.data.option import Option, check
+from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.job import HIERARCHIES, KEY, MEMORY_LIMIT
 from dbanon.job.policy import REFINEMENTS
 from dbanon.methods import find_method
 
@@ -65,28 +67,15 @@ class Wishes:
     ] = 60.0
     key: Annotated[
         tuple[str, ...],
-        Option(
-            "Columns that tell every row from every other; needed for views and foreign tables."
-        ),
+        KEY,
     ] = ()
     hierarchies: Annotated[
         Mapping[str, Hierarchy | HierarchySpec],
-        Option(
-            "Generalization tree of a quasi-identifier.",
-            expected="an object: a hierarchy by column",
-            flag="hierarchy",
-            form="NAME=HIERARCHY",
-            see="generalization.md#hierarchies",
-        ),
+        HIERARCHIES,
     ] = field(default_factory=dict)
     memory_limit: Annotated[
         int | None,
-        Option(
-            "Bytes that reading and clustering may use; on the command line and in SQL half of the"
-            " machine's memory by default.",
-            minimum=1,
-            unit="bytes",
-        ),
+        MEMORY_LIMIT,
     ] = None
 
     def __post_init__(self) -> None:
@@ -117,3 +106,13 @@ def curve(name: str) -> tuple[str, str | None]:
             "There is no such refinement.", hint="Write method+" + " or method+".join(REFINEMENTS)
         )
     return method, refine if plus else None
+
+
+def are_numbers(attributes: Iterable[Attribute], trees: Container[str] = ()) -> bool:
+    """True where all columns are read as numbers, and none has a generalization tree."""
+    return all(not one.kind.is_coded and one.name not in trees for one in attributes)
+
+
+def usual_methods(numbers: bool) -> tuple[str, ...]:
+    """The methods that are tried where none is named; the first is the one to start from."""
+    return OF_NUMBERS if numbers else OF_CATEGORIES

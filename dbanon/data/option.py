@@ -254,9 +254,18 @@ def _kept(kind: Any, value: Any, option: Option) -> Any:
         return kind.of_plain(value)
     if kind is not Any and isinstance(kind, type) and not isinstance(value, kind):
         raise _WrongError
-    if kind is str and option.choices and value not in option.choices:
+    if kind is str and (not is_text(value) or (option.choices and value not in option.choices)):
         raise _WrongError
     return value
+
+
+def is_text(value: str) -> bool:
+    """False where no database, file or terminal takes it: halves of characters, as of bytes."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number(kind: type, value: Any, option: Option) -> Any:

@@ -204,7 +204,9 @@ def _stars(after: pd.DataFrame, names: Sequence[str]) -> NDArray[np.bool_]:
     """bool (n,), which released rows say nothing."""
     found = np.ones(len(after), bool)
     for name in names:
-        found &= np.array([value == ANY for value in after[name].to_numpy(object)], bool)
+        # pandas' own NULL is equal to nothing, and not even false.
+        values = after[name].to_numpy(object)
+        found &= np.array([isinstance(value, str) and value == ANY for value in values], bool)
     return found
 
 
@@ -323,7 +325,7 @@ def _parameters(**given: Any) -> Parameters:
                 plain[name] = tuple(
                     part if isinstance(part, int) else float(part) for part in value
                 )
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             kind = "a whole number" if name in ("sample", "seed") else "numbers"
             raise InvalidParameter(f"{name} must be {kind}.") from None
     return Parameters(**plain)

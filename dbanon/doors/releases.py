@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbanon.run.open import open_store
+from dbanon.stores import job_history
 from dbanon.stores import releases as kept
+from dbanon.stores.job_history import Attempt
 from dbanon.stores.names import parse_relation
 from dbanon.stores.releases import Listed
 
@@ -29,6 +31,22 @@ def releases(database: Any, *, on_sql: OnSql | None = None) -> list[Listed]:
     """
     with open_store(database, on_sql).session(write=False) as session:
         return kept.listed(session)
+
+
+def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:
+    """Each run of a job of a file that the ledger of its target has, newest first.
+
+    Parameters
+    ----------
+    database : as for ``releases``: where the job's releases are.
+    job : its name in the file.
+
+    Raises
+    ------
+    LedgerNotTrusted : the ledger is somebody else's.
+    """
+    with open_store(database, on_sql).session(write=False) as session:
+        return job_history.attempts(session, job)
 
 
 def show(database: Any, release: str, *, on_sql: OnSql | None = None) -> dict[str, Any]:

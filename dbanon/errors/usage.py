@@ -151,15 +151,8 @@ class NonFiniteValue(UsageError):
     sqlstate = "22003"
 
 
-class HierarchyBroken(UsageError):
-    """A hierarchy is not a tree over the values of its column.
-
-    ``problems`` holds every problem found. The message names lines and counts, never a label: a
-    hierarchy often lists the very values that its column holds.
-    """
-
-    code = "hierarchy_broken"
-    sqlstate = "ZK004"
+class _WithProblems(UsageError):
+    """Something that people wrote is wrong, maybe in several places."""
 
     def __init__(
         self,
@@ -171,6 +164,17 @@ class HierarchyBroken(UsageError):
     ) -> None:
         super().__init__(message, detail=detail, hint=hint)
         self.problems = tuple(problems)
+
+
+class HierarchyBroken(_WithProblems):
+    """A hierarchy is not a tree over the values of its column.
+
+    ``problems`` holds every problem found. The message names lines and counts, never a label: a
+    hierarchy often lists the very values that its column holds.
+    """
+
+    code = "hierarchy_broken"
+    sqlstate = "ZK004"
 
 
 class ValueNotInOrder(UsageError):
@@ -252,7 +256,7 @@ class NothingFits(UsageError):
     code = "nothing_fits"
 
 
-class JobFileInvalid(UsageError):
+class JobFileInvalid(_WithProblems):
     """A job file is not as it must be.
 
     Attributes
@@ -261,17 +265,6 @@ class JobFileInvalid(UsageError):
     """
 
     code = "job_file"
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        detail: str | None = None,
-        hint: str | None = None,
-        problems: Iterable[object] = (),
-    ) -> None:
-        super().__init__(message, detail=detail, hint=hint)
-        self.problems = tuple(problems)
 
     @classmethod
     def of(cls, file: object, problems: Iterable[object]) -> JobFileInvalid:

@@ -23,8 +23,16 @@ class CommitConfirmed(UserWarning):
     """The connection was lost or a signal came at COMMIT, and it was committed all the same."""
 
 
+class NotTold(UserWarning):
+    """Somebody could not be told how a job ended, or what monitoring reads could not be written."""
+
+
 class ExportPending(UserWarning):
     """A file of a published release could not get its place, and waits under another name."""
+
+
+class TablesLeft(UserWarning):
+    """Tables of earlier releases could not be dropped after a release was published."""
 
 
 class NotDifferentiallyPrivate(UserWarning):

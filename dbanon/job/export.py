@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from dbanon.data.option import is_text
 from dbanon.errors import InvalidParameter
 
 PARQUET, CSV = "parquet", "csv"
@@ -41,7 +42,7 @@ class Export:
 
     def __post_init__(self) -> None:
         path: Any = self.path
-        if not isinstance(path, str) or not path.strip() or "\0" in path:
+        if not isinstance(path, str) or not path.strip() or "\0" in path or not is_text(path):
             raise InvalidParameter("The path of an export must be text.", hint=_HINT)
         if not self.format:
             ending = self.path.rpartition(".")[2].lower()

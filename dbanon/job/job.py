@@ -24,6 +24,22 @@ ON_NEW_COLUMN = ("halt", "drop")
 DOORS = ("python", "cli", "job", "sql")
 DEFAULT_CHUNK_ROWS = 65_536
 
+# Of other requests, too.
+KEY = Option("Columns that tell every row from every other; needed for views and foreign tables.")
+HIERARCHIES = Option(
+    "Generalization tree of a quasi-identifier.",
+    expected="an object: a hierarchy by column",
+    flag="hierarchy",
+    form="NAME=HIERARCHY",
+    see="generalization.md#hierarchies",
+)
+MEMORY_LIMIT = Option(
+    "Bytes that reading and clustering may use; on the command line and in SQL half of the"
+    " machine's memory by default.",
+    minimum=1,
+    unit="bytes",
+)
+
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -52,6 +68,10 @@ class Job:
     roles : all columns that have a role, those that are not released among them; None where nobody
         gave each column one.
     on_new_column : ``halt`` or ``drop``: what becomes of a column that ``roles`` does not name.
+    name : of the job in its file; None where there is none.
+    accept_types : columns of the source may have other types than at the job's last release.
+    fingerprint_key : that its fingerprint is taken under, empty for none of its own; None where
+        none is taken.
     door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
     run_id : the run, a UUID, for the ledger.
     """
@@ -85,9 +105,7 @@ class Job:
     ] = None
     key: Annotated[
         tuple[str, ...],
-        Option(
-            "Columns that tell every row from every other; needed for views and foreign tables."
-        ),
+        KEY,
     ] = ()
     where: Annotated[
         str | None,
@@ -102,13 +120,7 @@ class Job:
     policy: Policy
     hierarchies: Annotated[
         Mapping[str, Hierarchy | HierarchySpec],
-        Option(
-            "Generalization tree of a quasi-identifier.",
-            expected="an object: a hierarchy by column",
-            flag="hierarchy",
-            form="NAME=HIERARCHY",
-            see="generalization.md#hierarchies",
-        ),
+        HIERARCHIES,
     ] = field(default_factory=dict)
     output_kind: Annotated[
         str,
@@ -127,12 +139,7 @@ class Job:
     ] = DEFAULT_CHUNK_ROWS
     memory_limit: Annotated[
         int | None,
-        Option(
-            "Bytes that reading and clustering may use; on the command line and in SQL half of the"
-            " machine's memory by default.",
-            minimum=1,
-            unit="bytes",
-        ),
+        MEMORY_LIMIT,
     ] = None
     exports: Annotated[
         tuple[Export, ...],
@@ -157,6 +164,9 @@ class Job:
     ] = None
     roles: tuple[str, ...] | None = None
     on_new_column: str = "halt"
+    name: str | None = None
+    accept_types: bool = False
+    fingerprint_key: bytes | None = field(default=None, repr=False)
     door: str = "python"
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)
 

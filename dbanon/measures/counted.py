@@ -84,6 +84,17 @@ def levels_reached(
     return require_models(models, found, sizes)
 
 
+def levels_in_rows(
+    models: Sequence[Model], attributes: Mapping[str, Attribute], counts: Counts
+) -> tuple[float, ...]:
+    """The level that all classes keep to when rows are counted, whatever the models count."""
+    found = {name: _counts(cells, attributes[name], models) for name, cells in counts.cells.items()}
+    return tuple(
+        model.worst(found[model.attribute], _table(found[model.attribute], None))
+        for model in models
+    )
+
+
 def _of_persons(
     rows: NDArray[np.int64],
     persons: EntityCount,

@@ -23,9 +23,8 @@ from dbanon.errors import DatabaseNotFound, DbanonError, ExportPending, OutputEx
 from dbanon.job.export import PARQUET, Export
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job
-from dbanon.job.verdict import Verdict
 from dbanon.measures import Model
-from dbanon.measures.counted import levels_reached
+from dbanon.measures.counted import levels_in_rows
 from dbanon.release.report import Report
 from dbanon.stores import releases
 from dbanon.stores.duckdb.file_counts import counted_file
@@ -60,8 +59,12 @@ class Exporter:
     def _replaces(self) -> bool:
         return self._job.if_exists == "replace"
 
-    def require_places(self, session: Session) -> None:
+    def require_places(self, session: Session, *, make: bool = True) -> None:
         """Check, before anything is read, that the files may have their places.
+
+        Parameters
+        ----------
+        make : make their directories.
 
         Raises
         ------
@@ -82,7 +85,7 @@ class Exporter:
                     f"The file {place} is none that dbanon made of a release: it stays.",
                     hint="Choose another place, or remove it.",
                 )
-            if "{release}" not in export.path:
+            if make and "{release}" not in export.path:
                 places.make_directories(place.parent)
 
     def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
@@ -113,7 +116,6 @@ class Exporter:
         questions: Questions,
         counts: Counts,
         guarantee: Guarantee,
-        holds: Verdict,
         report: Report,
     ) -> list[dict[str, Any]]:
         """Write the files and count them again; what the ledger keeps of each.
@@ -142,9 +144,7 @@ class Exporter:
                 size, digest = pending.written()
             except OSError as error:
                 raise places.not_written(place.parent, error) from None
-            _require_same(
-                pending.path, export, attributes, questions, counts, guarantee.models, holds
-            )
+            _require_same(pending.path, export, attributes, questions, counts, guarantee.models)
             told.append({
                 "path": str(place), "format": export.format, "bytes": size, "sha256": digest,
                 "template": export.path,
@@ -270,7 +270,7 @@ def _metadata(report: Report, shared: tuple[str, ...]) -> dict[str, str]:
         "arguments": json.dumps(
             {
                 name: report.arguments.get(name)
-                for name in ("guarantee", "by")
+                for name in ("guarantee", "by", "models")
                 if report.arguments.get(name)
             }
         ),
@@ -285,24 +285,24 @@ def _require_same(
     questions: Questions,
     counts: Counts,
     models: Sequence[Model],
-    holds: Verdict,
 ) -> None:
     """Count a file again, as another reader reads it, and compare with the relation's counts."""
-    # Of persons a file has none; leaves of hierarchies are spelled in the database's own way.
+    # Of persons a file has none: of both rows are compared. Leaves of hierarchies are spelled in
+    # the database's own way.
     texts = tuple(name for name in questions.sensitive if name not in questions.leaves)
     found, sensitive = counted_file(
         path, export.format, attributes, replace(questions, persons=(), sensitive=texts)
     )
-    wanted = [
-        (model, counted.achieved)
-        for model, counted in zip(models, holds.models, strict=True)
-        if model.attribute in texts
-    ]
-    reached = levels_reached([model for model, _ in wanted], sensitive, found)
+    alike = [model for model in models if model.attribute in texts]
     differing = [] if found.rows == counts.rows else ["rows or class sizes"]
-    if any(
-        not isclose(level.achieved, before, rel_tol=1e-9)
-        for level, (_, before) in zip(reached, wanted, strict=True)
+    released = {attribute.name: attribute for attribute in attributes}
+    if not all(
+        isclose(level, before, rel_tol=1e-9)
+        for level, before in zip(
+            levels_in_rows(alike, sensitive, found),
+            levels_in_rows(alike, released, counts),
+            strict=True,
+        )
     ):
         differing.append("levels of privacy models")
     if differing:

@@ -24,6 +24,7 @@ from dbanon.release.report import Report
 from dbanon.run.run import PhaseProgress, run
 from dbanon.run.time_limit import within
 from dbanon.stores import ledger
+from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.names import parse_relation
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, described
@@ -122,7 +123,10 @@ def _files(job: Job, database: Store) -> Iterator[Exporter | None]:
         else:
             exporter.undo()
         raise
-    exporter.finish()
+    # What is committed is not told as interrupted, and its files get their places first.
+    with held_once_committed() as hold:
+        hold()
+        exporter.finish()
 
 
 def _within_memory(

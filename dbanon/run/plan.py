@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind, with_orders
 from dbanon.data.wanted import Wanted
-from dbanon.errors import ColumnUnclassified
+from dbanon.errors import ColumnUnclassified, TableChanged
 from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
@@ -101,6 +101,8 @@ def plan(
     """
     relation = source.describe(job)
     _require_roles(job, relation)
+    if target is not None and not job.accept_types:
+        _require_types(job, relation, target.last_types(job, relation.name))
     attributes = _quasi_identifiers(job, relation)
     persons = tuple(as_identifier(relation.attribute(name)) for name in job.guarantee.persons)
     job.guarantee.require(find_method(job.policy.method))
@@ -163,6 +165,28 @@ def _require_roles(job: Job, relation: Relation) -> None:
             f"{relation.name} has columns without a role; nothing was published.",
             detail=f"Without a role: {', '.join(new)}.",
             hint="Give each a role in the job file, or set on_new_column: drop.",
+        )
+
+
+def _require_types(job: Job, relation: Relation, then: Mapping[str, str]) -> None:
+    """Check that the columns with a role have the types of the job's last release.
+
+    Raises
+    ------
+    TableChanged : one has another type.
+    """
+    changed = [
+        f'"{a.name}" was {then[a.name] or "of no type"}, and is {a.sql_type or "of no type"}'
+        for a in relation.schema.attributes
+        if a.name in (job.roles or ()) and then.get(a.name, a.sql_type) != a.sql_type
+    ]
+    if changed:
+        raise TableChanged(
+            f"Columns of {relation.name} have other types than at the job's last release; nothing"
+            " was published.",
+            detail="; ".join(changed) + ".",
+            hint="If that is as it should be, run the job once with --accept-types (in Python:"
+            " accept_types=True).",
         )
 
 

@@ -30,6 +30,7 @@ from dbanon.release.report import (
 )
 from dbanon.release.telling import Originals, telling
 from dbanon.run.evaluate import evaluate
+from dbanon.run.fingerprint import fingerprint
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
@@ -66,11 +67,14 @@ def run(
     clock = Clock(progress)
     with clock.phase("read") as tick:
         planned = plan(job, source, target, lambda: tick(0.0))
+        taken = fingerprint(planned, source)
     microdata, policy, found = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
         release = recoded(planned, policy, source, microdata, found)
-        draft = Draft(job, planned.place, planned.relation, planned.wanted, microdata, release)
+        draft = Draft(
+            job, planned.place, planned.relation, planned.wanted, microdata, release, taken
+        )
         written = target.write(draft, source, tick)
         tick(1.0)
     with clock.phase("verify") as tick:
@@ -93,7 +97,7 @@ def run(
         with clock.phase("export") as tick:
             tick(0.0)
             questions = _questions(planned, release)
-            made = export(target, written, questions, counts, planned.guarantee, holds, report)
+            made = export(target, written, questions, counts, planned.guarantee, report)
             report = report.exported(made, dict(clock.seconds))
     with clock.phase("write"):
         noted = target.publish(written, report, counts, clock.elapsed)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dbanon.advice.answer import LeftOut, Sweep
 from dbanon.advice.profile import Count
 from dbanon.advice.recommend import BENDS, Point, with_frontier
-from dbanon.advice.wishes import OF_CATEGORIES, OF_NUMBERS, Wishes, curve
+from dbanon.advice.wishes import Wishes, are_numbers, curve, usual_methods
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -65,16 +65,23 @@ def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told:
         raise TooFewRecords(
             f"There are {total} rows, fewer than k = {wishes.k[0]}.", hint="Choose a smaller k."
         )
-    numeric = all(not a.kind.is_coded and a.name not in trees for a in attributes)
-    names = dict.fromkeys(wishes.methods or (OF_NUMBERS if numeric else OF_CATEGORIES))
+    numeric = are_numbers(attributes, trees)
+    names = dict.fromkeys(wishes.methods or usual_methods(numeric))
     trial = _Trial(planned, microdata, numeric, small, total, trees, wishes.seed)
     points: dict[tuple[str, int], Point] = {}
     left_out: dict[str, DbanonError] = {}
     todo = [(name, k) for name in sorted(names, key=_costs) for k in _in_order(ks)]
     end = time.monotonic() + wishes.time_limit
 
+    ended: list[BaseException] = []
+
     def tick(share: float) -> None:
-        told((done + share) / len(todo))
+        try:
+            told((done + share) / len(todo))
+        except BaseException as error:
+            # One of ours would else be taken for a method's.
+            ended.append(error)
+            raise
         if points and time.monotonic() > end:
             raise _TimeUp
 
@@ -90,6 +97,8 @@ def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told:
             untried = len(todo) - done
             break
         except DbanonError as error:
+            if ended:
+                raise
             left_out[name] = error
     if not points:
         raise next(iter(left_out.values()), TooFewRecords("All rows would be withheld."))

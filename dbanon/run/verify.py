@@ -24,7 +24,6 @@ from dbanon.partitioning.protect import with_null_leaves
 from dbanon.run.comparison import Comparison, ModelCount
 from dbanon.stores import digest, ledger
 from dbanon.stores.hierarchies import resolve
-from dbanon.stores.ledger_tables import LedgerEntry
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
 from dbanon.stores.sql_target import cells_of, count_classes
@@ -74,6 +73,33 @@ class Verification:
     models: tuple[ModelCount, ...] = ()
     digest: str | None = None
     counted: str = "rows"
+
+    @classmethod
+    def of(
+        cls,
+        relation: str,
+        names: Sequence[str],
+        k: int,
+        recount: Recount,
+        query: str,
+        **told: Any,
+    ) -> Verification:
+        """What the recount of a relation found; ``told`` is what else is said of it."""
+        return cls(
+            relation=relation,
+            quasi_identifiers=tuple(names),
+            rows=recount.rows,
+            classes=recount.classes,
+            smallest_class=recount.smallest,
+            median_class=recount.median,
+            largest_class=recount.largest,
+            null_rows=recount.null_rows,
+            k_requested=k,
+            k_achieved=recount.smallest,
+            k_rows=recount.k_rows,
+            recount_sql=query,
+            **told,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The verification as plain values, for JSON."""
@@ -132,26 +158,21 @@ def verify(
         if entry is not None:
             comparison.compare_class_sizes(recount)
             if not comparison.columns_differ:
-                models = _recount_models(session, relation, entry, recount)
+                models = models_recounted(
+                    session, relation, names, entry.models, entry.hierarchies, recount
+                )
                 comparison.compare_models(models)
         comparison.compare_rows()
-    return Verification(
-        relation=str(relation),
-        quasi_identifiers=names,
-        rows=recount.rows,
-        classes=recount.classes,
-        smallest_class=recount.smallest,
-        median_class=recount.median,
-        largest_class=recount.largest,
-        null_rows=recount.null_rows,
-        k_requested=k,
-        k_achieved=recount.smallest,
+    return Verification.of(
+        str(relation),
+        names,
+        k,
+        recount,
+        query,
         release_id=entry.release_id if entry else None,
         unchanged=True if comparison.digest == digest.UNCHANGED else None,
         guarantee=entry.sentence if entry else None,
-        recount_sql=query,
         entity=entry.entity if entry else None,
-        k_rows=recount.k_rows,
         models=models,
         digest=comparison.digest,
         counted=guarantee.told_of(recount),
@@ -190,10 +211,20 @@ def recount_sql(relation: RelationName, names: Sequence[str], guarantee: Guarant
     return "\n".join(recount_for_people(relation, columns) for columns in questions.classes)
 
 
-def _recount_models(
-    session: Session, relation: RelationName, entry: LedgerEntry, recount: Recount
+def models_recounted(
+    session: Session,
+    relation: RelationName,
+    names: Sequence[str],
+    then: Sequence[Mapping[str, Any]],
+    hierarchies: Mapping[str, Any],
+    recount: Recount,
 ) -> tuple[ModelCount, ...]:
-    """The privacy models of a release, counted again where the ledger says enough of them.
+    """The privacy models of a release, counted again where enough was recorded of them.
+
+    Parameters
+    ----------
+    names : its quasi-identifiers and strata.
+    then, hierarchies : the models and hierarchies as its ledger or file has them.
 
     Raises
     ------
@@ -201,8 +232,8 @@ def _recount_models(
     """
     found: list[ModelCount] = []
     models: dict[int, Model] = {}
-    for place, recorded in enumerate(entry.models):
-        model = _recorded_model(session, recorded, entry.hierarchies)
+    for place, recorded in enumerate(then):
+        model = _recorded_model(session, recorded, hierarchies)
         why_not = None
         if isinstance(model, Model):
             models[place] = model
@@ -213,13 +244,15 @@ def _recount_models(
         return tuple(found)
     asked = with_null_leaves(list(models.values()))
     relation_read = session.find_source(relation)
-    names = tuple(dict.fromkeys(model.attribute for model in asked))
-    looked_at = session.inspect(relation_read, [relation_read.attribute(name) for name in names])
+    of_models = tuple(dict.fromkeys(model.attribute for model in asked))
+    looked_at = session.inspect(
+        relation_read, [relation_read.attribute(name) for name in of_models]
+    )
     relation_read = relation_read.with_attributes(looked_at)
     attributes = {attribute.name: attribute for attribute in looked_at}
     questions = Questions(
-        entry.quasi_identifiers,
-        sensitive=names,
+        tuple(names),
+        sensitive=of_models,
         leaves=frozenset(trees_of_models(asked)),
     )
     try:
@@ -245,7 +278,7 @@ def _recorded_model(
     if distance == HIERARCHICAL:
         origin = hierarchies.get(recorded["attribute"], {})
         if "sha256" not in origin:
-            return "its hierarchy is not stored in this database"
+            return "its hierarchy is not stored with it"
         try:
             distance = resolve(session, parse(origin["from"], files=False))
         except DbanonError:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dbanon.errors import (
     ColumnNotFound,
@@ -15,12 +16,13 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.job.export import PARQUET
-from dbanon.job.guarantee import recorded
-from dbanon.run.verify import Verification
+from dbanon.job.guarantee import GUARANTEES, ROWS, recorded
+from dbanon.measures import Model
+from dbanon.run.verify import Verification, models_recounted, recount_sql
 from dbanon.stores.duckdb.file_counts import file_session
 from dbanon.stores.exports.formats import metadata_of
+from dbanon.stores.names import RelationName
 from dbanon.stores.sql_target import count_classes
-from dbanon.stores.statements import recount_for_people
 
 
 def verify_file(
@@ -49,43 +51,80 @@ def verify_file(
     except (OSError, ValueError):
         raise InvalidParameter(f"{path} is no Parquet file.") from None
     names = given = tuple(quasi_identifiers)
+    arguments: Mapping[str, Any] = {}
     if not given:
-        if "quasi_identifiers" not in said or "k_requested" not in said:
-            raise ReleaseNotFound(
-                f"The file {path} says of no release.",
-                hint="Name the quasi-identifiers and k to recount it.",
-            )
-        names = tuple(json.loads(said["quasi_identifiers"]))
-        k = int(said["k_requested"]) if k is None else k
+        names, k_requested, arguments = _told(path, said)
+        k = k_requested if k is None else k
     if k is None or k < 2:
         raise InvalidParameter("k must be a whole number, 2 or more.", hint="Add `k`.")
     with file_session(path, PARQUET) as (session, relation):
         for name in names:
             if name not in [attribute.name for attribute in relation.schema.attributes]:
                 raise ColumnNotFound(f'The file {path} has no column "{name}".')
-        guarantee = recorded(k, json.loads(said.get("arguments", "{}")) if not given else {})
+        guarantee = recorded(k, arguments)
         recount = count_classes(session, relation.name, guarantee.questions(names))
-        query = recount_for_people(relation.name, names)
-    if recount.smallest < k:
-        raise RecountFailed(
-            f"The smallest class of {path} holds {recount.smallest} rows, fewer than k = {k}.",
-            hint="Withdraw the file, and release it again.",
+        if recount.smallest < k:
+            raise RecountFailed(
+                f"The smallest class of {path} holds {recount.smallest} rows, fewer than k = {k}.",
+                hint="Withdraw the file, and release it again.",
+            )
+        models = models_recounted(
+            session, relation.name, names, arguments.get("models", []), {}, recount
         )
-    return Verification(
-        relation=str(path),
-        quasi_identifiers=names,
-        rows=recount.rows,
-        classes=recount.classes,
-        smallest_class=recount.smallest,
-        median_class=recount.median,
-        largest_class=recount.largest,
-        null_rows=recount.null_rows,
-        k_requested=k,
-        k_achieved=recount.smallest,
+    return Verification.of(
+        str(path),
+        names,
+        k,
+        recount,
+        # DuckDB reads a file whose name stands where a relation's does.
+        recount_sql(RelationName(None, str(path)), names, guarantee),
         release_id=None if given else said.get("release_id"),
         unchanged=None,
         guarantee=None if given else said.get("guarantee"),
-        k_rows=recount.k_rows,
-        recount_sql=query,
+        models=models,
         counted=guarantee.told_of(recount),
     )
+
+
+def _told(path: Path, said: Mapping[str, str]) -> tuple[tuple[str, ...], int, dict[str, Any]]:
+    """Quasi-identifiers and strata, k and arguments, as a file says them.
+
+    Raises
+    ------
+    ReleaseNotFound : it says of no release.
+    InvalidParameter : what it says is not what dbanon writes; anyone can write into a file.
+    """
+    hint = "Name the quasi-identifiers and k to recount it."
+    if "quasi_identifiers" not in said or "k_requested" not in said:
+        raise ReleaseNotFound(f"The file {path} says of no release.", hint=hint)
+    try:
+        names = json.loads(said["quasi_identifiers"])
+        k = int(said["k_requested"])
+        arguments = json.loads(said.get("arguments", "{}"))
+        models = arguments.get("models", [])
+        by = arguments.get("by", [])
+        fits = (
+            _are_texts(names)
+            and bool(names)
+            and _are_texts(by)
+            and set(by) <= set(names)
+            and arguments.get("guarantee", ROWS) in GUARANTEES
+            and all(_is_model(model) for model in models)
+        )
+    except (ValueError, TypeError, AttributeError, KeyError, InvalidParameter):
+        fits = False
+    if not fits:
+        raise InvalidParameter(f"What the file {path} says of its release is broken.", hint=hint)
+    return tuple(names), k, arguments
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _is_model(said: Mapping[str, Any]) -> bool:
+    """Whether this is a privacy model as ``Report`` tells one."""
+    told = {name: said[name] for name in ("kind", "attribute", "level", "l") if name in said}
+    if "kind" in told:
+        Model.of_plain(told)
+    return isinstance(said["model"], str) and isinstance(said["counted"], (int, float))

@@ -10,7 +10,9 @@ another way is told from rows that changed.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
+from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
 
@@ -23,6 +25,17 @@ OTHER_VERSION = "recorded by another version of the database"
 def take(session: Session, relation: RelationName) -> str:
     """The digest of a relation as it is now, under a salt of its own."""
     return _taken(session, relation, secrets.randbits(62) + 1)
+
+
+def of_columns(
+    session: Session, relation: Relation, names: Sequence[str], salt: int
+) -> tuple[str | int, ...]:
+    """What tells the rows that are read of a relation, by these columns, from others; no text.
+
+    It is a sum that can be subtracted from another one under the same salt: never to be kept.
+    """
+    rows, total = session.digest_columns(relation, names, salt)
+    return session.digest_way, session.digest_probe(), rows, total
 
 
 def compare(session: Session, relation: RelationName, recorded: str | None) -> str:

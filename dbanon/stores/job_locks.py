@@ -52,9 +52,13 @@ def _take(path: Path, job: str) -> int:
             ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.exists() and path.stat().st_ino == os.fstat(file).st_ino:
+            if os.path.samestat(path.lstat(), os.fstat(file)):
                 return file
+        except FileNotFoundError:
+            # Who held it took it away; the next round makes another one.
+            os.close(file)
         except BlockingIOError:
             os.close(file)
             raise job_running(job) from None
-        os.close(file)
+        else:
+            os.close(file)

@@ -35,6 +35,9 @@ class Run:
     run_id : a UUID of its own.
     release_id : the release that it made; None for one that failed.
     error_code : of the error that ended it; None for one that succeeded.
+    job : its name in its file; None where it is of none.
+    source_types : of a job's source: the type of each column; None where nothing was read.
+    fingerprint : of what a job read, and how; None where none was taken.
     """
 
     door: str
@@ -45,6 +48,15 @@ class Run:
     run_id: str
     release_id: str | None = None
     error_code: str | None = None
+    job: str | None = None
+    source_types: Mapping[str, str] | None = None
+    fingerprint: str | None = None
+
+    @property
+    def of_job(self) -> dict[str, Any]:
+        """What only runs of jobs have, where they have it."""
+        found = {name: getattr(self, name) for name in ("job", "source_types", "fingerprint")}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def release_row(
@@ -118,7 +130,7 @@ def record(
         row[column] = found.oid if found else None
     columns = column_rows(report, sql_types, made)
     recorded = session.have_release_recorded(
-        row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id}
+        row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id, **run.of_job}
     )
     return insert_release(session, row, columns, run) if recorded is None else recorded
 
@@ -160,8 +172,14 @@ def insert_run(session: Session, run: Run) -> None:
         "state": "failed" if run.error_code else "done",
         "error_code": run.error_code,
         "run_by": session.current_user(),
-    }
-    session.insert_rows(session.ledger_name("run"), list(row), [tuple(row.values())])
+    } | run.of_job
+    if run.source_types is not None:
+        row["source_types"] = json.dumps(run.source_types)
+    relation = session.ledger_name("run")
+    # A run that failed brings no ledger up to date.
+    known = dict(session.columns_of(relation))
+    row = {name: value for name, value in row.items() if name in known}
+    session.insert_rows(relation, list(row), [tuple(row.values())])
 
 
 def note_failure(store: Store, run: Run) -> None:
@@ -179,7 +197,8 @@ def note_failure(store: Store, run: Run) -> None:
 def _plain(run: Run) -> dict[str, Any]:
     """A run that made no release as plain values."""
     plain = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
-    return {key: value for key, value in plain.items() if key not in ("output", "release_id")}
+    left_out = {"output", "release_id", "job", "source_types", "fingerprint"}
+    return {key: plain[key] for key in plain if key not in left_out} | run.of_job
 
 
 def _text(moment: datetime) -> str:

@@ -86,6 +86,11 @@ RUN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     ("run_by", "text", True),
     ("application", "text", True),
     ("server_version", "text", True),
+    # Of a job of a file: its name, the types of the columns it found, and a digest of what it read
+    # and how, by which the next run may find that there is nothing to do.
+    ("job", "text", True),
+    ("source_types", "json", True),
+    ("fingerprint", "text", True),
 )
 
 # Generalization trees: a name each, and the nodes, of which the root has no parent.
@@ -116,7 +121,7 @@ TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
 }
 
 # The newest revision in migrations/.
-HEAD = "0004"
+HEAD = "0005"
 
 
 def ledger_ddl(

@@ -27,6 +27,7 @@ from dbanon.release.recode import Release
 from dbanon.release.report import Report, TellingColumn
 from dbanon.release.telling import ValueGroups
 from dbanon.stores.base import Output, Relation
+from dbanon.stores.names import RelationName
 
 # Called with the share of a step that is done.
 Progress = Callable[[float], None]
@@ -41,6 +42,7 @@ class Draft:
     wanted : the columns that were read of the relation.
     microdata : the records that were read.
     release : their classes and released values.
+    fingerprint : of what was read, and how; None where none was taken.
     """
 
     job: Job
@@ -49,6 +51,7 @@ class Draft:
     wanted: Wanted
     microdata: Microdata
     release: Release
+    fingerprint: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -114,6 +117,11 @@ class Source(Protocol):
     def count(self, relation: Relation) -> int:
         """The number of its rows."""
 
+    def digest(
+        self, relation: Relation, names: Sequence[str], salt: int
+    ) -> tuple[str | int, ...] | None:
+        """What tells its rows, by these columns, from others; None where nothing does."""
+
     def profile(self, relation: Relation) -> Profile:
         """What counts tell of all columns; no value of any is read."""
 
@@ -151,6 +159,9 @@ class Target(Protocol[W]):
         ------
         OutputExists, OutputNotOurs, InsufficientRights, LedgerNotTrusted : it may not be made.
         """
+
+    def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
+        """The types of the source's columns at the job's last release, where there is one."""
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that ranges of a column's values have a type here.

@@ -167,6 +167,12 @@ class SessionInterface(ABC):
         """The number of rows, and the sum of their hashes under a salt, 1 to 2**62."""
 
     @abstractmethod
+    def digest_columns(
+        self, relation: Relation, names: Sequence[str], salt: int
+    ) -> tuple[int, int]:
+        """The same of these columns of the rows that are read of a relation."""
+
+    @abstractmethod
     def digest_probe(self) -> str:
         """The hash of fixed values: another one where this database hashes in another way."""
 
@@ -212,6 +218,14 @@ class SessionInterface(ABC):
     def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
         """Have the ledger's owner write a run that made no release; False where nobody does."""
         return False
+
+    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+        """What this role lacks to read columns of a relation, as statements; none without roles."""
+        return []
+
+    def missing_to_write(self, output: RelationName) -> list[str]:
+        """What this role lacks to release there, as statements; none without roles."""
+        return []
 
     def same_name(self, one: RelationName, other: RelationName) -> bool:
         """True when two names are those of one relation here."""

@@ -28,7 +28,7 @@ from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.release.telling import ValueGroups
-from dbanon.stores import hierarchies, statements
+from dbanon.stores import digest, hierarchies, statements
 from dbanon.stores.base import Filtered, Relation
 from dbanon.stores.names import RelationName, parse_relation, quote
 from dbanon.stores.ports import Draft, Progress
@@ -142,6 +142,12 @@ class SqlSource:
         """The number of rows, with those that are withheld for a NULL."""
         query = f"SELECT count(*) FROM {relation.relation.quoted} AS s"
         return int(self.session.rows(query)[0][0])
+
+    def digest(
+        self, relation: Relation, names: Sequence[str], salt: int
+    ) -> tuple[str | int, ...] | None:
+        """What tells the rows from others; see ``digest.of_columns``."""
+        return digest.of_columns(self.session, relation, names, salt)
 
     def profile(self, relation: Relation) -> Profile:
         """What one query counts of all columns."""

@@ -18,7 +18,7 @@ from dbanon.job.job import Job
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.report import Report, TellingColumn
 from dbanon.release.telling import all_different, sample_size
-from dbanon.stores import digest, ledger, statements
+from dbanon.stores import digest, job_history, ledger, statements
 from dbanon.stores.base import Output, Relation, random_order
 from dbanon.stores.names import RelationName, check_length, parse_relation, quote
 from dbanon.stores.outputs import plan_output
@@ -56,6 +56,13 @@ class SqlTarget:
         """The output's place; raises as ``plan_output``."""
         name = parse_relation(job.output)
         return plan_output(self.session, name, job.output_kind, job.if_exists, release_id)
+
+    def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
+        """The types of the source's columns at the job's last release, where there is one."""
+        if job.name is None:
+            return {}
+        found = job_history.last_release(self.session, job.name)
+        return {} if found is None or found.source != str(source) else found.source_types
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that this database has ranges of the column's values."""
@@ -291,6 +298,9 @@ class SqlTarget:
         made = [(column.attribute.name, column.source) for column in draft.release.columns]
         made += [(name, name) for name in job.by]
         run = described(job, elapsed)
+        if job.name is not None:
+            types_read = {a.name: a.sql_type for a in draft.relation.schema.attributes}
+            run = replace(run, source_types=types_read, fingerprint=draft.fingerprint)
         return ledger.record(session, report, output, counts.rows, types, made, run)
 
 
@@ -303,7 +313,14 @@ def described(job: Job, elapsed: float, error_code: str | None = None) -> ledger
     """
     table, output = str(parse_relation(job.table)), parse_relation(job.output)
     return ledger.Run(
-        job.door, job.policy.method, table, output, elapsed, job.run_id, error_code=error_code
+        job.door,
+        job.policy.method,
+        table,
+        output,
+        elapsed,
+        job.run_id,
+        error_code=error_code,
+        job=job.name,
     )
 
 

@@ -52,7 +52,10 @@ BEGIN
             EXCEPT SELECT attname FROM pg_attribute
             WHERE attrelid = 'dbanon.release_column'::regclass AND attnum > 0
               AND NOT attisdropped AND attname <> 'release_id')
-        UNION ALL (SELECT jsonb_object_keys(run) EXCEPT VALUES ('door'), ('elapsed'), ('run_id'))
+        UNION ALL (
+            SELECT jsonb_object_keys(run)
+            EXCEPT VALUES ('door'), ('elapsed'), ('fingerprint'), ('job'), ('run_id'),
+                ('source_types'))
     ) AS keys LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
@@ -108,6 +111,15 @@ BEGIN
     IF coalesce(jsonb_typeof(release -> 'evaluation'), 'object') <> 'object' THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'evaluation is an object.';
     END IF;
+    IF run ?| ARRAY['job', 'source_types', 'fingerprint'] AND (
+           run ->> 'door' IS DISTINCT FROM 'job'
+           OR coalesce(run ->> 'job' !~ '^[a-z0-9][a-z0-9_-]{0,62}$', true)
+           OR coalesce(run ->> 'fingerprint' !~ '^[a-z0-9:]{1,200}$', false)
+           OR coalesce(jsonb_typeof(run -> 'source_types'), 'object') <> 'object'
+           OR jsonb_path_exists(run, '$.source_types.* ? (@.type() != "string")')) THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'A run of a job has the job''s name, types as texts, and a fingerprint.';
+    END IF;
     entry := jsonb_populate_record(NULL::dbanon.release, release);
     entry.created_at := moment;
     entry.output_schema := released.nspname;
@@ -126,11 +138,13 @@ BEGIN
             jsonb_populate_record(NULL::dbanon.release_column,
                                   e || jsonb_build_object('release_id', id)) AS c;
         INSERT INTO dbanon.run (run_id, release_id, door, method, source, output_schema, output_name,
-                                started_at, finished_at, state, run_by, application, server_version)
+                                started_at, finished_at, state, run_by, application, server_version,
+                                job, source_types, fingerprint)
         SELECT coalesce(w.run_id, gen_random_uuid()), id, w.door, entry.method, entry.source, entry.output_schema,
                entry.output_name, moment - make_interval(secs => w.elapsed), moment, 'done',
                entry.published_by, left(current_setting('application_name'), 200),
-               current_setting('server_version')
+               current_setting('server_version'),
+               run ->> 'job', run -> 'source_types', run ->> 'fingerprint'
         FROM (SELECT CASE WHEN run ->> 'door' IN ('sql', 'cli', 'python', 'job')
                           THEN run ->> 'door' END AS door,
                      CASE WHEN run ->> 'run_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'

@@ -17,7 +17,7 @@ BEGIN
     END IF;
     SELECT given INTO unknown FROM (
         SELECT jsonb_object_keys(run) AS given EXCEPT VALUES ('door'), ('elapsed'), ('error_code'),
-            ('method'), ('output_name'), ('output_schema'), ('run_id'), ('source')
+            ('job'), ('method'), ('output_name'), ('output_schema'), ('run_id'), ('source')
     ) AS keys LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
@@ -29,18 +29,22 @@ BEGIN
        OR coalesce(run ->> 'method' !~ '^[a-z0-9_]{1,60}$', true)
        OR coalesce(length(run ->> 'source') > 300 OR length(run ->> 'output_name') > 300, true)
        OR coalesce(length(run ->> 'output_schema') > 300, false)
+       OR coalesce(run ->> 'job' !~ '^[a-z0-9][a-z0-9_-]{0,62}$', false)
+       OR run ? 'job' AND run ->> 'door' <> 'job'
        OR run ->> 'run_id' !~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
-            MESSAGE = 'A run has a door, a method, a source, an output and the code of an error.';
+            MESSAGE = 'A run has a door, a method, a source, an output and the code of an error; one of'
+                      ' a job file also its job.';
     END IF;
     INSERT INTO dbanon.run (run_id, door, method, source, output_schema, output_name, started_at,
-                            finished_at, state, error_code, run_by, application, server_version)
+                            finished_at, state, error_code, run_by, application, server_version, job)
     SELECT coalesce((run ->> 'run_id')::uuid, gen_random_uuid()), run ->> 'door', run ->> 'method', run ->> 'source',
            run ->> 'output_schema', run ->> 'output_name',
            moment - make_interval(secs => coalesce(
                least(greatest((run ->> 'elapsed')::double precision, 0), 31536000), 0)),
            moment, 'failed', run ->> 'error_code', session_user,
-           left(current_setting('application_name'), 200), current_setting('server_version')
+           left(current_setting('application_name'), 200), current_setting('server_version'),
+           run ->> 'job'
     FROM clock_timestamp() AS moment;
 END
 $function$;

@@ -141,6 +141,21 @@ def test_nulls_and_dates() -> None:
     assert 0 < found.columns["born"]["sse_loss"] < 1
 
 
+def test_nulls_of_pandas_own() -> None:
+    before = people()
+    after, _ = means(before, ["age"])
+    before["age"], after["age"] = before["age"].astype("Int64"), after["age"].astype("Float64")
+    after["city"] = pd.array(["*"] * 59 + [None], "string")
+    after.loc[0, "age"] = pd.NA
+    found = dbanon.evaluate(before, after, quasi_identifiers=["age", "city"])
+    after["age"], after["city"] = after["age"].astype(float), after["city"].astype(object)
+    plain = dbanon.evaluate(before, after, quasi_identifiers=["age", "city"])
+    assert found.suppressed == plain.suppressed == 0
+    assert found.to_dict() == plain.to_dict()
+    with pytest.raises(InvalidParameter, match="seed"):
+        dbanon.evaluate(before, after, seed=float("inf"))  # type: ignore[arg-type]
+
+
 def test_arrow_and_rows() -> None:
     arrow = pytest.importorskip("pyarrow")
     table = people()[["age", "income", "city"]]

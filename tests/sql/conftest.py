@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,24 +11,11 @@ import pytest
 from sqlalchemy import make_url
 
 from dbanon.doors import install
-from tests.backend_package import copy_package
 from tests.conftest import IN_CI
 from tests.extension_files import extension_folder
 from tests.postgres_server import Server, conninfo
 from tests.sql.ledger_entries import PEOPLE
 from tests.sql.mallory import TRAP
-
-
-@pytest.fixture(scope="session")
-def backend_path() -> Iterator[Path]:
-    """A directory from which the server's Python imports dbanon and numpy."""
-    base = Path(tempfile.mkdtemp(prefix="dbanon-package-"))
-    base.chmod(0o755)
-    try:
-        (base / "site").mkdir()
-        yield copy_package(base / "site")
-    finally:
-        shutil.rmtree(base)
 
 
 @pytest.fixture(scope="session")

@@ -87,6 +87,13 @@ def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connecti
     refused(forger, [given[0], '[{"position": 0, "release_id": "x"}]', given[2]], "22023")
     refused(forger, [given[0], given[1], '{"door": "sql", "started_at": "2000-01-01"}'], "22023")
     refused(forger, [given[0], given[1], '{"door": "root", "elapsed": 1}'], "23502")
+    run = {"door": "job", "elapsed": 1, "job": "people"}
+    for key, value in (
+        ("door", "sql"), ("door", None), ("job", None), ("job", "a b"), ("job", "x" * 64),
+        ("job", 7.5), ("fingerprint", "A"), ("fingerprint", "x" * 301), ("source_types", []),
+        ("source_types", {"a": 1}), ("source_types", {"a": {"b": "c"}}), ("source_types", "x"),
+    ):  # fmt: skip
+        refused(forger, [given[0], given[1], json.dumps(run | {key: value})], "22023")
     for odd in ("null", "[]", '"x"', "1", "{}"):
         refused(forger, [odd, given[1], given[2]], "22023", "42501")
         refused(forger, [given[0], given[1], odd], "22023", "23502")
@@ -227,6 +234,8 @@ def test_a_run_that_failed_is_of_who_logged_in(
     for bad in (
         {"run_by": "anna"}, {"state": "done"}, {"started_at": "2000-01-01"}, {"release_id": "x"},
         {"door": "sql"}, {"error_code": "I quote a value"}, {"error_code": None},
+        {"job": "people"}, {"job": "a b", "door": "job"}, {"job": 7.5, "door": "job"},
+        {"fingerprint": "1:a"}, {"source_types": {}},
         {"method": "x; y"}, {"source": "x" * 1000}, {"output_name": None}, {"source": "x" * 99999},
     ):  # fmt: skip
         with pytest.raises(psycopg.errors.InvalidParameterValue), forger.transaction():

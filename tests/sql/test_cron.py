@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from dbanon.doors import install
 from tests.postgres_server import NoServerError, Server, throwaway_server
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pg_cron.sql"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "schedule" / "pg_cron.sql"
 
 
 @pytest.fixture(scope="module")

@@ -76,3 +76,10 @@ def duckdb_file(tmp_path: Path) -> DuckdbDatabase:
 def sqlite_file(tmp_path: Path) -> SqliteDatabase:
     """An empty SQLite file."""
     return SqliteDatabase(tmp_path / "other.db")
+
+
+@pytest.fixture
+def no_temporary_file(tmp_path: Path) -> Iterator[None]:
+    """After the test no file of an export stands there that has not got its name."""
+    yield
+    assert list(tmp_path.rglob(".dbanon-*")) == []

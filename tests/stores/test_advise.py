@@ -15,7 +15,9 @@ from click.testing import CliRunner
 
 import dbanon
 from dbanon.doors.cli.main import main
+from dbanon.errors import Cancelled
 from tests.stores.databases import Database
+from tests.stores.people import load_people
 
 RNG = np.random.default_rng(7)
 N = 240
@@ -277,3 +279,22 @@ def test_a_frame_has_no_table_and_a_database_has_one(database: Database) -> None
         with pytest.raises(dbanon.DbanonError) as refused:
             dbanon.advise(*given)
         assert refused.value.code == "invalid_parameter"
+
+
+def test_what_the_progress_raises_ends_the_sweep_though_it_is_an_error_of_ours(
+    database: Database,
+) -> None:
+    load_people(database)
+    shares: list[float] = []
+
+    def cancelled(part: str, share: float) -> None:
+        if part == "sweep":
+            shares.append(share)
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        dbanon.advise(
+            database.url, table="people", quasi_identifiers=["age", "income"], k=[3, 4],
+            methods=["mdav", "cbfs"], progress=cancelled,
+        )  # fmt: skip
+    assert len(shares) == 1

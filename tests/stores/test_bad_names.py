@@ -47,6 +47,18 @@ def test_awkward_names_of_columns(database: Database, with_key: bool) -> None:
         assert smallest == [(report.k_achieved,)]
 
 
+@pytest.mark.parametrize("option", ["table", "output", "where", "quasi_identifiers", "exports"])
+def test_halves_of_characters_are_refused_before_anything_is_read(
+    database: Database, option: str
+) -> None:
+    # As the command line has bytes that are no UTF-8.
+    load_people(database)
+    half = "age \udcff.csv"
+    given: dict[str, Any] = {"quasi_identifiers": ["age"]}
+    given |= {option: half if option in ("table", "output", "where") else [half]}
+    refuse(database, errors.InvalidParameter, **given)
+
+
 @pytest.mark.parametrize("name", [*AWKWARD, 'x"y.z'])
 def test_awkward_names_of_tables(database: Database, name: str) -> None:
     rows = [(i, i) for i in range(9)]

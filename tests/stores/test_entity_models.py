@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,20 @@ def test_one_person_does_not_make_a_class_diverse(database: Database) -> None:
         holders = Counter(ill for values in one.values() for ill in values).most_common()
         assert sum(count for _, count in holders[:2]) < len(one)
     assert report.models[0].achieved == 3
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_file_of_rows_holds_what_models_counted_in_persons(
+    database: Database, kind: str, tmp_path: Path
+) -> None:
+    # Of most rows a value is more frequent than of persons, and the other way round.
+    load(database, [(OTHERS[i % 4],) * (1 + i % 3) + (OTHERS[i // 4],) for i in range(16)])
+    models = [dbanon.Model("distinct_l", "ill", 2), dbanon.Model("alpha_k", "ill", 1),
+              dbanon.Model("t_closeness", "ill", 0.9)]  # fmt: skip
+    path = tmp_path / f"people.{kind}"
+    report = database.anonymize(**GIVEN, models=models, exports=[path])
+    assert path.exists()
+    assert all("counted in persons" in level.model for level in report.models)
 
 
 def test_a_value_that_all_have_is_no_half_of_them(database: Database) -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dbanon.errors import DatabaseFailure, ExportPending, InvalidParameter, OutputExists
+from dbanon.errors import (
+    CommitConfirmed,
+    DatabaseFailure,
+    ExportPending,
+    InvalidParameter,
+    OutputExists,
+)
 from dbanon.run import export as exporting
 from dbanon.run.open import open_store
 from dbanon.stores.exports import formats, places
@@ -110,6 +117,30 @@ def test_the_ledger_is_asked_once_the_files_are_held(
     assert events[:2] == ["held", "ledger"]
     assert (tmp_path / f"{release.release_id}.parquet").is_file()
     assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGALRM])
+def test_a_signal_while_files_get_their_places_ends_no_run_that_is_committed(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    load_people(database)
+    path, real = tmp_path / "people.parquet", places.into_place
+
+    def interrupted(*given: Any, **more: Any) -> None:
+        os.kill(os.getpid(), number)
+        real(*given, **more)
+
+    monkeypatch.setattr(places, "into_place", interrupted)
+    given = {**AGES, "exports": [path, tmp_path / "people.csv"], "time_limit": 600.0}
+    if number is signal.SIGINT:
+        with pytest.warns(CommitConfirmed):
+            report = database.anonymize(**given)
+    else:
+        report = database.anonymize(**given)
+    assert formats.metadata_of(path)["release_id"] == report.release_id
+    assert (tmp_path / "people.csv").exists()
+    assert left(tmp_path) == []
+    assert len(database.ledger_rows("run")) == 1
 
 
 def test_traps_beside_the_place_are_left_alone(database: Database, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import DatabaseNotFound, InvalidParameter
 from dbanon.run.open import open_store
 from dbanon.run.verify_file import verify_file
+from dbanon.stores.duckdb.file_counts import file_session
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.people import COLUMNS, load_people, rows_of_people
@@ -81,6 +83,17 @@ def test_no_database_is_needed(tmp_path: Path, kind: str) -> None:
 
 def call(*words: Any) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200"})
+
+
+def test_a_file_is_advised_on(tmp_path: Path) -> None:
+    done = call("advise", f"file:{write(tmp_path, 'csv')}", "--table", "people", "--k", "3")
+    assert done.exit_code == 0, done.stderr
+    assert "dbanon anonymize file:" in done.stdout
+    for command in ("advise", "plan"):
+        words = [command, "people", "--table", "people"]
+        words += ["--output", "o", "--k", "3", "-q", "age"] if command == "plan" else []
+        done = call(*words)
+        assert (done.exit_code, "URL cannot be read" in done.stderr) == (2, True)
 
 
 def test_a_job_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,3 +171,47 @@ def test_patterns_in_names_are_no_patterns(tmp_path: Path) -> None:
     out = directory / "{release}" / "p*.parquet"
     report = dbanon.anonymize(f"file:{source}", **AGES, output="release.people", exports=[out])
     assert verify_file(directory / report.release_id / "p*.parquet").rows == 40
+
+
+def test_decimals_have_room_on_both_sides_of_the_point(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"amount,wide\n123456.7,{'9' * 28}.5\n0.12345,0.{'1' * 27}\n,\n")
+    with open_store(f"file:{path}").session(write=False) as session:
+        assert dict(session.columns_of(parse_relation("t"))) == {
+            "amount": "DECIMAL(11,5)", "wide": "DOUBLE",
+        }  # fmt: skip
+        rows = session.rows("SELECT amount FROM t")
+    assert rows == [(Decimal("123456.70000"),), (Decimal("0.12345"),), (None,)]
+
+
+def test_quotes_that_stand_in_late_rows_only_are_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    # More rows than DuckDB looks at to guess.
+    path.write_text("a,b\n" + "'x',2\n" * 30_000 + '"x, ""y""",3\n"z",4\n')
+    with open_store(f"file:{path}").session(write=False) as session:
+        rows = session.rows("SELECT a, b, count(*) FROM t GROUP BY a, b ORDER BY b")
+    assert rows == [("'x'", 2, 30_000), ('x, "y"', 3, 1), ("z", 4, 1)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_of_another_form_is_no_failure_that_is_tried_again(
+    tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / f"t.{kind}"
+    path.write_bytes(b"a,b\n" + b"1,2\n" * 30_000 + b"1,2,SECRET\xff\n")
+    for _ in range(2):
+        with (
+            pytest.raises(InvalidParameter, match="cannot be read") as refused,
+            open_store(f"file:{path}").session(write=False),
+        ):
+            pass
+        assert "SECRET" not in str(refused.value)
+
+
+def test_what_does_not_fit_the_memory_stands_on_no_disk_when_a_file_is_counted(
+    tmp_path: Path,
+) -> None:
+    # DuckDB would write released values to .tmp of the directory that this runs in.
+    path = write(tmp_path, "parquet")
+    with file_session(path, "parquet") as (session, _):
+        assert session.rows("SELECT current_setting('temp_directory')") == [("",)]

@@ -3,71 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 import dbanon
-from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile import run as file_runs
-from dbanon.doors.jobfile.file import read_job_file
-from dbanon.doors.jobfile.init import job_file_for
-from dbanon.errors import ColumnUnclassified, DatabaseBusy, JobRunning, TimeLimit
+from dbanon.errors import ColumnUnclassified, DatabaseBusy, JobRunning, TablesLeft, TimeLimit
 from dbanon.run.open import open_store
 from tests.stores.databases import Database
-from tests.stores.people import COLUMNS, load_people
-
-ROLES = {
-    "id": "{role: drop}",
-    "name": "{role: identifier}",
-    "age": "{role: quasi_identifier, weight: 2}",
-    "income": "{role: quasi_identifier}",
-    "height": "{role: drop}",
-    "born": "{role: drop}",
-    "seen": "{role: drop}",
-    "site": '{role: keep, reason: "a public list"}',
-}
+from tests.stores.job_lines import ROLES, call, job, write
+from tests.stores.people import load_people
 
 
 @pytest.fixture(autouse=True)
 def _people(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEOPLE", database.url)
-    monkeypatch.setenv("DBANON_URL", database.url)
-
-
-def job(
-    name: str = "people",
-    roles: Mapping[str, str] = ROLES,
-    output: str = "{view: people, keep_last: 1}",
-    **more: str,
-) -> str:
-    lines = [f"  - name: {name}", *(f"    {key}: {text}" for key, text in more.items())]
-    lines += [] if "table" in more else ["    table: people"]
-    lines += ["    columns:", *(f'      "{column}": {role}' for column, role in roles.items())]
-    return "\n".join([*lines, f"    output: {output}"]) + "\n"
-
-
-def write(tmp_path: Path, database: Database, *jobs: str, defaults: str = "{k: 3}") -> Path:
-    file = tmp_path / "job.yaml"
-    head = 'version: 1\nsource: {url: "${PEOPLE}"}\ntarget: {schema: release}\n'
-    file.write_text(f"{head}defaults: {defaults}\njobs:\n" + "".join(jobs))
-    return file
-
-
-def call(*words: Any, **environment: str) -> Result:
-    done = CliRunner().invoke(
-        main, [str(word) for word in words], env={"COLUMNS": "200", **environment}
-    )
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done
 
 
 def test_check_plan_run_and_run_again(database: Database, tmp_path: Path) -> None:
     rows = load_people(database)
-    file = write(tmp_path, database, job(where='"age >= 30"'))
+    file = write(tmp_path, job(where='"age >= 30"'))
     before = database.state()
     assert call("check", file).exit_code == 0
     planned = call("plan", file, "--format", "json")
@@ -94,7 +51,7 @@ def test_a_job_is_what_anonymize_makes_of_the_same_words(
     database: Database, tmp_path: Path
 ) -> None:
     load_people(database)
-    file = write(tmp_path, database, job(output="{table: one}"))
+    file = write(tmp_path, job(output="{table: one}"))
     of_file = dbanon.run_job(file)
     by_hand = database.anonymize(
         quasi_identifiers=["age", "income"], keep=["site"], weights={"age": 2}, output="release.two"
@@ -109,7 +66,7 @@ def test_a_job_is_what_anonymize_makes_of_the_same_words(
 
 def test_a_new_column_halts_or_is_dropped_and_told(database: Database, tmp_path: Path) -> None:
     load_people(database)
-    file = write(tmp_path, database, job())
+    file = write(tmp_path, job())
     assert call("run", file).exit_code == 0
     kind = database.types["text"]
     database.execute(f"ALTER TABLE people ADD COLUMN diagnosis {kind}")
@@ -120,7 +77,7 @@ def test_a_new_column_halts_or_is_dropped_and_told(database: Database, tmp_path:
         assert "[column_unclassified]" in done.stderr
         assert 'Without a role: "diagnosis"' in done.stderr
     assert database.state() == before
-    file = write(tmp_path, database, job(on_new_column="drop"))
+    file = write(tmp_path, job(on_new_column="drop"))
     done = call("run", file, "--format", "json")
     assert done.exit_code == 0
     assert 'column "diagnosis" has no role, and was not released' in done.stderr
@@ -132,7 +89,7 @@ def test_a_new_column_halts_or_is_dropped_and_told(database: Database, tmp_path:
 @pytest.mark.parametrize("column", ["income", "height"], ids=["read", "dropped"])
 def test_a_column_that_is_gone_halts(database: Database, tmp_path: Path, column: str) -> None:
     load_people(database)
-    file = write(tmp_path, database, job(on_new_column="drop"))
+    file = write(tmp_path, job(on_new_column="drop"))
     database.execute(f"ALTER TABLE people DROP COLUMN {column}")
     for command in ("plan", "run"):
         done = call(command, file)
@@ -148,7 +105,7 @@ def test_one_job_that_fails_stops_no_other(database: Database, tmp_path: Path) -
         job("two", output="{table: two}", k="41"),
         job("three", output="{table: three}"),
     ]
-    file = write(tmp_path, database, *jobs)
+    file = write(tmp_path, *jobs)
     done = call("run", file, "--format", "json")
     assert done.exit_code == 8
     found = json.loads(done.stdout)["jobs"]
@@ -166,7 +123,7 @@ def test_one_job_that_fails_stops_no_other(database: Database, tmp_path: Path) -
 
 def test_a_job_that_runs_already(database: Database, tmp_path: Path) -> None:
     load_people(database)
-    file = write(tmp_path, database, job(), job("other", output="{table: other}"))
+    file = write(tmp_path, job(), job("other", output="{table: other}"))
     store = open_store(database.url)
     with store.job_lock("people"):
         done = call("run", file, "--job", "people")
@@ -181,7 +138,7 @@ def test_a_job_that_runs_already(database: Database, tmp_path: Path) -> None:
 
 def test_lines_for_machines_name_the_job(database: Database, tmp_path: Path) -> None:
     load_people(database)
-    file = write(tmp_path, database, job(), job("other", output="{table: other}"))
+    file = write(tmp_path, job(), job("other", output="{table: other}"))
     done = call("run", file, "--log-format", "json", "--format", "json")
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert lines[0]["event"] == "start"
@@ -196,7 +153,7 @@ def test_lines_for_machines_name_the_job(database: Database, tmp_path: Path) -> 
 def test_a_report_is_written_in_directories_of_its_own(database: Database, tmp_path: Path) -> None:
     load_people(database)
     report = tmp_path / "out" / "{job}" / "{release}.json"
-    file = write(tmp_path, database, job(report=f'"{report}"'))
+    file = write(tmp_path, job(report=f'"{report}"'))
     release = dbanon.run_job(file).release_id
     assert not (tmp_path / "out").exists()
     done = call("run", file, "--format", "json")
@@ -209,7 +166,7 @@ def test_a_report_is_written_in_directories_of_its_own(database: Database, tmp_p
 def test_a_page_of_a_job_has_its_evaluation(database: Database, tmp_path: Path) -> None:
     load_people(database)
     page = tmp_path / "{release}.html"
-    file = write(tmp_path, database, job(report=f'"{page}"'))
+    file = write(tmp_path, job(report=f'"{page}"'))
     done = call("run", file, "--format", "json")
     assert done.exit_code == 0, done.stderr
     [one] = json.loads(done.stdout)["jobs"]
@@ -218,14 +175,14 @@ def test_a_page_of_a_job_has_its_evaluation(database: Database, tmp_path: Path) 
     assert "It was not evaluated further" not in text
     assert "lacks what the database knows" not in done.stderr
     # Any other report needs none of it.
-    file = write(tmp_path, database, job(report=f'"{tmp_path}/report.json"'))
+    file = write(tmp_path, job(report=f'"{tmp_path}/report.json"'))
     [one] = json.loads(call("run", file, "--format", "json").stdout)["jobs"]
     assert one["report"]["evaluation"] is None
 
 
 def test_variables_are_of_the_environment(database: Database, tmp_path: Path) -> None:
     load_people(database)
-    file = write(tmp_path, database, job())
+    file = write(tmp_path, job())
     file.write_text(file.read_text().replace("${PEOPLE}", "${OWN_URL?set OWN_URL first}"))
     assert call("check", file).exit_code == 0
     done = call("run", file)
@@ -237,7 +194,7 @@ def test_variables_are_of_the_environment(database: Database, tmp_path: Path) ->
 def test_a_limit_of_time(database: Database, tmp_path: Path) -> None:
     load_people(database)
     before = database.state()
-    file = write(tmp_path, database, job(time_limit="0.000001"))
+    file = write(tmp_path, job(time_limit="0.000001"))
     done = call("run", file)
     assert done.exit_code == 9
     assert "[time_limit]" in done.stderr
@@ -247,60 +204,13 @@ def test_a_limit_of_time(database: Database, tmp_path: Path) -> None:
     assert database.anonymize(quasi_identifiers=["age"], time_limit=3600).rows_out == 40
 
 
-def test_init_gives_a_file_to_edit(database: Database, tmp_path: Path) -> None:
-    load_people(database)
-    done = call("init", database.url, "--table", "people", "--k", "4")
-    assert done.exit_code == 0
-    file = tmp_path / "job.yaml"
-    file.write_text(done.stdout)
-    assert call("check", file).exit_code == 0
-    [job] = read_job_file(file).jobs
-    proposed = {
-        one.column.name: one.role.role for one in dbanon.advise(database.url, "people").columns
-    }
-    assert list(proposed) == list(COLUMNS)
-    for name, role in proposed.items():
-        assert (name in job.job.quasi_identifiers) == (role == "quasi_identifier")
-        assert (name in job.job.sensitive) == (role == "sensitive")
-        assert name not in job.job.keep
-    assert call("plan", file).exit_code in (0, 2)
-
-
-def test_init_says_nothing_of_a_table_without_rows(database: Database, tmp_path: Path) -> None:
-    database.load("people", {"age": database.types["integer"]}, [])
-    done = call("init", database.url, "--table", "people")
-    assert done.exit_code == 0
-    assert "age: {role: drop}" in done.stdout
-    file = tmp_path / "job.yaml"
-    file.write_text(done.stdout)
-    done = call("check", file)
-    assert done.exit_code == 2
-    assert "columns must have a quasi_identifier" in done.stderr
-    assert len(done.stderr.splitlines()) == 3
-
-
-def test_names_travel_from_a_table_to_a_file_and_back(database: Database, tmp_path: Path) -> None:
-    long = "x" * 63
-    names = ["Peo ple", "a.b", 'say "x"', "it's", "on", "true", "#", "é: 1", long]
-    columns = dict.fromkeys(names, database.types["integer"])
-    rows = [[i + j for j in range(len(names))] for i in range(12)]
-    database.load("T #1", columns, rows)
-    text = job_file_for(database.url, '"T #1"')
-    text = text.replace("role: drop", "role: quasi_identifier")
-    file = tmp_path / "job.yaml"
-    file.write_text(text)
-    report = dbanon.run_job(file)
-    assert sorted(report.quasi_identifiers) == sorted(names)
-    assert report.rows_out == 12
-
-
 def test_unclassified_columns_are_an_error_of_their_own_in_python(
     database: Database, tmp_path: Path
 ) -> None:
     load_people(database)
     roles = {name: role for name, role in ROLES.items() if name != "height"}
     with pytest.raises(ColumnUnclassified, match="columns without a role"):
-        dbanon.run_job(write(tmp_path, database, job(roles=roles)))
+        dbanon.run_job(write(tmp_path, job(roles=roles)))
 
 
 def test_a_job_between_two_databases(
@@ -310,7 +220,7 @@ def test_a_job_between_two_databases(
     load_people(database)
     other = make_database("sqlite" if database.name != "sqlite" else "duckdb")
     monkeypatch.setenv("OTHER", other.url)
-    file = write(tmp_path, database, job(where='"age >= 30"'))
+    file = write(tmp_path, job(where='"age >= 30"'))
     text = file.read_text()
     file.write_text(text.replace("{schema: release}", '{url: "${OTHER}", schema: release}'))
     before = database.state()
@@ -333,7 +243,7 @@ def test_a_job_is_run_again_when_the_database_failed(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_people(database)
-    file = write(tmp_path, database, job(retries="2"))
+    file = write(tmp_path, job(retries="2"))
     noted, waits, runs = file_runs.run_noted, list[float](), list[str]()
 
     def failing(of: Any, *stores: Any) -> Any:
@@ -355,11 +265,54 @@ def test_a_job_is_run_again_when_the_database_failed(
     monkeypatch.setattr(file_runs, "run_noted", lambda of, *stores: failing_always(runs, of))
     assert call("run", file).exit_code == 4
     assert len(runs) == 3
-    file = write(tmp_path, database, job(retries="2", k="41"))
+    file = write(tmp_path, job(retries="2", k="41"))
     waits.clear()
     monkeypatch.setattr(file_runs, "run_noted", noted)
     assert call("run", file).exit_code == 3
     assert waits == []
+
+
+def test_old_tables_that_cannot_be_dropped_are_no_failure(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(database)
+    jobs = [job(name, output=f"{{view: {name}, keep_last: 0}}", retries="2") for name in "ab"]
+    file = write(tmp_path, *jobs)
+    assert call("run", file).exit_code == 0
+    tables = len(database.relations())
+
+    def busy(*given: Any) -> list[str]:
+        raise DatabaseBusy
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_runs, "collect_garbage", busy)
+        done = call("run", file, "--format", "json")
+        assert done.exit_code == 0, done.stderr
+        assert [one["dropped"] for one in json.loads(done.stdout)["jobs"]] == [[], []]
+        assert done.stderr.count("were not dropped (database_busy)") == 2
+        with pytest.warns(TablesLeft):
+            dbanon.run_job(file, job="a")
+    assert len(database.ledger_rows("release")) == 5
+    assert len(database.relations()) > tables
+    done = call("run", file, "--format", "json")
+    assert [len(one["dropped"]) for one in json.loads(done.stdout)["jobs"]] == [3, 2]
+    assert len(database.relations()) == tables
+
+
+def test_a_signal_after_the_commit_leaves_the_release_told(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(database)
+    file = write(tmp_path, job(output="{view: people, keep_last: 0}"))
+
+    def interrupted(*given: Any) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(file_runs, "collect_garbage", interrupted)
+    done = call("run", file, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert "it is done" in done.stderr
+    assert len(database.ledger_rows("release")) == 1
 
 
 def failing_always(runs: list[str], of: Any) -> Any:

@@ -204,6 +204,8 @@ def test_upgrade_brings_a_clients_ledger_to_this_version(database: Database) -> 
     report = database.anonymize(quasi_identifiers=NUMERIC)
     older = [f"ALTER TABLE {database.ledger()} DROP COLUMN {name}"
              for name in ("relation_oid", "output_oid", "digest", "evaluation")]  # fmt: skip
+    older += [f"ALTER TABLE {database.ledger('run')} DROP COLUMN {name}"
+              for name in ("job", "source_types", "fingerprint")]  # fmt: skip
     if database.name != "duckdb":
         older.append(f"UPDATE {database.ledger('alembic_version')} SET version_num = '0002'")
     database.execute(*older)

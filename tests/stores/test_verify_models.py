@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 import dbanon
 from dbanon.doors.cli.main import main
@@ -14,6 +16,8 @@ from dbanon.doors.hierarchies import store_hierarchy
 from dbanon.errors import RecountFailed, ReleaseChanged
 from dbanon.run.open import open_store
 from dbanon.run.verify import Verification, verify
+from dbanon.run.verify_file import verify_file
+from dbanon.stores.exports.formats import metadata_of
 from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.test_models import GIVEN, MODELS, TREE, load
@@ -86,7 +90,7 @@ def test_by_a_hierarchy_that_nobody_kept(database: Database) -> None:
     database.anonymize(**GIVEN, models=[model])
     [found] = again(database).models
     assert found.counted is None
-    assert found.why_not == "its hierarchy is not stored in this database"
+    assert found.why_not == "its hierarchy is not stored with it"
     assert found.recorded <= 0.3
 
 
@@ -115,3 +119,30 @@ def test_in_another_database(database: Database, make_database: Any) -> None:
     assert [model.counted for model in found.models] == [
         pytest.approx(level.achieved) for level in report.models
     ]
+
+
+def test_in_a_file_they_are_counted_by_what_it_says(database: Database, tmp_path: Path) -> None:
+    load(database)
+    path = tmp_path / "people.parquet"
+    of_a_tree = dbanon.Model("t_closeness", "ill", 0.9, distance=TREE)
+    models = [*MODELS.values(), of_a_tree]
+    report = database.anonymize(**GIVEN, models=models, exports=[path])
+    found = verify_file(path)
+    assert [model.model for model in found.models] == [model.describe() for model in models]
+    *counted, not_counted = found.models
+    assert [model.counted for model in counted] == [
+        pytest.approx(level.achieved) for level in report.models[:-1]
+    ]
+    assert (not_counted.counted, not_counted.why_not) == (
+        None,
+        "its hierarchy is not stored with it",
+    )
+    table = parquet.read_table(path)
+    for name in report.sensitive:
+        place = table.schema.names.index(name)
+        same = pa.repeat(table.column(name)[0], len(table))
+        table = table.set_column(place, table.schema.field(name), same)
+    said = {f"dbanon.{key}": text for key, text in metadata_of(path).items()}
+    parquet.write_table(table.replace_schema_metadata(said), path)
+    with pytest.raises(RecountFailed, match="distinct_l"):
+        verify_file(path)

@@ -19,7 +19,6 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.doors.machine import half_of_memory
-from dbanon.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -94,11 +93,6 @@ def advise(url: str, **given: Any) -> None:
         wishes["sensitive"] += given["single_s"]
         if wishes["memory_limit"] is None:
             wishes["memory_limit"] = half_of_memory()
-        if "://" not in url:
-            raise InvalidParameter(
-                "The database URL cannot be read: it has no :// in it.",
-                hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",
-            )
         found = api.advise(url, **wishes, on_sql=sql_printer(given["print_sql"]))
         line = command(open_store(url).url, found.start, given["hierarchies"])
         show(form, found.to_dict() | {"command": line}, lambda: _tables(found))

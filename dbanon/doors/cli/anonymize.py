@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 import click
 
 from dbanon.data.option import Parameter, all_parameters
-from dbanon.doors.cli.log import current, say
+from dbanon.doors.cli.cautions import warn_of, watched
+from dbanon.doors.cli.log import current
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.report_file import needs_evaluation, write_report
 from dbanon.doors.cli.support import (
@@ -23,7 +23,6 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.doors.machine import half_of_memory
-from dbanon.errors import ColumnLost, PrivacyWarning
 from dbanon.job.job import Job
 
 OPTIONS = all_parameters(Job)
@@ -96,7 +95,6 @@ def anonymize(url: str, **given: Any) -> None:
     form = given["form"]
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import python as api
-        from dbanon.doors.cli.progress import ProgressDisplay
         from dbanon.doors.cli.render import report_table, require_report_file
 
         log = current()
@@ -105,12 +103,7 @@ def anonymize(url: str, **given: Any) -> None:
         if path is not None:
             require_report_file(path)
         wanted["evaluate"] |= needs_evaluation(path)
-        with (
-            warnings.catch_warnings(),
-            ProgressDisplay(not given["no_progress"], log) as progress,
-        ):
-            warnings.simplefilter("ignore", PrivacyWarning)
-            warnings.simplefilter("ignore", ColumnLost)
+        with watched(not given["no_progress"]) as progress:
             report = api.anonymize(
                 url,
                 **wanted,
@@ -121,12 +114,7 @@ def anonymize(url: str, **given: Any) -> None:
             )
             log.release_id = report.release_id
             committed()
-        for caution in report.cautions:
-            say(f"Warning: {caution.what}; {caution.why}.")
-        for found in report.telling:
-            say(f"Warning: column {found.describe(report.k_requested)}.")
-        for text in report.lost_told():
-            say(f"Warning: column {text}.")
+        warn_of(report)
         if path is not None:
             write_report(report, path, given["target"] or url)
         show(form, report.to_dict(), lambda: report_table(report))

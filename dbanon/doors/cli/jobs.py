@@ -1,42 +1,39 @@
-"""The commands on job files: ``check``, ``run``, ``schema``, ``init``, and plans of files."""
+"""The commands on job files but ``run``: ``check``, ``schema``, ``init``, and plans of files."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbanon.doors.cli.log import current, log_format, say
-from dbanon.doors.cli.report_file import needs_evaluation, write_report
+from dbanon.doors.cli.log import current, log_format
+from dbanon.doors.cli.report_file import needs_evaluation
 from dbanon.doors.cli.support import (
     URL_HELP,
     Names,
     common,
     errors,
-    lasting,
+    recounted,
     show,
     signals,
     sql_printer,
 )
 from dbanon.doors.machine import half_of_memory
-from dbanon.errors import ColumnLost, DbanonError, PrivacyWarning
+from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
 
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob, JobFile
-    from dbanon.doors.jobfile.run import Published
-    from dbanon.release.report import Report
 
 
-_FILE = click.argument("file", type=click.Path(path_type=Path))
-_JOBS = click.option(
+FILE = click.argument("file", type=click.Path(path_type=Path))
+JOBS = click.option(
     "--job", "names", multiple=True, metavar="NAME", help="A job of the file; repeatable."
 )
-_PASSWORD = click.option(
+PASSWORD = click.option(
     "--allow-inline-password",
     "inline_password",
     is_flag=True,
@@ -50,15 +47,16 @@ def _read(file: Path, inline_password: bool) -> JobFile:
     return read_job_file(file, inline_password=inline_password)
 
 
-def _chosen(file: Path, inline_password: bool, names: Sequence[str]) -> tuple[FileJob, ...]:
-    """The jobs that are wanted, their variables expanded, within half of the memory.
+def opened(file: Path, inline_password: bool) -> JobFile:
+    """A job file, its variables expanded, its jobs within half of the memory.
 
     Those whose report is a page are evaluated.
     """
     from dbanon.doors.jobfile.file import limited
 
-    jobs = _read(file, inline_password).with_variables().chosen(names)
-    return tuple(_evaluated(limited(job, half_of_memory())) for job in jobs)
+    found = _read(file, inline_password).with_variables()
+    jobs = tuple(_evaluated(limited(job, half_of_memory())) for job in found.jobs)
+    return replace(found, jobs=jobs)
 
 
 def _evaluated(job: FileJob) -> FileJob:
@@ -68,8 +66,8 @@ def _evaluated(job: FileJob) -> FileJob:
 
 
 @click.command()
-@_FILE
-@_PASSWORD
+@FILE
+@PASSWORD
 @click.option(
     "--format",
     "form",
@@ -119,127 +117,15 @@ def init(url: str, table: str, k: int, key: tuple[str, ...]) -> None:
         click.echo(job_file_for(url, table, k=k, key=key), nl=False)
 
 
-@click.command()
-@_FILE
-@_JOBS
-@click.option("--fail-fast", is_flag=True, help="Run no further job when one failed.")
-@_PASSWORD
-@click.option("--no-progress", is_flag=True, help="No progress on stderr.")
-@common
-def run(
-    file: Path,
-    names: tuple[str, ...],
-    fail_fast: bool,
-    inline_password: bool,
-    no_progress: bool,
-    form: str,
-    print_sql: bool,
-) -> None:
-    """Run the jobs of a file, in its order: each its own transaction, lock and ledger row.
-
-    One that fails does not stop the next. Exit code: that of the job where there is one, else 8.
-    """
-    with errors(form), signals():
-        from dbanon.doors.jobfile.run import failure
-
-        jobs = _chosen(file, inline_password, names)
-        told: list[dict[str, Any]] = []
-        failed: list[tuple[str, DbanonError]] = []
-        try:
-            for job in jobs:
-                try:
-                    told.append(_run_one(job, form, no_progress, print_sql))
-                except DbanonError as error:
-                    current().error(error)
-                    failed.append((job.name, error))
-                    told.append({"job": job.name, "error": error.to_dict()})
-                    if fail_fast:
-                        break
-        finally:
-            current().job = None
-            ended = failure(failed, len(jobs))
-            if form == "json":
-                with lasting() as committed:
-                    committed()
-                    show(form, {"jobs": told}, lambda: None)
-        if ended is not None:
-            if len(jobs) > 1:
-                current().error(ended)
-            sys.exit(ended.exit_code)
-
-
-def _run_one(job: FileJob, form: str, no_progress: bool, print_sql: bool) -> dict[str, Any]:
-    """Run a job and show its report; as plain values."""
-    from dbanon.doors.cli.progress import ProgressDisplay
-    from dbanon.doors.cli.render import report_table
-    from dbanon.doors.jobfile.run import run_file_job
-
-    log = current()
-    log.begin_job(job.name, job.job.run_id)
-
-    def retried(error: DbanonError, seconds: float) -> None:
-        log.error(error)
-        say(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
-
-    with lasting() as committed:
-        with (
-            warnings.catch_warnings(),
-            ProgressDisplay(not no_progress, log) as progress,
-        ):
-            warnings.simplefilter("ignore", PrivacyWarning)
-            warnings.simplefilter("ignore", ColumnLost)
-            made = run_file_job(
-                job,
-                progress=progress,
-                on_sql=sql_printer(print_sql),
-                committed=committed,
-                retried=retried,
-            )
-        report = made.report
-        log.release_id = report.release_id
-        _warn(report, made)
-        _save(job, report)
-        if form != "json":
-            click.echo(f"Job {job.name}")
-            show(form, None, lambda: report_table(report))
-    return {
-        "job": job.name,
-        "report": report.to_dict(),
-        "unclassified": list(made.unclassified),
-        "dropped": list(made.dropped),
-        "attempts": made.attempts,
-    }
-
-
-def _warn(report: Report, made: Published) -> None:
-    for caution in report.cautions:
-        say(f"Warning: {caution.what}; {caution.why}.")
-    for found in report.telling:
-        say(f"Warning: column {found.describe(report.k_requested)}.")
-    for text in report.lost_told():
-        say(f"Warning: column {text}.")
-    for name in made.unclassified:
-        say(f'Warning: column "{name}" has no role, and was not released.')
-
-
-def _save(job: FileJob, report: Report) -> None:
-    """Write the report where the job says, in directories that are made for it."""
-    from dbanon.doors.jobfile.paths import place_of
-
-    if job.report is not None:
-        place = place_of(job.report, job.name, report.release_id)
-        write_report(report, place, job.target or job.source)
-
-
 @click.command("plan")
-@_FILE
-@_JOBS
+@FILE
+@JOBS
 @click.option(
     "--cluster",
     is_flag=True,
     help="Also read the quasi-identifiers, find the classes and tell what they lose.",
 )
-@_PASSWORD
+@PASSWORD
 @common
 def plan_file(
     file: Path,
@@ -257,7 +143,7 @@ def plan_file(
         from dbanon.doors.cli.render import pairs_table
         from dbanon.doors.jobfile.run import failure, plan_file_job, unclassified
 
-        jobs = _chosen(file, inline_password, names)
+        jobs = opened(file, inline_password).chosen(names)
         told: list[dict[str, Any]] = []
         failed: list[tuple[str, DbanonError]] = []
         for job in jobs:
@@ -268,13 +154,19 @@ def plan_file(
             except DbanonError as error:
                 current().error(error)
                 failed.append((job.name, error))
-                told.append({"job": job.name, "error": error.to_dict()})
+                lacked = _lacked(job, error, print_sql)
+                told.append({"job": job.name, "error": error.to_dict(), **lacked})
+                pairs = [("job", job.name), *(("missing", one) for one in lacked.get("grants", ()))]
+                if form != "json" and lacked:
+                    show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
                 continue
             new = list(unclassified(job, found.not_copied))
             told.append({"job": job.name, "plan": found.to_dict(), "unclassified": new})
+            told[-1] |= {"schedule": job.schedule} if job.schedule else {}
             if form != "json":
                 pairs = [("job", job.name), *found.pairs()]
                 pairs += [("without a role, dropped", ", ".join(new))] if new else []
+                pairs += [("schedule, a hint", job.schedule)] if job.schedule else []
                 show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
         if form == "json":
             show(form, {"jobs": told}, lambda: None)
@@ -285,11 +177,23 @@ def plan_file(
             sys.exit(ended.exit_code)
 
 
+def _lacked(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
+    """The rights that a plan was refused for, as statements; nothing where it was for others."""
+    from dbanon.doors.jobfile.run import missing_rights
+
+    if type(error) is not InsufficientRights:
+        return {}
+    try:
+        found = missing_rights(job, sql_printer(print_sql))
+    except DbanonError:
+        # The error of the plan is what is told.
+        return {}
+    return {"grants": list(found)} if found else {}
+
+
 @click.command("verify")
-@_FILE
-@click.option("--quasi-identifiers", type=Names(), default=(), help="For files of no release.")
-@click.option("-q", "single_q", multiple=True, metavar="NAME", help="One of them; repeatable.")
-@click.option("--k", type=int, help="What is expected; the file's own k by default.")
+@FILE
+@recounted("For files of no release.", "the file's own k")
 @common
 def verify_file(
     file: Path,

@@ -10,17 +10,18 @@ from dbanon.doors.cli.advise import advise
 from dbanon.doors.cli.anonymize import anonymize
 from dbanon.doors.cli.commands import Commands, OnDatabase
 from dbanon.doors.cli.hierarchy import hierarchy
-from dbanon.doors.cli.jobs import check, init, of_file, plan_file, run, schema, verify_file
+from dbanon.doors.cli.jobs import check, init, of_file, plan_file, schema, verify_file
 from dbanon.doors.cli.log import current, log_format, say
 from dbanon.doors.cli.plan import plan
 from dbanon.doors.cli.releases import drop, evaluate, releases, show_release
 from dbanon.doors.cli.report import report
+from dbanon.doors.cli.run import run
 from dbanon.doors.cli.support import (
     URL_HELP,
-    Names,
     common,
     errors,
     lasting,
+    recounted,
     show,
     show_checks,
     signals,
@@ -41,7 +42,7 @@ def main() -> None:
     Exit codes: 0 done and verified, 1 unexpected, 2 usage, 3 privacy refusal (nothing published),
     4 database unreachable or busy (retry), 5 rights, 6 a release or a table changed, 7 the job is
     running already, 8 some jobs failed, 9 a limit was reached, 10 unknown whether it was published
-    (look before a retry), 130/143 interrupted.
+    (look before a retry), 99 nothing to do, 130/143 interrupted.
     """
 
 
@@ -63,20 +64,7 @@ main.add_command(evaluate)
 @click.command("verify", cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation")
-@click.option(
-    "--quasi-identifiers",
-    type=Names(),
-    default=(),
-    help="For relations that are not in the ledger of this database.",
-)
-@click.option(
-    "-q",
-    "single_q",
-    multiple=True,
-    metavar="NAME",
-    help="One quasi-identifier, taken literally; repeatable.",
-)
-@click.option("--k", type=int, help="What is expected; the ledger's k by default.")
+@recounted("For relations that are not in the ledger of this database.", "the ledger's k")
 @common
 def verify(
     url: str,

@@ -9,7 +9,7 @@ import click
 
 from dbanon.doors.cli.anonymize import OPTIONS, asked, with_options
 from dbanon.doors.cli.support import URL_HELP, common, errors, show, signals, sql_printer
-from dbanon.errors import InvalidParameter, PrivacyWarning
+from dbanon.errors import PrivacyWarning
 
 
 @click.command(epilog=URL_HELP)
@@ -31,11 +31,6 @@ def plan(url: str, **given: Any) -> None:
         from dbanon.doors import python as api
         from dbanon.doors.cli.render import pairs_table
 
-        if "://" not in url and not url.startswith("file:"):
-            raise InvalidParameter(
-                "The database URL cannot be read: it has no :// in it.",
-                hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",
-            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
             found = api.plan(

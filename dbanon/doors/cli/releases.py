@@ -12,19 +12,28 @@ from dbanon.doors.cli.log import current
 from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
 from dbanon.errors import InvalidParameter
 
+_RELEASE = ["output", "state", "created_at", "method", "k_requested", "k_achieved", "rows_out",
+            "information_loss", "published_by", "release_id"]  # fmt: skip
+_ATTEMPT = ["started_at", "finished_at", "state", "error_code", "output", "release_id", "run_by"]
+
 
 @click.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
+@click.option("--job", metavar="NAME", help="Each run of this job of a file instead.")
 @common
-def releases(url: str, form: str, print_sql: bool) -> None:
+def releases(url: str, job: str | None, form: str, print_sql: bool) -> None:
     """List the releases in the ledger, newest first, and what became of each."""
     with errors(form), signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import rows_table
 
-        found = [asdict(one) for one in api.releases(url, on_sql=sql_printer(print_sql))]
-        header = ["output", "state", "created_at", "method", "k_requested", "k_achieved",
-                  "rows_out", "information_loss", "published_by", "release_id"]  # fmt: skip
+        on_sql = sql_printer(print_sql)
+        if job is None:
+            title, header = "Releases", _RELEASE
+            found = [asdict(release) for release in api.releases(url, on_sql=on_sql)]
+        else:
+            title, header = f"Runs of job {job}", _ATTEMPT
+            found = [asdict(attempt) for attempt in api.attempts(url, job, on_sql=on_sql)]
 
         def cell(value: object) -> object:
             if isinstance(value, float):
@@ -32,7 +41,7 @@ def releases(url: str, form: str, print_sql: bool) -> None:
             return "" if value is None else value
 
         rows = [[cell(one[key]) for key in header] for one in found]
-        show(form, found, lambda: rows_table("Releases", header, rows))
+        show(form, found, lambda: rows_table(title, header, rows))
 
 
 @click.command("show", cls=OnDatabase, epilog=URL_HELP)

@@ -25,11 +25,15 @@ from dbanon.errors import (
     ExportPending,
     InvalidParameter,
     MemoryLimit,
+    NotTold,
     OutcomeUnknown,
+    TablesLeft,
     lacks_memory,
 )
 
 UNEXPECTED, INTERRUPTED, TERMINATED = 1, 130, 143
+# Warnings about what is done all the same: each a line, and each time.
+_TOLD = (CommitConfirmed, ExportPending, NotTold, TablesLeft)
 
 
 URL_HELP = (
@@ -84,6 +88,29 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         if size is None:
             self.fail("write a size such as 4GiB or 500MB", param, ctx)
         return size
+
+
+def recounted(of_none: str, k: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options of a command that recounts.
+
+    Parameters
+    ----------
+    of_none : help on quasi-identifiers, of what no release says them of.
+    k : what is expected by default.
+    """
+    options = (
+        click.option("--quasi-identifiers", type=Names(), default=(), help=of_none),
+        click.option("-q", "single_q", multiple=True, metavar="NAME",
+                     help="One quasi-identifier, taken literally; repeatable."),
+        click.option("--k", type=int, help=f"What is expected; {k} by default."),
+    )  # fmt: skip
+
+    def given(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return given
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -146,7 +173,7 @@ def _say_warning(shown: Any) -> Callable[..., None]:
     """What shows warnings: ours as a line for people, others as Python does."""
 
     def show_warning(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, (CommitConfirmed, ExportPending)):
+        if issubclass(category, _TOLD):
             say(f"Warning: {message}")
         else:
             shown(message, category, *place, **more)
@@ -218,8 +245,8 @@ def _told(form: str) -> Iterator[None]:
     """Say how the block failed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", CommitConfirmed)
-            warnings.simplefilter("always", ExportPending)
+            for category in _TOLD:
+                warnings.simplefilter("always", category)
             warnings.showwarning = _say_warning(warnings.showwarning)
             yield
     except DbanonError as error:

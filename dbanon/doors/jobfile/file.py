@@ -11,8 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from dbanon.data.option import make
+from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, SensitiveColumn
 from dbanon.doors.jobfile.document import Document, read
-from dbanon.doors.jobfile.models import JobFileSpec, JobSpec, QuasiIdentifierColumn, SensitiveColumn
+from dbanon.doors.jobfile.models import JobFileSpec, JobSpec
+from dbanon.doors.jobfile.outcome import Notice
 from dbanon.doors.jobfile.problems import note_nulls, note_refusals
 from dbanon.doors.jobfile.variables import expanded, written_password
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
@@ -36,6 +38,8 @@ class FileJob:
     keep_last : replaced releases of its view that stay; None for all.
     retries : how often it is run again when the database failed.
     report : where its report goes, with variables and ``{job}``, ``{release}``; None for nowhere.
+    notices : who is told how it ended.
+    schedule : when it is to run, as cron has it; a hint, by which nothing runs. None for no hint.
     """
 
     name: str
@@ -45,14 +49,22 @@ class FileJob:
     keep_last: int | None
     retries: int
     report: str | None
+    notices: tuple[Notice, ...] = ()
+    schedule: str | None = None
 
 
 @dataclass(frozen=True)
 class JobFile:
-    """A file without a problem."""
+    """A file without a problem.
+
+    Parameters
+    ----------
+    metrics : where what monitoring reads goes, with variables; None for nowhere.
+    """
 
     file: Path
     jobs: tuple[FileJob, ...]
+    metrics: str | None = None
 
     def chosen(self, names: Sequence[str]) -> tuple[FileJob, ...]:
         """The jobs of these names, in the order of the file; all where none is named.
@@ -96,9 +108,16 @@ class JobFile:
                 return None
             return os.path.join(self.file.resolve().parent, os.path.expanduser(found))
 
+        def webhook(text: str | None) -> str | None:
+            found = value(text, "webhook")
+            if found is not None and found != text and not found.startswith("https://"):
+                document.refuse(("webhook",), "must be an https URL in the environment")
+            return found
+
         jobs = tuple(
             replace(
                 job,
+                notices=tuple(replace(one, webhook=webhook(one.webhook)) for one in job.notices),
                 source=str(value(job.source, "source")),
                 target=value(job.target, "target"),
                 report=beside(job.report, "report"),
@@ -111,8 +130,9 @@ class JobFile:
             )
             for job in self.jobs
         )
+        metrics = beside(self.metrics, "metrics")
         document.require()
-        return replace(self, jobs=jobs)
+        return replace(self, jobs=jobs, metrics=metrics)
 
 
 def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile:
@@ -145,7 +165,8 @@ def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile
     assert spec is not None
     jobs = [_job(document, spec, place) for place in range(len(spec.jobs))]
     document.require()
-    return JobFile(document.file, tuple(job for job in jobs if job is not None))
+    done = tuple(job for job in jobs if job is not None)
+    return JobFile(document.file, done, spec.metrics)
 
 
 def limited(job: FileJob, memory: int) -> FileJob:
@@ -229,6 +250,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
                 "orders": {n: tuple(c.order) for n, c in columns.items() if c.order is not None},
                 "roles": tuple(given.columns),
                 "on_new_column": on_new_column or "halt",
+                "name": given.name,
                 "door": "job",
             },
         )
@@ -243,6 +265,8 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         given.output.keep_last,
         retries or 0,
         given.report,
+        tuple(Notice(tuple(o.on), tuple(o.command or ()), o.webhook) for o in given.notify),
+        given.schedule,
     )
 
 

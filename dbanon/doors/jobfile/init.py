@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dbanon.advice.roles import Role
-from dbanon.advice.wishes import Wishes
-from dbanon.doors.jobfile.models import NAME
+from dbanon.advice.roles import QUASI_IDENTIFIER, Role
+from dbanon.advice.wishes import OF_CATEGORIES, OF_NUMBERS, Wishes, are_numbers, usual_methods
 from dbanon.doors.jobfile.proposals import Proposal, proposal
+from dbanon.doors.jobfile.shapes import NAME
 from dbanon.doors.jobfile.variables import written_password
 from dbanon.errors import NoRows
 from dbanon.run.advise import proposed_roles
@@ -39,11 +39,15 @@ target:
   schema: release
 defaults:
   k: {k}
-  on_new_column: halt
+{method}  on_new_column: halt
 jobs:
   - name: {name}
     table: {relation}
 {key}    columns:
+"""
+_METHOD = f"""\
+  # {OF_NUMBERS[0]}, or where not all quasi-identifiers are numbers or dates {OF_CATEGORIES[0]}
+  method: {{}}
 """
 _TAIL = """\
     output:
@@ -70,18 +74,23 @@ def job_file_for(
     proposals = _proposals(url, table, key, on_sql)
     named = parse_relation(table).name
     name = re.sub(r"[^a-z0-9_-]+", "-", named.casefold()).strip("-_")[:63]
-    written = "${DBANON_URL?set DBANON_URL}" if written_password(url) else url.replace("$", "$$")
+    written = url.replace("$", "$$")
+    if written_password(written):
+        written = "${DBANON_URL?set DBANON_URL}"
+    chosen = [one.attribute for one in proposals if one.role == QUASI_IDENTIFIER]
+    method = usual_methods(are_numbers(chosen))[0]
     head = _HEAD.format(
         table=json.dumps(table)[1:-1],
         url=_quoted(written),
         k=k,
+        method=_METHOD.format(method) if chosen else "",
         name=_quoted(name if re.fullmatch(NAME, name) else "job"),
         relation=_quoted(table),
         key=f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "",
     )
-    width = max(len(_quoted(one.column)) for one in proposals)
+    width = max(len(_quoted(one.attribute.name)) for one in proposals)
     lines = [
-        f"      {_quoted(one.column)}:".ljust(width + 7)
+        f"      {_quoted(one.attribute.name)}:".ljust(width + 7)
         + f" {{role: {one.role}}}  # {json.dumps(one.comment)[1:-1]}\n"
         for one in proposals
     ]

@@ -3,301 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-    create_model,
-    model_validator,
+from pydantic import AfterValidator, Field, model_validator
+
+from dbanon.doors.jobfile.columns import Column
+from dbanon.doors.jobfile.outcome import EVENTS, FIELDS
+from dbanon.doors.jobfile.shapes import (
+    NAME,
+    Condition,
+    Expanded,
+    Options,
+    Relation,
+    Strict,
+    Text,
+    a_file,
+    checked,
+    no_variable,
+    one_name,
+    refused,
 )
-from pydantic_core import PydanticCustomError
-
-from dbanon.data.option import REQUIRED, Option, Parameter, all_parameters
-from dbanon.doors.jobfile.variables import require_form
-from dbanon.doors.ways import bytes_of
-from dbanon.errors import DbanonError
-from dbanon.hierarchy.spec import KINDS
-from dbanon.job.condition import require_condition
 from dbanon.job.export import COMPRESSIONS, FORMATS, FORMULAS
-from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN, Job
-from dbanon.measures.models import ORDERS, model_kinds
-from dbanon.methods import METHODS
-from dbanon.stores.names import parse_relation
+from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 
 VERSIONS = (1,)
-NAME = r"[a-z0-9][a-z0-9_-]{0,62}"
-
-# Options that a file says in another way: by a column's role, or as the job's source and output.
-OF_COLUMNS = {
-    "quasi_identifiers": "quasi_identifier",
-    "sensitive": "sensitive",
-    "keep": "keep",
-    "by": "by",
-    "weights": "weight",
-    "steps": "step",
-    "orders": "order",
-    "hierarchies": "hierarchy",
-    "models": "models",
-}
-# By a key of the job that has another name.
-OF_FILES = {"exports": "export"}
-OF_JOBS = ("table", "output", "entity", "key", "where", "output_kind", "if_exists")
-_OPTIONS = {
-    one.name: one
-    for one in all_parameters(Job)
-    if one.name not in {*OF_COLUMNS, *OF_JOBS, *OF_FILES}
-}
-# Of these null is a value.
-NULLABLE = frozenset(name for name, one in _OPTIONS.items() if one.nullable)
-
-
-class Strict(BaseModel):
-    """Unknown keys are errors, and no value becomes one of another type."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-def refused(text: str) -> PydanticCustomError:
-    """A refusal; its text holds no value."""
-    # Braces would be taken for places of a template.
-    return PydanticCustomError("refused", "{text}", {"text": text})
-
-
-def _checked(what: Any) -> Any:
-    """A validator of something that raises errors of ours, whose messages hold no value."""
-
-    def validate(value: Any) -> Any:
-        try:
-            what(value)
-        except DbanonError as error:
-            raise refused(error.message[0].lower() + error.message[1:].rstrip(".")) from None
-        return value
-
-    return AfterValidator(validate)
-
-
-def _relation(value: str) -> None:
-    try:
-        parse_relation(value)
-    except DbanonError:
-        raise refused('must be a name, as in app.people or "App"."Peo ple"') from None
-    _no_variable(value)
-
-
-def _no_variable(value: str) -> None:
-    if "${" in value:
-        raise refused("takes no ${…}")
-
-
-def _one_name(value: str) -> None:
-    if not re.fullmatch(NAME, value):
-        raise refused("must be 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit")
-
-
-def _not_empty(value: str) -> None:
-    if not value.strip():
-        raise refused("must not be empty")
-
-
-def _file(value: str) -> None:
-    require_form(value)
-    _not_empty(value)
-
-
-Relation = Annotated[str, _checked(_relation)]
-Text = Annotated[str, _checked(_not_empty)]
-Expanded = Annotated[str, _checked(_file), Field(json_schema_extra={"x-variables": True})]
-Condition = Annotated[str, _checked(require_condition)]
-
-
-def _schema_of(one: Parameter) -> dict[str, Any]:
-    """JSON Schema of an option."""
-    schema: dict[str, Any] = {"description": one.help}
-    kind = {int: "integer", float: "number", bool: "boolean", str: "string", tuple: "array",
-            Mapping: "object"}.get(one.kind)  # fmt: skip
-    option = one.option
-    if option.unit == "bytes":
-        schema |= {"type": ["integer", "string"], "pattern": r"^[0-9.]+ ?([KMG]i?)?B?$"}
-    elif kind:
-        schema["type"] = [kind, "null"] if one.nullable else kind
-    if option.minimum is not None:
-        schema["exclusiveMinimum" if option.above else "minimum"] = option.minimum
-    if option.maximum is not None:
-        schema["maximum"] = option.maximum
-    choices = tuple(METHODS) if one.name == "method" else option.choices
-    if choices:
-        schema["enum"] = [*choices, *([None] if one.nullable else [])]
-    if one.default is not REQUIRED and isinstance(one.default, (int, float, str, bool)):
-        schema["default"] = one.default
-    return schema
-
-
-def _typed(one: Parameter) -> Any:
-    """The type of an option: its own check, in its own words."""
-
-    def validate(value: Any) -> Any:
-        if one.option.unit == "bytes" and isinstance(value, str):
-            size = bytes_of(value)
-            if size is None:
-                raise refused("must be a number of bytes, or a size such as 4GiB or 500MB")
-            value = size
-        if one.name == "method" and value not in METHODS:
-            raise refused("must be one of " + ", ".join(METHODS))
-        try:
-            return one.check(value)
-        except DbanonError:
-            raise refused(f"must be {one.expected}") from None
-
-    return Annotated[Any, AfterValidator(validate), WithJsonSchema(_schema_of(one))]
-
-
-# What is not written is not set: the defaults of the file, and those of the table, come then.
-_FIELDS: Any = {name: (_typed(one), None) for name, one in _OPTIONS.items()}
-Options: Any = create_model("Options", __base__=Strict, **_FIELDS)
-
-
-# -- columns --------------------------------------------------------------------------------------
-
-
-def _hierarchy(value: dict[str, Any]) -> dict[str, Any]:
-    kinds = [key for key in value if key in KINDS or key == "file"]
-    if len(kinds) != 1:
-        known = ", ".join([*KINDS, "file"])
-        raise refused(f"must say exactly one kind of hierarchy: {known}")
-    [kind] = kinds
-    if kind == "file":
-        if set(value) != {"file"} or not isinstance(value["file"], str) or not value["file"]:
-            raise refused("a file takes no other key, and must be a path")
-        return value
-    keys = {kind: KINDS[kind].key, **KINDS[kind].options}
-    for key, part in value.items():
-        if key not in keys:
-            raise refused(f"{kind} takes no other keys than " + ", ".join(keys))
-        if not keys[key].fits(part):
-            raise refused(f"{key} must be {keys[key].expected}")
-    return value
-
-
-Hierarchy = Annotated[
-    dict[str, Any],
-    AfterValidator(_hierarchy),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "minProperties": 1,
-            "properties": {
-                **{name: {"description": kind.key.expected} for name, kind in KINDS.items()},
-                "file": {"type": "string", "description": "a CSV or JSON file, from the job file"},
-                **{
-                    name: {"description": key.expected}
-                    for kind in KINDS.values()
-                    for name, key in kind.options.items()
-                },
-            },
-            "additionalProperties": False,
-        }
-    ),
-]
-
-
-def _number(told: str, minimum: float, *, above: bool) -> Any:
-    """A number with a lower limit."""
-    one = Parameter("", float, REQUIRED, Option(told, minimum=minimum, above=above))
-    return _typed(one)
-
-
-def _of_column(name: str) -> Any:
-    """The number that a column has of an option with one for each."""
-    [one] = [one for one in all_parameters(Job) if one.name == name]
-    return _number(one.help, float(one.option.minimum or 0), above=one.option.above)
-
-
-def _distance(value: Any) -> Any:
-    if value not in ORDERS:
-        if not isinstance(value, dict):
-            raise refused("must be equal, ordered or a hierarchy")
-        _hierarchy(value)
-    return value
-
-
-class ModelSpec(Strict):
-    """A privacy model that every class keeps to."""
-
-    kind: Literal[model_kinds()]  # type: ignore[valid-type]
-    level: _number("The level that is wanted.", 0, above=True)  # type: ignore[valid-type]
-    l: Annotated[int, Field(ge=1)] | None = None  # noqa: E741
-    distance: Annotated[
-        Any,
-        AfterValidator(_distance),
-        WithJsonSchema({"anyOf": [{"enum": list(ORDERS)}, {"type": "object"}]}),
-    ] = None
-
-
-class IdentifierColumn(Strict):
-    """Says whose a row is: never released."""
-
-    role: Literal["identifier"]
-
-
-class QuasiIdentifierColumn(Strict):
-    """Together with others it could re-identify a person: released as its class's value."""
-
-    role: Literal["quasi_identifier"]
-    hierarchy: Hierarchy | None = None
-    step: _of_column("steps") | None = None  # type: ignore[valid-type]
-    weight: _of_column("weights") | None = None  # type: ignore[valid-type]
-    order: list[Text] | None = None
-
-
-class SensitiveColumn(Strict):
-    """Released as it is, and counted as sensitive."""
-
-    role: Literal["sensitive"]
-    models: list[ModelSpec] = Field(default_factory=list)
-
-
-class KeepColumn(Strict):
-    """Released as it is, for a reason."""
-
-    role: Literal["keep"]
-    reason: Text
-
-
-class ByColumn(Strict):
-    """Its values make strata: released as they are, no class crosses them."""
-
-    role: Literal["by"]
-
-
-class DropColumn(Strict):
-    """Not released."""
-
-    role: Literal["drop"]
-    reason: Text | None = None
-
-
-COLUMN_KINDS = (
-    IdentifierColumn,
-    QuasiIdentifierColumn,
-    SensitiveColumn,
-    KeepColumn,
-    ByColumn,
-    DropColumn,
-)
-ROLES = tuple(kind.model_fields["role"].annotation.__args__[0] for kind in COLUMN_KINDS)  # type: ignore[union-attr]
-Column = Annotated[
-    IdentifierColumn | QuasiIdentifierColumn | SensitiveColumn | KeepColumn | ByColumn | DropColumn,
-    Field(discriminator="role"),
-]
-
-
-# -- jobs -----------------------------------------------------------------------------------------
 
 
 class Source(Strict):
@@ -341,6 +71,38 @@ class ExportSpec(Strict):
     keep_last: Annotated[int, Field(ge=0)] | None = None
 
 
+def _command(value: list[str]) -> list[str]:
+    for word in value:
+        _no_unknown_place(word)
+    return value
+
+
+def _no_unknown_place(word: str) -> None:
+    no_variable(word)
+    if any(name not in FIELDS for name in re.findall(r"\{(\w*)\}", word)):
+        raise refused("takes no other places than " + ", ".join(f"{{{name}}}" for name in FIELDS))
+
+
+def _webhook(value: str) -> None:
+    # It may hold a secret, which is nobody's to read in a file.
+    if not re.fullmatch(r"\$\{[A-Za-z_]\w*(\?[^{}]*)?\}", value, re.ASCII):
+        raise refused("must be one variable of the environment, as in ${DBANON_WEBHOOK}")
+
+
+class NoticeSpec(Strict):
+    """Who is told of how a job ended."""
+
+    on: Annotated[list[Literal[EVENTS]], Field(min_length=1)]  # type: ignore[valid-type]
+    command: Annotated[list[Text], AfterValidator(_command), Field(min_length=1)] | None = None
+    webhook: Annotated[str, checked(_webhook)] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> NoticeSpec:
+        if (self.command is None) == (self.webhook is None):
+            raise refused("must have exactly one of command and webhook")
+        return self
+
+
 class _JobOptions(Options):  # type: ignore[misc]
     on_new_column: Literal[ON_NEW_COLUMN] | None = None  # type: ignore[valid-type]
     retries: Annotated[int, Field(ge=0, le=10)] | None = None
@@ -351,15 +113,21 @@ class Defaults(_JobOptions):
 
 
 def _report(value: str) -> None:
-    _file(value)
+    a_file(value)
     if PurePath(value).suffix not in (".json", ".html", ".txt"):
         raise refused("must end in .json, .html or .txt")
+
+
+def _schedule(value: str) -> None:
+    field = r"(\*|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?"
+    if not re.fullmatch(rf"({field}(,{field})*)( +{field}(,{field})*){{4}}", value, re.ASCII):
+        raise refused('must be five fields as cron has them: "0 3 1 * *"')
 
 
 class JobSpec(_JobOptions):
     """A job: a table, a role for each of its columns, and what is made of it."""
 
-    name: Annotated[str, _checked(_one_name), Field(json_schema_extra={"pattern": f"^{NAME}$"})]
+    name: Annotated[str, checked(one_name), Field(json_schema_extra={"pattern": f"^{NAME}$"})]
     table: Relation
     where: Condition | None = None
     entity: Text | None = None
@@ -367,7 +135,9 @@ class JobSpec(_JobOptions):
     columns: Annotated[dict[str, Column], Field(min_length=1)]
     output: Output
     export: list[ExportSpec] = Field(default_factory=list)
-    report: Annotated[str, _checked(_report)] | None = None
+    report: Annotated[str, checked(_report)] | None = None
+    notify: list[NoticeSpec] = Field(default_factory=list)
+    schedule: Annotated[str, checked(_schedule)] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> JobSpec:
@@ -388,6 +158,12 @@ def _version(value: int) -> int:
     return value
 
 
+def _metrics(value: str) -> None:
+    a_file(value)
+    if PurePath(value).suffix != ".prom":
+        raise refused("must end in .prom, as the collector of textfiles wants it")
+
+
 class JobFileSpec(Strict):
     """A file of jobs."""
 
@@ -397,4 +173,5 @@ class JobFileSpec(Strict):
     source: Source
     target: Target = Target()
     defaults: Defaults = Defaults()
+    metrics: Annotated[str, checked(_metrics)] | None = None
     jobs: Annotated[list[JobSpec], Field(min_length=1)]

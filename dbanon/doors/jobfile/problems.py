@@ -7,20 +7,19 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from dbanon.doors.jobfile.columns import COLUMN_KINDS, ROLES, ModelSpec
 from dbanon.doors.jobfile.document import NO_KEY, Document, told
 from dbanon.doors.jobfile.models import (
-    COLUMN_KINDS,
-    NULLABLE,
-    ROLES,
     Defaults,
     ExportSpec,
     JobFileSpec,
     JobSpec,
-    ModelSpec,
+    NoticeSpec,
     Output,
     Source,
     Target,
 )
+from dbanon.doors.jobfile.shapes import NULLABLE
 from dbanon.errors import nearest_names
 
 _TEXTS = {
@@ -47,6 +46,7 @@ _PLACES: dict[tuple[str, ...], type[BaseModel]] = {
     ("jobs", "*"): JobSpec,
     ("jobs", "*", "output"): Output,
     ("jobs", "*", "export", "*"): ExportSpec,
+    ("jobs", "*", "notify", "*"): NoticeSpec,
     ("jobs", "*", "columns", "*", "models", "*"): ModelSpec,
 }
 

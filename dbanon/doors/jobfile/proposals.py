@@ -22,7 +22,7 @@ class Proposal:
     comment : what there is to know before it is changed.
     """
 
-    column: str
+    attribute: Attribute
     role: str
     comment: str
 
@@ -31,7 +31,7 @@ def proposal(attribute: Attribute, role: Role | None) -> Proposal:
     """The role of a column; None for one of a table without rows, of which nothing can be said."""
     kind = attribute.sql_type or attribute.kind.value
     if role is None:
-        return Proposal(attribute.name, _DROP, kind)
+        return Proposal(attribute, _DROP, kind)
     also = f" or {role.also}" if role.also else ""
     proposed = role.role if role.role in _ROLES else _DROP
-    return Proposal(attribute.name, proposed, f"{kind}{also}: {REASONS[role.reason]}")
+    return Proposal(attribute, proposed, f"{kind}{also}: {REASONS[role.reason]}")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
+from dbanon.doors.jobfile.metrics import write_metrics
+from dbanon.doors.jobfile.outcome import Outcome, notify
 from dbanon.errors import (
     DbanonError,
     InvalidParameter,
     JobsFailed,
     OutcomeUnknown,
+    TablesLeft,
 )
 from dbanon.job.job import Job
 from dbanon.release.report import Report
@@ -22,8 +27,10 @@ from dbanon.run.gc import collect_garbage
 from dbanon.run.noted import run_noted
 from dbanon.run.open import open_store
 from dbanon.run.outlook import Outlook, outlook
+from dbanon.run.unchanged import unchanged_since
+from dbanon.stores.exports.places import place_for
 from dbanon.stores.names import parse_relation
-from dbanon.stores.store import ClientStore
+from dbanon.stores.store import ClientStore, Store
 
 if TYPE_CHECKING:
     from dbanon.run.run import PhaseProgress
@@ -32,6 +39,8 @@ if TYPE_CHECKING:
 # Seconds before a job is run again: twice as many each time, up to the second number.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 _RETRIED = 4
+# A variable of the environment with a secret of whoever runs jobs.
+FINGERPRINT_KEY = "DBANON_FINGERPRINT_KEY"
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,18 @@ class Published:
     attempts: int
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """A job that had nothing to do.
+
+    Parameters
+    ----------
+    release_id : its last release, which a run would make again.
+    """
+
+    release_id: str
+
+
 def stores_of(job: FileJob, on_sql: OnSql | None = None) -> tuple[ClientStore, ClientStore | None]:
     """The databases of a job: what is read, and what is written where that is another one."""
     source = open_store(job.source, on_sql)
@@ -65,14 +86,18 @@ def run_file_job(
     *,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
-    committed: Callable[[], None] = lambda: None,
+    committed: Callable[[Published], None] = lambda made: None,
     retried: Callable[[DbanonError, float], None] = lambda error, seconds: None,
-) -> Published:
+    skip_unchanged: bool = False,
+    accept_types: bool = False,
+) -> Published | Skipped:
     """Run a job under its lock, again where its database failed and the file says so.
 
     Parameters
     ----------
-    committed : called when the release is visible.
+    skip_unchanged : do nothing where source, job and release are as at its last release.
+    accept_types : columns may have other types than then.
+    committed : called when the release is visible, before older ones are dropped.
     retried : called with what failed, and the seconds until the next attempt.
 
     Raises
@@ -82,9 +107,15 @@ def run_file_job(
     """
     source, target = stores_of(job, on_sql)
     attempt = 1
+    job = replace(job, job=replace(job.job, accept_types=accept_types))
+    if skip_unchanged:
+        job = replace(job, job=replace(job.job, fingerprint_key=_key_for(source)))
     with (target or source).job_lock(job.name):
         while True:
             try:
+                last = _unchanged(job, source, target) if skip_unchanged else None
+                if last is not None:
+                    return Skipped(last)
                 report = run_noted(job.job, source, target, progress)
                 break
             except DbanonError as error:
@@ -96,12 +127,41 @@ def run_file_job(
                 attempt += 1
                 # Each attempt is a run of its own in the ledger.
                 job = replace(job, job=again(job))
-        committed()
-        dropped: list[str] = []
-        if job.keep_last is not None:
-            output = parse_relation(job.job.output)
-            dropped = collect_garbage(target or source, job.keep_last, output)
-    return Published(report, unclassified(job, report.not_copied), tuple(dropped), attempt)
+        made = Published(report, unclassified(job, report.not_copied), (), attempt)
+        committed(made)
+        return replace(made, dropped=_drop_old(job, target or source))
+
+
+def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
+    """Drop what the job's view showed before, but for as many as are kept."""
+    if job.keep_last is None:
+        return ()
+    try:
+        return tuple(collect_garbage(store, job.keep_last, parse_relation(job.job.output)))
+    except DbanonError as error:
+        # The release is there: its job did not fail, and another run would make another release.
+        what = f"Tables of earlier releases were not dropped ({error.code}); the next run does it."
+        warnings.warn(TablesLeft(what), stacklevel=3)
+        return ()
+
+
+def _key_for(source: ClientStore) -> bytes:
+    """What fingerprints are taken under: a secret of the environment, if any, and the database."""
+    return f"{os.environ.get(FINGERPRINT_KEY, '')}\0{source.url}".encode()
+
+
+def _unchanged(job: FileJob, source: ClientStore, target: ClientStore | None) -> str | None:
+    """The last release where it is as a run would make it, with its report."""
+    try:
+        last = unchanged_since(job.job, source, target)
+    except DbanonError as error:
+        # What the run raises is noted in the ledger.
+        if error.exit_code == _RETRIED:
+            raise
+        return None
+    if last is None or job.report is None:
+        return last
+    return last if place_for(job.report.replace("{job}", job.name), last).is_file() else None
 
 
 def again(job: FileJob) -> Job:
@@ -118,15 +178,19 @@ def run_job(
     path: str | Path,
     *,
     job: str | None = None,
+    skip_unchanged: bool = False,
+    accept_types: bool = False,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
-) -> Report:
-    """Run a job of a job file.
+) -> Report | None:
+    """Run a job of a job file; None where it was skipped.
 
     Parameters
     ----------
     path : the file.
     job : the job's name; it may be left out where the file has one.
+    skip_unchanged : do nothing where source, job and release are as at its last release.
+    accept_types : columns may have other types than then.
     progress, on_sql : as for ``anonymize``.
 
     Raises
@@ -135,8 +199,31 @@ def run_job(
     JobRunning : the job runs already.
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
-    [chosen] = _one(read_job_file(path).with_variables(), job)
-    return run_file_job(chosen, progress=progress, on_sql=on_sql).report
+    file = read_job_file(path).with_variables()
+    [chosen] = _one(file, job)
+    try:
+        made = run_file_job(
+            chosen,
+            progress=progress,
+            on_sql=on_sql,
+            skip_unchanged=skip_unchanged,
+            accept_types=accept_types,
+        )
+    except Exception as error:
+        _ended(file, chosen, Outcome.failed(chosen.name, error))
+        raise
+    if isinstance(made, Skipped):
+        _ended(file, chosen, Outcome.skipped(chosen.name, made.release_id))
+        return None
+    _ended(file, chosen, Outcome.released(chosen.name, made.report))
+    return made.report
+
+
+def _ended(file: JobFile, job: FileJob, outcome: Outcome) -> None:
+    """Tell how a job ended, as its file says."""
+    if file.metrics is not None:
+        write_metrics(Path(file.metrics), [one.name for one in file.jobs], [outcome])
+    notify(job.notices, outcome)
 
 
 def _one(file: JobFile, name: str | None) -> tuple[FileJob, ...]:
@@ -163,7 +250,20 @@ def plan_file_job(
     DbanonError : as ``dbanon.plan``.
     """
     source, target = stores_of(job, on_sql)
-    return outlook(job.job, source, target, cluster=cluster, progress=progress)
+    return outlook(
+        job.job, source, target, cluster=cluster, keep_last=job.keep_last, progress=progress
+    )
+
+
+def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
+    """The rights that a job's role lacks, as statements for who may give them."""
+    source, target = stores_of(job, on_sql)
+    columns = [*job.job.named, *job.job.guarantee.persons, *job.job.key]
+    with source.session(write=False) as session:
+        found = session.missing_to_read(parse_relation(job.job.table), columns)
+    with (target or source).session(write=False) as session:
+        found += session.missing_to_write(parse_relation(job.job.output))
+    return tuple(dict.fromkeys(found))
 
 
 def failure(errors: Sequence[tuple[str, DbanonError]], jobs: int) -> DbanonError | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from urllib.parse import parse_qsl
 
 from dbanon.errors import InvalidParameter
 
@@ -11,12 +12,14 @@ _VARIABLE = re.compile(r"\$(?:\$|\{([A-Za-z_][A-Za-z0-9_]*)(?:(:-|\?)([^{}]*))?\
 
 
 def require_form(text: str) -> None:
-    """Check that each dollar sign stands before a variable or another.
+    """Check that each dollar sign stands before a variable or another, and that files may be so.
 
     Raises
     ------
     InvalidParameter : one does not.
     """
+    if "\0" in text:
+        raise InvalidParameter("No URL or path holds a NUL.")
     for found in _VARIABLE.finditer(text):
         if found[0] == "$":
             raise InvalidParameter(
@@ -48,9 +51,14 @@ def expanded(text: str, environment: Mapping[str, str]) -> str:
 
 
 def written_password(url: str) -> bool:
-    """True for a URL with a password that stands in the text itself."""
-    found = re.match(r"[A-Za-z][\w+.-]*://([^/@]*)@", url) or re.match(r"[^:]+://(.*)@", url)
-    if found and ":" in found[1]:
-        password = found[1].partition(":")[2]
-        return bool(_VARIABLE.sub("", password))
-    return bool(re.search(r"[?&](password|passfile_password)=(?!\$\{)[^&]", url))
+    """True for a URL with a password that stands in the text itself, if only as a default."""
+
+    def written(found: re.Match[str]) -> str:
+        return "$" if found[0] in ("$", "$$") else str(found[3]) if found[2] == ":-" else ""
+
+    text = _VARIABLE.sub(written, url)
+    found = re.match(r"[A-Za-z][\w+.-]*://([^/@]*)@", text) or re.match(r"[^:]+://(.*)@", text)
+    if found and found[1].partition(":")[2]:
+        return True
+    settings = parse_qsl(text.partition("?")[2])
+    return any(name.lower() in ("password", "sslpassword") for name, _ in settings)

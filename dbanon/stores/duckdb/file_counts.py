@@ -40,6 +40,8 @@ def file_session(
     """
     with closing(duckdb.connect()) as connection, path.open("rb") as file:
         connection.execute("SET enable_progress_bar = false")
+        # Else what does not fit the memory would stand in the directory that this runs in.
+        connection.execute("SET temp_directory = ''")
         session = DuckdbSession(connection)
         # By number: what stands in a name might be taken for a pattern.
         name = f"'/dev/fd/{file.fileno()}'"

@@ -19,6 +19,10 @@ from dbanon.stores.names import quote
 FILE = "file:"
 _ENDINGS = {".csv": "csv", ".parquet": "parquet"}
 _RAW = quote("dbanon_raw")
+_AS_WRITTEN = (
+    "CSV is UTF-8 with a header, quoted by RFC 4180, with as many values in each row as in the"
+    " header."
+)
 
 
 class FileStore(DuckdbStore):
@@ -82,22 +86,29 @@ class FileStore(DuckdbStore):
         except OSError:
             raise InsufficientRights(f"The file {self._file} may not be read.") from None
         # By number: what stands in a name might be taken for a pattern.
-        with opened, translated(f"The file {self._file} cannot be read as what its name says."):
+        refused = f"The file {self._file} cannot be read as what its name says."
+        with opened, translated(refused):
             name = f"'/dev/fd/{opened.fileno()}'"
             table = quote(self._file.stem)
-            if _ENDINGS[self._file.suffix.lower()] == "parquet":
-                self._connection.execute(f"CREATE TABLE {table} AS FROM read_parquet({name})")
-            else:
-                self._load_csv(name, table)
+            try:
+                if _ENDINGS[self._file.suffix.lower()] == "parquet":
+                    self._connection.execute(f"CREATE TABLE {table} AS FROM read_parquet({name})")
+                else:
+                    self._load_csv(name, table)
+            except duckdb.InvalidInputException:
+                # Not a failure of a database, which would be tried again.
+                raise InvalidParameter(refused, hint=_AS_WRITTEN) from None
         self._loaded = True
 
     def _load_csv(self, name: str, table: str) -> None:
         """Texts first, then types that all values of a column have.
 
-        A number with a leading zero is a code, and stays text.
+        A number with a leading zero is a code, and stays text. Quotes are not guessed: DuckDB looks
+        for them in the first rows only.
         """
         self._connection.execute(
-            f"CREATE TEMP TABLE {_RAW} AS FROM read_csv({name}, all_varchar = true, header = true,"
+            f"CREATE OR REPLACE TEMP TABLE {_RAW} AS FROM read_csv({name}, all_varchar = true,"
+            " header = true, quote = '\"', escape = '\"', comment = '', skip = 0,"
             " nullstr = '', allow_quoted_nulls = false)"
         )
         columns = [column for column, *_ in self._connection.execute(f"DESCRIBE {_RAW}").fetchall()]
@@ -123,14 +134,18 @@ class FileStore(DuckdbStore):
             f" AND try_cast({column} AS TIMESTAMP) IS NOT NULL",
             "BOOLEAN": f"lower({column}) IN ('true', 'false')",
         }
-        scale = f"max(length(regexp_extract({column}, '{number}', 3)))"
+        before, behind = (
+            f"max(length(regexp_extract({column}, '{number}', {group})))" for group in (1, 3)
+        )
         known = f"FILTER (WHERE {column} IS NOT NULL)"
         query = ", ".join(f"bool_and({condition}) {known}" for condition in fits.values())
-        *found, digits, longest = self._connection.execute(
-            f"SELECT {query}, {scale}, max(length({column})) FROM {_RAW}"
+        *found, digits, scale = self._connection.execute(
+            f"SELECT {query}, {before}, {behind} FROM {_RAW}"
         ).fetchall()[0]
         for kind, all_fit in zip(fits, found, strict=True):
-            if all_fit:
-                wide = f"DECIMAL({min(int(longest or 1), 38)}, {int(digits or 0)})"
-                return wide if kind == "DECIMAL" else kind
+            if all_fit and kind != "DECIMAL":
+                return kind
+            # Room for the longest on each side of the point, which need not be of one value.
+            if all_fit and digits + scale <= 38:
+                return f"DECIMAL({digits + scale}, {scale})"
         return "VARCHAR"

@@ -322,6 +322,13 @@ class DuckdbSession(FileSession):
         [(rows, total)] = self.rows(digest.statement(relation, columns, salt))
         return int(rows), int(total)
 
+    def digest_columns(
+        self, relation: Relation, names: Sequence[str], salt: int
+    ) -> tuple[int, int]:
+        columns = [relation.attribute(name) for name in names]
+        [(rows, total)] = self.rows(digest.statement(relation.relation, columns, salt))
+        return int(rows), int(total)
+
     def digest_probe(self) -> str:
         return str(self.rows(digest.PROBE)[0][0])
 

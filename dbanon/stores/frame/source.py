@@ -108,6 +108,12 @@ class FrameSource:
         """The number of rows."""
         return len(self.frame)
 
+    def digest(
+        self, relation: Relation, names: Sequence[str], salt: int
+    ) -> tuple[str | int, ...] | None:
+        """None: frames have no digest."""
+        return None
+
     def profile(self, relation: Relation) -> Profile:
         """What counts tell of all columns."""
         names = list(map(str, self.frame.columns))

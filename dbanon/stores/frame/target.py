@@ -55,6 +55,10 @@ class FrameTarget:
         name = RelationName(None, NAME)
         return Output(name, name, name, KIND, release_id)
 
+    def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
+        """None: frames have no ledger."""
+        return {}
+
     def require_ranges(self, attribute: Attribute) -> None:
         """Refuse ranges; raises InvalidParameter."""
         raise _no_ranges()

@@ -14,12 +14,18 @@ hash of 0 is the seed itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dbanon.stores.base import Relation
+from dbanon.stores.names import RelationName
+
 WAY = "pg1"
 
-# Parameters: salt, schema and name of a relation. One row: the statement, which gives the number
-# of rows and the sum of their hashes. Each mask has the states of 15 columns, two bits a column. A
-# chain has 210 columns at most, as the server's parser does not nest without limit.
-STATEMENT = """
+# What a relation's rows hash to, as SQL text over the alias s. Each mask has the states of 15
+# columns, two bits a column. A chain has 210 columns at most, as the server's parser does not nest
+# without limit.
+_HASH = """
 WITH RECURSIVE given AS (
     SELECT c.oid, n.nspname, c.relname, ?::text AS salt
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -88,9 +94,20 @@ WITH RECURSIVE given AS (
                     string_agg(format('int8send(%s)', hash), ', ' ORDER BY part)) END AS hash
     FROM chains
 )
-SELECT format('SELECT count(*) AS rows, coalesce(sum(%s), 0) AS total FROM %I.%I AS s',
+"""
+# Parameters: salt, schema and name of a relation. One row: the statement, which gives the number
+# of rows and the sum of their hashes.
+STATEMENT = (
+    _HASH
+    + """SELECT format('SELECT count(*) AS rows, coalesce(sum(%s), 0) AS total FROM %I.%I AS s',
               hash, nspname, relname)
 FROM whole, given"""
+)
+# Parameters: the same, and the names of columns. One row: the hash of these columns alone.
+OF_COLUMNS = (
+    _HASH.replace("NOT a.attisdropped", "NOT a.attisdropped AND a.attname = ANY (?::text[])")
+    + "SELECT hash FROM whole"
+)
 
 # Parameters: schema and name of a relation. Its columns in order, each with its type in words.
 COLUMNS = """
@@ -112,3 +129,23 @@ SELECT hashtextextended(getdatabaseencoding(), hashfloat8extended(1.5, hashint4e
        hashint8extended(123456789012345, uuid_hash_extended(
        '12345678-9abc-def0-1234-56789abcdef0', hash_record_extended(ROW(numeric_send(1.50)),
        hash_record_extended(ROW(timestamp_send('2001-02-03 04:05:06')), 42)))))))"""
+
+Rows = Callable[..., Sequence[Sequence[Any]]]
+
+
+def of_relation(run: Rows, relation: RelationName, salt: int) -> tuple[int, int]:
+    """The number of rows, and the sum of their hashes; ``run`` gives the rows of a statement."""
+    [(statement,)] = run(STATEMENT, (str(salt), relation.schema, relation.name))
+    [(rows, total)] = run(statement)
+    return int(rows), int(total)
+
+
+def of_columns(run: Rows, relation: Relation, names: Sequence[str], salt: int) -> tuple[int, int]:
+    """The same of these columns of the rows that are read of a relation."""
+    given = (str(salt), relation.name.schema, relation.name.name, list(names))
+    [(hashed,)] = run(OF_COLUMNS, given)
+    [(rows, total)] = run(
+        f"SELECT count(*) AS rows, coalesce(sum({hashed}), 0) AS total"
+        f" FROM {relation.relation.quoted} AS s"
+    )
+    return int(rows), int(total)

@@ -22,7 +22,6 @@ from dbanon.errors import (
     SchemaNotFound,
     SourceChanged,
     TableNotFound,
-    UnsupportedType,
 )
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores.base import (
@@ -183,20 +182,7 @@ class PostgresqlSession(Session):
         rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
     def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
-        for column in dict.fromkeys(columns):
-            # PostgreSQL knows best: of a json in an array in a row type, too. Nothing is read.
-            query = f"SELECT DISTINCT {quote(column)} FROM {source.name.quoted} LIMIT 0"
-            try:
-                self.rows(query)
-            except UnsupportedType as error:
-                attribute = source.attribute(column)
-                raise UnsupportedType(
-                    f'Column "{column}" of {source.name} is of type {attribute.sql_type}, whose'
-                    " values PostgreSQL cannot tell apart.",
-                    detail=error.detail,
-                    hint="Strata, entities and keys need a type with an equality: cast it in a"
-                    " view, as json to jsonb.",
-                ) from None
+        rights.require_equality(self, source, columns)
 
     def stage_values(
         self, source: Relation, attributes: Sequence[Attribute]
@@ -261,6 +247,13 @@ class PostgresqlSession(Session):
             )
         return name
 
+    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+        schemas = [str(name.schema)] if name.schema is not None else self._search_path
+        return rights.missing_to_read(self, schemas, name.name, columns)
+
+    def missing_to_write(self, output: RelationName) -> list[str]:
+        return rights.missing_to_write(self, str(self.resolve_output(output).schema))
+
     def require_schema(self, name: RelationName) -> None:
         rights.require_schema(self, str(name.schema))
 
@@ -295,10 +288,12 @@ class PostgresqlSession(Session):
         return [(name, sql_type) for name, sql_type in found]
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        given = (str(salt), relation.schema, relation.name)
-        [(statement,)] = self.rows(digest.STATEMENT, given)
-        [(rows, total)] = self.rows(statement)
-        return int(rows), int(total)
+        return digest.of_relation(self.rows, relation, salt)
+
+    def digest_columns(
+        self, relation: Relation, names: Sequence[str], salt: int
+    ) -> tuple[int, int]:
+        return digest.of_columns(self.rows, relation, names, salt)
 
     def digest_probe(self) -> str:
         return str(self.rows(digest.PROBE)[0][0])

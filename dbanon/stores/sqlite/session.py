@@ -329,8 +329,15 @@ class SqliteSession(FileSession):
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
         columns = self.find_source(relation).schema.attributes
-        names = quote_list((column.name for column in columns), "s.")
-        query = f"SELECT {names} FROM {relation.quoted} AS s"
+        return self._digest(relation, [column.name for column in columns], salt)
+
+    def digest_columns(
+        self, relation: Relation, names: Sequence[str], salt: int
+    ) -> tuple[int, int]:
+        return self._digest(relation.relation, names, salt)
+
+    def _digest(self, relation: RelationName, names: Sequence[str], salt: int) -> tuple[int, int]:
+        query = f"SELECT {quote_list(names, 's.')} FROM {relation.quoted} AS s"
         self.note(query)
         with translated():
             return digest.of_query(self._driver, query, salt)

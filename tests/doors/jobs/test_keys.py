@@ -11,23 +11,20 @@ from click.testing import CliRunner
 
 from dbanon.data.option import all_parameters
 from dbanon.doors.cli.main import main
+from dbanon.doors.jobfile.columns import COLUMN_KINDS, ROLES, ModelSpec
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.models import (
-    COLUMN_KINDS,
-    OF_COLUMNS,
-    OF_FILES,
-    OF_JOBS,
-    ROLES,
     Defaults,
     ExportSpec,
     JobFileSpec,
     JobSpec,
-    ModelSpec,
+    NoticeSpec,
     Output,
     Source,
     Target,
 )
 from dbanon.doors.jobfile.schema import FILE, json_schema, schema_text
+from dbanon.doors.jobfile.shapes import OF_COLUMNS, OF_FILES, OF_JOBS
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 
@@ -56,7 +53,7 @@ def test_documented_keys_are_those_of_the_models() -> None:
     for kind in COLUMN_KINDS:
         for key in keys(kind) - {"role"}:
             assert f"`{key}`" in PAGE
-    for model in (Source, Target, Output, ModelSpec, ExportSpec):
+    for model in (Source, Target, Output, ModelSpec, ExportSpec, NoticeSpec):
         for key in keys(model):
             assert f"`{key}`" in PAGE, key
     for kind in (*KINDS, "file"):
@@ -81,6 +78,7 @@ def test_the_schema_is_that_of_the_models() -> None:
         Target,
         Output,
         ExportSpec,
+        NoticeSpec,
         Defaults,
         JobSpec,
         ModelSpec,
@@ -96,7 +94,7 @@ def test_the_schema_is_that_of_the_models() -> None:
 
 
 def test_the_example_on_the_page_is_right(tmp_path: Path) -> None:
-    [text] = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+    [text] = re.findall(r"```yaml\n(# yaml-language-server.*?)```", PAGE, re.S)
     file = tmp_path / "job.yaml"
     file.write_text(text)
     [job] = read_job_file(file).jobs

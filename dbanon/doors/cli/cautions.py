@@ -1,0 +1,41 @@
+"""What commands that release say beside their result: progress, and warnings on stderr."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dbanon.doors.cli.log import current, say
+from dbanon.errors import ColumnLost, PrivacyWarning
+
+if TYPE_CHECKING:
+    from dbanon.doors.cli.progress import ProgressDisplay
+    from dbanon.release.report import Report
+
+
+@contextmanager
+def watched(shown: bool) -> Iterator[ProgressDisplay]:
+    """Progress of a run, whose warnings are kept for ``warn_of``.
+
+    Parameters
+    ----------
+    shown : False for silence.
+    """
+    from dbanon.doors.cli.progress import ProgressDisplay
+
+    with warnings.catch_warnings(), ProgressDisplay(shown, current()) as progress:
+        warnings.simplefilter("ignore", PrivacyWarning)
+        warnings.simplefilter("ignore", ColumnLost)
+        yield progress
+
+
+def warn_of(report: Report) -> None:
+    """Say what a release tells more than its readers may think, and what of it is lost."""
+    for caution in report.cautions:
+        say(f"Warning: {caution.what}; {caution.why}.")
+    for found in report.telling:
+        say(f"Warning: column {found.describe(report.k_requested)}.")
+    for text in report.lost_told():
+        say(f"Warning: column {text}.")

@@ -1,0 +1,210 @@
+"""The command ``dbanon run``: the jobs of a file, one after the other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from dbanon.doors.cli.cautions import warn_of, watched
+from dbanon.doors.cli.jobs import FILE, JOBS, PASSWORD, opened
+from dbanon.doors.cli.log import current, say
+from dbanon.doors.cli.report_file import write_report
+from dbanon.doors.cli.support import common, errors, lasting, show, signals, sql_printer
+from dbanon.errors import DbanonError, InvalidParameter
+
+if TYPE_CHECKING:
+    from dbanon.doors.jobfile.file import FileJob
+    from dbanon.doors.jobfile.outcome import Outcome
+    from dbanon.doors.jobfile.run import Published
+    from dbanon.release.report import Report
+
+
+@click.command()
+@FILE
+@JOBS
+@click.option("--fail-fast", is_flag=True, help="Run no further job when one failed.")
+@click.option(
+    "--skip-unchanged",
+    is_flag=True,
+    help="Do nothing for a job whose rows, definition and release are as at its last release;"
+    " exit code 99 where that is so of all.",
+)
+@click.option(
+    "--accept-types",
+    is_flag=True,
+    help="Columns may have other types than at the job's last release.",
+)
+@click.option(
+    "--metrics",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.prom",
+    help="Where what monitoring reads of the jobs is written; as the file says, by default.",
+)
+@PASSWORD
+@click.option("--no-progress", is_flag=True, help="No progress on stderr.")
+@common
+def run(
+    file: Path,
+    names: tuple[str, ...],
+    fail_fast: bool,
+    skip_unchanged: bool,
+    accept_types: bool,
+    metrics: Path | None,
+    inline_password: bool,
+    no_progress: bool,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Run the jobs of a file, in its order: each its own transaction, lock and ledger row.
+
+    One that fails does not stop the next. Exit code: that of the job where there is one, else 8;
+    99 where all were skipped.
+    """
+    with errors(form), signals():
+        from dbanon.doors.jobfile.metrics import write_metrics
+        from dbanon.doors.jobfile.outcome import NOTHING_TO_DO
+        from dbanon.doors.jobfile.run import failure
+
+        if metrics is not None and metrics.suffix != ".prom":
+            raise InvalidParameter(
+                "A file of metrics must end in .prom.", hint="The collector reads no other."
+            )
+        way = _Way(form, no_progress, print_sql, skip_unchanged, accept_types)
+        whole = opened(file, inline_password)
+        jobs = whole.chosen(names)
+        ends = _Ends([], [], [])
+        try:
+            _run_all(jobs, way, ends, fail_fast=fail_fast)
+        finally:
+            current().job = None
+            place = metrics or whole.metrics
+            if place is not None:
+                write_metrics(Path(place), [job.name for job in whole.jobs], ends.outcomes)
+            ended = failure(ends.failed, len(jobs))
+            if form == "json":
+                with lasting() as committed:
+                    committed()
+                    show(form, {"jobs": ends.told}, lambda: None)
+        if ended is not None:
+            if len(jobs) > 1:
+                current().error(ended)
+            sys.exit(ended.exit_code)
+        if all(outcome.event == "skipped" for outcome in ends.outcomes):
+            sys.exit(NOTHING_TO_DO)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How jobs are run and shown, as the options of the command say."""
+
+    form: str
+    no_progress: bool
+    print_sql: bool
+    skip_unchanged: bool
+    accept_types: bool
+
+
+class _Ends(NamedTuple):
+    """How jobs ended until now: outcomes, what is told of each, and errors by name."""
+
+    outcomes: list[Outcome]
+    told: list[dict[str, Any]]
+    failed: list[tuple[str, DbanonError]]
+
+
+def _run_all(jobs: Sequence[FileJob], way: _Way, ends: _Ends, *, fail_fast: bool) -> None:
+    """Run jobs, and note in ``ends`` how each ended, as soon as it did."""
+    from dbanon.doors.jobfile.outcome import Outcome, notify
+
+    for job in jobs:
+        try:
+            outcome, plain = _run_one(job, way)
+        except Exception as error:
+            outcome = Outcome.failed(job.name, error)
+            ends.outcomes.append(outcome)
+            if isinstance(error, DbanonError):
+                current().error(error)
+                ends.failed.append((job.name, error))
+                ends.told.append({"job": job.name, "error": error.to_dict()})
+            notify(job.notices, outcome)
+            if not isinstance(error, DbanonError):
+                raise
+            if fail_fast:
+                break
+        else:
+            ends.outcomes.append(outcome)
+            ends.told.append(plain)
+            notify(job.notices, outcome)
+
+
+def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
+    """Run a job and show its report; how it ended, and what it made as plain values."""
+    from dbanon.doors.cli.render import report_table
+    from dbanon.doors.jobfile.outcome import Outcome
+    from dbanon.doors.jobfile.run import Skipped, run_file_job
+
+    log = current()
+    log.begin_job(job.name, job.job.run_id)
+
+    def retried(error: DbanonError, seconds: float) -> None:
+        log.error(error)
+        say(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
+
+    # Also where a signal ends what follows the commit.
+    done: list[Published] = []
+    with lasting() as committed:
+
+        def published(release: Published) -> None:
+            done.append(release)
+            committed()
+
+        with watched(not way.no_progress) as progress:
+            made = run_file_job(
+                job,
+                progress=progress,
+                on_sql=sql_printer(way.print_sql),
+                committed=published,
+                retried=retried,
+                skip_unchanged=way.skip_unchanged,
+                accept_types=way.accept_types,
+            )
+        if isinstance(made, Skipped):
+            log.release_id = made.release_id
+            log.event("info", "skipped")
+            if way.form != "json":
+                click.echo(f"Job {job.name}: skipped, as nothing changed since its last release")
+            plain = {"job": job.name, "skipped": True, "release_id": made.release_id}
+            return Outcome.skipped(job.name, made.release_id), plain
+        done.append(made)
+        report = made.report
+        log.release_id = report.release_id
+        warn_of(report)
+        for name in made.unclassified:
+            say(f'Warning: column "{name}" has no role, and was not released.')
+        _save(job, report)
+        if way.form != "json":
+            click.echo(f"Job {job.name}")
+            show(way.form, None, lambda: report_table(report))
+    made = done[-1]
+    plain = {
+        "job": job.name,
+        "report": made.report.to_dict(),
+        "unclassified": list(made.unclassified),
+        "dropped": list(made.dropped),
+        "attempts": made.attempts,
+    }
+    return Outcome.released(job.name, made.report), plain
+
+
+def _save(job: FileJob, report: Report) -> None:
+    """Write the report where the job says, in directories that are made for it."""
+    from dbanon.doors.jobfile.paths import place_of
+
+    if job.report is not None:
+        place = place_of(job.report, job.name, report.release_id)
+        write_report(report, place, job.target or job.source)

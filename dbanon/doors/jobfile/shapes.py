@@ -1,0 +1,156 @@
+"""What values in a job file are: texts, names, and options, whose kinds their table says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    create_model,
+)
+from pydantic_core import PydanticCustomError
+
+from dbanon.data.option import REQUIRED, Parameter, all_parameters
+from dbanon.doors.jobfile.variables import require_form
+from dbanon.doors.ways import bytes_of
+from dbanon.errors import DbanonError
+from dbanon.job.condition import require_condition
+from dbanon.job.job import Job
+from dbanon.methods import METHODS
+from dbanon.stores.names import parse_relation
+
+NAME = r"[a-z0-9][a-z0-9_-]{0,62}"
+
+# Options that a file says in another way: by a column's role, or as the job's source and output.
+OF_COLUMNS = {
+    "quasi_identifiers": "quasi_identifier",
+    "sensitive": "sensitive",
+    "keep": "keep",
+    "by": "by",
+    "weights": "weight",
+    "steps": "step",
+    "orders": "order",
+    "hierarchies": "hierarchy",
+    "models": "models",
+}
+# By a key of the job that has another name.
+OF_FILES = {"exports": "export"}
+OF_JOBS = ("table", "output", "entity", "key", "where", "output_kind", "if_exists")
+_OPTIONS = {
+    one.name: one
+    for one in all_parameters(Job)
+    if one.name not in {*OF_COLUMNS, *OF_JOBS, *OF_FILES}
+}
+# Of these null is a value.
+NULLABLE = frozenset(name for name, one in _OPTIONS.items() if one.nullable)
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors, and no value becomes one of another type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def refused(text: str) -> PydanticCustomError:
+    """A refusal; its text holds no value."""
+    # Braces would be taken for places of a template.
+    return PydanticCustomError("refused", "{text}", {"text": text})
+
+
+def checked(what: Any) -> Any:
+    """A validator of something that raises errors of ours, whose messages hold no value."""
+
+    def validate(value: Any) -> Any:
+        try:
+            what(value)
+        except DbanonError as error:
+            raise refused(error.message[0].lower() + error.message[1:].rstrip(".")) from None
+        return value
+
+    return AfterValidator(validate)
+
+
+def _relation(value: str) -> None:
+    try:
+        parse_relation(value)
+    except DbanonError:
+        raise refused('must be a name, as in app.people or "App"."Peo ple"') from None
+    no_variable(value)
+
+
+def no_variable(value: str) -> None:
+    if "${" in value:
+        raise refused("takes no ${…}")
+
+
+def one_name(value: str) -> None:
+    if not re.fullmatch(NAME, value):
+        raise refused("must be 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit")
+
+
+def not_empty(value: str) -> None:
+    if not value.strip():
+        raise refused("must not be empty")
+
+
+def a_file(value: str) -> None:
+    require_form(value)
+    not_empty(value)
+
+
+Relation = Annotated[str, checked(_relation)]
+Text = Annotated[str, checked(not_empty)]
+Expanded = Annotated[str, checked(a_file), Field(json_schema_extra={"x-variables": True})]
+Condition = Annotated[str, checked(require_condition)]
+
+
+def _schema_of(one: Parameter) -> dict[str, Any]:
+    """JSON Schema of an option."""
+    schema: dict[str, Any] = {"description": one.help}
+    kind = {int: "integer", float: "number", bool: "boolean", str: "string", tuple: "array",
+            Mapping: "object"}.get(one.kind)  # fmt: skip
+    option = one.option
+    if option.unit == "bytes":
+        schema |= {"type": ["integer", "string"], "pattern": r"^[0-9.]+ ?([KMG]i?)?B?$"}
+    elif kind:
+        schema["type"] = [kind, "null"] if one.nullable else kind
+    if option.minimum is not None:
+        schema["exclusiveMinimum" if option.above else "minimum"] = option.minimum
+    if option.maximum is not None:
+        schema["maximum"] = option.maximum
+    choices = tuple(METHODS) if one.name == "method" else option.choices
+    if choices:
+        schema["enum"] = [*choices, *([None] if one.nullable else [])]
+    if one.default is not REQUIRED and isinstance(one.default, (int, float, str, bool)):
+        schema["default"] = one.default
+    return schema
+
+
+def typed(one: Parameter) -> Any:
+    """The type of an option: its own check, in its own words."""
+
+    def validate(value: Any) -> Any:
+        if one.option.unit == "bytes" and isinstance(value, str):
+            size = bytes_of(value)
+            if size is None:
+                raise refused("must be a number of bytes, or a size such as 4GiB or 500MB")
+            value = size
+        if one.name == "method" and value not in (*METHODS,):
+            raise refused("must be one of " + ", ".join(METHODS))
+        try:
+            return one.check(value)
+        except DbanonError:
+            raise refused(f"must be {one.expected}") from None
+
+    return Annotated[Any, AfterValidator(validate), WithJsonSchema(_schema_of(one))]
+
+
+# What is not written is not set: the defaults of the file, and those of the table, come then.
+_FIELDS: Any = {name: (typed(one), None) for name, one in _OPTIONS.items()}
+Options: Any = create_model("Options", __base__=Strict, **_FIELDS)

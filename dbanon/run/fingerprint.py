@@ -1,0 +1,75 @@
+"""A fingerprint of a job: of what it reads, and of how it makes its release of it.
+
+The database hashes each row by all columns that the release depends on, and adds up: that sum is
+never kept. Two of them tell what changed between them, and one tells whoever knows all rows but one
+what the last one is. What is kept is a slow hash of it, under a salt of its own each time and a key
+where there is one: equal or not, and no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.run.plan import Plan
+from dbanon.stores.ports import Source
+from dbanon.version import version
+
+# Tens of milliseconds: nothing to a run, and much to who tries values.
+_ROUNDS = 200_000
+# They change no release: where it goes on how much memory, and who asks for it.
+_OF_RUNS = {
+    "accept_types", "chunk_rows", "door", "fingerprint_key", "if_exists", "memory_limit", "run_id",
+    "time_limit",
+}  # fmt: skip
+
+
+def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str | None:
+    """The fingerprint of a planned job; None where none is wanted, or there is no digest of rows.
+
+    Parameters
+    ----------
+    salt : of the one that it is compared with; None for a salt of its own.
+    """
+    job = planned.job
+    if job.fingerprint_key is None:
+        return None
+    salt = secrets.randbits(62) + 1 if salt is None else salt
+    names = sorted({*job.named, *job.guarantee.persons, *job.key})
+    rows = source.digest(planned.relation, names, salt)
+    if rows is None:
+        return None
+    types = {name: planned.relation.attribute(name).sql_type for name in names}
+    told = json.dumps([version(), definition(planned), types, rows], sort_keys=True)
+    key = str(salt).encode() + b":" + job.fingerprint_key
+    return f"{salt}:{hashlib.pbkdf2_hmac('sha256', told.encode(), key, _ROUNDS).hex()}"
+
+
+def salt_of(recorded: str) -> int:
+    """The salt of a recorded fingerprint."""
+    return int(recorded.partition(":")[0])
+
+
+def definition(planned: Plan) -> Any:
+    """All that shapes a job's release but for the rows, as plain values; hierarchies by digest."""
+    job = planned.job
+    own = {one.name: getattr(job, one.name) for one in fields(job) if one.name not in _OF_RUNS}
+    read = {"trees": planned.given.trees, "models": planned.given.models}
+    return _plain({"relation": str(planned.relation.name), **own, **read})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Hierarchy):
+        return value.sha256
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    return value

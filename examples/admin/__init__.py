@@ -1,0 +1,1 @@
+"""Scripts for who runs a database with releases."""

@@ -1,0 +1,3 @@
+SELECT age, income, diagnosis
+FROM {{ source('hospital', 'stay') }}
+WHERE status = 'active'

@@ -1,0 +1,70 @@
+"""The how-to of docs/jobs.md, run: ``python -m tests.docs.howto`` writes what it prints.
+
+Before a block stands what it is:
+
+``<!-- how-to: table -->``  makes the table, in DuckDB; on another database a test makes it
+``<!-- how-to -->``         run after the ones before it, in the same shell
+``<!-- prints -->``         what the one before it prints
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "jobs.md"
+BLOCK = re.compile(r"(<!-- (how-to: table|how-to|prints) -->\n```\w+\n)(.*?)(```)", re.S)
+_CUT = "---- 8< ----"
+
+
+def blocks() -> list[tuple[str, str]]:
+    """What each block of the page is, with its text."""
+    return [(kind, text) for _, kind, text, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
+
+
+def printed(folder: Path, url: str | None = None) -> list[str]:
+    """What each command of the page prints.
+
+    Parameters
+    ----------
+    url : of a database with the table; None: the page's own, which is made.
+    """
+    commands = [(kind, text) for kind, text in blocks() if kind != "prints"]
+    script = "".join(
+        f"{text}\necho '{_CUT}'\n" for kind, text in commands if url is None or "table" not in kind
+    )
+    own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": own, "COLUMNS": "100"}
+    if url is not None:
+        environment["DBANON_URL"] = url
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = done.stdout.split(_CUT + "\n")[:-1]
+    # The table prints nothing.
+    return found if url is not None else found[1:]
+
+
+def filled(outputs: list[str]) -> str:
+    """The page with what was printed."""
+    left = iter(outputs)
+
+    def fill(found: re.Match[str]) -> str:
+        opening, kind, body, closing = found.groups()
+        if kind == "prints":
+            lines = [line.rstrip() for line in next(left).strip("\n").splitlines()]
+            body = "\n".join(lines) + "\n"
+        return opening + body + closing
+
+    return BLOCK.sub(fill, PAGE.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as _folder:
+        PAGE.write_text(filled(printed(Path(_folder))), encoding="utf-8")

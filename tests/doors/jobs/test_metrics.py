@@ -1,0 +1,225 @@
+"""The file that monitoring reads: as its own parser reads it, always whole, no small count."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from dbanon.doors.jobfile.metrics import METRICS, write_metrics
+from dbanon.doors.jobfile.outcome import Outcome
+from dbanon.errors import NotTold, TooFewRecords
+from tests.stores.databases import DuckdbDatabase
+from tests.stores.job_lines import call, job, told, write
+from tests.stores.people import load_people
+
+ALERTS = Path(__file__).resolve().parents[3] / "examples" / "schedule" / "alerts.yaml"
+RELEASE = "7d2b1a3e-0f61-4a5f-9b6c-7d3c2f1a9e11"
+
+
+def samples(path: Path) -> dict[tuple[str, str, str], float]:
+    """The samples by metric, job and phase, as Prometheus' own parser reads them."""
+    return {
+        (one.name.removeprefix("dbanon_job_"), one.labels["job"], one.labels.get("phase", "")):
+            one.value
+        for family in text_string_to_metric_families(path.read_text())
+        for one in family.samples
+    }  # fmt: skip
+
+
+@pytest.fixture
+def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DuckdbDatabase:
+    database = DuckdbDatabase(tmp_path / "people.duckdb")
+    load_people(database)
+    monkeypatch.setenv("PEOPLE", database.url)
+    return database
+
+
+def test_what_came_of_jobs(people: DuckdbDatabase, tmp_path: Path) -> None:
+    head, path = "metrics: jobs.prom\n", tmp_path / "jobs.prom"
+    jobs = [job(), job("other", output="{table: other}")]
+    began = time.time()
+    done = call("run", write(tmp_path, *jobs, head=head), "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    report = told(done)[0]["report"]
+    first = samples(path)
+    assert {(name, job) for name, job, _ in first} == {
+        (name, job) for name in METRICS for job in ("people", "other")
+    }
+    assert began <= first["last_success_timestamp_seconds", "people", ""] <= time.time() + 1
+    assert first["last_exit_code", "people", ""] == 0
+    assert first["rows", "people", ""] == report["rows_out"] == 40
+    assert first["k_counted", "people", ""] == report["k_achieved"]
+    loss = first["information_loss", "people", ""]
+    assert loss == pytest.approx(report["information_loss"], rel=1e-8)
+    assert first["suppressed_ratio", "people", ""] == 0
+    phases = {phase for name, job, phase in first if phase and job == "people"}
+    assert phases >= {"read", "cluster", "write", "verify", "total"}
+    assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444 & ~current_umask()
+    # One fails: all that is known of its last success stays.
+    jobs = [job(k="41"), jobs[1]]
+    assert call("run", write(tmp_path, *jobs, head=head)).exit_code == 8
+    second = samples(path)
+    failed = {key: value for key, value in second.items() if key[1] == "people"}
+    before = {key: value for key, value in first.items() if key[1] == "people"}
+    assert failed == before | {("last_exit_code", "people", ""): 3}
+    assert (
+        second["last_success_timestamp_seconds", "other", ""]
+        > (first["last_success_timestamp_seconds", "other", ""])
+    )
+    # What was not run keeps all; a job that is no longer in the file has nothing any more.
+    assert call("run", write(tmp_path, *jobs, head=head), "--job", "other").exit_code == 0
+    assert samples(path)["last_exit_code", "people", ""] == 3
+    assert call("run", write(tmp_path, jobs[1], head=head)).exit_code == 0
+    assert {job for _, job, _ in samples(path)} == {"other"}
+    assert not list(tmp_path.glob(".jobs.prom*"))
+
+
+def current_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_nothing_to_do_is_a_success(people: DuckdbDatabase, tmp_path: Path) -> None:
+    file, path = write(tmp_path, job()), tmp_path / "x.prom"
+    given = ("--metrics", path, "--skip-unchanged")
+    assert call("run", file, *given).exit_code == 0
+    first = samples(path)
+    assert call("run", file, *given).exit_code == 99
+    second = samples(path)
+    key = ("last_success_timestamp_seconds", "people", "")
+    assert second[key] > first[key]
+    assert second == first | {key: second[key], ("last_exit_code", "people", ""): 99}
+
+
+def test_a_first_run_that_fails_has_no_success(people: DuckdbDatabase, tmp_path: Path) -> None:
+    path = tmp_path / "x.prom"
+    assert call("run", write(tmp_path, job(k="41")), "--metrics", path).exit_code == 3
+    assert samples(path) == {("last_exit_code", "people", ""): 3}
+
+
+@pytest.mark.parametrize("nulls", [1, 2, 3])
+def test_counts_below_k_are_not_told(people: DuckdbDatabase, tmp_path: Path, nulls: int) -> None:
+    people.execute(f"UPDATE people SET age = NULL WHERE id <= {nulls}")
+    path = tmp_path / "x.prom"
+    file = write(tmp_path, job(), defaults="{k: 3, nulls: suppress, max_suppression: 0.2}")
+    done = call("run", file, "--metrics", path, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert told(done)[0]["report"]["suppressed"] == nulls
+    found = samples(path)
+    rows = 40 - nulls
+    assert found["rows", "people", ""] == rows
+    # Whatever 1 or 2 of the 40 are withheld, a reader of both figures computes 3.
+    wanted = 3 / (rows + 3) if nulls < 3 else 3 / 40
+    assert found["suppressed_ratio", "people", ""] == pytest.approx(wanted, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "\0\xff", "dbanon_job_rows{job=\"people\"} NaN\n", "dbanon_job_rows 3\n", "rubbish {",
+        "dbanon_job_rows{job=\"people\"} 1e\ndbanon_job_rows{job=\"people\",phase=\"a\"} 1\n",
+        "dbanon_job_of_tomorrow{job=\"people\"} 1\n", "x" * 100_000,
+    ],
+)  # fmt: skip
+def test_an_old_file_is_read_leniently(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.prom"
+    good = 'dbanon_job_last_success_timestamp_seconds{job="people"} 12.5\n'
+    path.write_bytes((text + "\n" + good).encode("latin-1"))
+    write_metrics(path, ["people"], [Outcome.failed("people", TooFewRecords())])
+    assert samples(path) == {
+        ("last_success_timestamp_seconds", "people", ""): 12.5,
+        ("last_exit_code", "people", ""): 3,
+    }
+
+
+def test_runs_of_several_jobs_at_once_lose_nothing(tmp_path: Path) -> None:
+    path, names = tmp_path / "x.prom", [f"job-{n}" for n in range(6)]
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from dbanon.doors.jobfile.metrics import write_metrics\n"
+        "from dbanon.doors.jobfile.outcome import Outcome\n"
+        f"for _ in range(20): write_metrics(Path({str(path)!r}), {names!r},"
+        f" [Outcome.skipped(sys.argv[1], {RELEASE!r})])\n"
+    )
+    runs = [subprocess.Popen([sys.executable, "-c", script, name]) for name in names]
+    while any(run.poll() is None for run in runs):
+        # Whole at every moment.
+        assert not path.exists() or path.read_text().endswith("\n")
+        if path.exists():
+            samples(path)
+    assert [run.returncode for run in runs] == [0] * 6
+    assert {job for _, job, _ in samples(path)} == set(names)
+    assert [one.name for one in tmp_path.iterdir()] == ["x.prom"]
+
+
+def test_metrics_that_cannot_be_written_are_a_warning(
+    people: DuckdbDatabase, tmp_path: Path
+) -> None:
+    file = write(tmp_path, job())
+    done = call("run", file, "--metrics", tmp_path / "no" / "x.prom")
+    assert done.exit_code == 0
+    assert "Warning: The metrics" in done.stderr
+    with pytest.warns(NotTold):
+        write_metrics(tmp_path / "no" / "x.prom", ["people"], [])
+    done = call("run", file, "--metrics", tmp_path / "x.txt")
+    assert (done.exit_code, "must end in .prom" in done.stderr) == (2, True)
+
+
+def test_notices_of_runs(people: DuckdbDatabase, tmp_path: Path) -> None:
+    tell = tmp_path / "tell.sh"
+    tell.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n')
+    tell.chmod(0o755)
+    command = f'command: ["{tell}", "{{job}}", "{{code}}", "{{exit}}"]'
+    notices = f"[{{on: [failure, success, skipped], {command}}}]"
+    broken = '[{on: [success], command: ["/no/such/program"]}]'
+    file = write(
+        tmp_path, job(notify=notices), job("other", k="41", notify=notices),
+        job("third", output="{table: third}", notify=broken),
+    )  # fmt: skip
+    done = call("run", file, "--skip-unchanged")
+    assert done.exit_code == 8
+    assert "Warning: The command of job third was not told" in done.stderr
+    assert call("run", file, "--skip-unchanged", "--job", "people").exit_code == 99
+    lines = (tmp_path / "told").read_text().splitlines()
+    assert lines == ["people  0", "other too_few_records 3", "people  99"]
+
+
+def test_a_webhook_is_of_the_environment(people: DuckdbDatabase, tmp_path: Path) -> None:
+    hook = '[{on: [failure], webhook: "${HOOK}"}]'
+    file = write(tmp_path, job(notify=hook))
+    assert call("check", file).exit_code == 0
+    done = call("run", file)
+    assert (done.exit_code, "no HOOK" in done.stderr) == (2, True)
+    done = call("run", file, HOOK="http://hush-hush-7311/")
+    assert (done.exit_code, "must be an https URL" in done.stderr) == (2, True)
+    assert "hush-hush" not in done.stderr
+    assert call("run", file, HOOK="https://localhost/").exit_code == 0
+
+
+def expressions() -> Sequence[Any]:
+    found = yaml.safe_load(ALERTS.read_text())
+    return [rule for group in found["groups"] for rule in group["rules"]]
+
+
+def test_the_alerts_are_of_metrics_that_there_are() -> None:
+    rules = expressions()
+    assert len(rules) >= 2
+    for rule in rules:
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        names = {
+            word for word in rule["expr"].replace("{", " ").replace("(", " ").split()
+            if word.startswith("dbanon_")
+        }  # fmt: skip
+        assert names
+        assert {name.removeprefix("dbanon_job_") for name in names} <= set(METRICS)

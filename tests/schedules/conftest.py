@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def scheduler(request: pytest.FixtureRequest) -> Path:
+    """The directory of the programs of the environment that the test's mark names."""
+    [name] = request.node.get_closest_marker("scheduler").args
+    if (folder := os.environ.get("DBANON_SCHEDULERS")) is None:
+        pytest.skip("`make schedules` runs it")
+    return Path(folder) / name / "bin"

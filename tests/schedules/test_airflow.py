@@ -1,0 +1,83 @@
+"""The DAGs of the example, read by Airflow, and their tasks run: `make schedules`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.schedules.commands import EXAMPLES, Place, answers, linked
+
+DAGS = "airflow_dag.py"
+
+
+@pytest.fixture
+def airflow(tmp_path: Path, scheduler: Path) -> dict[str, str]:
+    """The environment of a worker that has nothing but the job file's variables."""
+    return {
+        "PATH": f"{scheduler}:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"),
+    }
+
+
+@pytest.mark.scheduler("airflow")
+def test_airflow_reads_the_dags_and_retries_what_a_retry_may_help(
+    tmp_path: Path, scheduler: Path, airflow: dict[str, str], backend_path: Path
+) -> None:
+    place = Place.make(tmp_path / "srv")
+    text = (EXAMPLES / DAGS).read_text()
+    file = tmp_path / "dags" / DAGS
+    file.parent.mkdir()
+    file.write_text(text.replace("/srv/dbanon/", f"{place.folder}/"))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for code in (3, 4, 7, 8, 99):
+        answers(programs / str(code), code)
+    linked(programs / "real")
+    environment = airflow | {
+        "DBANON_SOURCE": place.source, "DBANON_OUT": str(place.folder / "out"),
+        "PYTHONPATH": str(backend_path),
+    }  # fmt: skip
+    child = Path(__file__).with_name("airflow_child.py")
+    done = subprocess.run(
+        [scheduler / "python", child, file, programs],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    for name in ("dbanon_command", "dbanon_python"):
+        assert told[name] == {
+            "schedule": "0 3 1 * *", "catchup": False, "tasks": [["release", 2]],
+        }  # fmt: skip
+    states = {code: told[str(code)][0] for code in (3, 4, 7, 8, 99)}
+    assert states == {
+        3: "failed", 4: "tried again", 7: "tried again", 8: "failed", 99: "skipped",
+    }  # fmt: skip
+    assert told["real"][0] == "done", told["real"]
+    state, report = told["python"]
+    assert state == "done", report
+    assert report["k_achieved"] >= 5
+    assert told["python, a wrong source"][0] == "failed"
+    assert place.released() == 2
+
+
+@pytest.mark.scheduler("airflow")
+def test_airflow_lists_the_dags_without_an_error(
+    tmp_path: Path, scheduler: Path, airflow: dict[str, str]
+) -> None:
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "dags" / DAGS).write_text((EXAMPLES / DAGS).read_text())
+    for words in (["db", "migrate"], ["dags", "list", "--local", "--output", "json"]):
+        done = subprocess.run(
+            [scheduler / "airflow", *words],
+            env=airflow, cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+    listed = json.loads(done.stdout[done.stdout.index("[{") :])
+    assert {one["dag_id"] for one in listed} == {"dbanon_command", "dbanon_python"}

@@ -1,0 +1,157 @@
+"""dbt runs the example's project on DuckDB and PostgreSQL: what releases, and what does not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+from sqlalchemy import make_url
+
+from dbanon.doors import install
+from tests.postgres_server import Server, libpq_environment
+from tests.schedules.commands import EXAMPLES
+
+# One text for both databases.
+STAYS = (
+    "CREATE SCHEMA hospital",
+    "CREATE TABLE hospital.stay AS SELECT 20 + g * 37 % 60 AS age, g * 7919 % 60000 AS income,"
+    " CASE WHEN g % 2 = 0 THEN 'flu' ELSE 'gout' END AS diagnosis,"
+    " CASE WHEN g % 3 = 0 THEN 'gone' ELSE 'active' END AS status"
+    " FROM generate_series(1, 600) AS s(g)",
+)
+
+
+@dataclass
+class Project:
+    """A copy of the example's project with a database of its own."""
+
+    folder: Path
+    target: str
+    programs: Path
+    environment: dict[str, str]
+    server: Server | None = None
+    url: str = ""
+
+    def dbt(self, *words: str, fails: bool = False) -> str:
+        """What it prints."""
+        done = subprocess.run(
+            [self.programs / "dbt", "--no-use-colors", *words, "--profiles-dir", ".",
+             "--target", self.target],
+            cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout
+
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        if self.server is not None:
+            return self.server.execute(statement, url=self.url)
+        with duckdb.connect(self.environment["CLINIC"]) as clinic:
+            return clinic.execute(statement).fetchall()
+
+    def releases(self) -> int:
+        known = "SELECT 1 FROM information_schema.tables WHERE table_schema = 'dbanon'"
+        if not self.execute(f"{known} AND table_name = 'release'"):
+            return 0
+        return int(self.execute("SELECT count(*) FROM dbanon.release")[0][0])
+
+
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.postgresql)])
+def project(
+    request: pytest.FixtureRequest, tmp_path: Path, scheduler: Path, backend_path: Path
+) -> Iterator[Project]:
+    folder = tmp_path / "dbt"
+    shutil.copytree(EXAMPLES / "dbt", folder)
+    environment = {
+        "PATH": f"{scheduler}:/usr/bin:/bin", "HOME": str(tmp_path),
+        "DBT_SEND_ANONYMOUS_USAGE_STATS": "false", "PGHOST": "", "PGUSER": "", "PGDATABASE": "",
+    }  # fmt: skip
+    if request.param == "duckdb":
+        environment |= {"CLINIC": str(tmp_path / "clinic.duckdb"), "PYTHONPATH": str(backend_path)}
+        found = Project(folder, "duckdb", scheduler, environment)
+        for statement in STAYS:
+            found.execute(statement)
+        yield found
+        return
+    url = request.getfixturevalue("plpython_url")
+    server = request.getfixturevalue("local_pg_server")
+    install.install(url, python_paths=[str(backend_path)])
+    for statement in STAYS:
+        server.execute(statement, url=url)
+    libpq = libpq_environment(
+        server.create_role("transformer", url=url, options="IN ROLE dbanon_runner")
+    )
+    for statement in (
+        f'GRANT CREATE ON DATABASE "{make_url(url).database}" TO transformer',
+        "GRANT USAGE ON SCHEMA hospital TO transformer",
+        "GRANT SELECT ON hospital.stay TO transformer",
+        "CREATE SCHEMA release AUTHORIZATION transformer",
+    ):
+        server.execute(statement, url=url)
+    yield Project(folder, "postgres", scheduler, environment | libpq, server, url)
+
+
+@pytest.mark.scheduler("dbt")
+def test_a_release_is_made_by_runs_that_succeed_and_by_nothing_else(project: Project) -> None:
+    # The model is not there yet: what is only compiled or tested, or documented, releases nothing.
+    project.dbt("compile")
+    project.dbt("docs", "generate")
+    assert project.releases() == 0
+    assert "Release of people" in project.dbt("run")
+    assert project.releases() == 1
+    for words in (("compile",), ("docs", "generate"), ("test",), ("parse",), ("list",)):
+        assert "Release of" not in project.dbt(*words)
+        assert project.releases() == 1, words
+    assert "Release of people" in project.dbt("build")
+    assert project.releases() == 2
+    [(rows, smallest)] = project.execute(
+        "SELECT sum(n), min(n) FROM (SELECT count(*) AS n FROM release.people"
+        " GROUP BY age, income) AS classes"
+    )
+    assert (rows, smallest >= 5) == (400, True)
+    # A model that fails, a test that fails, a model that was not asked for.
+    models = project.folder / "models"
+    (models / "broken.sql").write_text("SELECT * FROM hospital.no_such_table")
+    for command in ("run", "build"):
+        assert "No release of people, as these failed: broken" in project.dbt(command, fails=True)
+    (models / "broken.sql").write_text("SELECT 1 AS one")
+    assert "it was not built" in project.dbt("run", "--select", "broken")
+    schema = yaml.safe_load((models / "schema.yml").read_text())
+    schema["models"][0]["columns"][0]["data_tests"] = [
+        {"accepted_values": {"arguments": {"values": [1]}}}
+    ]
+    (models / "schema.yml").write_text(yaml.safe_dump(schema))
+    assert "No release of people, as these failed: accepted" in project.dbt("build", fails=True)
+    assert project.releases() == 2
+
+
+@pytest.mark.scheduler("dbt")
+def test_a_release_that_is_refused_fails_the_run(project: Project) -> None:
+    text = (project.folder / "dbt_project.yml").read_text()
+    (project.folder / "dbt_project.yml").write_text(text.replace("k=5", "k=500"))
+    assert "k = 500" in project.dbt("run", fails=True)
+    assert project.releases() == 0
+
+
+@pytest.mark.scheduler("dbt")
+@pytest.mark.parametrize("project", ["duckdb"], indirect=True)
+def test_without_the_guards_dbt_would_release(project: Project) -> None:
+    """The macro's conditions are there for something that dbt does."""
+    file = project.folder / "macros" / "dbanon_release.sql"
+    text = file.read_text()
+    call = text.index("{{ adapter.dispatch(")
+    start = text.index("  {%- if execute and flags.WHICH")
+    end = text.index("{% endmacro %}")
+    bare = text[call : text.index("\n", call)].replace("built[0]", "'app.people'")
+    file.write_text(f"{text[:start]}{{%- if execute -%}} {bare} {{%- endif -%}}\n{text[end:]}")
+    project.dbt("run")
+    assert project.releases() == 1
+    # So it does after `test`. dbt 1.11 only renders it after `compile` and `docs generate`.
+    project.dbt("test")
+    assert project.releases() == 2

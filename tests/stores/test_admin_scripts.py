@@ -1,0 +1,116 @@
+"""The scripts of examples/admin on PostgreSQL and DuckDB."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dbanon
+from tests.stores.databases import Database
+
+ADMIN = Path(__file__).resolve().parents[2] / "examples" / "admin"
+
+
+@pytest.fixture(params=["duckdb", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def hospital(request: pytest.FixtureRequest, make_database: object) -> Database:
+    """Two tables that the rules fit, one with a new column, one without quasi-identifiers."""
+    assert callable(make_database)
+    found: Database = make_database(request.param)
+    text, integer = found.types["text"], found.types["integer"]
+    people = {"patient_id": integer, "full_name": text, "age": integer, "income": integer,
+              "diagnosis": text}  # fmt: skip
+    patients = [[i, f"name {i}", 20 + i // 5, i // 5 * 1000 + i % 5, "flu"] for i in range(60)]
+    found.load("app.patient", people, patients)
+    stays = [[i, f"region {i % 3}", i % 7, f"ward {i % 2}"] for i in range(60)]
+    stay = {"stay_id": integer, "region": text, "age": integer, "ward": text}
+    found.load('app.Sta"y s', stay, stays)
+    found.load("app.visitor", {"age": integer, "badge": integer}, [[i, i] for i in range(9)])
+    found.load("app.word", {"ward": text}, [["a"], ["b"]])
+    return found
+
+
+def call(script: str, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", f"examples.admin.{script}", *map(str, words)],
+        env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def release_all(hospital: Database) -> subprocess.CompletedProcess[str]:
+    rules = ADMIN / "rules.yaml"
+    return call("release_schema", hospital.url, "--schema", "app", "--rules", rules)
+
+
+def test_every_table_of_a_schema_by_its_rules(hospital: Database) -> None:
+    for _ in range(2):
+        done = release_all(hospital)
+        assert done.returncode == 6, done.stderr
+        told = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+        assert told["patient"].startswith("60 rows, k = ")
+        assert told['Sta"y s'].startswith("60 rows, k = ")
+        assert told["visitor"] == "not released: no rule for badge"
+        assert told["word"] == "not released: no quasi-identifier among its columns"
+    released = {one.output: one.k_achieved for one in dbanon.releases(hospital.url)}
+    assert set(released) == {"release.patient", 'release."Sta""y s"'}
+    assert all(k >= 5 for k in released.values())
+    hospital.execute("DROP TABLE app.visitor", "DROP TABLE app.word")
+    assert release_all(hospital).returncode == 0
+
+
+def test_an_audit_finds_what_was_changed(hospital: Database) -> None:
+    release_all(hospital)
+    release_all(hospital)
+    done = call("audit_ledger", hospital.url, "--format", "csv")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["state"] for row in rows] == ["current"] * 2 + ["superseded"] * 2
+    assert [row["verified"] for row in rows] == ["yes"] * 2 + [""] * 2
+    assert all(int(row["k_achieved"]) >= int(row["k_requested"]) == 5 for row in rows)
+    entry = dbanon.show(hospital.url, "release.patient")
+    table = hospital.relation(f"release.{entry['relation_name']}")
+    hospital.execute(f"UPDATE {table} SET diagnosis = 'gout'")
+    done = call("audit_ledger", hospital.url)
+    assert done.returncode == 6
+    [line] = [one for one in done.stdout.splitlines() if one.startswith("release.patient: current")]
+    assert line.endswith("verified: release_changed")
+    assert "4 releases, 1 not as released" in done.stderr
+
+
+def test_a_release_a_month(hospital: Database, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        'version: 1\nsource: {url: "${HOSPITAL}"}\ntarget: {schema: release}\n'
+        "defaults: {k: 5, method: mdav}\njobs:\n  - name: patients\n    table: app.patient\n"
+        "    columns:\n      patient_id: {role: identifier}\n      full_name: {role: identifier}\n"
+        "      age: {role: quasi_identifier}\n      income: {role: quasi_identifier}\n"
+        "      diagnosis: {role: sensitive}\n    output: {view: patient}\n"
+    )
+
+    def monthly() -> str:
+        done = call("monthly", file, hospital.url, HOSPITAL=hospital.url)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert monthly().startswith("patients: 60 rows, k = 5, verified")
+    assert monthly().startswith("patients: released in ")
+    assert len(dbanon.releases(hospital.url)) == 1
+    # A month later the data are others.
+    hospital.execute(f"UPDATE {hospital.ledger()} SET created_at = created_at - INTERVAL '40 days'")
+    hospital.execute(
+        "UPDATE app.patient SET age = 20 + patient_id * 37 % 60, income = patient_id * 79 % 1000"
+    )
+    told = monthly()
+    assert "60 rows" in told
+    assert "look at the data" in told
+    assert len(dbanon.releases(hospital.url)) == 2
+    file.write_text(file.read_text().replace("k: 5", "k: 500"))
+    hospital.execute(f"UPDATE {hospital.ledger()} SET created_at = TIMESTAMP '2020-01-01 00:00:00'")
+    done = call("monthly", file, hospital.url, HOSPITAL=hospital.url)
+    assert done.returncode == 3, done.stdout
+    assert "[too_few_records]" in done.stdout

@@ -1,0 +1,44 @@
+"""The how-to of docs/jobs.md does what it says, on DuckDB and on PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.howto import PAGE, blocks, filled, printed
+from tests.docs.readme import told
+from tests.stores.databases import PostgresqlDatabase
+
+# The table of the page, as PostgreSQL has it.
+TABLE = """CREATE TABLE patient AS SELECT g::bigint AS id, 'name ' || g AS full_name,
+    20 + g::bigint * 37 % 60 AS age, 20000 + g::bigint * 7919 % 60000 AS income,
+    (ARRAY['flu', 'asthma', 'gout'])[1 + g * 5 % 3] AS diagnosis,
+    (ARRAY['active', 'gone'])[1 + g % 2] AS status FROM generate_series(0, 999) AS g"""
+
+
+def test_every_command_has_what_it_prints() -> None:
+    kinds = [kind for kind, _ in blocks()]
+    assert kinds == ["how-to: table", *["how-to", "prints"] * 4]
+
+
+def test_the_page_is_what_duckdb_prints(tmp_path: Path) -> None:
+    page = filled(printed(tmp_path))
+    assert told(PAGE.read_text(encoding="utf-8")) == told(page), "python -m tests.docs.howto"
+
+
+@pytest.mark.postgresql
+def test_postgresql_prints_the_same_but_for_its_words(
+    postgresql: PostgresqlDatabase, tmp_path: Path
+) -> None:
+    postgresql.execute(TABLE)
+    found = printed(tmp_path, postgresql.url)
+    assert postgresql.url not in (tmp_path / "job.yaml").read_text()
+
+    def alike(texts: list[str]) -> list[str]:
+        words = {"VARCHAR": "text", "BIGINT": "bigint", "main.patient": "public.patient"}
+        text = told("\n".join(texts))
+        return re.sub("|".join(words), lambda one: words[one[0]], text).split()
+
+    assert alike(found) == alike([text for kind, text in blocks() if kind == "prints"])

@@ -1,0 +1,57 @@
+"""What the ledger says of the runs of a job, done and failed; older ledgers know of none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import dbanon
+from dbanon.run.open import open_store
+from dbanon.stores import job_history
+from tests.stores.databases import Database
+from tests.stores.job_lines import call, job, told, write
+from tests.stores.people import load_people
+
+
+@pytest.fixture(autouse=True)
+def _people(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PEOPLE", database.url)
+
+
+def test_each_attempt_is_told(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    assert dbanon.attempts(database.url, "people") == []
+    assert call("run", write(tmp_path, job(k="41"))).exit_code == 3
+    file = write(tmp_path, job(), job("other", output="{table: other}"))
+    first, other = told(call("run", file, "--format", "json"))
+    database.anonymize(quasi_identifiers=["age"], output="release.by_hand")
+    assert call("run", write(tmp_path, job(k="41"))).exit_code == 3
+    found = dbanon.attempts(database.url, "people")
+    # The first one failed before there was a ledger.
+    assert [(one.state, one.error_code, one.release_id) for one in found] == [
+        ("failed", "too_few_records", None), ("done", None, first["report"]["release_id"])
+    ]  # fmt: skip
+    assert all(one.finished_at and one.finished_at >= one.started_at for one in found)
+    done = call("releases", database.url, "--job", "other", "--format", "json")
+    [one] = json.loads(done.stdout)
+    assert (one["state"], one["release_id"]) == ("done", other["report"]["release_id"])
+    shown = dbanon.show(database.url, one["release_id"])
+    assert shown["run"]["job"] == "other"
+    assert "too_few_records" in call("releases", database.url, "--job", "people").stdout
+    assert call("releases", database.url, "--job", "nobody", "--format", "json").stdout == "[]\n"
+
+
+def test_a_ledger_that_knows_of_no_jobs(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    database.anonymize(quasi_identifiers=["age"], output="release.by_hand")
+    for column in ("job", "source_types", "fingerprint"):
+        database.execute(f"ALTER TABLE {database.ledger('run')} DROP COLUMN {column}")
+    assert dbanon.attempts(database.url, "people") == []
+    with open_store(database.url).session(write=False) as session:
+        assert job_history.last_release(session, "people") is None
+    # One that fails is noted as it can be.
+    assert call("run", write(tmp_path, job(k="41"))).exit_code == 3
+    states = database.rows(f"SELECT state FROM {database.ledger('run')} ORDER BY state")
+    assert states == [("done",), ("failed",)]

@@ -1,0 +1,18 @@
+"""What an answer tells of columns: a few rows without a value are told as a range, and stay one."""
+
+from __future__ import annotations
+
+from dbanon.advice.answer import ColumnAdvice
+from dbanon.advice.profile import Column
+from dbanon.advice.roles import IDENTIFIER, Role
+from dbanon.data.schema import Attribute, Kind
+
+
+def test_different_values_do_not_tell_how_many_rows_have_none() -> None:
+    for present, distinct in ((998, 500), (998, 998), (997, 3)):
+        column = Column(Attribute("id", Kind.INTEGER), present, distinct)
+        advice = ColumnAdvice(column, Role(IDENTIFIER, "given"), rows=1000, small=5)
+        assert advice.nulls.to_dict() == {"rows": "1..4", "share": None}
+        told = advice.distinct.to_dict()
+        assert str(present) not in told["rows"]
+        assert told["share"] in (None, distinct / 1000)
