@@ -34,17 +34,17 @@ def private_rows(
     columns = public_columns(
         table.names, table.dtypes, table.nullable, wished.bounds, wished.null_as
     )
-    n = table.n if table.entity is None else len(np.unique(table.entity))
+    n = table.n if table.whose is None else len(np.unique(table.whose))
     divided = shares(n, len(columns), wished.epsilon)
     source = noise()
     budget.spend(wished.epsilon)
     lines = [one.on_line(*table.read(j)) for j, one in enumerate(columns)]
-    if table.entity is not None:
-        lines = list(persons(table.entity, lines))
+    if table.whose is not None:
+        lines = list(persons(table.whose, lines))
     grid = np.array([one.to_grid(line) for one, line in zip(columns, lines, strict=True)])
     # What is drawn of noisy figures needs no secret, and no seed.
     rows = dp_ranks(grid, divided, source, np.random.default_rng())
-    unit = "row" if table.entity is None else "person"
+    unit = "row" if table.whose is None else "person"
     spent = f"{budget.spent:g} of {budget.total:g} of budget {budget.name} are spent"
     released = Synthesis(
         {one.name: one.of_grid(row) for one, row in zip(columns, rows, strict=True)},

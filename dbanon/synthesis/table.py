@@ -24,7 +24,7 @@ class Table:
     n : the number of rows.
     names, dtypes, nullable : of the columns.
     read : gives a column by its place.
-    entity : whose each row is, whole numbers, (n,); None where each is somebody's of their own.
+    whose : whose each row is, whole numbers, (n,); None where each is somebody's of their own.
     """
 
     n: int
@@ -32,20 +32,20 @@ class Table:
     dtypes: tuple[np.dtype[Any], ...]
     nullable: tuple[bool, ...]
     read: Read
-    entity: NDArray[Any] | None = None
+    whose: NDArray[Any] | None = None
 
 
-def table_of(data: Any, entity: str | None) -> Table:
+def table_of(data: Any, owner: str | None) -> Table:
     """An array or a data frame by its types; no value is looked at.
 
     Raises
     ------
     InvalidParameter : it is neither; columns are named twice, or by no text.
-    ColumnNotFound : there is no such column as ``entity``.
+    ColumnNotFound : there is no such column as ``owner``, which says whose a row is.
     UnsupportedType : the column of persons may hold NULL.
     """
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return _of_frame(data, entity)
+        return _of_frame(data, owner)
     if not isinstance(data, np.ndarray) or data.ndim != 2:
         raise InvalidParameter(
             "dp_ranks takes an array of two dimensions or a data frame, whose types are known"
@@ -53,7 +53,7 @@ def table_of(data: Any, entity: str | None) -> Table:
             hint="Make one: numpy.array(...), or pandas.DataFrame(...).astype(...).",
         )
     names = tuple(f"column {j}" for j in range(data.shape[1]))
-    if entity is not None:
+    if owner is not None:
         raise InvalidParameter("An array has no named column of persons.", hint="Give a frame.")
     p = len(names)
 
@@ -63,22 +63,22 @@ def table_of(data: Any, entity: str | None) -> Table:
     return Table(len(data), names, (data.dtype,) * p, (data.dtype.kind == "M",) * p, read)
 
 
-def _of_frame(frame: Any, entity: str | None) -> Table:
+def _of_frame(frame: Any, owner: str | None) -> Table:
     names = list(frame.columns)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise InvalidParameter("The columns of the frame must have names, each its own.")
-    if entity is not None and entity not in names:
-        raise ColumnNotFound(f'The data frame has no column "{entity}".')
+    if owner is not None and owner not in names:
+        raise ColumnNotFound(f'The data frame has no column "{owner}".')
     whose = None
-    if entity is not None:
-        whose = frame[entity]
+    if owner is not None:
+        whose = frame[owner]
         if _typed(whose)[0].kind not in "iu" or _typed(whose)[1]:
             raise UnsupportedType(
-                f'Column "{entity}" says whose a row is, and may hold NULL.',
+                f'Column "{owner}" says whose a row is, and may hold NULL.',
                 hint="Give it a type of whole numbers without NULL, such as int64.",
             )
         whose = whose.to_numpy()
-    names = [name for name in names if name != entity]
+    names = [name for name in names if name != owner]
     kinds = [_typed(frame[name]) for name in names]
 
     def read(j: int) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
@@ -111,8 +111,8 @@ def _typed(series: Any) -> tuple[np.dtype[Any], bool]:
     return np.dtype(object), True
 
 
-def persons(entity: NDArray[Any], columns: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+def persons(whose: NDArray[Any], columns: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """The means of each person's values, float64 (p, persons): one row of a table each."""
-    whose = np.unique(entity, return_inverse=True)[1].reshape(-1)
-    rows = np.bincount(whose)
-    return np.array([np.bincount(whose, column) / rows for column in columns])
+    number = np.unique(whose, return_inverse=True)[1].reshape(-1)
+    rows = np.bincount(number)
+    return np.array([np.bincount(number, column) / rows for column in columns])
