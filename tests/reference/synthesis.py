@@ -147,6 +147,8 @@ def measures(
     pairs = np.triu_indices(values.shape[1], 1)
     with np.errstate(invalid="ignore", divide="ignore"):
         found = np.nan_to_num(np.corrcoef(rows.T))
+    constant = np.ptp(rows, axis=0) == 0  # whatever rounding makes of it
+    found[constant] = found[:, constant] = 0.0
     correlations = np.abs(np.corrcoef(values.T) - found)[pairs].mean()
     errors = []
     for _ in range(300):
