@@ -67,9 +67,9 @@ the first figure, chosen with the data, which is itself not private. DCMDP has k
 SPEED = """
 ## Seconds
 
-Normal data, CPU seconds, and MiB by which the peak of memory rose above that of making the data, each
-in a process of its own: DBSCAN's labels of 1,000,000 records of 4 columns from 0 to 1 (k = 10, two
-radii), and `dp_ranks` of 1,000,000 rows of 10 columns.
+Normal data, CPU seconds, and MiB by which the peak of memory rose above that of making the data,
+each in a process of its own: DBSCAN's labels of 1,000,000 records of 4 columns from 0 to 1 (k = 10,
+two radii), and `dp_ranks` of 1,000,000 rows of 10 columns.
 
 """
 QUICK = "\nSeconds: not measured by --quick.\n"
