@@ -348,7 +348,7 @@ def test_measures_are_those_of_the_design(name):
         "magic_1012": lambda: (load_magic(directory).values[:1012], MAGIC_BOUNDS),
         "census": lambda: census_bounds(load_casc("census", directory).values),
     }[name]()
-    draws = 2 if name == "magic" else 8
+    draws = 5 if name == "magic" else 8
     for epsilon, told in EXPECTED[name].items():
         if told is None:
             with pytest.raises(errors.NoiseTooLarge):
