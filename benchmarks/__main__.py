@@ -24,6 +24,7 @@ NAMES = (
     "methods",
     "models",
     "plpython",
+    "privacy",
     "thorough",
 )
 ON_REQUEST = ("chain_speed", "thorough")  # minutes each, only when named
@@ -34,6 +35,7 @@ IN_DOCS = {
     name: DOCS / f"{name}-measured.md"
     for name in ("generalization", "methods", "models", "thorough")
 }
+IN_DOCS["privacy"] = DOCS / "differential-privacy-measured.md"
 
 
 def main() -> None:

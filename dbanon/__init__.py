@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dbanon.doors.jobfile.run import run_job
     from dbanon.doors.python import anonymize, plan
     from dbanon.doors.releases import attempts, drop, evaluate_release, releases, show, verify
+    from dbanon.doors.synthesis import synthesize
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.chain import Chain
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
     from dbanon.methods import METHODS
     from dbanon.release.evaluation import Evaluation
     from dbanon.release.report import Report
+    from dbanon.synthesis.budget import Budget
 
 _HOMES = {
+    "Budget": "dbanon.synthesis.budget",
     "METHODS": "dbanon.methods",
     "Chain": "dbanon.job.chain",
     "DbanonError": "dbanon.errors",
@@ -74,12 +77,14 @@ _HOMES = {
     "show": "dbanon.doors.releases",
     "show_chain": "dbanon.doors.chains",
     "store_hierarchy": "dbanon.doors.hierarchies",
+    "synthesize": "dbanon.doors.synthesis",
     "verify": "dbanon.doors.releases",
     "withdraw": "dbanon.doors.chains",
 }
 
 __all__ = [
     "METHODS",
+    "Budget",
     "Chain",
     "DbanonError",
     "Evaluation",
@@ -111,6 +116,7 @@ __all__ = [
     "show",
     "show_chain",
     "store_hierarchy",
+    "synthesize",
     "verify",
     "withdraw",
 ]

@@ -41,6 +41,20 @@ class ModelInfeasible(PrivacyRefusal):
     sqlstate = "ZK002"
 
 
+class BudgetExhausted(PrivacyRefusal):
+    """Less is left of the privacy budget than the release would spend."""
+
+    code = "budget_exhausted"
+    sqlstate = "ZK009"
+
+
+class NoiseTooLarge(PrivacyRefusal):
+    """Nothing would be left of the data but noise."""
+
+    code = "noise_too_large"
+    sqlstate = "ZK009"
+
+
 class ReleaseChanged(DbanonError):
     """The published relation changed since it was verified."""
 

@@ -21,6 +21,12 @@ class InvalidParameter(UsageError):
     code = "invalid_parameter"
 
 
+class BoundsRequired(UsageError):
+    """A column has no public bounds."""
+
+    code = "bounds_required"
+
+
 class UnknownMethod(UsageError):
     """No method has this name."""
 
