@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import shutil
 import stat
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -149,14 +151,17 @@ def world(seed: int, n_months: int, **more: Any) -> list[dict[Any, Any]]:
                 months.out[one] = (*values[:3], "other", values[4])
         found.append({**months.now, **{(one, "out"): v for one, v in months.out.items()}})
         months.pass_on()
+    # Who has not come yet has a history, too.
+    for earlier, later in reversed(list(pairwise(found))):
+        for one, values in later.items():
+            who = one[0] if isinstance(one, tuple) else one
+            if who not in earlier:
+                earlier.setdefault((who, "out"), values)
     return found
 
 
-def play(database: Database, directory: Path, months: list[dict[Any, Any]], **rules: Any) -> Any:
-    load(database, {one: v for one, v in months[0].items() if not isinstance(one, tuple)})
-    directory.mkdir()
-    chained = Chained.made(database, directory, **rules)
-    found = []
+def play(chained: Chained, months: list[dict[Any, Any]]) -> Any:
+    database, found = chained.database, []
     for month in months:
         load(database, {one: v for one, v in month.items() if not isinstance(one, tuple)})
         chained.release(chain=chained.chain(accept_turnover=True))
@@ -168,7 +173,12 @@ def play(database: Database, directory: Path, months: list[dict[Any, Any]], **ru
 def visible_swaps(tmp_path: Path, seed: int, **rules: Any) -> tuple[int, int]:
     """How many exchanges of whole histories inside cells were made, and how many can be seen."""
     months = world(seed, 5)
-    found, history = play(DuckdbDatabase(tmp_path / "a.duckdb"), tmp_path / "a", months, **rules)
+    first = DuckdbDatabase(tmp_path / "first.duckdb")
+    load(first, {one: v for one, v in months[0].items() if not isinstance(one, tuple)})
+    chained = Chained.made(first, tmp_path, **rules)
+    # The same chain and key for all: a tie is decided alike.
+    shutil.copy2(first.path, tmp_path / "as made")
+    found, history = play(chained, months)
     cells: dict[Any, list[int]] = {}
     for one, cell in sorted(history.items()):
         cells.setdefault(cell, []).append(one)
@@ -176,9 +186,10 @@ def visible_swaps(tmp_path: Path, seed: int, **rules: Any) -> tuple[int, int]:
     for number, together in enumerate(cells.values()):
         if len(together) < 2 or number % 3:
             continue
-        place = tmp_path / f"b{number}"
         others = swapped(months, together[0], together[-1])
-        again, _ = play(DuckdbDatabase(tmp_path / f"{number}.duckdb"), place, others, **rules)
+        path = tmp_path / f"{number}.duckdb"
+        shutil.copy2(tmp_path / "as made", path)
+        again, _ = play(Chained(DuckdbDatabase(path), chained.key), others)
         made += 1
         seen += again != found
     return made, seen
