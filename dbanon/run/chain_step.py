@@ -195,6 +195,7 @@ def _classes(
     with clock.phase("read") as tick:
         microdata = source.read(planned.relation, planned.wanted, job, tick)
         waiting = microdata.n_read
+        microdata = only(microdata, state.in_order(planned.relation, microdata))
         due = (state.sequence - 1) % chain.rules.admit_every == 0
         microdata = _admissible(microdata, size if due else None)
         if not microdata.n_records and first:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbanon.data.microdata import Microdata
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import ChainEntityRows, ChainTurnover, NullInEntity
@@ -163,6 +166,24 @@ class CellState:
             f"{quote(self.chain.entity)} IN (SELECT p.person FROM {quote(PRESENT)} AS p"
             " WHERE p.cell IS NULL)"
         )
+
+    def in_order(self, relation: Relation, microdata: Microdata) -> NDArray[np.int64]:
+        """The records by the tags of their persons, int64 (n,).
+
+        In the order in which rows lie, a tie of quasi-identifiers, and the last digit of a mean,
+        would tell whose row an UPDATE has moved.
+
+        Parameters
+        ----------
+        relation : what the records were read of.
+        """
+        keys = ", ".join(self.session.keys_as_read(relation))
+        rows = self.session.rows(
+            f"SELECT {keys} FROM {relation.from_clause} JOIN {quote(PRESENT)} AS p"
+            f" ON p.person = s.{quote(self.chain.entity)}{relation.where} ORDER BY p.tag"
+        )
+        ordered = np.array(rows, np.int64).reshape(len(rows), len(relation.located.types))
+        return find_records(microdata.keys, ordered)
 
     # -- cells ------------------------------------------------------------------------------------
 

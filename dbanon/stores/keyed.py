@@ -47,6 +47,10 @@ class KeyedSession(SessionInterface):
         )
         return not wider
 
+    def keys_as_read(self, source: Relation) -> list[str]:
+        """SQL of the columns of a row's key, as numbers, as ``read`` gives them."""
+        return list(source.located.expressions)
+
     def stage_key(self, inner: bytes, outer: bytes) -> None:
         """Stage the two blocks of a keyed hash, in the way in which values are never logged."""
         blocks = [(INNER, self.bytes_type), (OUTER, self.bytes_type)]

@@ -29,6 +29,16 @@ class PostgresqlKeyed(KeyedSession):
         # From the server's strong random source, which setseed does not steer.
         return "gen_random_uuid()"
 
+    def keys_as_read(self, source: Relation) -> list[str]:
+        locator = source.located
+        return [
+            {
+                "tid": f"(({e}::text::point)[0]::bigint << 16) | ({e}::text::point)[1]::bigint",
+                "oid": f"{e}::bigint",
+            }.get(kind, f"({e})::bigint")
+            for e, kind in zip(locator.expressions, locator.types, strict=True)
+        ]
+
     def tells_all_apart(self, source: Relation, attribute: Attribute) -> bool:
         given = (source.name.schema, source.name.name, attribute.name)
         return bool(self.rows(_DETERMINISTIC, given)[0][0])
