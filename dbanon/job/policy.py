@@ -97,7 +97,6 @@ class Policy:
         Option(
             "What a class is released with; the method's own by default.",
             choices=tuple(RECODINGS),
-            release=True,
             see="methods.md#recodings",
         ),
     ] = None
@@ -320,19 +319,22 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
 
 def _require_category(attribute: Attribute, method: Method, recoding: Recoding) -> None:
     """Check that the method and the recoding take an attribute that is no number, or has a tree."""
+    named = f'Column "{attribute.name}" of type {attribute.sql_type or "text"}'
     if not attribute.kind.is_numeric and not recoding.takes_categories and method.takes_points:
-        also = "" if method.takes_categories else " Text that has an order can be taken as ranks:"
-        also += "" if method.takes_categories else " state `orders`."
+        hint = 'Use `recoding="representative"`'
+        if method.takes_categories:
+            hint += ' or `recoding="generalization"`.'
+        else:
+            taking = [name for name, other in METHODS.items() if other.takes_categories]
+            hint += ", or a method that generalizes: " + ", ".join(taking)
+            hint += ". Text that has an order can be taken as ranks: state `orders`."
         raise UnsupportedType(
-            f'Column "{attribute.name}" of type {attribute.sql_type or "text"} is no number, and'
-            f" recoding {recoding.name} takes numbers only.",
-            hint='Use `recoding="representative"` or `recoding="generalization"`.' + also,
+            f"{named} is no number, and recoding {recoding.name} takes numbers only.", hint=hint
         )
     if not method.takes_points:
         taking = [name for name, other in METHODS.items() if other.takes_points]
         raise UnsupportedType(
-            f'Column "{attribute.name}" of type {attribute.sql_type or "text"} is taken by its'
-            f" values or a hierarchy, and method {method.name} takes places on a line only.",
+            f"{named} has no places on a line, which method {method.name} needs.",
             hint='Methods that take it, with `recoding="representative"` or'
             ' `recoding="generalization"`: ' + ", ".join(taking) + ".",
         )
