@@ -13,6 +13,7 @@ from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
     "evaluation",
+    "exports",
     "generalization",
     "generalization_scale",
     "main_job",

@@ -66,7 +66,7 @@ class ColumnUnclassified(DbanonError):
 
 
 class TableChanged(DbanonError):
-    """A table is not as its job file says."""
+    """A table is not as its job file says, or as it was at the job's last release."""
 
     code = "table_changed"
     exit_code = 6

@@ -10,6 +10,7 @@ from typing import Any
 from dbanon.data.chunks import require_memory
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
+from dbanon.run.changes import Changes, PlannedFile, changes
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
 from dbanon.stores.ports import Source
@@ -59,7 +60,8 @@ class Outlook:
     ``rows`` were counted; of these ``withheld`` have a NULL where none may be. ``key`` says how
     rows are found again: the columns that were named, or none for the relation's own. ``memory`` is
     about what reading and clustering would take, in bytes. ``replaces`` is the kind of the relation
-    that would be replaced. ``clustered`` is None where nobody asked for it.
+    that would be replaced. ``creates`` and ``drops`` name relations, ``exports``
+    files. ``clustered`` is None where nobody asked for it.
     """
 
     source: str
@@ -82,6 +84,9 @@ class Outlook:
     guarantee: str
     memory: int
     memory_limit: int | None
+    creates: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+    exports: tuple[PlannedFile, ...] = ()
     clustered: Clustered | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,6 +115,12 @@ class Outlook:
             ("guarantee, once it is counted", self.guarantee),
             ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit}"),
         ]
+        found += [("creates", names(self.creates))] if self.creates else []
+        found += [("drops", names(self.drops))] if self.drops else []
+        for one in self.exports:
+            more = ", replaces a file" if one.replaces else ""
+            more += "" if one.keep_last is None else f", {one.keep_last} earlier ones stay"
+            found.append(("export", f"{one.path} ({one.format}{more})"))
         if self.clustered is not None:
             found += _clustered_pairs(self.clustered)
         return found
@@ -121,6 +132,7 @@ def outlook(
     target: Store | None = None,
     *,
     cluster: bool = False,
+    keep_last: int | None = None,
     progress: PhaseProgress | None = None,
 ) -> Outlook:
     """Plan a job: everything that can be refused before a row is read, and what would be done.
@@ -130,6 +142,7 @@ def outlook(
     Parameters
     ----------
     target : the database that would be written to; the source's own when None.
+    keep_last : replaced releases of its view that would stay; None for all.
     cluster : read the quasi-identifiers, too, and find the classes. Temporary tables are needed.
 
     Raises
@@ -145,7 +158,8 @@ def outlook(
         columns = len(planned.wanted.columns)
         memory = require_memory(rows - withheld, columns, job.memory_limit, "would be read")
         found = _cluster(planned, reads, clock) if cluster else None
-    return _outlook(planned, rows, withheld, memory, found)
+        changed = changes(job, planned.place, writes.session, target or source, keep_last)
+    return _outlook(planned, rows, withheld, memory, changed, found)
 
 
 @contextmanager
@@ -181,7 +195,12 @@ def _cluster(planned: Plan, source: Source, clock: Clock) -> Clustered:
 
 
 def _outlook(
-    planned: Plan, rows: int, withheld: int, memory: int, found: Clustered | None
+    planned: Plan,
+    rows: int,
+    withheld: int,
+    memory: int,
+    changed: Changes,
+    found: Clustered | None,
 ) -> Outlook:
     job, output = planned.job, planned.place
     trees = {n: t for n, t in planned.given.trees.items() if isinstance(t, Hierarchy)}
@@ -211,6 +230,9 @@ def _outlook(
         guarantee=planned.guarantee.sentence(job.quasi_identifiers),
         memory=memory,
         memory_limit=job.memory_limit,
+        creates=changed.creates,
+        drops=changed.drops,
+        exports=changed.files,
         clustered=found,
     )
 

@@ -185,8 +185,8 @@ def _require_types(job: Job, relation: Relation, then: Mapping[str, str]) -> Non
             f"Columns of {relation.name} have other types than at the job's last release; nothing"
             " was published.",
             detail="; ".join(changed) + ".",
-            hint="If that is as it should be, run the job once with --accept-types (in Python:"
-            " accept_types=True).",
+            hint="If that is as it should be, accept them with one run of the job:"
+            " option accept_types.",
         )
 
 

@@ -219,6 +219,14 @@ class SessionInterface(ABC):
         """Have the ledger's owner write a run that made no release; False where nobody does."""
         return False
 
+    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+        """What this role lacks to read columns of a relation, as statements; none without roles."""
+        return []
+
+    def missing_to_write(self, output: RelationName) -> list[str]:
+        """What this role lacks to release there, as statements; none without roles."""
+        return []
+
     def same_name(self, one: RelationName, other: RelationName) -> bool:
         """True when two names are those of one relation here."""
         return one == other

@@ -42,7 +42,7 @@ def main() -> None:
     Exit codes: 0 done and verified, 1 unexpected, 2 usage, 3 privacy refusal (nothing published),
     4 database unreachable or busy (retry), 5 rights, 6 a release or a table changed, 7 the job is
     running already, 8 some jobs failed, 9 a limit was reached, 10 unknown whether it was published
-    (look before a retry), 130/143 interrupted.
+    (look before a retry), 99 nothing to do, 130/143 interrupted.
     """
 
 

@@ -277,6 +277,4 @@ WRONG = [
           "five fields"),
     Wrong("metrics of another name", "version: 1", f"version: 1\nmetrics: {SECRET}.txt", "metrics",
           "must end in .prom", 2),
-    Wrong("chain", "table: people", f"table: people\n    chain: {{name: {SECRET}}}", f"{_JOB}.chain", "unknown key"),
-    Wrong("engine", "table: people", f"table: people\n    engine: {SECRET}", f"{_JOB}.engine", "unknown key"),
 ]  # fmt: skip
