@@ -20,6 +20,7 @@ NAMES = (
     "mdav_speed",
     "method_speed",
     "methods",
+    "mixed",
     "models",
     "plpython",
     "thorough",
@@ -30,7 +31,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
 IN_DOCS = {
     name: DOCS / f"{name}-measured.md"
-    for name in ("generalization", "methods", "models", "thorough")
+    for name in ("generalization", "methods", "mixed", "models", "thorough")
 }
 
 

@@ -241,5 +241,6 @@ def test_methods_of_one_line_refuse_text(name):
 @pytest.mark.parametrize("name", POINTS)
 def test_text_is_not_taken_without_a_recoding_for_it(name):
     data = mixed_microdata(np.zeros((9, 1)), np.zeros((9, 3), np.int32), None)
+    data = data.of_attributes(["size", "text"])
     with pytest.raises(UnsupportedType, match='recoding="representative"'):
         find_classes(data, Policy(k=3, method=name))
