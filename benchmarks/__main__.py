@@ -22,6 +22,7 @@ NAMES = (
     "mdav_speed",
     "method_speed",
     "methods",
+    "mixed",
     "models",
     "plpython",
     "privacy",
@@ -33,7 +34,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
 IN_DOCS = {
     name: DOCS / f"{name}-measured.md"
-    for name in ("generalization", "methods", "models", "thorough")
+    for name in ("generalization", "methods", "mixed", "models", "thorough")
 }
 IN_DOCS["privacy"] = DOCS / "differential-privacy-measured.md"
 

@@ -164,6 +164,20 @@ def first_of_each(
     return found
 
 
+def most_frequent(codes: NDArray[np.integer], unit: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The most frequent code of each unit, int64 (m,), the smallest of several.
+
+    Parameters
+    ----------
+    codes, unit : (n,), each record's; units are numbered from 0 without gaps.
+    """
+    pairs, counts = np.unique(np.column_stack([unit, codes]), axis=0, return_counts=True)
+    order = np.lexsort((pairs[:, 1], -counts, pairs[:, 0]))
+    _, start = np.unique(pairs[order, 0], return_index=True)
+    found: NDArray[np.int64] = pairs[order[start], 1].astype(np.int64)
+    return found
+
+
 def require_entities(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:
     """Codes of persons, int32 (n,), after a check that none is -1, as NULL is coded.
 

@@ -145,7 +145,11 @@ def manual(method: Method, job: type[Any] = Job) -> str:
         "Keys of options:",
         *(f"  {name}: {told(one)}" for name, one in known.items()),
     ]
-    if method.takes_categories:
+    if not method.takes_categories and method.takes_points:
+        lines.append(
+            'Text and hierarchies: with {"recoding": "representative"} or "generalization".'
+        )
+    if method.takes_points:
         lines.append('hierarchies, by column, as in {"education": {"table": "ref.tree"}}. Kinds:')
         lines += [f"  {name}: {kind.key.expected}" for name, kind in KINDS.items()]
     return "\n".join(lines)

@@ -66,14 +66,19 @@ def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> N
     codes = np.zeros(len(numbers), np.int32)
     present = slice(None) if valid is None else valid
     values, inverse = np.unique(numbers[present], return_inverse=True)
+    leaves = tree.encode(texts_in(tree, values, attribute), attribute.name)
+    codes[present] = leaves[inverse.reshape(-1)]
+    return codes
+
+
+def texts_in(tree: Hierarchy, values: NDArray[np.float64], attribute: Attribute) -> list[str]:
+    """Values of a numeric attribute, float64 (m,), as the leaves of this hierarchy spell them."""
     texts = [number_text(value, attribute) for value in values]
     if attribute.zoned:
         # A tree that somebody wrote may leave out the zone of its leaves, which is UTC.
         known = set(tree.labels)
         texts = [text if text in known else text.removesuffix(UTC) for text in texts]
-    leaves = tree.encode(texts, attribute.name)
-    codes[present] = leaves[inverse.reshape(-1)]
-    return codes
+    return texts
 
 
 def column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:

@@ -89,6 +89,15 @@ class Hierarchy:
         return self.depths[self.leaves]
 
     @cached_property
+    def heights(self) -> NDArray[np.int64]:
+        """int64 (m,), edges from each node down to its deepest leaf."""
+        heights = np.zeros(len(self.labels), np.int64)
+        parents = self.parents.tolist()
+        for node in range(len(heights) - 1, 0, -1):
+            heights[parents[node]] = max(heights[parents[node]], heights[node] + 1)
+        return heights
+
+    @cached_property
     def ranges(self) -> NDArray[np.int32]:
         """int32 (m, 2), the first and the last leaf position below each node."""
         m = len(self.labels)

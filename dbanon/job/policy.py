@@ -17,7 +17,7 @@ from dbanon.job.guarantee import GUARANTEES, Guarantee, guarantee
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
-from dbanon.recoding import INTERVALS, RECODINGS, Settings, find_recoding
+from dbanon.recoding import INTERVALS, RECODINGS, Recoding, Settings, find_recoding
 from dbanon.spaces.numeric import check_weights, weight_vector
 
 NULL_POLICIES = ("error", "suppress", "category")
@@ -59,7 +59,8 @@ class Policy:
     standardize: Annotated[
         str | None,
         Option(
-            "How columns are made comparable; zscore by default, range for dcm.",
+            "How columns are made comparable; zscore by default, range for dcm and for the"
+            " recoding representative.",
             choices=STANDARDIZATIONS,
             see="methods.md#distances",
         ),
@@ -97,7 +98,6 @@ class Policy:
         Option(
             "What a class is released with; the method's own by default.",
             choices=tuple(RECODINGS),
-            release=True,
             see="methods.md#recodings",
         ),
     ] = None
@@ -226,8 +226,9 @@ class Policy:
         object.__setattr__(self, "options", MappingProxyType(method.checked_options(self.options)))
         object.__setattr__(self, "hierarchies", MappingProxyType(dict(self.hierarchies)))
         object.__setattr__(self, "recoding", self.recoding or method.recoding)
-        object.__setattr__(self, "standardize", self.standardize or method.standardize)
         recoding = find_recoding(str(self.recoding))
+        standardize = self.standardize or recoding.standardize or method.standardize
+        object.__setattr__(self, "standardize", standardize)
         if recoding.method is not None and recoding.method != self.method:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
         check_weights(str(self.standardize), self.weights)
@@ -298,36 +299,21 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
             raise InvalidParameter(f'Column "{name}" is named twice as a quasi-identifier.')
     method = find_method(policy.method)
     recoding = find_recoding(str(policy.recoding))
+    if policy.hierarchies and not (method.takes_categories or recoding.takes_categories):
+        raise InvalidParameter(
+            "This method measures numbers and takes no hierarchies.",
+            hint='Leave them out, use `recoding="representative"`, or choose a method of'
+            " generalization.",
+        )
     for attribute in attributes:
-        if (
-            not attribute.kind.is_numeric
-            and not recoding.takes_categories
-            and method.takes_categories
-        ):
-            raise UnsupportedType(
-                f'Column "{attribute.name}" is no number, and recoding {recoding.name} takes'
-                " numbers only.",
-                hint='Use `recoding="generalization"`.',
-            )
         if attribute.kind is Kind.ORDINAL and not recoding.takes_ranks:
             raise UnsupportedType(
                 f'Column "{attribute.name}" has an order but no numbers, which recoding'
                 f" {recoding.name} needs.",
                 hint="Use another recoding, or leave the column out of the quasi-identifiers.",
             )
-        if not attribute.kind.is_numeric and not method.takes_categories:
-            taking = [name for name, other in METHODS.items() if other.takes_categories]
-            raise UnsupportedType(
-                f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and method'
-                f" {policy.method} takes numbers, dates and timestamps only.",
-                hint=(
-                    "Methods that take it: " + ", ".join(taking) + ". Text that has an order can be"
-                    " taken as ranks: state `orders`."
-                    if taking
-                    else "No method of this version takes it: leave the column out of the"
-                    " quasi-identifiers and do not copy it, or give it as a number."
-                ),
-            )
+        if not attribute.kind.is_numeric or attribute.name in policy.hierarchies:
+            _require_category(attribute, method, recoding)
     if method.max_attributes is not None and len(attributes) > method.max_attributes:
         raise InvalidParameter(
             f"Method {method.name} takes {method.max_attributes} quasi-identifier,"
@@ -335,6 +321,29 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
             hint="Name fewer quasi-identifiers, or choose another method.",
         )
     weight_vector(tuple(names), policy.weights)
+
+
+def _require_category(attribute: Attribute, method: Method, recoding: Recoding) -> None:
+    """Check that the method and the recoding take an attribute that is no number, or has a tree."""
+    named = f'Column "{attribute.name}" of type {attribute.sql_type or "text"}'
+    if not attribute.kind.is_numeric and not recoding.takes_categories and method.takes_points:
+        hint = 'Use `recoding="representative"`'
+        if method.takes_categories:
+            hint += ' or `recoding="generalization"`.'
+        else:
+            taking = [name for name, other in METHODS.items() if other.takes_categories]
+            hint += ", or a method that generalizes: " + ", ".join(taking)
+            hint += ". Text that has an order can be taken as ranks: state `orders`."
+        raise UnsupportedType(
+            f"{named} is no number, and recoding {recoding.name} takes numbers only.", hint=hint
+        )
+    if not method.takes_points:
+        taking = [name for name, other in METHODS.items() if other.takes_points]
+        raise UnsupportedType(
+            f"{named} has no places on a line, which method {method.name} needs.",
+            hint='Methods that take it, with `recoding="representative"` or'
+            ' `recoding="generalization"`: ' + ", ".join(taking) + ".",
+        )
 
 
 def _check_refinement(policy: Policy, method: Method) -> None:

@@ -190,6 +190,9 @@ double KdTree::reach_of(std::int32_t id) const {
     return std::sqrt(squared * (1.0 + (p_ + 8) * 2.3e-16)) * (1.0 + 4.5e-16) + 1e-150;
 }
 
+// The attribute that a cut in the middle divides best. Where a sample has only two values, as that of
+// a category has, a width says nothing of how many records are on either side: it counts for twice
+// the deviation, which is the width itself where they are as many.
 int KdTree::widest(std::int32_t begin, std::int32_t end) {
     const std::int32_t length = end - begin;
     const std::int32_t count = std::min(length, kSample);
@@ -198,14 +201,23 @@ int KdTree::widest(std::int32_t begin, std::int32_t end) {
     for (int j = 0; j < p_; ++j) {
         double least = kInf;
         double most = -kInf;
+        std::int32_t lowest = 0;
+        std::int32_t highest = 0;
         for (std::int32_t i = 0; i < count; ++i) {
             const std::int32_t at = length <= kSample ? begin + i : sampled(begin, end, i);
             const double value = coordinate(order_[static_cast<std::size_t>(at)], j);
+            lowest = value < least ? 1 : lowest + (value == least ? 1 : 0);
+            highest = value > most ? 1 : highest + (value == most ? 1 : 0);
             least = std::min(least, value);
             most = std::max(most, value);
         }
-        if (most - least > spread) {
-            spread = most - least;
+        double width = most - least;
+        if (lowest + highest == count) {
+            const double share = static_cast<double>(lowest) / count;
+            width *= 2.0 * std::sqrt(share * (1.0 - share));
+        }
+        if (width > spread) {
+            spread = width;
             best = j;
         }
     }

@@ -11,9 +11,11 @@ namespace {
 
 // Below so many records scanning beats the tree.
 constexpr std::int32_t kFew = 512;
-// For each attribute; below so many questions scanning takes less time than building the tree and
+// For each attribute (``spread_over``); below so many questions scanning takes less time than building the tree and
 // asking it (measured with MDAV: 20,000 and 100,000 records of 2 to 13 attributes, k = 3 to 100).
-constexpr std::int64_t kFewQuestions = 250;
+constexpr double kFewQuestions = 250.0;
+// Records that are looked at to see how many attributes matter.
+constexpr std::int32_t kSample = 255;
 // Questions between two looks at whether the tree pays.
 constexpr std::int32_t kTrial = 64;
 
@@ -23,12 +25,35 @@ std::vector<std::int32_t> all_of(const Table& table) {
     return ids;
 }
 
+// Over how many attributes of equal variance the records would be spread alike, by a sample: p where
+// all vary alike, few where most are of values that are rare, which a tree need not look at.
+double spread_over(const Table& table) {
+    const std::int32_t count = std::min(table.n, kSample);
+    double sum = 0.0;
+    double squares = 0.0;
+    for (int j = 0; j < table.p; ++j) {
+        const auto at = [&](std::int32_t i) {
+            return table.row(static_cast<std::int32_t>(std::int64_t{i} * table.n / count))[j];
+        };
+        double mean = 0.0;
+        for (std::int32_t i = 0; i < count; ++i) mean += at(i) / count;
+        double variance = 0.0;
+        for (std::int32_t i = 0; i < count; ++i) variance += (at(i) - mean) * (at(i) - mean) / count;
+        sum += variance;
+        squares += variance * variance;
+    }
+    const double over = sum / squares * sum;
+    // Huge and tiny numbers leave the range of doubles: then all count.
+    return over >= 1.0 && over <= table.p ? over : table.p;
+}
+
 }  // namespace
 
 std::unique_ptr<Records> make_records(const Table& table, Search search, std::int64_t questions) {
     const Ops& ops = ops_for(table.p);
     if (search == Search::index) return std::make_unique<TreeRecords>(table, ops);
-    if (search == Search::brute || table.n < kFew || questions < kFewQuestions * table.p) {
+    if (search == Search::brute || table.n < kFew ||
+        static_cast<double>(questions) < kFewQuestions * spread_over(table)) {
         return std::make_unique<BlockRecords>(table, ops);
     }
     return std::make_unique<AdaptiveRecords>(table, ops);

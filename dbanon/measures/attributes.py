@@ -245,19 +245,10 @@ class Nodes(_Coded):
 
     tree: Hierarchy
 
-    @cached_property
-    def heights(self) -> NDArray[np.int64]:
-        """int64 (nodes,), edges from each node down to its deepest leaf."""
-        heights = np.zeros(len(self.tree.labels), np.int64)
-        parents = self.tree.parents.tolist()
-        for node in range(len(heights) - 1, 0, -1):
-            heights[parents[node]] = max(heights[parents[node]], heights[node] + 1)
-        return heights
-
     def _climbed(self, leaves: Index, nodes: Index) -> Floats:
         above = self.tree.ancestors(self.tree.leaves[leaves], nodes)
-        height = max(int(self.heights[0]), 1)
-        found: Floats = (self.heights[above] - self.heights[nodes]) / height
+        heights = self.tree.heights
+        found: Floats = (heights[above] - heights[nodes]) / max(int(heights[0]), 1)
         return found
 
     @cached_property

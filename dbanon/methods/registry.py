@@ -62,7 +62,8 @@ class Method:
     recoding : the recoding its classes are released with, unless the caller names another.
     standardize : how its columns are made comparable, unless the caller names another way.
     max_attributes : how many attributes it takes, or None when there is no such bound.
-    takes_categories : True when attributes may be other than numeric.
+    takes_categories : True when it measures attributes that are not numeric by what they are. Other
+        methods see them as points, where ``takes_points`` and the recoding takes them.
     gives : the kind of result.
     space : what it sees of the records.
     refine : the local search that may follow it: ``points`` (on the sum of squares, after which
@@ -89,6 +90,11 @@ class Method:
     refine: str | None = "points"
     random: bool = False
     options: tuple[Parameter, ...] = ()
+
+    @property
+    def takes_points(self) -> bool:
+        """True when an attribute may be several coordinates, as text is."""
+        return self.takes_categories or (self.gives.of_rows and self.max_attributes is None)
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All options of the method, the given ones checked, the others at their defaults.

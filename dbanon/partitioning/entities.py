@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import Microdata, first_of_each
+from dbanon.data.microdata import Microdata, first_of_each, most_frequent
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.errors import UnsupportedType
@@ -119,12 +119,12 @@ def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units
         values = microdata.numbers[:, column]
         if attribute.name in as_categories:
             known, places = np.unique(values, return_inverse=True)
-            numbers[:, column] = known[_most_frequent(places.reshape(-1), of_record)]
+            numbers[:, column] = known[most_frequent(places.reshape(-1), of_record)]
         else:
             numbers[:, column] = _means(values, of_record, first)
     codes = np.empty((len(first), microdata.codes.shape[1]), np.int32)
     for column in range(codes.shape[1]):
-        codes[:, column] = _most_frequent(microdata.codes[:, column], of_record)
+        codes[:, column] = most_frequent(microdata.codes[:, column], of_record)
     stand_ins = replace(
         microdata,
         keys=microdata.keys[first],
@@ -147,12 +147,3 @@ def _means(
     # Halves, so that no difference of finite numbers overflows.
     apart = np.bincount(unit, (values / 2 - base[unit] / 2) / sizes[unit])
     return base + 2 * apart
-
-
-def _most_frequent(codes: NDArray[np.integer], unit: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The most frequent code of each unit, int64 (m,), the smallest of several."""
-    pairs, counts = np.unique(np.column_stack([unit, codes]), axis=0, return_counts=True)
-    order = np.lexsort((pairs[:, 1], -counts, pairs[:, 0]))
-    _, start = np.unique(pairs[order, 0], return_index=True)
-    found: NDArray[np.int64] = pairs[order[start], 1]
-    return found

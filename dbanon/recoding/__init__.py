@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
-from dbanon.recoding import generalization, mean, median, medoid, secure
+from dbanon.recoding import generalization, mean, median, medoid, representative, secure
 from dbanon.recoding.attributes import recode_attributes
 from dbanon.recoding.columns import (
     GENERALIZED,
@@ -23,6 +23,7 @@ RECODINGS: dict[str, Recoding] = {
         medoid.RECODING,
         secure.RECODING,
         generalization.RECODING,
+        representative.RECODING,
     )
 }
 

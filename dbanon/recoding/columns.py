@@ -134,8 +134,10 @@ class Recoding:
         columns``; the measures are those of the table that the records are of.
     summary : one line for people.
     measure : what its loss is measured by, a name in ``release.recode``.
-    takes_categories : True when attributes may be other than numeric.
+    takes_categories : True when attributes may be other than numeric, and have hierarchies.
     takes_ranks : False when attributes must be numbers, not ordinal.
+    standardize : how its columns are made comparable, unless the caller names another way; None for
+        the method's own.
     method : the only method it belongs to; None when it goes with any that groups rows.
     parameters : the options of that method that ``run`` takes by name as well.
     """
@@ -146,6 +148,7 @@ class Recoding:
     measure: str = "sse"
     takes_categories: bool = False
     takes_ranks: bool = True
+    standardize: str | None = None
     method: str | None = None
     parameters: tuple[str, ...] = ()
 

@@ -18,7 +18,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings
-from dbanon.recoding.representative import class_medians, occurring
+from dbanon.recoding.occurring import class_medians, occurring
 
 
 def class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings
 from dbanon.recoding.mean import class_means
-from dbanon.recoding.representative import occurring, refuse_wide, table_deviation
+from dbanon.recoding.occurring import occurring, refuse_wide, table_deviation
 
 
 def medoid(

@@ -24,7 +24,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings, require_room
 from dbanon.recoding.mean import mean
-from dbanon.recoding.representative import refuse_wide, table_deviation
+from dbanon.recoding.occurring import refuse_wide, table_deviation
 
 
 def ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:

@@ -7,7 +7,7 @@ run that makes it. Nothing of a single record leaves this module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +19,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
+from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, texts_in, trees_of
 from dbanon.hierarchy.subset import only
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.attributes import Column, Intervals, Nodes, Numbers
@@ -187,7 +187,7 @@ def _column(
     missing = None if first.missing is None or not first.missing.any() else first.missing
     if tree is not None:
         leaves = leaf_codes(microdata, attribute, tree)
-        labels = [tree.labels[0] if gone else str(label) for gone, label in _spelled(first)]
+        labels = _labels(first, tree)
         found = nodes(labels, tree, attribute.name)
         return Nodes(
             name=attribute.name,
@@ -215,6 +215,15 @@ def _column(
 def _spelled(column: ReleasedColumn) -> Iterable[tuple[bool, Any]]:
     missing = np.zeros(len(column.values), bool) if column.missing is None else column.missing
     return zip(missing.tolist(), column.values.tolist(), strict=True)
+
+
+def _labels(column: ReleasedColumn, tree: Hierarchy) -> list[str]:
+    """The released labels, or numbers as its leaves spell them; the root's where NULL."""
+    if column.attribute.kind.is_numeric:
+        column = replace(
+            column, values=np.array(texts_in(tree, column.as_float(), column.attribute), object)
+        )
+    return [tree.labels[0] if gone else str(label) for gone, label in _spelled(column)]
 
 
 def _ends(

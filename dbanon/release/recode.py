@@ -12,11 +12,14 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.data.scales import Standardization
+from dbanon.data.schema import Kind
 from dbanon.hierarchy.leaves import leaf_codes, trees_of
 from dbanon.hierarchy.subset import Trees, only
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import Loss, iloss, released_loss
+from dbanon.measures.direct_loss import direct_loss
+from dbanon.measures.figure import Task
 from dbanon.recoding import (
     GENERALIZED,
     ExactTotals,
@@ -24,6 +27,7 @@ from dbanon.recoding import (
     find_recoding,
     recode_attributes,
 )
+from dbanon.release.evaluation import pairs_of
 from dbanon.release.labels import ANY
 
 
@@ -72,7 +76,7 @@ def recode(
     released, _ = classes.rows()
     before, after = _LOSSES[recoding.measure](microdata, measures, released, policy, columns)
     measured = [
-        column for column in columns if recoding.measure == "sse" or column.lost is not None
+        column for column in columns if recoding.measure != "iloss" or column.lost is not None
     ]
     return Release(
         partition=rows,
@@ -151,7 +155,33 @@ def _iloss(
     return Loss(own, float(own.mean())), Loss(released, float(released.mean()))
 
 
-_LOSSES = {"sse": _sse, "iloss": _iloss}
+def _gower(
+    microdata: Microdata,
+    measures: Measures,
+    partition: Partition,
+    policy: Policy,
+    columns: tuple[ReleasedColumn, ...],
+) -> tuple[Loss, Loss]:
+    """Gower's distance per cell, as ``direct_loss`` measures it, before and after rounding."""
+
+    def loss(released: Sequence[ReleasedColumn]) -> Loss:
+        pairs = pairs_of(microdata, partition, released, policy.hierarchies, measures)
+        figure = direct_loss(Task(pairs))
+        own = [figure.columns.get(attribute.name, 0.0) for attribute in microdata.attributes]
+        return Loss(np.array(own), float(figure.value or 0.0))
+
+    before = [
+        replace(column, attribute=replace(column.attribute, kind=Kind.FLOAT), values=exact)
+        if (exact := column.unrounded) is not None
+        and column.attribute.kind is not Kind.ORDINAL
+        and column.source not in policy.hierarchies
+        else column
+        for column in columns
+    ]
+    return loss(before), loss(columns)
+
+
+_LOSSES = {"sse": _sse, "iloss": _iloss, "gower": _gower}
 
 
 def class_losses(
@@ -198,8 +228,8 @@ class Release:
     columns : the released quasi-identifiers.
     losses : one entry a numeric quasi-identifier.
     loss_before_rounding, loss : over all columns; ``loss`` is of the values that are written.
-    measure : ``sse``: SSE/SST on z-scores; ``iloss``: iloss per cell, ``loss_before_rounding``
-        being that of the classes' own ranges.
+    measure : ``sse``: SSE/SST on z-scores; ``gower``: Gower's distance per cell; ``iloss``: iloss
+        per cell, ``loss_before_rounding`` being that of the classes' own ranges.
     measures, hierarchies : of the released records, as they were recoded with.
     """
 

@@ -317,6 +317,7 @@ class Report:
         measure, before = {
             "sse": ("SSE/SST", "before rounding to column types"),
             "iloss": ("iloss a cell", "on the classes' own ranges"),
+            "gower": ("Gower's distance a cell", "before rounding to column types"),
         }[self.loss_measure]
         loss = f"{self.information_loss:.6f}"
         loss += f" ({self.information_loss_before_rounding:.6f} {before})"

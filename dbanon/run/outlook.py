@@ -261,7 +261,11 @@ def _described(column: PlannedColumn) -> str:
 
 
 def _clustered_pairs(found: Clustered) -> list[tuple[str, str]]:
-    measure = {"sse": "SSE/SST", "iloss": "iloss a cell"}[found.loss_measure]
+    measure = {
+        "sse": "SSE/SST",
+        "iloss": "iloss a cell",
+        "gower": "Gower's distance a cell",
+    }[found.loss_measure]
     levels = ", ".join(f"{name} {level}" for name, level in (found.levels or {}).items())
     return [
         (

@@ -202,7 +202,7 @@ def _require_ranges(job: Job, target: Target[Any], attributes: Sequence[Attribut
     UnsupportedType : it has none.
     """
     policy = job.policy
-    if policy.intervals != RANGE or not find_recoding(str(policy.recoding)).takes_categories:
+    if policy.intervals != RANGE or find_recoding(str(policy.recoding)).measure != "iloss":
         return
     for attribute in attributes:
         with_tree = attribute.name in policy.hierarchies or attribute.name in job.hierarchies

@@ -12,6 +12,9 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import MAHALANOBIS, Standardization
 from dbanon.errors import InvalidParameter
+from dbanon.hierarchy.leaves import Hierarchies, trees_of
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.spaces.embedding import embedded
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,9 @@ class Space:
 
     Parameters
     ----------
-    points : float64 (n, p), C order, read-only: standardized and weighted numeric attributes.
-    names : the p attributes' names.
+    points : float64 (n, p), C order, read-only: standardized and weighted numeric attributes, and
+        the coordinates of others.
+    names : the attribute of each of the p columns; empty for one of several coordinates.
     """
 
     points: NDArray[np.float64]
@@ -51,23 +55,30 @@ def numeric_space(
     *,
     standardize: str,
     weights: Mapping[str, float],
-    hierarchies: Mapping[str, object],
+    hierarchies: Hierarchies,
 ) -> Callable[[NDArray[np.int64]], Space]:
     """A function from sets of records, int64 (m,), to their points, on the scale of ``measures``.
 
-    NULLs are 0: a method sees one pattern of NULLs at a time.
+    NULLs are 0: a method sees one pattern of NULLs at a time. Attributes that are no numbers, or
+    have a hierarchy, are points of several coordinates (``embedding``).
 
     Raises
     ------
-    InvalidParameter : a hierarchy is given, or weights with ``mahalanobis``, neither of which has
-        any use; ``mahalanobis``, and the measures hold no covariance.
+    InvalidParameter : weights with ``mahalanobis``, which have no use; ``mahalanobis``, and there
+        are attributes that are no numbers, or the measures hold no covariance.
+    MemoryLimit, HierarchyBroken : as ``embedded``.
     """
-    if hierarchies:
-        raise InvalidParameter(
-            "This method measures numbers and takes no hierarchies.",
-            hint="Leave them out, or choose a method of generalization.",
-        )
     check_weights(standardize, weights)
+    trees = trees_of(microdata.attributes, hierarchies, measures)
+    if any(tree is not None for tree in trees):
+        return _mixed_points(microdata, measures, trees, standardize, weights)
+    return _points(microdata, measures, standardize, weights)
+
+
+def _points(
+    microdata: Microdata, measures: Measures, standardize: str, weights: Mapping[str, float]
+) -> Callable[[NDArray[np.int64]], Space]:
+    """As ``numeric_space``, of numeric attributes."""
     names = tuple(attribute.name for attribute in microdata.numeric)
     valid = microdata.numeric_valid()
     transform = Standardization.of([measures.numbers[name] for name in names], standardize)
@@ -82,6 +93,47 @@ def numeric_space(
             present = valid[records[0]]
         if standardize == MAHALANOBIS and len(records):
             points = measures.whitening_of(present).apply(points)
+        return Space(np.ascontiguousarray(points), names)
+
+    return space
+
+
+def _mixed_points(
+    microdata: Microdata,
+    measures: Measures,
+    trees: tuple[Hierarchy | None, ...],
+    standardize: str,
+    weights: Mapping[str, float],
+) -> Callable[[NDArray[np.int64]], Space]:
+    """As ``numeric_space``: numbers first, then the coordinates of each other attribute."""
+    if standardize == MAHALANOBIS:
+        raise InvalidParameter(
+            "Mahalanobis distances are of numbers, and text or hierarchies have none.",
+            hint='Choose `standardize="range"` or `standardize="zscore"`.',
+        )
+    factors = weight_vector(tuple(a.name for a in microdata.attributes), weights)
+    plain = [a.name for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None]
+    own = {name: weight for name, weight in weights.items() if name in plain}
+    numbers = _points(microdata.of_attributes(plain), measures, standardize, own)
+    attributes = [a for a in microdata.attributes if a.name not in plain]
+    parts = embedded(
+        microdata, measures, attributes, [tree for tree in trees if tree is not None], len(plain)
+    )
+    factor_of = dict(zip((a.name for a in microdata.attributes), factors.tolist(), strict=True))
+    tables = [part.points * factor_of[a.name] for a, part in zip(attributes, parts, strict=True)]
+    held = [microdata.valid_column(attribute.name) for attribute in attributes]
+
+    def space(records: NDArray[np.int64]) -> Space:
+        of_numbers = numbers(records)
+        columns = [of_numbers.points]
+        for part, table, valid in zip(parts, tables, held, strict=True):
+            points = table[part.codes[records]]
+            if valid is not None:
+                points[~valid[records]] = 0.0
+            columns.append(points)
+        points = np.column_stack(columns)
+        # No axis is named after an attribute of several coordinates.
+        names = of_numbers.names + ("",) * (points.shape[1] - len(plain))
         return Space(np.ascontiguousarray(points), names)
 
     return space

@@ -105,28 +105,34 @@ def no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CASES = [
-    (name, how, holes)
+    (name, how, holes, mixed)
     for name, method in METHODS.items()
     for how in STANDARDIZATIONS
     for holes in (False, True)
-    if not (method.takes_categories and how != "zscore")
+    for mixed in (False, True)
+    if not (mixed and (not method.takes_points or method.takes_categories))
+    and not (mixed and how == "mahalanobis")
+    and not (method.takes_categories and how != "zscore")
     and not (method.gives is AttributePartition and how == "mahalanobis")
     and not (method.max_attributes == 1 and holes)
 ]
 
 
-@pytest.mark.parametrize(("name", "how", "holes"), CASES)
+@pytest.mark.parametrize(("name", "how", "holes", "mixed"), CASES)
 def test_methods_see_a_part_as_they_see_the_table(
-    monkeypatch: pytest.MonkeyPatch, name: str, how: str, holes: bool
+    monkeypatch: pytest.MonkeyPatch, name: str, how: str, holes: bool, mixed: bool
 ) -> None:
     method = METHODS[name]
-    whole = table(not method.takes_categories, holes)
+    whole = table(not (method.takes_categories or mixed), holes)
     if method.max_attributes == 1:
         whole = columns(whole, [0])
-    if not RECODINGS[method.recoding].takes_ranks:
+    recoding = "representative" if mixed else method.recoding
+    if not RECODINGS[recoding].takes_ranks:
         whole = columns(whole, [0, 1, 3])
     options = {"generations": 2} if "generations" in {o.name for o in method.options} else {}
-    policy = Policy(k=K, method=name, standardize=how, nulls="category", options=options)
+    policy = Policy(
+        k=K, method=name, standardize=how, nulls="category", options=options, recoding=recoding
+    )
     find = find_attribute_classes if method.gives is AttributePartition else find_classes
     measures = Measures.of(whole, covariance=how == "mahalanobis")
     seen = spied(monkeypatch, name)
@@ -163,7 +169,7 @@ def test_blocks_are_measured_by_the_table(
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    **{name: {"recoding": name} for name in ("mean", "median", "medoid")},
+    **{name: {"recoding": name} for name in ("mean", "median", "medoid", "representative")},
     "secure": {"recoding": "secure", "method": "secure_kward", "options": {"epsilon": 0.4}},
     **{
         f"{intervals}{' local' * local}": {
@@ -186,7 +192,7 @@ def test_a_class_is_released_alike_whoever_is_beside_it(
     monkeypatch: pytest.MonkeyPatch, what: str, holes: bool
 ) -> None:
     given = SETTINGS[what]
-    whole = table(given["recoding"] != "generalization", holes)
+    whole = table(not RECODINGS[given["recoding"]].takes_categories, holes)
     if not RECODINGS[given["recoding"]].takes_ranks:
         whole = columns(whole, [0, 1, 3])
     policy = Policy(k=K, **{"nulls": "category", **given})

@@ -9,13 +9,15 @@ from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import AttributePartition, Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import Cancelled, NonFiniteValue, TooFewRecords
+from dbanon.errors import Cancelled, NonFiniteValue, TooFewRecords, UnsupportedType
+from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import centroid_loss
 from dbanon.methods import METHODS
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
 
 NUMERIC = [name for name, method in METHODS.items() if not method.takes_categories]
+POINTS = [name for name in NUMERIC if METHODS[name].takes_points]
 EXAMPLES = 200
 
 pytestmark = pytest.mark.filterwarnings("ignore::dbanon.errors.RowsNotAnonymous")
@@ -162,3 +164,83 @@ def test_described(method):
     for text in (method.summary, method.data, method.class_sizes, method.cost, method.reference):
         assert text
     assert method.checked_options({}) == {o.name: o.default for o in method.options}
+
+
+@st.composite
+def mixed_tables(draw):
+    """Numbers, ranks, text and text with a hierarchy, some of it NULL, and a k."""
+    k = draw(st.integers(2, 5))
+    n = draw(st.integers(k, 50))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    width = draw(st.sampled_from([1, 2, 12]))
+    text = rng.integers(0, width, n).astype(np.int32)
+    codes = np.column_stack([rng.integers(0, 3, n), text, rng.integers(0, 4, n)]).astype(np.int32)
+    valid = None
+    if draw(st.booleans()) and n >= 2 * k:
+        valid = np.ones((n, 4), bool)
+        valid[:k, 2] = False
+    return rng.normal(size=(n, 1)).round(draw(st.integers(0, 3))), codes, valid, k
+
+
+GRADES = ("low", "middle", "high")
+PLACES = Hierarchy.from_nested({"*": {"north": ["Kiel", "Ulm"], "south": ["Pisa", "Rome", "Bari"]}})
+CITIES = ("Bari", "Kiel", "Pisa", "Rome")
+
+
+def mixed_microdata(numbers, codes, valid) -> Microdata:
+    attributes = [
+        Attribute("size", Kind.FLOAT),
+        Attribute("grade", Kind.ORDINAL, order=GRADES),
+        Attribute("text", Kind.CATEGORY),
+        Attribute("city", Kind.CATEGORY),
+    ]
+    keys = np.arange(len(numbers), dtype=np.int64).reshape(-1, 1)
+    texts = [f"text {i:02}" for i in range(12)]
+    return microdata_from_chunks(
+        attributes, [Chunk(keys, numbers, codes, valid)], categories=[list(GRADES), texts, CITIES]
+    )
+
+
+@pytest.mark.parametrize("name", POINTS)
+@given(table=mixed_tables(), seed=st.integers(0, 2**32), refine=st.sampled_from([None, "fast"]))
+@settings(max_examples=30, deadline=None)
+def test_contract_of_mixed_data(name, table, seed, refine):
+    *parts, k = table
+    data = mixed_microdata(*parts)
+    method = METHODS[name]
+    options = {"generations": 5} if "generations" in {o.name for o in method.options} else {}
+    policy = Policy(
+        k=k, method=name, recoding="representative", hierarchies={"city": PLACES}, seed=seed,
+        nulls="category", refine=refine, options=options,
+    )  # fmt: skip
+    found = find_classes(data, policy)
+    assert found.n_suppressed == 0
+    assert found.sizes.min() >= k
+    if refine is not None:
+        assert found.sizes.max() <= 2 * k - 1
+    elif method.max_size is not None:
+        assert found.sizes.max() <= method.max_size(k)
+    if data.valid is not None:
+        # No class crosses a pattern of NULLs.
+        missing = ~data.valid[:, 2]
+        assert not set(found.labels[missing]) & set(found.labels[~missing])
+    np.testing.assert_array_equal(find_classes(data, policy).labels, found.labels)
+
+
+@pytest.mark.parametrize("name", [name for name in NUMERIC if name not in POINTS])
+def test_methods_of_one_line_refuse_text(name):
+    data = mixed_microdata(np.zeros((9, 1)), np.zeros((9, 3), np.int32), None)
+    data = data.of_attributes(["text"])
+    per_attribute = {"guarantee": "per_attribute"} if not METHODS[name].gives.of_rows else {}
+    policy = Policy(k=3, method=name, **per_attribute)
+    find = find_attribute_classes if per_attribute else find_classes
+    with pytest.raises(UnsupportedType, match="mdav"):
+        find(data, policy)
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_text_is_not_taken_without_a_recoding_for_it(name):
+    data = mixed_microdata(np.zeros((9, 1)), np.zeros((9, 3), np.int32), None)
+    data = data.of_attributes(["size", "text"])
+    with pytest.raises(UnsupportedType, match='recoding="representative"'):
+        find_classes(data, Policy(k=3, method=name))

@@ -20,6 +20,7 @@ TREES: Arguments = {
 # What differs from methods that put rows of numbers into classes. A method that is named nowhere
 # here is asked as one of those.
 _MIXED_METHODS = ("gaa_cp", "kaca", "ebkc", "kmember", "mondrian", "full_domain")
+_OF_ONE_LINE = ("optimal_univariate", "individual_ranking")
 _OWN: dict[str, Arguments] = {
     "optimal_univariate": {"quasi_identifiers": ["income"]},
     "individual_ranking": {"guarantee": "per_attribute"},
@@ -31,9 +32,10 @@ _OWN: dict[str, Arguments] = {
 
 def of_method(method: str, recoding: str | None = None) -> Arguments:
     """A call of this method on columns that it takes."""
-    mixed = method in _MIXED_METHODS and recoding in (None, "generalization")
+    by_kind = recoding == "representative" and method not in _OF_ONE_LINE
+    mixed = by_kind or (method in _MIXED_METHODS and recoding in (None, "generalization"))
     given: Arguments = {"method": method, "k": 4}
-    given["quasi_identifiers"] = MIXED if mixed else NUMBERS
+    given["quasi_identifiers"] = [*MIXED, "weight"] if by_kind else MIXED if mixed else NUMBERS
     if mixed:
         given["hierarchies"] = TREES
     if recoding is not None:

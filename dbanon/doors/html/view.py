@@ -16,6 +16,7 @@ from dbanon.run.look import Look
 _METHOD_LOSS = {
     "sse": ("SSE/SST", "before rounding to the columns' types"),
     "iloss": ("iloss a cell", "on the classes' own ranges"),
+    "gower": ("Gower's distance a cell", "before rounding to the columns' types"),
 }
 
 

@@ -1,0 +1,135 @@
+"""Text and hierarchies as points: their distances are those of evaluation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.measures import Measures
+from dbanon.data.microdata import Microdata
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter, MemoryLimit
+from dbanon.hierarchy.leaves import leaf_codes
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.measures.attributes import Categories, Nodes
+from dbanon.spaces import embedding
+from dbanon.spaces.numeric import numeric_space
+
+# Of uneven depth, with a way of one child only and leaves that do not occur.
+TREE = Hierarchy.from_nested(
+    {
+        "*": {
+            "a": {"a1": ["x", "y"], "a2": ["z"]},
+            "b": ["u", "v", "nobody"],
+            "c": {"c1": {"c2": ["w"]}},
+        }
+    }
+)
+LEAVES = ("u", "v", "w", "x", "y", "z")
+
+
+def table(n: int = 60) -> Microdata:
+    rng = np.random.default_rng(4)
+    codes = np.column_stack([rng.integers(0, 6, n), rng.integers(0, 9, n)]).astype(np.int32)
+    attributes = [
+        Attribute("place", Kind.CATEGORY),
+        Attribute("age", Kind.INTEGER),
+        Attribute("text", Kind.CATEGORY),
+    ]
+    keys = np.arange(n, dtype=np.int64).reshape(-1, 1)
+    ages = rng.integers(0, 90, (n, 1)).astype(float)
+    texts = [f"text {i}" for i in range(9)]
+    return microdata_from_chunks(attributes, [Chunk(keys, ages, codes)], categories=[LEAVES, texts])
+
+
+def points(data: Microdata, how: str = "range", trees: object = None, **weights: float) -> object:
+    hierarchies = {"place": TREE} if trees is None else trees
+    records = np.arange(data.n_records)
+    space = numeric_space(
+        data, Measures.of(data), standardize=how, weights=weights, hierarchies=hierarchies
+    )
+    return space(records)
+
+
+def squares(found: np.ndarray) -> np.ndarray:
+    return np.square(found[:, None] - found[None]).sum(axis=2)
+
+
+def of_measure(data: Microdata) -> dict[str, np.ndarray]:
+    """The distances of evaluation between all pairs of records, by attribute."""
+    every = np.arange(data.n_records)
+    leaves = leaf_codes(data, data.attributes[0], TREE)
+    place = Nodes(name="place", original=leaves, released=TREE.leaves[leaves], tree=TREE)
+    text = Categories(name="text", original=data.codes[:, 1], released=data.codes[:, 1])
+    ages = data.numbers[:, 0]
+    return {
+        "place": place.gap(every[:, None], every[None]),
+        "text": text.gap(every[:, None], every[None]),
+        "age": np.abs(ages[:, None] - ages[None]) / np.ptp(ages),
+    }
+
+
+def test_squared_distances_are_the_sums_of_those_of_evaluation() -> None:
+    data = table()
+    expected = of_measure(data)
+    assert len(np.unique(expected["place"])) > 3
+    total = sum(np.square(one) for one in expected.values())
+    np.testing.assert_allclose(squares(points(data).points), total, atol=1e-12)
+    weighted = 4 * np.square(expected["place"]) + np.square(expected["text"])
+    found = points(data, place=4.0, age=0.0).points
+    np.testing.assert_allclose(squares(found), weighted, atol=1e-12)
+
+
+def test_without_a_hierarchy_a_value_has_one_coordinate() -> None:
+    data = table().of_attributes(["text"])
+    found = points(data, trees={}).points
+    np.testing.assert_array_equal(found, np.eye(9)[data.codes[:, 0]] * 0.5**0.5)
+
+
+def test_numbers_are_as_without_text() -> None:
+    data = table()
+    for how in ("zscore", "range", "none"):
+        alone = points(data.of_attributes(["age"]), how, {})
+        together = points(data, how)
+        np.testing.assert_array_equal(together.points[:, 0], alone.points[:, 0])
+        assert together.names[0] == "age"
+        assert set(together.names[1:]) == {""}
+
+
+def test_a_number_with_a_hierarchy_is_measured_by_it() -> None:
+    data = table().of_attributes(["age"])
+    tree = Hierarchy.from_nested(
+        {"*": {"young": [str(i) for i in range(40)], "old": [str(i) for i in range(40, 90)]}}
+    )
+    found = squares(points(data, trees={"age": tree}).points)
+    old = data.numbers[:, 0] >= 40
+    apart = np.where(old[:, None] == old[None], 0.25, 1.0)
+    apart[data.numbers[:, 0][:, None] == data.numbers[:, 0][None]] = 0.0
+    np.testing.assert_allclose(found, apart, atol=1e-12)
+
+
+def test_values_that_are_all_the_same_have_no_coordinate() -> None:
+    data = table().of_attributes(["age", "text"])
+    same = microdata_from_chunks(
+        data.attributes,
+        [Chunk(data.keys, data.numbers, np.zeros((60, 1), np.int32))],
+        categories=[["one", "two"]],
+    )
+    assert points(same, trees={}).points.shape == (60, 1)
+
+
+def test_too_many_coordinates_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = table()
+    width = points(data).points.shape[1]
+    monkeypatch.setattr(embedding, "MOST_COORDINATES", 60 * width)
+    points(data)
+    monkeypatch.setattr(embedding, "MOST_COORDINATES", 60 * width - 1)
+    with pytest.raises(MemoryLimit, match="coordinates") as refused:
+        points(data)
+    assert '"place"' in str(refused.value.detail)
+
+
+def test_mahalanobis_is_of_numbers() -> None:
+    with pytest.raises(InvalidParameter, match="Mahalanobis"):
+        points(table(), "mahalanobis")
