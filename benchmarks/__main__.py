@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
+    "bounds",
     "evaluation",
     "generalization",
     "generalization_scale",
@@ -23,7 +24,7 @@ NAMES = (
     "plpython",
     "thorough",
 )
-ON_REQUEST = ("thorough",)  # minutes each, only when named
+ON_REQUEST = ("bounds", "thorough")  # minutes each, only when named
 WITH_ANOTHER = ("evaluation", "main_job", "plpython")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dbanon.data.partition import Partition
     from dbanon.doors.advise import advise
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
+    from dbanon.doors.bound import certificate, lower_bound
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
     from dbanon.doors.hierarchies import (
@@ -45,6 +46,7 @@ _HOMES = {
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
     "attempts": "dbanon.doors.releases",
+    "certificate": "dbanon.doors.bound",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.hierarchies",
     "evaluate": "dbanon.doors.evaluate",
@@ -53,6 +55,7 @@ _HOMES = {
     "information_loss": "dbanon.doors.arrays",
     "list_hierarchies": "dbanon.doors.hierarchies",
     "load_hierarchy": "dbanon.doors.hierarchies",
+    "lower_bound": "dbanon.doors.bound",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
     "releases": "dbanon.doors.releases",
@@ -75,6 +78,7 @@ __all__ = [
     "anonymize",
     "anonymize_frame",
     "attempts",
+    "certificate",
     "drop",
     "drop_hierarchy",
     "evaluate",
@@ -83,6 +87,7 @@ __all__ = [
     "information_loss",
     "list_hierarchies",
     "load_hierarchy",
+    "lower_bound",
     "partition",
     "plan",
     "releases",

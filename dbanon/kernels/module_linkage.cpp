@@ -14,17 +14,6 @@ using Weights = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::d
 // Sums over all points stay within 64 bits.
 constexpr std::int64_t kLargestWeight = std::int64_t{1} << 32;
 
-template <class Value>
-nb::ndarray<nb::numpy, Value, nb::ndim<1>> copied(const std::vector<Value>& values) {
-    auto copy = std::make_unique<std::vector<Value>>(values);
-    Value* data = copy->data();
-    const std::size_t size = copy->size();
-    const nb::capsule owner(copy.get(),
-                            [](void* at) noexcept { delete static_cast<std::vector<Value>*>(at); });
-    copy.release();
-    return {data, {size}, owner};
-}
-
 class LinkageRun : public Run {
    public:
     LinkageRun(Points questions, Points points, std::optional<Limits> limits,
