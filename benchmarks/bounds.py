@@ -15,11 +15,11 @@ from tests.reference.data import data_directory, load_casc
 SECONDS = 600.0
 TITLE = """# Lower bounds, measured
 
-100 SSE/SST on z-scores: `mdav, refine=thorough, seed 0`, the simple bound of nearest neighbours, and the
-best bound, by pairs or by classes of k (docs/bounds.md). The gap is how much more thorough loses, as a
-share of the best bound; what an optimal partition saves lies between 0 and that. CPU seconds are of all
-bounds together. Made by `python -m benchmarks bounds`, which `make bench` leaves out because it takes
-some ten minutes.
+100 SSE/SST on z-scores: `mdav, refine=thorough, seed 0`, the simple bound of nearest neighbours,
+and the best bound, by pairs or by classes of k (docs/bounds.md). The gap is how much more thorough
+loses, as a share of the best bound; what an optimal partition saves lies between 0 and that. CPU
+seconds are of all bounds together, with the partition they start from. Made by
+`python -m benchmarks bounds`, which `make bench` leaves out because it takes some ten minutes.
 
 """
 

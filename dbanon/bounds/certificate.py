@@ -22,8 +22,8 @@ records that costs less than its prices. There are three ways to find them, each
 - ``classes``: the linear program of ``classes.py``, over all classes of k records, which is the
   best that prices can do.
 
-Nothing here is trusted to rounding: distances are sums of squares, whose relative error is known, and
-each step takes it off. The certificate is of the points as they are, in double precision.
+Nothing here is trusted to rounding: distances are sums of squares, whose relative error is known,
+and each step takes it off. The certificate is of the points as they are, in double precision.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ from dbanon.bounds.program import solver_installed
 from dbanon.bounds.rounding import SLACK, lowered
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours
+from dbanon.methods.registry import Tick
 
 Floats = NDArray[np.float64]
 
-# Distances between all records are looked at, again and again, and their time is that of the square.
+# All distances are looked at, again and again.
 MOST_RECORDS = 10_000
 # Of larger classes too many are looked into before one can be left out.
 MOST_PRICED = 6
@@ -58,7 +59,7 @@ class Certificate:
     Parameters
     ----------
     k : the smallest class.
-    share : the bound, a share of SST; every partition into classes of k or more loses at least that.
+    share : the bound, a share of SST: every partition into classes of k or more loses that.
     way : what gave it: ``neighbours``, ``pairs`` or ``classes``.
     complete : True where this way has nothing better to give, False where time ended it.
     prices : float64 (n,), of each record, a share of SST: no class of k or more loses less than its
@@ -95,7 +96,7 @@ class Certificate:
 
     def pairs(self) -> list[tuple[str, str]]:
         """The bound as pairs of label and text, for people."""
-        ended = "" if self.complete else ", ended by time or effort: valid, and perhaps not the best"
+        ended = "" if self.complete else ", ended early: it holds, and is perhaps not the best"
         return [
             ("records", str(len(self.prices))),
             ("k", str(self.k)),
@@ -112,7 +113,7 @@ def certificate(
     start: Sequence[Partition] = (),
     *,
     seconds: float,
-    tick: classes.Tick = lambda share: None,
+    tick: Tick = lambda share: None,
 ) -> Certificate:
     """The best certificate that is found in the time given.
 
@@ -148,7 +149,7 @@ def certificate(
     )
 
 
-def neighbour_prices(points: Floats, k: int, tick: classes.Tick = lambda share: None) -> Floats:
+def neighbour_prices(points: Floats, k: int, tick: Tick = lambda share: None) -> Floats:
     """Half the squared distances to the k - 1 nearest others over k, rounded down, float64 (n,)."""
     kernel = Neighbours(points, k - 1)
     while not kernel.step():

@@ -2,8 +2,8 @@
 
 The linear program takes classes of k records so often that every record is taken once, at the least
 sum of SSE. Its prices are a certificate once no class costs less than its prices. There are far too
-many classes to list, so that a few are (those of partitions at hand, and of near neighbours), and
-with the prices of these the kernel ``Pricing`` looks for classes that cost less, by branch and bound
+many classes to list. So a few are (those of partitions at hand, and of near neighbours), and with
+the prices of these the kernel ``Pricing`` looks for classes that cost less, by branch and bound
 over all classes of k. They are added, and all begins anew.
 
 Prices of a few classes jump. What is priced is therefore half way between them and the best

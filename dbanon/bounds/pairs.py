@@ -7,9 +7,9 @@ program of a (k - 1)-matching. For any u, one number for each record, the prices
     y(i) = (k - 1) u(i) - 1/2 sum over all j of max(0, u(i) + u(j) - d(i, j)/k)
 
 are a certificate: over a class S of k records the first terms add up to u(i) + u(j) over the pairs
-of S, and what is taken off is at least max(0, ...) of these pairs, so that at most d(i, j)/k is left
-of each. The program gives the u for which their sum is largest; near pairs are enough for it, and
-those it lacks are added.
+of S, and what is taken off is at least max(0, ...) of these pairs, so that at most d(i, j)/k is
+left of each. The program gives the u for which their sum is largest; near pairs are enough for it,
+and those it lacks are added.
 """
 
 from __future__ import annotations

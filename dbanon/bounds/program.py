@@ -32,7 +32,8 @@ class Program:
     def __init__(self, rows: int, least: float, most: float = math.inf) -> None:
         import highspy
 
-        self._solver: Any = highspy.Highs()
+        solver: Any = highspy.Highs
+        self._solver = solver()
         for name, value in (
             ("output_flag", False),
             ("threads", 1),
@@ -58,9 +59,7 @@ class Program:
         starts = np.arange(0, count * size, size, dtype=np.int32)
         upper, ones = np.full(count, most), np.ones(count * size)
         flat = np.ascontiguousarray(rows, np.int32).ravel()
-        self._solver.addCols(
-            count, costs, np.zeros(count), upper, count * size, starts, flat, ones
-        )
+        self._solver.addCols(count, costs, np.zeros(count), upper, count * size, starts, flat, ones)
 
     def solve(self, ends: float) -> tuple[NDArray[np.float64], float] | None:
         """The rows' prices, float64 (rows,), and the least sum; None where there was no time.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-# Far more than the rounding of any sum here, of up to 2**30 terms summed exactly or in pairs, and of
-# the measures that bounds are compared with.
+# Far more than the rounding of a few operations, and of the measures that bounds stand beside.
 SLACK = 2.0**-40
 
 

@@ -80,7 +80,8 @@ def certificate(
     DbanonError : as ``lower_bound``, and what reading the table raises.
     """
     size = int(parameter(Policy, "k").check(k))
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+    limit: Any = seconds
+    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0:
         raise InvalidParameter("seconds must be a number above 0.")
     tick = progress or (lambda share: None)
     if table is None:
