@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.bounds import classes, pairs
-from dbanon.bounds.program import solver_installed
+from dbanon.bounds.program import Programs
 from dbanon.bounds.rounding import SLACK, lowered
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours
@@ -112,6 +112,7 @@ def certificate(
     k: int,
     start: Sequence[Partition] = (),
     *,
+    programs: Programs | None,
     seconds: float,
     tick: Tick = lambda share: None,
 ) -> Certificate:
@@ -122,18 +123,19 @@ def certificate(
     points : float64 (n, p), C order, finite: z-scores of k records or more.
     start : partitions of them into classes of k or more, the better the sooner it ends; without any
         of them ``classes`` is not tried.
+    programs : makes linear programs; None where nothing solves them, so that ``neighbours`` is all.
     seconds : of wall time, for the linear programs. ``neighbours`` takes what it takes.
     tick : called with a share now and then; what it raises ends it.
     """
     started, ends = time.process_time(), time.monotonic() + seconds
     prices = neighbour_prices(points, k, tick)
     simple, way, complete = prices, "neighbours", True
-    if len(points) <= MOST_RECORDS and solver_installed() and simple.any():
-        found, complete = pairs.pair_prices(points, k, ends, tick)
+    if programs is not None and len(points) <= MOST_RECORDS and simple.any():
+        found, complete = pairs.pair_prices(points, k, programs, ends, tick)
         if math.fsum(found) > math.fsum(prices):
             prices, way = found, "pairs"
         if start and k <= MOST_PRICED:
-            better, complete = classes.class_prices(points, k, start, prices, ends, tick)
+            better, complete = classes.class_prices(points, k, start, prices, programs, ends, tick)
             if math.fsum(better) > math.fsum(prices):
                 prices, way = better, "classes"
     total = _total(points)

@@ -26,7 +26,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.bounds.program import Program
+from dbanon.bounds.program import NEAR_ENOUGH, Programs
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from dbanon.methods.registry import Tick
@@ -34,8 +34,6 @@ from dbanon.methods.registry import Tick
 Floats = NDArray[np.float64]
 Classes = NDArray[np.int32]  # (m, k)
 
-# Where the program's value and the certificate are so near, relatively, nothing is left to find.
-_NEAR_ENOUGH = 1e-5
 # Classes that cost so little less than the mean price are none.
 _THRESHOLD = 1e-7
 # How many classes a seed gives a round.
@@ -47,7 +45,13 @@ _MOST_PARTS = 300
 
 
 def class_prices(
-    points: Floats, k: int, start: Sequence[Partition], prices: Floats, ends: float, tick: Tick
+    points: Floats,
+    k: int,
+    start: Sequence[Partition],
+    prices: Floats,
+    programs: Programs,
+    ends: float,
+    tick: Tick,
 ) -> tuple[Floats, bool]:
     """Prices, float64 (n,), and whether they are the best there are, but for a hundred-thousandth.
 
@@ -57,7 +61,7 @@ def class_prices(
     prices : a certificate.
     ends : when to end, of the monotonic clock.
     """
-    pool = _Pool(points, k)
+    pool = _Pool(points, programs)
     pool.add(np.concatenate([part for one in start for part in _parts(one, k)]))
     near, bars = _near(points, k, tick)
     pool.add(near)
@@ -67,7 +71,7 @@ def class_prices(
         if solved is None:
             return best, False
         found, value = solved
-        if value - bound <= _NEAR_ENOUGH * abs(value):
+        if value - bound <= NEAR_ENOUGH * abs(value):
             return best, True
         between = (best + found) / 2
         threshold = -_THRESHOLD * abs(value) / len(points)
@@ -79,20 +83,19 @@ def class_prices(
         better = between + kernel.least()
         if math.fsum(better) > bound:
             best, bound = better, math.fsum(better)
+            pool.add(kernel.classes().reshape(-1, k))
         elif not pool.add(kernel.classes().reshape(-1, k)):
-            # Seeds were left for later, of which too much was said to be possible.
+            # Of seeds that were not looked into to the end too much was said to be possible.
             if effort >= _MOST_EFFORT:
                 return best, False
             effort *= 4
-            continue
-        pool.add(kernel.classes().reshape(-1, k))
 
 
 class _Pool:
     """The classes that the program knows."""
 
-    def __init__(self, points: Floats, k: int) -> None:
-        self.program = Program(len(points), 1.0, 1.0)
+    def __init__(self, points: Floats, programs: Programs) -> None:
+        self.program = programs(len(points), 1.0, 1.0)
         self._points = points
         self._known: set[bytes] = set()
 

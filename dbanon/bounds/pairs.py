@@ -14,13 +14,14 @@ and those it lacks are added.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.bounds.program import Program
+from dbanon.bounds.program import NEAR_ENOUGH, Programs
 from dbanon.bounds.rounding import SLACK, error_of, lowered
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
@@ -34,8 +35,10 @@ _ROUNDS = 4
 _AT_ONCE = 2**22
 
 
-def pair_prices(points: Floats, k: int, ends: float, tick: Tick) -> tuple[Floats, bool]:
-    """Prices, float64 (n,), and whether no pair was lacking.
+def pair_prices(
+    points: Floats, k: int, programs: Programs, ends: float, tick: Tick
+) -> tuple[Floats, bool]:
+    """Prices, float64 (n,), and whether they are the best there are, but for a hundred-thousandth.
 
     Parameters
     ----------
@@ -47,7 +50,7 @@ def pair_prices(points: Floats, k: int, ends: float, tick: Tick) -> tuple[Floats
         tick(kernel.progress)
     others = kernel.ids().reshape(n, -1)
     ties = np.stack([np.repeat(np.arange(n), others.shape[1]), others.ravel()], axis=1)
-    program = Program(n, k - 1)
+    program = programs(n, k - 1, math.inf)
     known = np.zeros(0, np.int64)
     prices = np.zeros(n)
     for _ in range(_ROUNDS):
@@ -65,6 +68,8 @@ def pair_prices(points: Floats, k: int, ends: float, tick: Tick) -> tuple[Floats
         found, ties = _repaired(points, k, solved[0], tick)
         if found.sum() > prices.sum():
             prices = found
+        if solved[1] - prices.sum() <= NEAR_ENOUGH * abs(solved[1]):
+            return prices, True
         if time.monotonic() > ends:
             return prices, False
     return prices, False

@@ -10,27 +10,6 @@ using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::
 // The distances inside larger classes do not fit a stack of branches; no bound is that patient.
 constexpr std::int64_t kLargestPriced = 64;
 
-// What a run found of a kernel of this kind, once it is at its end.
-template <class Of>
-class RunWith : public Run {
-   protected:
-    RunWith(const Points& points, Of* kernel)
-        : Run(points, std::unique_ptr<Kernel>(kernel)), kernel_(kernel) {}
-
-    Of& finished() {
-        bool done = false;
-        {
-            const nb::gil_scoped_release release;
-            done = kernel_->done();
-        }
-        if (!done) throw std::runtime_error("results before step() has returned True");
-        return *kernel_;
-    }
-
-   private:
-    Of* kernel_;  // Run's
-};
-
 class NeighboursRun : public RunWith<Neighbours> {
    public:
     NeighboursRun(Points points, std::int64_t count, bool keep, const std::string& search)

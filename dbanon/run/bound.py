@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.bounds.certificate import MOST_PRICED, MOST_RECORDS, Certificate, certificate
-from dbanon.bounds.program import solver_installed
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Standardization
@@ -14,6 +13,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy, require_kinds
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_classes
+from dbanon.run.highs import programs
 from dbanon.run.plan import plan
 from dbanon.stores.ports import Source
 
@@ -57,7 +57,7 @@ def bound(microdata: Microdata, k: int, seconds: float, tick: Tick) -> Certifica
     scales = Measures.of(microdata).numbers
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
     points = np.ascontiguousarray(transform.apply(microdata.numbers))
-    start = []
-    if n <= MOST_RECORDS and k <= MOST_PRICED and solver_installed():
+    solver, start = programs(), []
+    if solver is not None and n <= MOST_RECORDS and k <= MOST_PRICED:
         start.append(find_classes(microdata, policy, tick))
-    return certificate(points, k, start, seconds=seconds, tick=tick)
+    return certificate(points, k, start, programs=solver, seconds=seconds, tick=tick)

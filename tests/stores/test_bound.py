@@ -1,4 +1,4 @@
-"""``dbanon.certificate`` and ``dbanon bound`` of tables: one bound whatever the door, nothing written."""
+"""``dbanon.certificate`` and ``dbanon bound`` of tables: the same at every door, nothing written."""
 
 from __future__ import annotations
 

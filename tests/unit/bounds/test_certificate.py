@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dbanon
-from dbanon.bounds import certificate as module
-from dbanon.bounds.certificate import certificate
+from dbanon.bounds import certificate as bounds
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
+from dbanon.run.highs import programs
 from tests.reference.bounds import dearest, dearest_exactly, exact_sse, least_loss
 from tests.reference.data import data_directory, load_casc
 
 Floats = NDArray[np.float64]
+certificate = partial(bounds.certificate, programs=programs())
 
 
 def standardized(data: Floats) -> Floats:
@@ -189,9 +190,8 @@ def test_ways_get_better_and_time_ends_them() -> None:
 
 
 def test_without_the_solver_the_bound_is_that_of_neighbours(monkeypatch: Any) -> None:
-    monkeypatch.setitem(sys.modules, "highspy", None)
-    monkeypatch.setattr(module, "solver_installed", lambda: False)
-    found = certificate(some(1, 50, 2, "normal"), 3, seconds=9)
+    monkeypatch.setattr("dbanon.run.highs.find_spec", lambda name: None)
+    found = dbanon.certificate(some(1, 50, 2, "normal"), 3)
     assert (found.way, found.complete) == ("neighbours", True)
     assert found.share == found.simple > 0
 
