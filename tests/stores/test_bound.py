@@ -1,4 +1,4 @@
-"""``dbanon.certificate`` and ``dbanon bound`` of tables: the same at every door, nothing written."""
+"""``dbanon.certificate`` and ``dbanon bound`` of tables: one bound at every door, and no writes."""
 
 from __future__ import annotations
 
