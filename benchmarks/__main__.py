@@ -13,7 +13,10 @@ from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
     "bounds",
+    "chain_speed",
+    "chains",
     "evaluation",
+    "exports",
     "generalization",
     "generalization_scale",
     "main_job",
@@ -22,9 +25,10 @@ NAMES = (
     "methods",
     "models",
     "plpython",
+    "privacy",
     "thorough",
 )
-ON_REQUEST = ("bounds", "thorough")  # minutes each, only when named
+ON_REQUEST = ("bounds", "chain_speed", "thorough")  # minutes each, only when named
 WITH_ANOTHER = ("evaluation", "main_job", "plpython")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
@@ -32,6 +36,7 @@ IN_DOCS = {
     name: DOCS / f"{name}-measured.md"
     for name in ("generalization", "methods", "models", "thorough")
 }
+IN_DOCS["privacy"] = DOCS / "differential-privacy-measured.md"
 
 
 def main() -> None:

@@ -53,14 +53,14 @@ def run(quick: bool = False, beside: str | None = None) -> str:
     try:
         with throwaway_server() as server, ExitStack() as stack:
             urls = [stack.enter_context(server.database()) for _ in known]
-            floor = min(_make_postgresql(server, url, n) for url in urls)
+            floor = min(make_postgresql(server, url, n) for url in urls)
             name = f"PostgreSQL {server.version}"
             rows += _rows(name, n, floor, dict(zip(known, urls, strict=True)), measured)
     except NoServerError as error:
         rows.append([f"PostgreSQL: {error}", *[""] * 13])
     with tempfile.TemporaryDirectory() as directory:
         paths = [Path(directory) / f"people{i}.duckdb" for i in range(len(known))]
-        floor = min(_make_duckdb(path, n) for path in paths)
+        floor = min(make_duckdb(path, n) for path in paths)
         urls = [f"duckdb:///{path}" for path in paths]
         rows += _rows("DuckDB", n, floor, dict(zip(known, urls, strict=True)), measured)
     header = ["database", "version", "rows", "CTAS s", *(f"{phase} s" for phase in PHASES[:4])]
@@ -71,7 +71,7 @@ def run(quick: bool = False, beside: str | None = None) -> str:
     return title + table(header, rows) + medians(measured, phases)
 
 
-def _make_postgresql(server: Server, url: str, n: int) -> float:
+def make_postgresql(server: Server, url: str, n: int) -> float:
     """Make the table; the least seconds of CREATE TABLE AS of it."""
     server.execute("CREATE SCHEMA app", url=url)
     server.execute(f"CREATE TABLE app.people ({COLUMNS})", url=url)
@@ -82,7 +82,7 @@ def _make_postgresql(server: Server, url: str, n: int) -> float:
     )
     server.execute("VACUUM ANALYZE app.people", url=url)
     return min(
-        _seconds(
+        seconds_of(
             lambda attempt=attempt: server.execute(
                 f"CREATE TABLE app.copy{attempt} AS SELECT * FROM app.people", url=url
             )
@@ -91,7 +91,7 @@ def _make_postgresql(server: Server, url: str, n: int) -> float:
     )
 
 
-def _make_duckdb(path: Path, n: int) -> float:
+def make_duckdb(path: Path, n: int) -> float:
     """Make the table; the least seconds of CREATE TABLE AS of it."""
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE SCHEMA app")
@@ -101,7 +101,7 @@ def _make_duckdb(path: Path, n: int) -> float:
             f" FROM range({n})"
         )
         return min(
-            _seconds(
+            seconds_of(
                 lambda attempt=attempt: connection.execute(
                     f"CREATE TABLE app.copy{attempt} AS SELECT * FROM app.people"
                 )
@@ -140,7 +140,7 @@ def _rows(
     return rows
 
 
-def _seconds(work: object) -> float:
+def seconds_of(work: object) -> float:
     started = time.perf_counter()
     work()  # type: ignore[operator]
     return time.perf_counter() - started

@@ -191,8 +191,8 @@ def table_of(data: Any) -> Any:
     return frame_of(data)[0]
 
 
-def microdata_of(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microdata:
-    """The records of an array or of what has named columns."""
+def microdata_of(data: Any, orders: Mapping[str, Sequence[str]] | None = None) -> Microdata:
+    """The records, as ``partition`` takes them."""
     data = table_of(data)
     if is_frame(data):
         from dbanon.stores.frame.microdata import microdata_from_frame

@@ -59,8 +59,12 @@ class Exporter:
     def _replaces(self) -> bool:
         return self._job.if_exists == "replace"
 
-    def require_places(self, session: Session) -> None:
+    def require_places(self, session: Session, *, make: bool = True) -> None:
         """Check, before anything is read, that the files may have their places.
+
+        Parameters
+        ----------
+        make : make their directories.
 
         Raises
         ------
@@ -81,7 +85,7 @@ class Exporter:
                     f"The file {place} is none that dbanon made of a release: it stays.",
                     hint="Choose another place, or remove it.",
                 )
-            if "{release}" not in export.path:
+            if make and "{release}" not in export.path:
                 places.make_directories(place.parent)
 
     def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:

@@ -40,8 +40,7 @@ def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str |
     if job.fingerprint_key is None:
         return None
     salt = secrets.randbits(62) + 1 if salt is None else salt
-    persons = [] if job.entity is None else [job.entity]
-    names = sorted({*job.named, *persons, *job.key})
+    names = sorted({*job.named, *job.guarantee.persons, *job.key})
     rows = source.digest(planned.relation, names, salt)
     if rows is None:
         return None

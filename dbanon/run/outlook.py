@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dbanon.data.chunks import require_memory
+from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
+from dbanon.run.chains import ChainShown, planned_chain
+from dbanon.run.changes import Changes, PlannedFile, changes
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
 from dbanon.stores.ports import Source
@@ -59,7 +62,9 @@ class Outlook:
     ``rows`` were counted; of these ``withheld`` have a NULL where none may be. ``key`` says how
     rows are found again: the columns that were named, or none for the relation's own. ``memory`` is
     about what reading and clustering would take, in bytes. ``replaces`` is the kind of the relation
-    that would be replaced. ``clustered`` is None where nobody asked for it.
+    that would be replaced. ``creates`` and ``drops`` name relations, ``exports``
+    files. ``clustered`` is None where nobody asked for it, ``chain`` where the release would
+    belong to none.
     """
 
     source: str
@@ -82,7 +87,11 @@ class Outlook:
     guarantee: str
     memory: int
     memory_limit: int | None
+    creates: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+    exports: tuple[PlannedFile, ...] = ()
     clustered: Clustered | None = None
+    chain: ChainShown | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The outlook as plain values, for JSON."""
@@ -110,8 +119,16 @@ class Outlook:
             ("guarantee, once it is counted", self.guarantee),
             ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit}"),
         ]
+        found += [("creates", names(self.creates))] if self.creates else []
+        found += [("drops", names(self.drops))] if self.drops else []
+        for one in self.exports:
+            more = ", replaces a file" if one.replaces else ""
+            more += "" if one.keep_last is None else f", {one.keep_last} earlier ones stay"
+            found.append(("export", f"{one.path} ({one.format}{more})"))
         if self.clustered is not None:
             found += _clustered_pairs(self.clustered)
+        if self.chain is not None:
+            found += self.chain.pairs()
         return found
 
 
@@ -121,6 +138,7 @@ def outlook(
     target: Store | None = None,
     *,
     cluster: bool = False,
+    keep_last: int | None = None,
     progress: PhaseProgress | None = None,
 ) -> Outlook:
     """Plan a job: everything that can be refused before a row is read, and what would be done.
@@ -130,22 +148,31 @@ def outlook(
     Parameters
     ----------
     target : the database that would be written to; the source's own when None.
+    keep_last : replaced releases of its view that would stay; None for all.
     cluster : read the quasi-identifiers, too, and find the classes. Temporary tables are needed.
 
     Raises
     ------
     DbanonError : what the run would raise. MemoryLimit also where the rows counted are too many.
     """
+    if cluster and job.chain is not None:
+        raise InvalidParameter(
+            "The classes of a chain are those of its earlier releases: a plan finds none.",
+            hint="Ask for its plan alone.",
+        )
     clock = Clock(progress)
     with planning_ports(source, target, cluster) as (reads, writes):
         with clock.phase("read") as tick:
             planned = plan(job, reads, writes, lambda: tick(0.0))
+            chain = None if job.chain is None else planned_chain(job, planned, reads.session)
             rows = reads.count(planned.relation)
             withheld = reads.count_withheld(planned.relation)
         columns = len(planned.wanted.columns)
         memory = require_memory(rows - withheld, columns, job.memory_limit, "would be read")
         found = _cluster(planned, reads, clock) if cluster else None
-    return _outlook(planned, rows, withheld, memory, found)
+        changed = changes(job, planned.place, writes.session, target or source, keep_last)
+    told = _outlook(planned, rows, withheld, memory, changed, found)
+    return replace(told, chain=chain)
 
 
 @contextmanager
@@ -181,7 +208,12 @@ def _cluster(planned: Plan, source: Source, clock: Clock) -> Clustered:
 
 
 def _outlook(
-    planned: Plan, rows: int, withheld: int, memory: int, found: Clustered | None
+    planned: Plan,
+    rows: int,
+    withheld: int,
+    memory: int,
+    changed: Changes,
+    found: Clustered | None,
 ) -> Outlook:
     job, output = planned.job, planned.place
     trees = {n: t for n, t in planned.given.trees.items() if isinstance(t, Hierarchy)}
@@ -211,6 +243,9 @@ def _outlook(
         guarantee=planned.guarantee.sentence(job.quasi_identifiers),
         memory=memory,
         memory_limit=job.memory_limit,
+        creates=changed.creates,
+        drops=changed.drops,
+        exports=changed.files,
         clustered=found,
     )
 

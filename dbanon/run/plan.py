@@ -65,7 +65,7 @@ class Plan:
     @property
     def guarantee(self) -> Guarantee:
         """What the release guarantees."""
-        return self.policy.guaranteed(self.job.by, self.job.entity)
+        return self.job.guaranteed_by(self.policy)
 
     @property
     def place(self) -> Output:
@@ -109,7 +109,7 @@ def plan(
     require_kinds(job.policy, attributes)
     if target is not None:
         _require_ranges(job, target, attributes)
-    names = [*job.named, *job.guarantee.persons]
+    names = [*job.named, *job.guarantee.looked_at]
     relation = source.locate(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
@@ -185,8 +185,8 @@ def _require_types(job: Job, relation: Relation, then: Mapping[str, str]) -> Non
             f"Columns of {relation.name} have other types than at the job's last release; nothing"
             " was published.",
             detail="; ".join(changed) + ".",
-            hint="If that is as it should be, run the job once with --accept-types (in Python:"
-            " accept_types=True).",
+            hint="If that is as it should be, accept them with one run of the job:"
+            " option accept_types.",
         )
 
 

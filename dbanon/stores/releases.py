@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dbanon.errors import InsufficientRights, ReleaseNotFound
+from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
 from dbanon.stores import ledger
 from dbanon.stores.base import MARK, SUMMARY_SUFFIX, Existing
 from dbanon.stores.ledger_rows import rows_of_release
@@ -22,7 +22,7 @@ CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "unti
 
 _LISTED = "dbanon releases lists them."
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
-# Bytes that are kept for later, and the database's own numbers.
+# What an older ledger has and never used, and the database's own numbers.
 _NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid")
 _OF_RUN = ("run_id", "door", "job", "started_at", "finished_at", "run_by", "application",
            "server_version")  # fmt: skip
@@ -252,6 +252,16 @@ def superseded_tables(
         if tied and not shown and session.may_drop(existing):
             tables.append(name)
     return tables
+
+
+def shown_table(session: Session, output: RelationName) -> list[RelationName]:
+    """The table that a view of ours shows now; none where the ledger has no such release."""
+    try:
+        entry = ledger.find_release(session, output)
+    except (ReleaseNotFound, TableNotFound):
+        return []
+    [told] = rows_of_release(session, "release", entry.release_id)
+    return [entry.name.sibling(told["relation_name"])] if told["output_kind"] == "view" else []
 
 
 def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, Any]]]:

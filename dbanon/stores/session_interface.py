@@ -98,6 +98,12 @@ class SessionInterface(ABC):
         """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
 
     @abstractmethod
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Add rows to a table of dbanon's own, with the values of these columns."""
+
+    @abstractmethod
     def load_labels(
         self,
         keys: NDArray[np.int64],
@@ -218,6 +224,14 @@ class SessionInterface(ABC):
     def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
         """Have the ledger's owner write a run that made no release; False where nobody does."""
         return False
+
+    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+        """What this role lacks to read columns of a relation, as statements; none without roles."""
+        return []
+
+    def missing_to_write(self, output: RelationName) -> list[str]:
+        """What this role lacks to release there, as statements; none without roles."""
+        return []
 
     def same_name(self, one: RelationName, other: RelationName) -> bool:
         """True when two names are those of one relation here."""

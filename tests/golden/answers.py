@@ -21,6 +21,7 @@ from tests.postgres_server import conninfo
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase, SqliteDatabase
 
 OUTPUT = "release.people"
+_OF_JOBS = ("job", "source_types", "fingerprint")
 _LEDGER = ("release", "release_column", "run")
 
 
@@ -105,7 +106,8 @@ def written(database: Database) -> Answer:
         found.sort(
             key=lambda row: (ranks.get(str(row["release_id"]), -1), int(row.get("position") or 0))
         )
-        for name in names:
+        # No case is a job of a file, of whose runs alone some say anything: test_job_*.py.
+        for name in (name for name in names if name not in _OF_JOBS):
             answer[f"{table}.{name}"] = [_plain(row[name]) for row in found]
     return answer
 

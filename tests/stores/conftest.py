@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,14 @@ from tests.stores.databases import (
     PostgresqlDatabase,
     SqliteDatabase,
 )
+from tests.stores.signals import handler
+
+
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """As at a terminal: what a shell starts in the background ignores them."""
+    with handler(signal.SIGINT, signal.default_int_handler):
+        yield
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

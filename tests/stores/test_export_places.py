@@ -119,6 +119,7 @@ def test_the_ledger_is_asked_once_the_files_are_held(
     assert left(tmp_path) == []
 
 
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGALRM])
 def test_a_signal_while_files_get_their_places_ends_no_run_that_is_committed(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals

@@ -19,22 +19,9 @@ from dbanon.errors import CommitConfirmed
 from dbanon.stores.interrupts import held_once_committed
 from tests.stores.databases import NAMES, Database, DuckdbDatabase, SqliteDatabase
 from tests.stores.people import load_people
+from tests.stores.signals import handler
 
-
-@contextmanager
-def handler(number: int, how: Any) -> Iterator[None]:
-    before = signal.signal(number, how)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
-
-
-@pytest.fixture(autouse=True)
-def _interrupts() -> Iterator[None]:
-    """As at a terminal: what a shell starts in the background ignores them."""
-    with handler(signal.SIGINT, signal.default_int_handler):
-        yield
+pytestmark = pytest.mark.usefixtures("interrupts")
 
 
 def committed_at(moment: str, number: int = signal.SIGINT) -> None:

@@ -299,6 +299,22 @@ def test_old_tables_that_cannot_be_dropped_are_no_failure(
     assert len(database.relations()) == tables
 
 
+def test_a_signal_after_the_commit_leaves_the_release_told(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(database)
+    file = write(tmp_path, job(output="{view: people, keep_last: 0}"))
+
+    def interrupted(*given: Any) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(file_runs, "collect_garbage", interrupted)
+    done = call("run", file, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert "it is done" in done.stderr
+    assert len(database.ledger_rows("release")) == 1
+
+
 def failing_always(runs: list[str], of: Any) -> Any:
     runs.append(of.run_id)
     raise DatabaseBusy

@@ -23,7 +23,7 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.doors.machine import half_of_memory
-from dbanon.errors import DbanonError, PrivacyWarning
+from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
 
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob, JobFile
@@ -154,13 +154,19 @@ def plan_file(
             except DbanonError as error:
                 current().error(error)
                 failed.append((job.name, error))
-                told.append({"job": job.name, "error": error.to_dict()})
+                lacked = _lacked(job, error, print_sql)
+                told.append({"job": job.name, "error": error.to_dict(), **lacked})
+                pairs = [("job", job.name), *(("missing", one) for one in lacked.get("grants", ()))]
+                if form != "json" and lacked:
+                    show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
                 continue
             new = list(unclassified(job, found.not_copied))
             told.append({"job": job.name, "plan": found.to_dict(), "unclassified": new})
+            told[-1] |= {"schedule": job.schedule} if job.schedule else {}
             if form != "json":
                 pairs = [("job", job.name), *found.pairs()]
                 pairs += [("without a role, dropped", ", ".join(new))] if new else []
+                pairs += [("schedule, a hint", job.schedule)] if job.schedule else []
                 show(form, None, lambda pairs=pairs: pairs_table("Plan", pairs))  # type: ignore[misc]
         if form == "json":
             show(form, {"jobs": told}, lambda: None)
@@ -169,6 +175,20 @@ def plan_file(
             if len(jobs) > 1:
                 current().error(ended)
             sys.exit(ended.exit_code)
+
+
+def _lacked(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
+    """The rights that a plan was refused for, as statements; nothing where it was for others."""
+    from dbanon.doors.jobfile.run import missing_rights
+
+    if type(error) is not InsufficientRights:
+        return {}
+    try:
+        found = missing_rights(job, sql_printer(print_sql))
+    except DbanonError:
+        # The error of the plan is what is told.
+        return {}
+    return {"grants": list(found)} if found else {}
 
 
 @click.command("verify")

@@ -9,6 +9,7 @@ import click
 from dbanon.doors.cli.advise import advise
 from dbanon.doors.cli.anonymize import anonymize
 from dbanon.doors.cli.bound import bound
+from dbanon.doors.cli.chains import chain
 from dbanon.doors.cli.commands import Commands, OnDatabase
 from dbanon.doors.cli.hierarchy import hierarchy
 from dbanon.doors.cli.jobs import check, init, of_file, plan_file, schema, verify_file
@@ -43,13 +44,14 @@ def main() -> None:
     Exit codes: 0 done and verified, 1 unexpected, 2 usage, 3 privacy refusal (nothing published),
     4 database unreachable or busy (retry), 5 rights, 6 a release or a table changed, 7 the job is
     running already, 8 some jobs failed, 9 a limit was reached, 10 unknown whether it was published
-    (look before a retry), 130/143 interrupted.
+    (look before a retry), 99 nothing to do, 130/143 interrupted.
     """
 
 
 main.add_command(advise)
 main.add_command(anonymize)
 main.add_command(bound)
+main.add_command(chain)
 main.add_command(hierarchy)
 main.add_command(of_file(plan, plan_file, (".yaml", ".yml")))
 main.add_command(report)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -19,6 +20,7 @@ from dbanon.errors import DbanonError, InvalidParameter
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob
     from dbanon.doors.jobfile.outcome import Outcome
+    from dbanon.doors.jobfile.run import Published
     from dbanon.release.report import Report
 
 
@@ -65,7 +67,7 @@ def run(
     """
     with errors(form), signals():
         from dbanon.doors.jobfile.metrics import write_metrics
-        from dbanon.doors.jobfile.outcome import NOTHING_TO_DO, Outcome, notify
+        from dbanon.doors.jobfile.outcome import NOTHING_TO_DO
         from dbanon.doors.jobfile.run import failure
 
         if metrics is not None and metrics.suffix != ".prom":
@@ -75,43 +77,24 @@ def run(
         way = _Way(form, no_progress, print_sql, skip_unchanged, accept_types)
         whole = opened(file, inline_password)
         jobs = whole.chosen(names)
-        told: list[dict[str, Any]] = []
-        outcomes: list[Outcome] = []
-        failed: list[tuple[str, DbanonError]] = []
+        ends = _Ends([], [], [])
         try:
-            for job in jobs:
-                try:
-                    outcome, plain = _run_one(job, way)
-                except Exception as error:
-                    outcome = Outcome.failed(job.name, error)
-                    outcomes.append(outcome)
-                    notify(job.notices, outcome)
-                    if not isinstance(error, DbanonError):
-                        raise
-                    current().error(error)
-                    failed.append((job.name, error))
-                    told.append({"job": job.name, "error": error.to_dict()})
-                    if fail_fast:
-                        break
-                else:
-                    outcomes.append(outcome)
-                    told.append(plain)
-                    notify(job.notices, outcome)
+            _run_all(jobs, way, ends, fail_fast=fail_fast)
         finally:
             current().job = None
             place = metrics or whole.metrics
             if place is not None:
-                write_metrics(Path(place), [job.name for job in whole.jobs], outcomes)
-            ended = failure(failed, len(jobs))
+                write_metrics(Path(place), [job.name for job in whole.jobs], ends.outcomes)
+            ended = failure(ends.failed, len(jobs))
             if form == "json":
                 with lasting() as committed:
                     committed()
-                    show(form, {"jobs": told}, lambda: None)
+                    show(form, {"jobs": ends.told}, lambda: None)
         if ended is not None:
             if len(jobs) > 1:
                 current().error(ended)
             sys.exit(ended.exit_code)
-        if all(outcome.event == "skipped" for outcome in outcomes):
+        if all(outcome.event == "skipped" for outcome in ends.outcomes):
             sys.exit(NOTHING_TO_DO)
 
 
@@ -124,6 +107,39 @@ class _Way:
     print_sql: bool
     skip_unchanged: bool
     accept_types: bool
+
+
+class _Ends(NamedTuple):
+    """How jobs ended until now: outcomes, what is told of each, and errors by name."""
+
+    outcomes: list[Outcome]
+    told: list[dict[str, Any]]
+    failed: list[tuple[str, DbanonError]]
+
+
+def _run_all(jobs: Sequence[FileJob], way: _Way, ends: _Ends, *, fail_fast: bool) -> None:
+    """Run jobs, and note in ``ends`` how each ended, as soon as it did."""
+    from dbanon.doors.jobfile.outcome import Outcome, notify
+
+    for job in jobs:
+        try:
+            outcome, plain = _run_one(job, way)
+        except Exception as error:
+            outcome = Outcome.failed(job.name, error)
+            ends.outcomes.append(outcome)
+            if isinstance(error, DbanonError):
+                current().error(error)
+                ends.failed.append((job.name, error))
+                ends.told.append({"job": job.name, "error": error.to_dict()})
+            notify(job.notices, outcome)
+            if not isinstance(error, DbanonError):
+                raise
+            if fail_fast:
+                break
+        else:
+            ends.outcomes.append(outcome)
+            ends.told.append(plain)
+            notify(job.notices, outcome)
 
 
 def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
@@ -139,13 +155,20 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
         log.error(error)
         say(f"Warning: job {job.name} failed, and is run again in {seconds:g} seconds.")
 
+    # Also where a signal ends what follows the commit.
+    done: list[Published] = []
     with lasting() as committed:
+
+        def published(release: Published) -> None:
+            done.append(release)
+            committed()
+
         with watched(not way.no_progress) as progress:
             made = run_file_job(
                 job,
                 progress=progress,
                 on_sql=sql_printer(way.print_sql),
-                committed=committed,
+                committed=published,
                 retried=retried,
                 skip_unchanged=way.skip_unchanged,
                 accept_types=way.accept_types,
@@ -157,6 +180,7 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
                 click.echo(f"Job {job.name}: skipped, as nothing changed since its last release")
             plain = {"job": job.name, "skipped": True, "release_id": made.release_id}
             return Outcome.skipped(job.name, made.release_id), plain
+        done.append(made)
         report = made.report
         log.release_id = report.release_id
         warn_of(report)
@@ -166,14 +190,15 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
         if way.form != "json":
             click.echo(f"Job {job.name}")
             show(way.form, None, lambda: report_table(report))
+    made = done[-1]
     plain = {
         "job": job.name,
-        "report": report.to_dict(),
+        "report": made.report.to_dict(),
         "unclassified": list(made.unclassified),
         "dropped": list(made.dropped),
         "attempts": made.attempts,
     }
-    return Outcome.released(job.name, report), plain
+    return Outcome.released(job.name, made.report), plain
 
 
 def _save(job: FileJob, report: Report) -> None:

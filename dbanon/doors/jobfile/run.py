@@ -86,7 +86,7 @@ def run_file_job(
     *,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
-    committed: Callable[[], None] = lambda: None,
+    committed: Callable[[Published], None] = lambda made: None,
     retried: Callable[[DbanonError, float], None] = lambda error, seconds: None,
     skip_unchanged: bool = False,
     accept_types: bool = False,
@@ -97,7 +97,7 @@ def run_file_job(
     ----------
     skip_unchanged : do nothing where source, job and release are as at its last release.
     accept_types : columns may have other types than then.
-    committed : called when the release is visible.
+    committed : called when the release is visible, before older ones are dropped.
     retried : called with what failed, and the seconds until the next attempt.
 
     Raises
@@ -127,9 +127,9 @@ def run_file_job(
                 attempt += 1
                 # Each attempt is a run of its own in the ledger.
                 job = replace(job, job=again(job))
-        committed()
-        dropped = _drop_old(job, target or source)
-    return Published(report, unclassified(job, report.not_copied), dropped, attempt)
+        made = Published(report, unclassified(job, report.not_copied), (), attempt)
+        committed(made)
+        return replace(made, dropped=_drop_old(job, target or source))
 
 
 def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
@@ -250,7 +250,20 @@ def plan_file_job(
     DbanonError : as ``dbanon.plan``.
     """
     source, target = stores_of(job, on_sql)
-    return outlook(job.job, source, target, cluster=cluster, progress=progress)
+    return outlook(
+        job.job, source, target, cluster=cluster, keep_last=job.keep_last, progress=progress
+    )
+
+
+def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
+    """The rights that a job's role lacks, as statements for who may give them."""
+    source, target = stores_of(job, on_sql)
+    columns = [*job.job.named, *job.job.guarantee.persons, *job.job.key]
+    with source.session(write=False) as session:
+        found = session.missing_to_read(parse_relation(job.job.table), columns)
+    with (target or source).session(write=False) as session:
+        found += session.missing_to_write(parse_relation(job.job.output))
+    return tuple(dict.fromkeys(found))
 
 
 def failure(errors: Sequence[tuple[str, DbanonError]], jobs: int) -> DbanonError | None:

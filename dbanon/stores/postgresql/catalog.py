@@ -107,6 +107,15 @@ SELECT name FROM unnest(?::text[]) AS name
 WHERE NOT has_table_privilege(?::oid, 'SELECT')
   AND NOT has_column_privilege(?::oid, name, 'SELECT')"""
 
+# Whoever may not use a schema may look at the catalog all the same.
+FIRST_OF_SCHEMAS = """
+SELECT c.oid, n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN unnest(?::text[]) WITH ORDINALITY AS s(name, place) ON s.name = n.nspname
+WHERE c.relname = ? ORDER BY s.place LIMIT 1"""
+
+NAMES = """
+SELECT attname FROM pg_attribute WHERE attrelid = ?::oid AND attnum > 0 AND NOT attisdropped"""
+
 SCHEMA_RIGHTS = """
 SELECT has_schema_privilege(oid, 'CREATE'), has_schema_privilege(oid, 'USAGE')
 FROM pg_namespace WHERE nspname = ?"""

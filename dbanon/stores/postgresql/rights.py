@@ -1,12 +1,18 @@
-"""What a role has to be allowed on PostgreSQL, asked before anything is read or made."""
+"""What a role has to be allowed on PostgreSQL, and columns to be, asked before anything is read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbanon.errors import InsufficientRights, LedgerNotTrusted, OutputExists, SourceChanged
+from dbanon.errors import (
+    InsufficientRights,
+    LedgerNotTrusted,
+    OutputExists,
+    SourceChanged,
+    UnsupportedType,
+)
 from dbanon.stores.base import Locator, Relation
-from dbanon.stores.names import quote
+from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import catalog, foreign, ledger
 from dbanon.stores.sql import Session
 
@@ -44,6 +50,29 @@ def require_readable(session: Session, source: Relation, columns: Sequence[str],
             "This role may not create temporary tables, which staging needs.",
             hint="GRANT TEMPORARY ON DATABASE … to it.",
         )
+
+
+def require_equality(session: Session, source: Relation, columns: Sequence[str]) -> None:
+    """Check that values of columns can be told apart.
+
+    Raises
+    ------
+    UnsupportedType : those of one cannot.
+    """
+    for column in dict.fromkeys(columns):
+        # PostgreSQL knows best: of a json in an array in a row type, too. Nothing is read.
+        query = f"SELECT DISTINCT {quote(column)} FROM {source.name.quoted} LIMIT 0"
+        try:
+            session.rows(query)
+        except UnsupportedType as error:
+            attribute = source.attribute(column)
+            raise UnsupportedType(
+                f'Column "{column}" of {source.name} is of type {attribute.sql_type}, whose'
+                " values PostgreSQL cannot tell apart.",
+                detail=error.detail,
+                hint="Strata, entities and keys need a type with an equality: cast it in a"
+                " view, as json to jsonb.",
+            ) from None
 
 
 def require_schema(session: Session, schema: str) -> None:
@@ -115,3 +144,53 @@ def require_trusted_ledger(session: Session) -> None:
             detail="; ".join(f"{what}, of role {owner}" for what, owner, _ in wrong[:20]),
             hint=ledger.NOT_TRUSTED_HINT,
         )
+
+
+def missing_to_read(
+    session: Session, schemas: Sequence[str], table: str, columns: Sequence[str]
+) -> list[str]:
+    """What the role lacks to read columns of the first such table, as statements."""
+    found = session.rows(catalog.FIRST_OF_SCHEMAS, (list(schemas), table))
+    if not found:
+        return []
+    [(oid, schema)] = found
+    missing = []
+    role = _role(session)
+    if not session.rows("SELECT has_schema_privilege(?, 'USAGE')", (schema,))[0][0]:
+        missing.append(f"GRANT USAGE ON SCHEMA {quote(schema)} TO {role}")
+    # A column that is not there is another error.
+    there = {name for (name,) in session.rows(catalog.NAMES, (oid,))}
+    wanted = [name for name in dict.fromkeys(columns) if name in there]
+    unread = session.rows(catalog.UNREADABLE, (wanted, oid, oid))
+    if unread:
+        names = quote_list(name for (name,) in unread)
+        place = RelationName(schema, table).quoted
+        missing.append(f"GRANT SELECT ({names}) ON {place} TO {role}")
+    if not session.rows(catalog.DATABASE_RIGHTS)[0][1]:
+        missing.append(f"GRANT TEMPORARY ON DATABASE {_database(session)} TO {role}")
+    return missing
+
+
+def missing_to_write(session: Session, schema: str) -> list[str]:
+    """What the role lacks to make relations in a schema and to note them, as statements."""
+    role = _role(session)
+    missing = []
+    found = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
+    if not found and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
+        missing.append(f"CREATE SCHEMA {quote(schema)} AUTHORIZATION {role}")
+    if found and not all(found[0]):
+        missing.append(f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} TO {role}")
+    lacked = [name for (name,) in session.rows(ledger.RIGHTS_MISSING)]
+    if any(name.endswith("the database") for name in lacked):
+        missing.append(f"GRANT CREATE ON DATABASE {_database(session)} TO {role}")
+    elif lacked:
+        missing.append(f"GRANT dbanon_runner TO {role}")
+    return missing
+
+
+def _role(session: Session) -> str:
+    return quote(str(session.current_user()))
+
+
+def _database(session: Session) -> str:
+    return quote(str(session.rows("SELECT current_database()::text")[0][0]))

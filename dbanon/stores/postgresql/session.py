@@ -22,7 +22,6 @@ from dbanon.errors import (
     SchemaNotFound,
     SourceChanged,
     TableNotFound,
-    UnsupportedType,
 )
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores.base import (
@@ -40,6 +39,7 @@ from dbanon.stores.names import RelationName, check_length, quote, quote_list
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql import ledger as postgresql_ledger
+from dbanon.stores.postgresql.keyed import PostgresqlKeyed
 from dbanon.stores.postgresql.locks import run_patiently
 from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
 from dbanon.stores.sql import Session
@@ -56,7 +56,7 @@ class _Relation(NamedTuple):
     has_children: bool
 
 
-class PostgresqlSession(Session):
+class PostgresqlSession(PostgresqlKeyed, Session):
     """One transaction on PostgreSQL."""
 
     name_limit = 63
@@ -183,20 +183,7 @@ class PostgresqlSession(Session):
         rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
     def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
-        for column in dict.fromkeys(columns):
-            # PostgreSQL knows best: of a json in an array in a row type, too. Nothing is read.
-            query = f"SELECT DISTINCT {quote(column)} FROM {source.name.quoted} LIMIT 0"
-            try:
-                self.rows(query)
-            except UnsupportedType as error:
-                attribute = source.attribute(column)
-                raise UnsupportedType(
-                    f'Column "{column}" of {source.name} is of type {attribute.sql_type}, whose'
-                    " values PostgreSQL cannot tell apart.",
-                    detail=error.detail,
-                    hint="Strata, entities and keys need a type with an equality: cast it in a"
-                    " view, as json to jsonb.",
-                ) from None
+        rights.require_equality(self, source, columns)
 
     def stage_values(
         self, source: Relation, attributes: Sequence[Attribute]
@@ -260,6 +247,13 @@ class PostgresqlSession(Session):
                 hint="Name another schema, as in release.people.",
             )
         return name
+
+    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+        schemas = [str(name.schema)] if name.schema is not None else self._search_path
+        return rights.missing_to_read(self, schemas, name.name, columns)
+
+    def missing_to_write(self, output: RelationName) -> list[str]:
+        return rights.missing_to_write(self, str(self.resolve_output(output).schema))
 
     def require_schema(self, name: RelationName) -> None:
         rights.require_schema(self, str(name.schema))

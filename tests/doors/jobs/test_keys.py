@@ -94,7 +94,7 @@ def test_the_schema_is_that_of_the_models() -> None:
 
 
 def test_the_example_on_the_page_is_right(tmp_path: Path) -> None:
-    [text] = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+    [text] = re.findall(r"```yaml\n(# yaml-language-server.*?)```", PAGE, re.S)
     file = tmp_path / "job.yaml"
     file.write_text(text)
     [job] = read_job_file(file).jobs
