@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
+    "bounds",
     "chain_speed",
     "chains",
     "evaluation",
@@ -28,7 +29,7 @@ NAMES = (
     "privacy",
     "thorough",
 )
-ON_REQUEST = ("chain_speed", "thorough")  # minutes each, only when named
+ON_REQUEST = ("bounds", "chain_speed", "thorough")  # minutes each, only when named
 WITH_ANOTHER = ("evaluation", "main_job", "plpython")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dbanon.data.partition import Partition
     from dbanon.doors.advise import advise
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
+    from dbanon.doors.bound import certificate, lower_bound
     from dbanon.doors.chains import (
         chains,
         close_chain,
@@ -58,6 +59,7 @@ _HOMES = {
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
     "attempts": "dbanon.doors.releases",
+    "certificate": "dbanon.doors.bound",
     "chains": "dbanon.doors.chains",
     "close_chain": "dbanon.doors.chains",
     "create_chain": "dbanon.doors.chains",
@@ -69,6 +71,7 @@ _HOMES = {
     "information_loss": "dbanon.doors.arrays",
     "list_hierarchies": "dbanon.doors.hierarchies",
     "load_hierarchy": "dbanon.doors.hierarchies",
+    "lower_bound": "dbanon.doors.bound",
     "measure_chain": "dbanon.doors.chains",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
@@ -97,6 +100,7 @@ __all__ = [
     "anonymize",
     "anonymize_frame",
     "attempts",
+    "certificate",
     "chains",
     "close_chain",
     "create_chain",
@@ -108,6 +112,7 @@ __all__ = [
     "information_loss",
     "list_hierarchies",
     "load_hierarchy",
+    "lower_bound",
     "measure_chain",
     "partition",
     "plan",
