@@ -260,7 +260,13 @@ def _warn_of(path: Path, place: Path, error: DbanonError | OSError) -> None:
 
 def _metadata(report: Report, shared: tuple[str, ...]) -> dict[str, str]:
     """What a Parquet file says: nothing of who made it, or of what."""
+    chain = report.arguments.get("chain")
+    # Its name stands in the guarantee.
+    of_chain = (
+        {"chain": chain["chain_id"], "chain_sequence": str(chain["sequence"])} if chain else {}
+    )
     return {
+        **of_chain,
         "release_id": report.release_id,
         "version": report.dbanon_version,
         "k_requested": str(report.k_requested),

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import dbanon
+from dbanon.doors.cli.main import main
 from dbanon.errors import (
     ChainBehind,
     ChainChanged,
@@ -21,6 +23,7 @@ from dbanon.errors import (
     TraceTooSmall,
 )
 from dbanon.stores import chain_cells
+from dbanon.stores.exports.formats import metadata_of
 from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
 from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 
@@ -294,6 +297,10 @@ def test_files_of_a_release(database: Database, tmp_path: Path) -> None:
     table = pq.read_table(tmp_path / "people.parquet")
     assert table.num_rows == report.rows_out == sum(released(database).values())
     assert "cell" not in table.column_names
+    said, chain = metadata_of(tmp_path / "people.parquet"), report.arguments["chain"]
+    assert (said["chain"], said["chain_sequence"]) == (chain["chain_id"], "2")
+    verified = CliRunner().invoke(main, ["verify", str(tmp_path / "people.parquet")])
+    assert verified.exit_code == 0, verified.output
     assert [one["confirmed"] for one in chained.shown().releases] == [True] * 2
 
 
