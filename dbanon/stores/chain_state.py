@@ -26,9 +26,10 @@ from dbanon.errors import (
     ChainKeyWrong,
     ChainNotFound,
     InsufficientRights,
+    InvalidParameter,
     UnsupportedType,
 )
-from dbanon.job.chain import Chain, Rules
+from dbanon.job.chain import MEASURE, Chain, Rules
 from dbanon.stores.base import Relation
 from dbanon.stores.ledger import parsed
 from dbanon.stores.names import RelationName
@@ -233,7 +234,7 @@ def require_asked(session: Session, chain: ChainKept, asked: Chain, key: bytes) 
 
     Raises
     ------
-    ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged : it cannot.
+    ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged, InvalidParameter : it cannot.
     """
     require_key(chain, key)
     require_open(chain)
@@ -243,6 +244,11 @@ def require_asked(session: Session, chain: ChainKept, asked: Chain, key: bytes) 
             f"The chain {chain.name} was made with other rules than the job says.",
             detail=f"Otherwise: {', '.join(differing)}.",
             hint="Rules stay: take them out of the job, or begin another chain.",
+        )
+    if asked.max_exposed is not None and chain.rules.mode != MEASURE:
+        raise InvalidParameter(
+            f"The chain {chain.name} exposes nobody: a limit is of chains that measure.",
+            hint="Leave max_exposed out of what is said of the chain.",
         )
     require_not_behind(session, chain)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import dbanon
-from dbanon.errors import ChainChanged, ChainExposed
+from dbanon.errors import ChainChanged, ChainExposed, InvalidParameter
 from tests.stores.chain_cases import GIVEN, Chained, Months, load
 from tests.stores.databases import Database
 
@@ -79,3 +79,10 @@ def test_strata_and_what_is_withheld_are_part_of_a_history(
     chained.release(**given)
     assert chained.history([7])[7] is not None
     assert sum(cell == chained.history([7])[7] for cell in chained.cells().values()) == 1
+
+
+def test_a_chain_that_goes_on_has_no_limit(database: Database, tmp_path: Path) -> None:
+    load(database, Months().now)
+    chained = Chained.made(database, tmp_path)
+    with pytest.raises(InvalidParameter, match="chains that measure"):
+        chained.release(chain=chained.chain(max_exposed=0.5))
