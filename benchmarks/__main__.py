@@ -12,6 +12,9 @@ from pathlib import Path
 from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
+    "bounds",
+    "chain_speed",
+    "chains",
     "evaluation",
     "exports",
     "generalization",
@@ -23,9 +26,10 @@ NAMES = (
     "mixed",
     "models",
     "plpython",
+    "privacy",
     "thorough",
 )
-ON_REQUEST = ("thorough",)  # minutes each, only when named
+ON_REQUEST = ("bounds", "chain_speed", "thorough")  # minutes each, only when named
 WITH_ANOTHER = ("evaluation", "main_job", "plpython")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
@@ -33,6 +37,7 @@ IN_DOCS = {
     name: DOCS / f"{name}-measured.md"
     for name in ("generalization", "methods", "mixed", "models", "thorough")
 }
+IN_DOCS["privacy"] = DOCS / "differential-privacy-measured.md"
 
 
 def main() -> None:

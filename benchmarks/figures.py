@@ -28,7 +28,7 @@ _STYLE = {
     "lines.linewidth": 1.2,
     "lines.markersize": 4,
 }
-_MARKERS = "os^Dvx"
+_MARKERS = "os^Dvx+*"
 
 
 def draw(path: Path, panels: Mapping[str, Curves], x_label: str, y_label: str) -> None:

@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from dbanon.data.partition import Partition
     from dbanon.doors.advise import advise
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
+    from dbanon.doors.bound import certificate, lower_bound
+    from dbanon.doors.chains import (
+        chains,
+        close_chain,
+        create_chain,
+        measure_chain,
+        show_chain,
+        withdraw,
+    )
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
     from dbanon.doors.hierarchies import (
@@ -24,16 +33,21 @@ if TYPE_CHECKING:
     from dbanon.doors.jobfile.run import run_job
     from dbanon.doors.python import anonymize, plan
     from dbanon.doors.releases import attempts, drop, evaluate_release, releases, show, verify
+    from dbanon.doors.synthesis import synthesize
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
+    from dbanon.job.chain import Chain
     from dbanon.job.policy import Policy
     from dbanon.measures import Model
     from dbanon.methods import METHODS
     from dbanon.release.evaluation import Evaluation
     from dbanon.release.report import Report
+    from dbanon.synthesis.budget import Budget
 
 _HOMES = {
+    "Budget": "dbanon.synthesis.budget",
     "METHODS": "dbanon.methods",
+    "Chain": "dbanon.job.chain",
     "DbanonError": "dbanon.errors",
     "Evaluation": "dbanon.release.evaluation",
     "Hierarchy": "dbanon.hierarchy.tree",
@@ -45,6 +59,10 @@ _HOMES = {
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
     "attempts": "dbanon.doors.releases",
+    "certificate": "dbanon.doors.bound",
+    "chains": "dbanon.doors.chains",
+    "close_chain": "dbanon.doors.chains",
+    "create_chain": "dbanon.doors.chains",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.hierarchies",
     "evaluate": "dbanon.doors.evaluate",
@@ -53,17 +71,24 @@ _HOMES = {
     "information_loss": "dbanon.doors.arrays",
     "list_hierarchies": "dbanon.doors.hierarchies",
     "load_hierarchy": "dbanon.doors.hierarchies",
+    "lower_bound": "dbanon.doors.bound",
+    "measure_chain": "dbanon.doors.chains",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
     "releases": "dbanon.doors.releases",
     "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
+    "show_chain": "dbanon.doors.chains",
     "store_hierarchy": "dbanon.doors.hierarchies",
+    "synthesize": "dbanon.doors.synthesis",
     "verify": "dbanon.doors.releases",
+    "withdraw": "dbanon.doors.chains",
 }
 
 __all__ = [
     "METHODS",
+    "Budget",
+    "Chain",
     "DbanonError",
     "Evaluation",
     "Hierarchy",
@@ -75,6 +100,10 @@ __all__ = [
     "anonymize",
     "anonymize_frame",
     "attempts",
+    "certificate",
+    "chains",
+    "close_chain",
+    "create_chain",
     "drop",
     "drop_hierarchy",
     "evaluate",
@@ -83,13 +112,18 @@ __all__ = [
     "information_loss",
     "list_hierarchies",
     "load_hierarchy",
+    "lower_bound",
+    "measure_chain",
     "partition",
     "plan",
     "releases",
     "run_job",
     "show",
+    "show_chain",
     "store_hierarchy",
+    "synthesize",
     "verify",
+    "withdraw",
 ]
 
 

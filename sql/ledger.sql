@@ -31,12 +31,12 @@ CREATE TABLE IF NOT EXISTS dbanon.release (
     earlier_releases                 text NOT NULL,
     published_by                     text,
     superseded_at                    timestamp with time zone,
-    class_signature                  bytea,
-    entity_hash                      bytea,
     relation_oid                     bigint,
     output_oid                       bigint,
     digest                           text,
     evaluation                       jsonb,
+    chain_id                         uuid,
+    chain_sequence                   integer,
     PRIMARY KEY (release_id)
 );
 
@@ -91,6 +91,55 @@ CREATE TABLE IF NOT EXISTS dbanon.hierarchy_node (
     PRIMARY KEY (hierarchy, node)
 );
 
+-- Who is in which class of a chain, under keyed tags: the owner's alone.
+CREATE TABLE IF NOT EXISTS dbanon.chain (
+    name       text NOT NULL,
+    chain_id   integer NOT NULL,
+    identity   uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    created_by text,
+    source     text NOT NULL,
+    entity     text NOT NULL,
+    rules      jsonb NOT NULL,
+    key_check  bytea NOT NULL,
+    sequence   integer NOT NULL,
+    closed_at  timestamp with time zone,
+    PRIMARY KEY (name)
+);
+
+CREATE TABLE IF NOT EXISTS dbanon.chain_definition (
+    chain_id   integer NOT NULL,
+    k          integer NOT NULL,
+    definition jsonb NOT NULL,
+    PRIMARY KEY (chain_id)
+);
+
+CREATE TABLE IF NOT EXISTS dbanon.chain_cell (
+    chain_id      integer NOT NULL,
+    cell          integer NOT NULL,
+    state         text NOT NULL,
+    since_release integer NOT NULL,
+    PRIMARY KEY (chain_id, cell)
+);
+
+CREATE TABLE IF NOT EXISTS dbanon.chain_member (
+    chain_id        integer NOT NULL,
+    tag             bytea NOT NULL,
+    cell            integer NOT NULL,
+    left_at_release integer,
+    PRIMARY KEY (chain_id, tag)
+);
+
+CREATE TABLE IF NOT EXISTS dbanon.chain_release (
+    chain_id     integer NOT NULL,
+    sequence     integer NOT NULL,
+    release_id   uuid NOT NULL,
+    created_at   timestamp with time zone NOT NULL,
+    confirmed_at timestamp with time zone,
+    counts       jsonb NOT NULL,
+    PRIMARY KEY (chain_id, sequence)
+);
+
 CREATE TABLE IF NOT EXISTS dbanon.alembic_version (
     version_num character varying(32) NOT NULL,
     CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
@@ -101,7 +150,15 @@ ALTER TABLE dbanon.release
     ADD COLUMN IF NOT EXISTS relation_oid bigint,
     ADD COLUMN IF NOT EXISTS output_oid bigint,
     ADD COLUMN IF NOT EXISTS digest text,
-    ADD COLUMN IF NOT EXISTS evaluation jsonb;
+    ADD COLUMN IF NOT EXISTS evaluation jsonb,
+    ADD COLUMN IF NOT EXISTS chain_id uuid,
+    ADD COLUMN IF NOT EXISTS chain_sequence integer;
+
+-- What earlier versions had, and never used.
+ALTER TABLE dbanon.release
+    DROP COLUMN IF EXISTS class_signature,
+    DROP COLUMN IF EXISTS entity_hash;
+
 ALTER TABLE dbanon.run
     ADD COLUMN IF NOT EXISTS job text,
     ADD COLUMN IF NOT EXISTS source_types jsonb,

@@ -28,7 +28,8 @@ BEGIN
     LOOP
         EXECUTE pg_catalog.format('REVOKE TRIGGER, REFERENCES, TRUNCATE ON dbanon.%I FROM %s',
                                   held.relname, held.grantee);
-        IF held.relname NOT IN ('hierarchy', 'hierarchy_node') THEN
+        -- Whom the owner lets in to chains stays in: see docs/rights.md.
+        IF held.relname NOT IN ('hierarchy', 'hierarchy_node') AND held.relname !~ '^chain' THEN
             EXECUTE pg_catalog.format('REVOKE INSERT, UPDATE, DELETE ON dbanon.%I FROM %s',
                                       held.relname, held.grantee);
         END IF;

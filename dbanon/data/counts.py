@@ -142,6 +142,38 @@ class Cells:
     persons: NDArray[np.int64] | None = None
 
 
+@dataclass(frozen=True)
+class Histories:
+    """What was counted on the state of a chain once it was written, and on its release.
+
+    Parameters
+    ----------
+    sequence : the number of the release in its chain, from 1.
+    persons : those who have a row in the release.
+    known : those whose history was ever in one.
+    smallest : the persons who share the rarest history; 0 where there is none.
+    exposed : the persons whose history fewer than k share.
+    waiting, returned : those who are in the source and not in the release: they wait to be
+        admitted; they left, and came back.
+    misplaced : classes that have other rows than their persons.
+    rewritten : held classes whose rows are not those that were shown before.
+    uneven : combinations of released values that have other rows than their classes.
+    told : what else was counted of classes and persons, by name.
+    """
+
+    sequence: int
+    persons: int
+    known: int
+    smallest: int
+    exposed: int = 0
+    waiting: int = 0
+    returned: int = 0
+    misplaced: int = 0
+    rewritten: int = 0
+    uneven: int = 0
+    told: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class Counts:
     """The answers to ``Questions``, counted where the release was written.
@@ -151,8 +183,10 @@ class Counts:
     rows : of the classes.
     persons : of the persons in them, by the column that says whose a row is.
     cells : by sensitive column.
+    histories : of the chain that the release belongs to; None where it belongs to none.
     """
 
     rows: Recount
     persons: Mapping[str, EntityCount] = field(default_factory=dict)
     cells: Mapping[str, Cells] = field(default_factory=dict)
+    histories: Histories | None = None

@@ -71,7 +71,7 @@ def partition(
     policy = make(Policy, {"k": k, "options": options, **given})
     data = table_of(data)
     rest, places = _candidates(data, policy.nulls)
-    microdata = _microdata(rest, policy.orders)
+    microdata = microdata_of(rest, policy.orders)
     if places is not None:
         microdata = replace(microdata, withheld=len(places) - microdata.n_records)
     given_trees = parse_all(hierarchies, files=True)
@@ -103,7 +103,7 @@ def information_loss(
     ------
     InvalidParameter : the partition is of another number of records, or labels are no such numbers.
     """
-    microdata = _microdata(data, orders)
+    microdata = microdata_of(data, orders)
     classes = _classes(classes, microdata)
     valid = microdata.numeric_valid()
     scales = Measures.of(microdata).numbers
@@ -130,7 +130,7 @@ def generalization_loss(
     ------
     InvalidParameter : as in ``information_loss``.
     """
-    microdata = _microdata(data, orders)
+    microdata = microdata_of(data, orders)
     classes = _classes(classes, microdata)
     trees = built(parse_all(hierarchies, files=True), microdata)
     return float(class_losses(microdata, Measures.of(microdata), classes, trees).sum())
@@ -191,7 +191,8 @@ def table_of(data: Any) -> Any:
     return frame_of(data)[0]
 
 
-def _microdata(data: Any, orders: Mapping[str, Sequence[str]] | None) -> Microdata:
+def microdata_of(data: Any, orders: Mapping[str, Sequence[str]] | None = None) -> Microdata:
+    """The records, as ``partition`` takes them."""
     data = table_of(data)
     if is_frame(data):
         from dbanon.stores.frame.microdata import microdata_from_frame

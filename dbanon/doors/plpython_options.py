@@ -41,6 +41,8 @@ LATER = ("on_column_change",)
 # Options are values that an application may hand on: a text of SQL among them would be run by
 # whoever calls. In a view the database reads it once, by the rights of the view's owner.
 CONDITION = "where"
+# A key as an argument would stand in logs and in statistics of statements.
+CHAIN = "chain"
 
 
 def keys(
@@ -104,6 +106,11 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
                 "A call in SQL takes no condition: options hold values, and no SQL.",
                 hint="Anonymize a view of the rows: CREATE VIEW … AS SELECT … WHERE …, with its"
                 ' key in options: {"key": ["…"]}.',
+            )
+        elif name == CHAIN:
+            raise NotBuilt(
+                "A call in SQL makes no release of a chain: its key is no argument of SQL.",
+                hint="Run it from a client: dbanon anonymize --chain NAME --chain-key file:PATH.",
             )
         elif name in LATER:
             raise NotBuilt(f'Option "{name}" is not built yet.', hint=_hint(known))

@@ -41,6 +41,20 @@ class ModelInfeasible(PrivacyRefusal):
     sqlstate = "ZK002"
 
 
+class BudgetExhausted(PrivacyRefusal):
+    """Less is left of the privacy budget than the release would spend."""
+
+    code = "budget_exhausted"
+    sqlstate = "ZK009"
+
+
+class NoiseTooLarge(PrivacyRefusal):
+    """Nothing would be left of the data but noise."""
+
+    code = "noise_too_large"
+    sqlstate = "ZK009"
+
+
 class ReleaseChanged(DbanonError):
     """The published relation changed since it was verified."""
 
@@ -79,3 +93,40 @@ class TellingColumnRefused(DbanonError):
     code = "telling_column"
     exit_code = 6
     sqlstate = "ZK005"
+
+
+class TraceTooSmall(PrivacyRefusal):
+    """A history over the releases of a chain would be shared by fewer than k persons."""
+
+    code = "trace_too_small"
+    sqlstate = "ZK006"
+
+
+class ChainTurnover(PrivacyRefusal):
+    """Many members of a chain left and as many newcomers came: ids may be written otherwise."""
+
+    code = "chain_turnover"
+    sqlstate = "ZK006"
+
+
+class ChainExposed(PrivacyRefusal):
+    """More persons than allowed would have a joint history that fewer than k share."""
+
+    code = "chain_exposed"
+    sqlstate = "ZK006"
+
+
+class ChainChanged(DbanonError):
+    """The job is not as the chain's first release was made."""
+
+    code = "chain_changed"
+    exit_code = 6
+    sqlstate = "ZK005"
+
+
+class ChainBehind(DbanonError):
+    """A release of the chain is known that its state does not have: it was restored or copied."""
+
+    code = "chain_behind"
+    exit_code = 6
+    sqlstate = "ZK007"

@@ -21,6 +21,12 @@ class InvalidParameter(UsageError):
     code = "invalid_parameter"
 
 
+class BoundsRequired(UsageError):
+    """A column has no public bounds."""
+
+    code = "bounds_required"
+
+
 class UnknownMethod(UsageError):
     """No method has this name."""
 
@@ -303,4 +309,46 @@ class MissingDependency(UsageError):
     """A package that this needs is not installed."""
 
     code = "missing_dependency"
+    sqlstate = "0A000"
+
+
+class ChainNotFound(UsageError):
+    """There is no chain of this name."""
+
+    code = "chain_not_found"
+    sqlstate = "42704"
+
+
+class ChainExists(UsageError):
+    """There is a chain of this name already."""
+
+    code = "chain_exists"
+    sqlstate = "42710"
+
+
+class ChainClosed(UsageError):
+    """The chain was closed."""
+
+    code = "chain_closed"
+    sqlstate = "55000"
+
+
+class ChainKeyWrong(UsageError):
+    """The key is not that of the chain, or cannot be read."""
+
+    code = "chain_key_wrong"
+    sqlstate = "28000"
+
+
+class ChainEntityRows(UsageError):
+    """In a chain every person has one row, and one value that says who it is."""
+
+    code = "chain_entity_rows"
+    sqlstate = "23505"
+
+
+class ChainModel(UsageError):
+    """This privacy model is not kept over the releases of a chain."""
+
+    code = "chain_model"
     sqlstate = "0A000"

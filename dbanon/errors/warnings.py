@@ -33,3 +33,7 @@ class ExportPending(UserWarning):
 
 class TablesLeft(UserWarning):
     """Tables of earlier releases could not be dropped after a release was published."""
+
+
+class NotDifferentiallyPrivate(UserWarning):
+    """The noise of this method is as published; its proof does not hold, and nothing is guaranteed."""  # noqa: E501

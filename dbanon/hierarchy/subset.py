@@ -17,7 +17,7 @@ Trees: TypeAlias = Callable[[Microdata], Mapping[str, Hierarchy]]
 
 
 def only(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
-    """Microdata of some of the records, int64 (m,), ascending, as if there were no others.
+    """Microdata of some of the records, int64 (m,), in their order, as if there were no others.
 
     Dictionaries hold the values that these records have, and only these records' values count as
     wide.

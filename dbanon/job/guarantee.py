@@ -24,7 +24,7 @@ ROWS, PER_ATTRIBUTE = "rows", "per_attribute"
 PERSONS = "persons"
 GUARANTEES = (ROWS, PER_ATTRIBUTE)
 
-_REPORT_IT = "This is an error in dbanon: please report it."
+REPORT_IT = "This is an error in dbanon: please report it."
 _ABOUT_NULLS = {
     "category": ", NULL counted as a value",
     "suppress": "; records with a NULL were withheld",
@@ -52,6 +52,11 @@ class Guarantee:
     nulls: str = "error"
     withhold_failing: bool = False
     method: str = ROW_GUARANTEE
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """Columns that are not released, and needed to count."""
+        return self.persons
 
     @property
     def what(self) -> str:
@@ -188,7 +193,7 @@ class Guarantee:
             raise RecountFailed(
                 f"The smallest class counted in the database holds {recount.smallest} rows, fewer"
                 f" than k = {self.k}; nothing was published.",
-                hint=_REPORT_IT,
+                hint=REPORT_IT,
             )
         null_rows = expected.null_rows if self.nulls == "category" else 0
         # Strata keep their NULLs.
@@ -196,7 +201,7 @@ class Guarantee:
             raise RecountFailed(
                 f"{recount.null_rows} rows with a NULL were written, {null_rows} were expected;"
                 " nothing was published.",
-                hint=_REPORT_IT,
+                hint=REPORT_IT,
             )
 
 
@@ -244,13 +249,13 @@ class OfPersons(Guarantee):
             raise RecountFailed(
                 "The class sizes of the written relation are not those of the rows whose persons"
                 " were counted; nothing was published.",
-                hint=_REPORT_IT,
+                hint=REPORT_IT,
             )
         if found.smallest < self.k:
             raise RecountFailed(
                 f"The class of fewest persons holds {found.smallest} distinct values of"
                 f' "{self.entity}", fewer than k = {self.k}; nothing was published.',
-                hint=_REPORT_IT,
+                hint=REPORT_IT,
             )
         return Verdict(
             found.smallest,

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from dbanon.data.option import Option, check
-from dbanon.errors import InvalidParameter
+from dbanon.errors import ChainModel, InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.chain import Chain
 from dbanon.job.condition import require_condition
 from dbanon.job.export import Export
 from dbanon.job.guarantee import Guarantee
@@ -57,6 +58,7 @@ class Job:
     by : columns whose values make strata: released as they are, and no class crosses them.
     entity : the column that says whose a row is, so that k counts its distinct values; not
         released. None where every row is a person of its own.
+    chain : the chain of releases it belongs to; None for a release by itself.
     key : columns that tell every row from every other; empty for the relation's own row key.
     output_kind : ``table``, or ``view`` for a stable name over a released table.
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
@@ -101,6 +103,18 @@ class Job:
             expected="the name of one column",
             form="NAME",
             see="guarantees.md#persons",
+        ),
+    ] = None
+    chain: Annotated[
+        Chain | None,
+        Option(
+            "Releases of the same persons that stay private together: the chain it belongs to.",
+            expected="a chain: its name, and where its key is",
+            flag="chain",
+            form="NAME",
+            release=True,
+            sql=False,
+            see="guarantees.md#chains",
         ),
     ] = None
     key: Annotated[
@@ -189,6 +203,8 @@ class Job:
                 )
         require_own_ranges(self.hierarchies, self.policy.local_range)
         check_entity(self.entity, self.named)
+        if self.chain is not None:
+            require_chained(self.policy, self.entity)
         for column in self.named:
             if self.named.count(column) > 1:
                 raise InvalidParameter(
@@ -199,7 +215,13 @@ class Job:
     @property
     def guarantee(self) -> Guarantee:
         """What the release guarantees."""
-        return self.policy.guaranteed(self.by, self.entity)
+        return self.guaranteed_by(self.policy)
+
+    def guaranteed_by(self, policy: Policy) -> Guarantee:
+        """What the release guarantees by a policy that knows more than the job's own."""
+        if self.chain is not None:
+            return policy.chained(self.by, str(self.entity), self.chain.name)
+        return policy.guaranteed(self.by, self.entity)
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -210,6 +232,41 @@ class Job:
     def named(self) -> tuple[str, ...]:
         """The columns that a release tells something of."""
         return (*self.quasi_identifiers, *self.kept)
+
+
+def require_chained(policy: Policy, entity: str | None) -> None:
+    """Check what a release of a chain must and must not ask for.
+
+    Raises
+    ------
+    InvalidParameter : it has no entity, or an option that looks at the release alone.
+    ChainModel : it has a privacy model.
+    """
+    if not entity:
+        raise InvalidParameter(
+            "A chain follows persons: it needs the column that says whose a row is.",
+            hint="Name it: `entity`.",
+        )
+    if policy.guarantee != "rows":
+        raise InvalidParameter(
+            f"A chain keeps histories of rows, which guarantee={policy.guarantee} has not.",
+            hint="Leave out `guarantee`.",
+        )
+    if policy.evaluate:
+        raise InvalidParameter(
+            "A release of a chain is not evaluated: most of its classes are of earlier releases.",
+            hint="Leave out `evaluate`.",
+        )
+    if policy.models:
+        raise ChainModel(
+            "Privacy models are not kept over the releases of a chain yet.",
+            hint="Leave out `models`, or release without a chain.",
+        )
+    if policy.withhold_failing or policy.options.get("suppression"):
+        raise InvalidParameter(
+            "In a chain nobody is withheld for others' sake: newcomers wait, or join a class.",
+            hint="Leave out what withholds records.",
+        )
 
 
 def check_entity(entity: str | None, named: Sequence[str]) -> None:

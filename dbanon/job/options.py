@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from dbanon.job.chain import Chain
 from dbanon.job.export import Export
 from dbanon.measures import Model
 
@@ -46,6 +47,7 @@ class JobOptions(PolicyOptions, total=False):
     if_exists: str
     chunk_rows: int | None
     memory_limit: int | None
+    chain: Chain | None
     where: str | None
     time_limit: float | None
     exports: Sequence[Export | str | Mapping[str, Any]]

@@ -12,6 +12,7 @@ from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.chain_guarantee import OfChain
 from dbanon.job.guarantee import GUARANTEES, Guarantee, guarantee
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
@@ -251,16 +252,21 @@ class Policy:
 
     def guaranteed(self, by: Sequence[str] = (), entity: str | None = None) -> Guarantee:
         """What a release guarantees; ``by`` are its strata, ``entity`` is the column k counts."""
-        return guarantee(
-            self.guarantee,
-            entity,
-            k=int(self.k),
-            by=tuple(by),
-            models=self.models,
-            nulls=self.nulls,
-            withhold_failing=self.withhold_failing,
-            method=find_method(self.method).sentence,
-        )
+        return guarantee(self.guarantee, entity, **self._promised(by))
+
+    def chained(self, by: Sequence[str], entity: str, chain: str) -> Guarantee:
+        """What a release of a chain guarantees: the same, and what its histories share."""
+        return OfChain(entity=entity, chain=chain, **self._promised(by))
+
+    def _promised(self, by: Sequence[str]) -> dict[str, Any]:
+        return {
+            "k": int(self.k),
+            "by": tuple(by),
+            "models": self.models,
+            "nulls": self.nulls,
+            "withhold_failing": self.withhold_failing,
+            "method": find_method(self.method).sentence,
+        }
 
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""

@@ -335,6 +335,46 @@ class Genetic(Kernel):
         seed: int,
     ) -> None: ...
 
+class Neighbours(Kernel):
+    """The `count` nearest others of each record, count < n."""
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        count: int,
+        keep: bool = False,
+        search: Search = "auto",
+    ) -> None: ...
+    def sums(self) -> npt.NDArray[np.float64]:
+        """The sum of their squared distances, (n,)."""
+
+    def ids(self) -> npt.NDArray[np.int32]:
+        """With `keep`: which they are, nearest first, (n * count,)."""
+
+class Pricing(Kernel):
+    """The classes of k records that cost less than their prices.
+
+    prices: one for each record. bars: the sum of the squared distances of its k - 2 nearest others.
+    threshold: 0 or less; classes of a lower reduced cost, SSE - prices, are looked for. wanted: how
+    many by seed, their member of the highest price. effort: the steps that a seed may take.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        prices: npt.NDArray[np.float64],
+        bars: npt.NDArray[np.float64],
+        threshold: float,
+        wanted: int,
+        effort: int,
+    ) -> None: ...
+    def least(self) -> npt.NDArray[np.float64]:
+        """By seed, (n,): no class of its has a lower reduced cost. 0 at most, rounded down."""
+
+    def classes(self) -> npt.NDArray[np.int32]:
+        """Those found, k records each, (m * k,)."""
+
 class Linkage(Kernel):
     """The nearest of some points, and all that tie with it, for each of some questions, exact.
 

@@ -42,9 +42,23 @@ inline Search search_named(const std::string& name) {
     throw nb::value_error("search must be 'auto', 'index' or 'brute'");
 }
 
+// As an array of its own.
+template <class Value>
+inline nb::ndarray<nb::numpy, Value, nb::ndim<1>> copied(const std::vector<Value>& values) {
+    auto copy = std::make_unique<std::vector<Value>>(values);
+    Value* data = copy->data();
+    const std::size_t size = copy->size();
+    const nb::capsule owner(copy.get(),
+                            [](void* at) noexcept { delete static_cast<std::vector<Value>*>(at); });
+    copy.release();
+    return {data, {size}, owner};
+}
+
 // Kernels of classes of variable size, and refinement.
 void bind_variable(nb::module_& m);
 // Record linkage.
 void bind_linkage(nb::module_& m);
+// What lower bounds need.
+void bind_bounds(nb::module_& m);
 
 }  // namespace dbanon

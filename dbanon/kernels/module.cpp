@@ -62,4 +62,5 @@ NB_MODULE(_kernels, m) {
     bind_generalization(m);
     bind_variable(m);
     bind_linkage(m);
+    bind_bounds(m);
 }

@@ -14,41 +14,23 @@ using Weights = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::d
 // Sums over all points stay within 64 bits.
 constexpr std::int64_t kLargestWeight = std::int64_t{1} << 32;
 
-template <class Value>
-nb::ndarray<nb::numpy, Value, nb::ndim<1>> copied(const std::vector<Value>& values) {
-    auto copy = std::make_unique<std::vector<Value>>(values);
-    Value* data = copy->data();
-    const std::size_t size = copy->size();
-    const nb::capsule owner(copy.get(),
-                            [](void* at) noexcept { delete static_cast<std::vector<Value>*>(at); });
-    copy.release();
-    return {data, {size}, owner};
-}
-
-class LinkageRun : public Run {
+class LinkageRun : public RunWith<Linkage> {
    public:
     LinkageRun(Points questions, Points points, std::optional<Limits> limits,
                std::optional<Weights> weights, bool second, const std::string& search)
-        : LinkageRun(questions, points, limits, weights,
-                     make(questions, points, limits, weights, second, search).release()) {}
+        : RunWith(questions, make(questions, points, limits, weights, second, search)),
+          points_(std::move(points)),
+          limits_(std::move(limits)),
+          weights_(std::move(weights)) {}
 
     auto distances() { return copied(finished().nearest()); }
     auto seconds() { return copied(finished().next()); }
     auto weights() { return copied(finished().weight()); }
 
    private:
-    LinkageRun(Points questions, Points points, std::optional<Limits> limits,
-               std::optional<Weights> weights, Linkage* kernel)
-        : Run(std::move(questions), std::unique_ptr<Kernel>(kernel)),
-          points_(std::move(points)),
-          limits_(std::move(limits)),
-          weights_(std::move(weights)),
-          kernel_(kernel) {}
-
-    static std::unique_ptr<Linkage> make(const Points& questions, const Points& points,
-                                         const std::optional<Limits>& limits,
-                                         const std::optional<Weights>& weights, bool second,
-                                         const std::string& search) {
+    static Linkage* make(const Points& questions, const Points& points,
+                         const std::optional<Limits>& limits, const std::optional<Weights>& weights,
+                         bool second, const std::string& search) {
         const Table from = checked(questions, 1);
         const Table to = checked(points, 1);
         if (from.p != to.p) throw nb::value_error("questions and points of the same attributes");
@@ -70,25 +52,13 @@ class LinkageRun : public Run {
                 }
             }
         }
-        return std::make_unique<Linkage>(from, to, limits ? limits->data() : nullptr,
-                                         weights ? weights->data() : nullptr, second,
-                                         search_named(search));
-    }
-
-    Linkage& finished() {
-        bool done = false;
-        {
-            const nb::gil_scoped_release release;
-            done = kernel_->done();
-        }
-        if (!done) throw std::runtime_error("results before step() has returned True");
-        return *kernel_;
+        return new Linkage(from, to, limits ? limits->data() : nullptr,
+                           weights ? weights->data() : nullptr, second, search_named(search));
     }
 
     Points points_;
     std::optional<Limits> limits_;
     std::optional<Weights> weights_;
-    Linkage* kernel_;  // Run's
 };
 
 }  // namespace

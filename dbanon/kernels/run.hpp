@@ -53,4 +53,25 @@ class Run {
     std::unique_ptr<Kernel> kernel_;
 };
 
+// What a run found of a kernel of this kind, once it is at its end.
+template <class Of>
+class RunWith : public Run {
+   protected:
+    RunWith(const Points& points, Of* kernel)
+        : Run(points, std::unique_ptr<Kernel>(kernel)), kernel_(kernel) {}
+
+    Of& finished() {
+        bool done = false;
+        {
+            const nb::gil_scoped_release release;
+            done = kernel_->done();
+        }
+        if (!done) throw std::runtime_error("results before step() has returned True");
+        return *kernel_;
+    }
+
+   private:
+    Of* kernel_;  // Run's
+};
+
 }  // namespace dbanon

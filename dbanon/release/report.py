@@ -16,6 +16,7 @@ from dbanon.release.recode import ColumnLoss
 T = TypeVar("T")
 
 NOT_CHECKED = "not checked against earlier releases"
+EARLIER = "{}; the ledger has {} of the same source: see dbanon chain for what they tell together"
 SEED_POLICY = (
     "classes: reproducible; row order: fresh from the operating system's random source, not stored"
 )

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
 
 from dbanon.errors import (
     AccessRefused,
     DatabaseNotFound,
     DatabaseUnreachable,
-    DbanonError,
     InvalidParameter,
     MemoryLimit,
     OutcomeUnknown,
@@ -21,17 +18,15 @@ from dbanon.errors import (
 )
 from dbanon.job.job import Job
 from dbanon.release.report import Report
+from dbanon.run.chained import run_chained
+from dbanon.run.files import files_of
 from dbanon.run.run import PhaseProgress, run
 from dbanon.run.time_limit import within
 from dbanon.stores import ledger
-from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.names import parse_relation
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, described
 from dbanon.stores.store import Store
-
-if TYPE_CHECKING:
-    from dbanon.run.export import Exporter
 
 # Who cannot be reached is not asked again; what may have been done did not fail.
 _NOT_ASKED = (AccessRefused, DatabaseNotFound, DatabaseUnreachable, OutcomeUnknown, TlsFailed)
@@ -79,7 +74,9 @@ def run_between(
             "A release of a file needs a place: another database, or an export.",
             hint="Name a target, or a file: `exports`.",
         )
-    with _files(job, target or source) as exporter, ExitStack() as stack:
+    if job.chain is not None:
+        return run_chained(job, source, target, progress)
+    with files_of(job, target or source) as exporter, ExitStack() as stack:
         if target is None or target.same_database(source):
             writes = stack.enter_context(source.session(write=True))
             reads = writes
@@ -98,35 +95,6 @@ def run_between(
         spent = dict(report.seconds)
         spent["write"] += time.perf_counter() - before_commit
         return report.made(seconds=spent | {"total": time.perf_counter() - started})
-
-
-@contextmanager
-def _files(job: Job, database: Store) -> Iterator[Exporter | None]:
-    """What writes a job's files; they get their places when the block ends, and go when it raises.
-
-    What earlier runs left behind is settled before.
-    """
-    if not job.exports:
-        yield None
-        return
-    from dbanon.run.export import Exporter
-
-    exporter = Exporter(job, database)
-    exporter.settle()
-    try:
-        yield exporter
-    except BaseException as error:
-        # Where nobody knows, the ledger says it to the next run.
-        refused = isinstance(error, DbanonError) and not isinstance(error, OutcomeUnknown)
-        if exporter.committing and not refused:
-            exporter.leave()
-        else:
-            exporter.undo()
-        raise
-    # What is committed is not told as interrupted, and its files get their places first.
-    with held_once_committed() as hold:
-        hold()
-        exporter.finish()
 
 
 def _within_memory(

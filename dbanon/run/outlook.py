@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dbanon.data.chunks import require_memory
+from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
+from dbanon.run.chains import ChainShown, planned_chain
 from dbanon.run.changes import Changes, PlannedFile, changes
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
@@ -61,7 +63,8 @@ class Outlook:
     rows are found again: the columns that were named, or none for the relation's own. ``memory`` is
     about what reading and clustering would take, in bytes. ``replaces`` is the kind of the relation
     that would be replaced. ``creates`` and ``drops`` name relations, ``exports``
-    files. ``clustered`` is None where nobody asked for it.
+    files. ``clustered`` is None where nobody asked for it, ``chain`` where the release would
+    belong to none.
     """
 
     source: str
@@ -88,6 +91,7 @@ class Outlook:
     drops: tuple[str, ...] = ()
     exports: tuple[PlannedFile, ...] = ()
     clustered: Clustered | None = None
+    chain: ChainShown | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The outlook as plain values, for JSON."""
@@ -123,6 +127,8 @@ class Outlook:
             found.append(("export", f"{one.path} ({one.format}{more})"))
         if self.clustered is not None:
             found += _clustered_pairs(self.clustered)
+        if self.chain is not None:
+            found += self.chain.pairs()
         return found
 
 
@@ -149,17 +155,24 @@ def outlook(
     ------
     DbanonError : what the run would raise. MemoryLimit also where the rows counted are too many.
     """
+    if cluster and job.chain is not None:
+        raise InvalidParameter(
+            "The classes of a chain are those of its earlier releases: a plan finds none.",
+            hint="Ask for its plan alone.",
+        )
     clock = Clock(progress)
     with planning_ports(source, target, cluster) as (reads, writes):
         with clock.phase("read") as tick:
             planned = plan(job, reads, writes, lambda: tick(0.0))
+            chain = None if job.chain is None else planned_chain(job, planned, reads.session)
             rows = reads.count(planned.relation)
             withheld = reads.count_withheld(planned.relation)
         columns = len(planned.wanted.columns)
         memory = require_memory(rows - withheld, columns, job.memory_limit, "would be read")
         found = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
-    return _outlook(planned, rows, withheld, memory, changed, found)
+    told = _outlook(planned, rows, withheld, memory, changed, found)
+    return replace(told, chain=chain)
 
 
 @contextmanager

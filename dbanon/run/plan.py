@@ -65,7 +65,7 @@ class Plan:
     @property
     def guarantee(self) -> Guarantee:
         """What the release guarantees."""
-        return self.policy.guaranteed(self.job.by, self.job.entity)
+        return self.job.guaranteed_by(self.policy)
 
     @property
     def place(self) -> Output:
@@ -109,7 +109,7 @@ def plan(
     require_kinds(job.policy, attributes)
     if target is not None:
         _require_ranges(job, target, attributes)
-    names = [*job.named, *job.guarantee.persons]
+    names = [*job.named, *job.guarantee.looked_at]
     relation = source.locate(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)

@@ -20,6 +20,8 @@ from dbanon.job.verdict import Expected, Verdict
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.recode import Release, lost_completely, recode
 from dbanon.release.report import (
+    EARLIER,
+    NOT_CHECKED,
     Counted,
     Evaluated,
     Lost,
@@ -79,24 +81,26 @@ def run(
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        counts = target.count(written, _questions(planned, release))
+        counts = target.count(written, questions_of(planned, release))
         expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
         holds = planned.guarantee.check(counts, expected)
-        tells = _tell(draft, source, target.sampled(written, job.kept))
+        tells = tell(draft, source, target.sampled(written, job.kept))
     evaluated = Evaluated()
     if job.policy.evaluate:
         with clock.phase("evaluate") as tick:
             evaluated = evaluate(microdata, release, tick)
     with clock.phase("digest"):
-        report = _report(planned, policy, draft, found, counts, holds, tells)
+        report = report_of(planned, policy, draft, found, counts, holds, tells)
         report = replace(report, evaluated=evaluated)
+        if earlier := target.earlier(report.source):
+            report = report.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
         for text in report.lost_told():
             warnings.warn(ColumnLost(f"Column {text}."), stacklevel=2)
         report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))
     if export is not None:
         with clock.phase("export") as tick:
             tick(0.0)
-            questions = _questions(planned, release)
+            questions = questions_of(planned, release)
             made = export(target, written, questions, counts, planned.guarantee, report)
             report = report.exported(made, dict(clock.seconds))
     with clock.phase("write"):
@@ -167,7 +171,7 @@ def recoded(
     )
 
 
-def _questions(planned: Plan, release: Release) -> Questions:
+def questions_of(planned: Plan, release: Release) -> Questions:
     """What has to be counted on what was written."""
     return planned.guarantee.questions(
         release.names,
@@ -176,14 +180,15 @@ def _questions(planned: Plan, release: Release) -> Questions:
     )
 
 
-def _tell(
-    draft: Draft, source: Source, proved: Mapping[str, TellingColumn]
+def tell(
+    draft: Draft, source: Source, proved: Mapping[str, TellingColumn], of_itself: bool = False
 ) -> tuple[TellingColumn, ...]:
     """What columns that are released as they are tell; warns with ``KeptColumnTells``.
 
     Parameters
     ----------
     proved : those of which a sample said enough.
+    of_itself : nothing that depends on who has which value, as what tells quasi-identifiers does.
 
     Raises
     ------
@@ -196,7 +201,8 @@ def _tell(
         if name in proved:
             found.append(proved[name])
         else:
-            found += telling(name, source.groups(draft, name), originals, k)
+            told = telling(name, source.groups(draft, name), originals, k)
+            found += [one for one in told if one.determines is None or not of_itself]
     words = [column.describe(k) for column in found]
     if draft.job.policy.strict and found:
         raise TellingColumnRefused(
@@ -209,7 +215,7 @@ def _tell(
     return tuple(found)
 
 
-def _report(
+def report_of(
     planned: Plan,
     policy: Policy,
     draft: Draft,

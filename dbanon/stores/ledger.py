@@ -72,6 +72,9 @@ def release_row(
         "arguments": json.dumps(plain["arguments"], sort_keys=True),
         "histogram": json.dumps({str(size): count for size, count in sorted(histogram.items())}),
         "seconds": json.dumps({name: round(value, 6) for name, value in report.seconds.items()}),
+        # Of a release that belongs to a chain.
+        "chain_id": report.arguments.get("chain", {}).get("chain_id"),
+        "chain_sequence": report.arguments.get("chain", {}).get("sequence"),
         "evaluation": None if report.evaluation is None else json.dumps(plain["evaluation"]),
     }
     return row
@@ -338,6 +341,15 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
 def parsed(value: Any) -> Any:
     """JSON, which some databases give as text."""
     return json.loads(value) if isinstance(value, str) else value
+
+
+def count_of(session: Session, source: str) -> int:
+    """How many releases of a source the ledger has."""
+    if not session.has_ledger():
+        return 0
+    release = session.ledger_name("release").quoted
+    [(found,)] = session.rows(f"SELECT count(*) FROM {release} WHERE source = ?", (source,))
+    return int(found)
 
 
 def _names_output(session: Session, name: RelationName) -> bool:

@@ -46,10 +46,6 @@ RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     ("earlier_releases", "text", False),
     ("published_by", "text", True),
     ("superseded_at", "timestamp", True),
-    # Room for the check between releases: what classes held, and who was in them, under a key
-    # that is kept outside this database.
-    ("class_signature", "bytes", True),
-    ("entity_hash", "bytes", True),
     # PostgreSQL's numbers of the released table, and of the relation that readers use (the view, or
     # the same table): a copied mark does not copy them.
     ("relation_oid", "bigint", True),
@@ -58,6 +54,9 @@ RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     ("digest", "text", True),
     # What the release lost and still risks, where that was asked for.
     ("evaluation", "json", True),
+    # The chain that it belongs to, by its identity, and which of the chain's releases it is.
+    ("chain_id", "uuid", True),
+    ("chain_sequence", "integer", True),
 )
 
 RELEASE_COLUMN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
@@ -111,6 +110,55 @@ HIERARCHY_NODE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     ("high", "double", True),
 )
 
+# Chains, in the database that they read: who made each, of what, by which rules. Its key is kept
+# elsewhere; ``key_check`` tells whether a key is the one. ``identity`` is what releases name.
+CHAIN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("name", "text", False),
+    ("chain_id", "integer", False),
+    ("identity", "uuid", False),
+    ("created_at", "timestamp", False),
+    ("created_by", "text", True),
+    ("source", "text", False),
+    ("entity", "text", False),
+    ("rules", "json", False),
+    ("key_check", "bytes", False),
+    ("sequence", "integer", False),
+    ("closed_at", "timestamp", True),
+)
+
+# What the first release was made by, with its measures: all later ones are made by the same.
+CHAIN_DEFINITION_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("chain_id", "integer", False),
+    ("k", "integer", False),
+    ("definition", "json", False),
+)
+
+# A cell is a class as it was admitted; its values stand in a table of the chain's own.
+CHAIN_CELL_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("chain_id", "integer", False),
+    ("cell", "integer", False),
+    ("state", "text", False),
+    ("since_release", "integer", False),
+)
+
+# Persons under keyed tags, with their history: their cell, and the release they left it with.
+CHAIN_MEMBER_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("chain_id", "integer", False),
+    ("tag", "bytes", False),
+    ("cell", "integer", False),
+    ("left_at_release", "integer", True),
+)
+
+# One row a release. It counts as published whether or not that was confirmed.
+CHAIN_RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("chain_id", "integer", False),
+    ("sequence", "integer", False),
+    ("release_id", "uuid", False),
+    ("created_at", "timestamp", False),
+    ("confirmed_at", "timestamp", True),
+    ("counts", "json", False),
+)
+
 # Columns and primary key of each table.
 TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
     "release": (RELEASE_COLUMNS, ("release_id",)),
@@ -118,10 +166,18 @@ TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
     "run": (RUN_COLUMNS, ("run_id",)),
     "hierarchy": (HIERARCHY_COLUMNS, ("name",)),
     "hierarchy_node": (HIERARCHY_NODE_COLUMNS, ("hierarchy", "node")),
+    "chain": (CHAIN_COLUMNS, ("name",)),
+    "chain_definition": (CHAIN_DEFINITION_COLUMNS, ("chain_id",)),
+    "chain_cell": (CHAIN_CELL_COLUMNS, ("chain_id", "cell")),
+    "chain_member": (CHAIN_MEMBER_COLUMNS, ("chain_id", "tag")),
+    "chain_release": (CHAIN_RELEASE_COLUMNS, ("chain_id", "sequence")),
 }
 
+# Columns that earlier versions had, and never used.
+DROPPED = {"release": ("class_signature", "entity_hash")}
+
 # The newest revision in migrations/.
-HEAD = "0005"
+HEAD = "0006"
 
 
 def ledger_ddl(
@@ -144,6 +200,11 @@ def ledger_ddl(
                 f"ALTER TABLE {relation.quoted} ADD COLUMN {quote(name)} {types[kind]}"
                 for name, kind, _ in columns
                 if name not in existing[table]
+            ]
+            statements += [
+                f"ALTER TABLE {relation.quoted} DROP COLUMN {quote(name)}"
+                for name in DROPPED.get(table, ())
+                if name in existing[table]
             ]
             continue
         lines = [

@@ -160,6 +160,9 @@ class Target(Protocol[W]):
         OutputExists, OutputNotOurs, InsufficientRights, LedgerNotTrusted : it may not be made.
         """
 
+    def earlier(self, source: str) -> int:
+        """How many releases of a relation of this name were made here before, if that is known."""
+
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
         """The types of the source's columns at the job's last release, where there is one."""
 

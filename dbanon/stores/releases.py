@@ -22,7 +22,7 @@ CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "unti
 
 _LISTED = "dbanon releases lists them."
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
-# Bytes that are kept for later, and the database's own numbers.
+# What an older ledger has and never used, and the database's own numbers.
 _NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid")
 _OF_RUN = ("run_id", "door", "job", "started_at", "finished_at", "run_by", "application",
            "server_version")  # fmt: skip

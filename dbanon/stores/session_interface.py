@@ -98,6 +98,12 @@ class SessionInterface(ABC):
         """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
 
     @abstractmethod
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Add rows to a table of dbanon's own, with the values of these columns."""
+
+    @abstractmethod
     def load_labels(
         self,
         keys: NDArray[np.int64],

@@ -32,13 +32,13 @@ from dbanon.stores.base import (
     Relation,
     random_order,
 )
+from dbanon.stores.keyed import STAGING, KeyedSession
 from dbanon.stores.names import RelationName, quote
-from dbanon.stores.session_interface import SessionInterface
 
 Progress = Callable[[float], None]
 
 
-class Session(SessionInterface):
+class Session(KeyedSession):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -191,7 +191,7 @@ class Session(SessionInterface):
     @property
     def staging_tables(self) -> tuple[str, ...]:
         """The temporary tables that this session may have made."""
-        return (*statements.STAGING, *self._value_tables)
+        return (*statements.STAGING, *STAGING, *self._value_tables)
 
     def sort_key(self, attribute: Attribute) -> str:
         """A key column as it is sorted: text by code point, whatever its collation."""

@@ -30,7 +30,7 @@ from dbanon.job.job import Job
 from dbanon.release.telling import ValueGroups
 from dbanon.stores import digest, hierarchies, statements
 from dbanon.stores.base import Filtered, Relation
-from dbanon.stores.names import RelationName, parse_relation, quote
+from dbanon.stores.names import RelationName, parse_relation, quote, quote_list
 from dbanon.stores.ports import Draft, Progress
 from dbanon.stores.sql import Session
 
@@ -73,23 +73,7 @@ class SqlSource:
         ------
         InvalidParameter : the database does not take the condition.
         """
-        hidden = [e.removeprefix("s.") for e in relation.located.expressions]
-        filtered = Filtered(
-            relation.name.schema,
-            relation.name.name,
-            str(job.where),
-            tuple(
-                dict.fromkeys(
-                    [
-                        *names,
-                        *job.key,
-                        *relation.located.mapped,
-                        *(e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')),
-                    ]
-                )
-            ),
-            tuple(e for e in hidden if e.isidentifier()) if not relation.located.mapped else (),
-        )
+        filtered = _chosen(relation, job, names, str(job.where))
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
         except DbanonError as error:
@@ -105,6 +89,26 @@ class SqlSource:
                 " functions of other schemas than pg_catalog need their schema's name.",
             ) from None
         return replace(relation, filtered=filtered)
+
+    def takes(self, relation: Relation, columns: Sequence[str], condition: str) -> bool:
+        """True where a condition needs no more than these columns, and no whole row either."""
+        # Under a name of its own. A transaction may have ended where it is refused.
+        query = (
+            f"SELECT 1 FROM (SELECT {quote_list(columns)} FROM {relation.name.quoted})"
+            f" AS dbanon_known WHERE (\n{condition}\n) LIMIT 0"
+        )
+        try:
+            self.session.rows(query)
+        except DbanonError:
+            return False
+        return True
+
+    def narrowed(
+        self, relation: Relation, job: Job, names: Sequence[str], condition: str
+    ) -> Relation:
+        """Of the rows that a job chooses those that meet one more condition, of dbanon's own."""
+        both = condition if job.where is None else f"(\n{job.where}\n) AND {condition}"
+        return replace(relation, filtered=_chosen(relation, job, names, both))
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The relation as the transaction's one snapshot has it."""
@@ -243,6 +247,15 @@ class SqlSource:
         if attribute.kind.is_coded:
             return self.session.text_of(attribute)
         return f"s.{quote(attribute.name)}"
+
+
+def _chosen(relation: Relation, job: Job, names: Sequence[str], condition: str) -> Filtered:
+    """The rows that a condition chooses, with the columns that are read and the address of each."""
+    hidden = [e.removeprefix("s.") for e in relation.located.expressions]
+    own = [e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')]
+    columns = dict.fromkeys([*names, *job.key, *relation.located.mapped, *own])
+    addresses = () if relation.located.mapped else tuple(e for e in hidden if e.isidentifier())
+    return Filtered(relation.name.schema, relation.name.name, condition, tuple(columns), addresses)
 
 
 def in_order(

@@ -57,6 +57,10 @@ class SqlTarget:
         name = parse_relation(job.output)
         return plan_output(self.session, name, job.output_kind, job.if_exists, release_id)
 
+    def earlier(self, source: str) -> int:
+        """How many releases of a relation of this name the ledger has."""
+        return ledger.count_of(self.session, source)
+
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
         """The types of the source's columns at the job's last release, where there is one."""
         if job.name is None:
@@ -83,7 +87,7 @@ class SqlTarget:
         session, copied = self.session, self.copies_from(source)
         session.make_schema(draft.output.name)
         partition = draft.release.partition
-        columns = [self._typed(column, copied) for column in draft.release.columns]
+        columns = [self.typed(column, copied) for column in draft.release.columns]
         if copied:
             kept = [a for a in draft.relation.schema.attributes if a.name in draft.job.kept]
             rows = self._copied_rows(draft, source, kept, lambda share: progress(0.3 * share))
@@ -92,12 +96,12 @@ class SqlTarget:
             session.stage_labels(draft.microdata, partition, draft.relation.located.types)
         progress(0.3)
         session.stage_classes(partition, columns)
-        written = SqlWritten(draft, tuple(self._columns(draft, columns, copied)), copied)
+        written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied)
         session.write(draft.output, written.columns, None if copied else draft.relation)
         session.analyze(written.relation)
         return written
 
-    def _typed(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
+    def typed(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
         """The column with the SQL type it has in the release."""
         attribute = column.attribute
         if column.upper is not None:
@@ -107,7 +111,7 @@ class SqlTarget:
             attribute = replace(attribute, sql_type=self.session.type_of(attribute))
         return replace(column, attribute=attribute)
 
-    def _columns(
+    def columns(
         self, draft: Draft, columns: Sequence[ReleasedColumn], copied: bool
     ) -> list[tuple[str, str, str]]:
         """Name, SQL type and SQL expression of each column, in the order of the source.

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from dbanon.data.option import Parameter, all_parameters
+from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.doors.cli.options import flag
 from dbanon.doors.plpython_options import keys
 from dbanon.doors.sql_script import arguments
+from dbanon.job.chain import Chain
 from dbanon.job.job import Job
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -47,10 +48,18 @@ def _more(one: Parameter, *, choices: bool = True) -> str:
     return more + (f" [More]({one.option.see})." if one.option.see else "")
 
 
+def of_command() -> list[Parameter]:
+    """The options of ``anonymize``: those of a chain stand behind its name."""
+    found: list[Parameter] = []
+    for one in all_parameters(Job):
+        found += [one, *parameters(Chain)[1:]] if one.kind is Chain else [one]
+    return found
+
+
 def pages() -> dict[str, list[str]]:
     """The rows by page."""
     return {
-        "cli.md": command_rows(all_parameters(Job)),
+        "cli.md": command_rows(of_command()),
         "sql.md": key_rows(keys("mdav", arguments(), writes=True)),
     }
 

@@ -62,3 +62,23 @@ def test_census_on_a_small_share(data_dir: Path, tmp_path: Path) -> None:
         assert all(linkage <= highest for _, _, linkage, highest in own)  # and has its limit.
     tree = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
     assert len(tree.findall("{http://www.w3.org/2000/svg}polyline")) == 2
+
+
+@pytest.mark.slow
+def test_a_year_prints_what_is_shown(tmp_path: Path) -> None:
+    shown = (ROOT / "examples" / "chain_year.out").read_text(encoding="utf-8")
+    picture = tmp_path / "year.svg"
+    assert run("chain_year", "--picture", picture) == shown
+    assert picture.read_bytes() == (ROOT / "examples" / "chain_year.svg").read_bytes()
+
+
+def test_a_year_of_few_persons_and_months(tmp_path: Path) -> None:
+    picture = tmp_path / "year.svg"
+    printed = run("chain_year", "--persons", 150, "--months", 3, "--picture", picture)
+    rows = [line.split() for line in printed.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["1", "2", "3"]
+    independent, chained = ([float(row[i].rstrip("%")) for row in rows] for i in (1, 2))
+    assert independent[0] == 0 < independent[1] < independent[2]
+    assert chained == [0, 0, 0]
+    tree = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
+    assert len(tree.findall("{http://www.w3.org/2000/svg}polyline")) == 4

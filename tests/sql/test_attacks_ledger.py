@@ -16,6 +16,7 @@ from dbanon.errors import InsufficientRights, LedgerNotTrusted
 from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
+from dbanon.stores import ledger_tables
 from dbanon.stores.names import parse_relation
 from tests.postgres_server import Server
 from tests.sql.ledger_entries import PEOPLE, anonymize
@@ -125,8 +126,7 @@ def test_a_ledger_of_somebody_else_is_not_touched(
     # Taking the objects over is not enough: what hangs on them is looked at, too.
     for statement in ("ALTER SCHEMA dbanon OWNER TO postgres", *(
         f"ALTER TABLE dbanon.{table} OWNER TO postgres"
-        for table in ("release", "release_column", "run", "hierarchy", "hierarchy_node",
-                      "alembic_version")
+        for table in (*ledger_tables.TABLES, "alembic_version")
     ), *(["ALTER TABLE dbanon.hers OWNER TO postgres"] if trap == "view" else [])):  # fmt: skip
         sql_server.execute(statement, url=client_url)
     if TRAPS[trap]:

@@ -74,6 +74,9 @@ OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', option
         ("42703", "'app.people', 'release.p', '{a}', 5, entity => 'nobody'"),
         ("ZK002", "'app.people', 'release.p', '{a}', 5, entity => 't'"),
         ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"where\": \"true\"}'"),
+        ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"chain\": \"patients\"}'"),
+        ("0A000", "'app.people', 'release.p', '{a}', 5,"
+                  " options => '{\"chain\": {\"name\": \"patients\", \"key\": \"env:K\"}}'"),
         ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"on_column_change\": 1}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"l_diversity\": 2}'"),
         *(
@@ -109,6 +112,14 @@ OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', option
 )  # fmt: skip
 def test_sqlstates(refused: Callable[[str], psycopg.Error], state: str, arguments: str) -> None:
     assert refused(arguments).sqlstate == state
+
+
+def test_a_key_of_a_chain_is_no_argument(refused: Callable[[str], psycopg.Error]) -> None:
+    given = '{"chain": {"name": "patients", "key": "' + 64 * "a" + '"}}'
+    error = refused(f"'app.people', 'release.p', '{{a}}', 5, options => '{given}'")
+    assert error.sqlstate == "0A000"
+    assert "its key is no argument" in str(error)
+    assert 64 * "a" not in f"{error}{error.diag.message_detail}{error.diag.message_hint}"
 
 
 @pytest.mark.parametrize(

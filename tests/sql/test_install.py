@@ -23,9 +23,11 @@ from tests.postgres_server import Server
 Execute = Callable[..., list[tuple[Any, ...]]]
 
 TABLES = """
-SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attnum
+SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+       row_number() OVER (PARTITION BY c.relname ORDER BY a.attnum)
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+  AND NOT a.attisdropped
 ORDER BY 1, 5"""
 CONSTRAINTS = """
 SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)

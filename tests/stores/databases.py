@@ -236,3 +236,28 @@ class PostgresqlDatabase(Database):
                 " UNION ALL SELECT nspname, '' FROM pg_namespace WHERE nspname NOT LIKE 'pg_t%'"
             )
         )
+
+
+def make_ledger_older(database: Database) -> None:
+    """Make the ledger as version 0.1.0 had it."""
+    chains = ("chain_release", "chain_member", "chain_cell", "chain_definition", "chain")
+    newer = {
+        "release": ("relation_oid", "output_oid", "digest", "evaluation", "chain_id",
+                    "chain_sequence"),
+        "run": ("job", "source_types", "fingerprint"),
+    }  # fmt: skip
+    unused = "BYTEA" if database.name == "postgresql" else "BLOB"
+    database.execute(
+        *(f"DROP TABLE {database.ledger(table)}" for table in chains),
+        *(
+            f"ALTER TABLE {database.ledger(table)} DROP COLUMN {name}"
+            for table, names in newer.items()
+            for name in names
+        ),
+        *(
+            f"ALTER TABLE {database.ledger('release')} ADD COLUMN {name} {unused}"
+            for name in ("class_signature", "entity_hash")
+        ),
+    )
+    if database.name != "duckdb":
+        database.execute(f"UPDATE {database.ledger('alembic_version')} SET version_num = '0002'")

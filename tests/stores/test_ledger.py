@@ -17,7 +17,7 @@ from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.stores import ledger
 from dbanon.stores.names import parse_relation
-from tests.stores.databases import Database
+from tests.stores.databases import Database, make_ledger_older
 from tests.stores.people import load_people, rows_of_people
 
 NUMERIC = ["age", "income"]
@@ -202,13 +202,7 @@ def test_upgrade_brings_a_clients_ledger_to_this_version(database: Database) -> 
         install.upgrade(database.url)
     load_people(database, rows_of_people(30))
     report = database.anonymize(quasi_identifiers=NUMERIC)
-    older = [f"ALTER TABLE {database.ledger()} DROP COLUMN {name}"
-             for name in ("relation_oid", "output_oid", "digest", "evaluation")]  # fmt: skip
-    older += [f"ALTER TABLE {database.ledger('run')} DROP COLUMN {name}"
-              for name in ("job", "source_types", "fingerprint")]  # fmt: skip
-    if database.name != "duckdb":
-        older.append(f"UPDATE {database.ledger('alembic_version')} SET version_num = '0002'")
-    database.execute(*older)
+    make_ledger_older(database)
     done = CliRunner().invoke(main, ["upgrade", database.url])
     assert done.exit_code == 0, done.output
     tied = database.name == "postgresql"

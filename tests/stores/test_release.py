@@ -20,7 +20,7 @@ from dbanon.run.verify import verify
 from dbanon.stores import ledger_tables
 from dbanon.stores.names import parse_relation
 from dbanon.version import share_path
-from tests.stores.databases import Database, PostgresqlDatabase
+from tests.stores.databases import Database, PostgresqlDatabase, make_ledger_older
 from tests.stores.people import (
     QUASI_IDENTIFIERS,
     frame_of_people,
@@ -329,13 +329,7 @@ def test_the_ledger_is_the_same_in_every_database(make_database: Any) -> None:
 def test_a_ledger_without_the_newest_columns_gets_them(database: Database) -> None:
     load_people(database, rows_of_people(30))
     first = database.anonymize(quasi_identifiers=NUMERIC)
-    older = [f"ALTER TABLE {database.ledger()} DROP COLUMN {name}"
-             for name in ("relation_oid", "output_oid", "digest", "evaluation")]  # fmt: skip
-    older += [f"ALTER TABLE {database.ledger('run')} DROP COLUMN {name}"
-              for name in ("job", "source_types", "fingerprint")]  # fmt: skip
-    if database.name != "duckdb":
-        older.append(f"UPDATE {database.ledger('alembic_version')} SET version_num = '0002'")
-    database.execute(*older)
+    make_ledger_older(database)
     second = database.anonymize(quasi_identifiers=NUMERIC, output="release.second")
     assert [name for name, _ in columns_of(database, database.ledger().replace('"', ""))] == [
         name for name, _, _ in ledger_tables.RELEASE_COLUMNS
@@ -353,4 +347,4 @@ def test_the_history_of_the_ledger_has_one_head() -> None:
 
     config = Config()
     config.set_main_option("script_location", str(share_path("migrations")))
-    assert ScriptDirectory.from_config(config).get_heads() == ["0005"]
+    assert ScriptDirectory.from_config(config).get_heads() == ["0006"]

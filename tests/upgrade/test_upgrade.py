@@ -35,7 +35,9 @@ JOB: dict[str, Any] = {
     "k": 3,
     "sensitive": ["ill"],
 }
-NEW_COLUMNS = {"relation_oid", "output_oid", "digest", "evaluation"}
+NEW_COLUMNS = {
+    "relation_oid", "output_oid", "digest", "evaluation", "chain_id", "chain_sequence"
+}  # fmt: skip
 
 Upgrade = Callable[[Database], None]
 

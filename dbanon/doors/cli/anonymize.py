@@ -10,6 +10,7 @@ import click
 
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.doors.cli.cautions import warn_of, watched
+from dbanon.doors.cli.chains import chain_of, with_parts
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.report_file import needs_evaluation, write_report
@@ -28,7 +29,7 @@ from dbanon.job.job import Job
 OPTIONS = all_parameters(Job)
 
 # What the command line can say in a way of its own, beside the option it stands for.
-_OWN = {
+_OWN: dict[str, Decorator] = {
     "quasi_identifiers": click.option(
         "-q",
         "single_q",
@@ -50,6 +51,7 @@ _OWN = {
         metavar="NAME=FILE",
         help="The same from a file, one value a line; repeatable.",
     ),
+    "chain": with_parts,
     "output": click.option("--target", help="URL of another database to write to."),
 }
 
@@ -74,7 +76,7 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     found["orders"] = with_files(found["orders"], given["order_files"])
     if found["memory_limit"] is None:
         found["memory_limit"] = half_of_memory()
-    return found | {"target": given["target"]}
+    return found | {"target": given["target"], "chain": chain_of(given)}
 
 
 @click.command(epilog=URL_HELP)

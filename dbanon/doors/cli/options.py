@@ -14,6 +14,7 @@ from dbanon.data.option import REQUIRED, Parameter
 from dbanon.doors.cli.support import Bytes, Names, pair
 from dbanon.doors.ways import flag as flag
 from dbanon.errors import InvalidParameter
+from dbanon.job.chain import Chain
 from dbanon.job.export import Export
 from dbanon.measures import Model
 from dbanon.methods import METHODS
@@ -30,8 +31,13 @@ _WRITTEN = {
 }
 
 
-def click_option(one: Parameter, known: Iterable[Parameter]) -> Decorator:
-    """An option as click has it; ``known`` are those that its help may name."""
+def click_option(one: Parameter, known: Iterable[Parameter], named: str = "") -> Decorator:
+    """An option as click has it; ``known`` are those that its help may name.
+
+    Parameters
+    ----------
+    named : the name that the command takes it by, where that is not the option's own.
+    """
     flags = {other.name: flag(other) for other in known}
     told = one.told(lambda name: flags.get(name, name))
     given: dict[str, Any] = {"help": told}
@@ -51,12 +57,15 @@ def click_option(one: Parameter, known: Iterable[Parameter]) -> Decorator:
         given["type"] = _type(one)
         given |= {"metavar": one.option.form} if one.option.form else {}
         given |= {} if default is None else {"default": default, "show_default": True}
-    return click.option(flag(one), one.name, **given)
+    return click.option(flag(one), named or one.name, **given)
 
 
 def _type(one: Parameter) -> Any:
     if one.option.choices:
         return click.Choice(one.option.choices)
+    if one.kind is Chain:
+        # Its name; the rest has options of its own.
+        return str
     return Bytes() if one.option.unit == "bytes" else one.kind
 
 

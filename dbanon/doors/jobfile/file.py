@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dbanon.data.option import make
+from dbanon.doors.jobfile.chain import chain_of
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, SensitiveColumn
 from dbanon.doors.jobfile.document import Document, read
 from dbanon.doors.jobfile.models import JobFileSpec, JobSpec
@@ -19,6 +20,7 @@ from dbanon.doors.jobfile.problems import note_nulls, note_refusals
 from dbanon.doors.jobfile.variables import expanded, written_password
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.hierarchy.spec import parse
+from dbanon.job.chain import Chain
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.measures import Model
@@ -108,6 +110,14 @@ class JobFile:
                 return None
             return os.path.join(self.file.resolve().parent, os.path.expanduser(found))
 
+        def with_key(chain: Chain | None) -> Chain | None:
+            """The chain, the file of its key from where the job file is."""
+            if chain is None:
+                return None
+            kind, _, place = chain.key.partition(":")
+            found = beside(place, "chain") if kind == "file" else value(place, "chain")
+            return replace(chain, key=f"{kind}:{found}")
+
         def webhook(text: str | None) -> str | None:
             found = value(text, "webhook")
             if found is not None and found != text and not found.startswith("https://"):
@@ -123,6 +133,7 @@ class JobFile:
                 report=beside(job.report, "report"),
                 job=replace(
                     job.job,
+                    chain=with_key(job.job.chain),
                     exports=tuple(
                         replace(one, path=beside(one.path, "export")) for one in job.job.exports
                     ),
@@ -237,6 +248,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
                 "if_exists": given.output.if_exists,
                 "where": given.where,
                 "entity": given.entity,
+                "chain": chain_of(given.chain),
                 "key": tuple(given.key),
                 "quasi_identifiers": of_role["quasi_identifier"],
                 "sensitive": of_role["sensitive"],

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from dbanon.doors.jobfile.chain import ChainSpec
 from dbanon.doors.jobfile.columns import Column
 from dbanon.doors.jobfile.outcome import EVENTS, FIELDS
 from dbanon.doors.jobfile.shapes import (
@@ -131,6 +132,7 @@ class JobSpec(_JobOptions):
     table: Relation
     where: Condition | None = None
     entity: Text | None = None
+    chain: ChainSpec | None = None
     key: list[Text] = Field(default_factory=list)
     columns: Annotated[dict[str, Column], Field(min_length=1)]
     output: Output
@@ -149,6 +151,8 @@ class JobSpec(_JobOptions):
             raise refused("entity must be a column of role identifier")
         if not set(self.key) <= set(roles):
             raise refused("key must name columns of the job")
+        if self.chain is not None and not whose:
+            raise refused("chain needs entity: the column that says whose a row is")
         return self
 
 

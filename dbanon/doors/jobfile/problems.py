@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from dbanon.doors.jobfile.chain import ChainSpec
 from dbanon.doors.jobfile.columns import COLUMN_KINDS, ROLES, ModelSpec
 from dbanon.doors.jobfile.document import NO_KEY, Document, told
 from dbanon.doors.jobfile.models import (
@@ -45,6 +46,7 @@ _PLACES: dict[tuple[str, ...], type[BaseModel]] = {
     ("defaults",): Defaults,
     ("jobs", "*"): JobSpec,
     ("jobs", "*", "output"): Output,
+    ("jobs", "*", "chain"): ChainSpec,
     ("jobs", "*", "export", "*"): ExportSpec,
     ("jobs", "*", "notify", "*"): NoticeSpec,
     ("jobs", "*", "columns", "*", "models", "*"): ModelSpec,

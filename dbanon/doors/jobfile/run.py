@@ -103,8 +103,15 @@ def run_file_job(
     Raises
     ------
     JobRunning : it runs already.
+    InvalidParameter : a job of a chain is not skipped.
     DbanonError : what the last attempt raised; nothing was published.
     """
+    if skip_unchanged and job.job.chain is not None:
+        raise InvalidParameter(
+            f'Job "{job.name}" is of a chain, which is never skipped: code 99 would tell that'
+            " nothing changed.",
+            hint="Run it without --skip-unchanged.",
+        )
     source, target = stores_of(job, on_sql)
     attempt = 1
     job = replace(job, job=replace(job.job, accept_types=accept_types))

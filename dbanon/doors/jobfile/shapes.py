@@ -41,7 +41,7 @@ OF_COLUMNS = {
 }
 # By a key of the job that has another name.
 OF_FILES = {"exports": "export"}
-OF_JOBS = ("table", "output", "entity", "key", "where", "output_kind", "if_exists")
+OF_JOBS = ("table", "output", "entity", "chain", "key", "where", "output_kind", "if_exists")
 _OPTIONS = {
     one.name: one
     for one in all_parameters(Job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -37,6 +38,7 @@ from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb import digest
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.file_session import FileSession
+from dbanon.stores.keyed import INNER, OUTER, SHUFFLE, staged_block
 from dbanon.stores.ledger_tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.stores.names import RelationName, quote, quote_list
 
@@ -57,6 +59,7 @@ class DuckdbSession(FileSession):
         super().__init__(on_sql)
         self._connection = connection
         self._is_table = False
+        self._shuffles = False
         self._reader: pa.RecordBatchReader | None = None
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -331,6 +334,20 @@ class DuckdbSession(FileSession):
 
     def digest_probe(self) -> str:
         return str(self.rows(digest.PROBE)[0][0])
+
+    def keyed_tag(self, text: str) -> str:
+        inside = f"unhex(sha256({staged_block(INNER)} || encode({text})))"
+        return f"unhex(substr(sha256({staged_block(OUTER)} || {inside}), 1, 32))"
+
+    def shuffled(self, alias: str) -> str:
+        # Its own random functions can be steered by setseed.
+        if not self._shuffles:
+            self._shuffles = True
+            self.run(statements.create_staging(SHUFFLE, [("secret", "BLOB")]))
+            secret = [(secrets.token_bytes(32),)]
+            self.insert_rows(RelationName(None, SHUFFLE), ["secret"], secret)
+        secret_of = f"(SELECT secret FROM {quote(SHUFFLE)})"
+        return f"sha256({secret_of} || encode(CAST({alias}.rowid AS VARCHAR)))"
 
     # -- ledger -----------------------------------------------------------------------------------
 

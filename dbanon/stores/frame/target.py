@@ -55,6 +55,10 @@ class FrameTarget:
         name = RelationName(None, NAME)
         return Output(name, name, name, KIND, release_id)
 
+    def earlier(self, source: str) -> int:
+        """None is known: frames have no ledger."""
+        return 0
+
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
         """None: frames have no ledger."""
         return {}

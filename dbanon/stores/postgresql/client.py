@@ -139,13 +139,7 @@ class PsycopgSession(PostgresqlSession):
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         locator = source.located
         kept = ", ".join(types.portable(source.attribute(name)) for name in columns)
-        keys = ", ".join(
-            {
-                "tid": f"(({e}::text::point)[0]::bigint << 16) | ({e}::text::point)[1]::bigint",
-                "oid": f"{e}::bigint",
-            }.get(kind, f"({e})::bigint")
-            for e, kind in zip(locator.expressions, locator.types, strict=True)
-        )
+        keys = ", ".join(self.keys_as_read(source))
         query = f"SELECT {keys}, {kept} FROM {source.from_clause}{source.where}"
         width = len(locator.types)
         with self._cursor(query, name="dbanon_rows") as cursor:

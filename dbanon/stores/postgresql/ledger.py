@@ -22,6 +22,8 @@ WRITER = """
     WHERE n.nspname = 'dbanon' AND p.proname = '_record_release'
       AND oidvectortypes(p.proargtypes) = 'jsonb, jsonb, jsonb'"""
 
+# The tables of each chain's own.
+_OF_CHAINS = "^chain_(row|value)_[0-9a-f]{12}$"
 _TABLES = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
 
 # What of the ledger is not to be trusted, to whom it belongs, and what kind of thing it is. Nothing
@@ -44,7 +46,7 @@ WITH trusted AS (
            c.relacl, c.relrowsecurity
     FROM pg_catalog.pg_class AS c
     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'dbanon' AND c.relname IN ({_TABLES})
+    WHERE n.nspname = 'dbanon' AND (c.relname IN ({_TABLES}) OR c.relname ~ '{_OF_CHAINS}')
 ), found AS (
     SELECT 'schema dbanon' AS what, nspowner AS owner, 'owner' AS kind
     FROM pg_catalog.pg_namespace
@@ -80,7 +82,8 @@ WITH trusted AS (
     FROM held AS h
     JOIN pg_catalog.pg_attribute AS a ON a.attrelid = h.oid AND a.attnum > 0
     JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
-    WHERE t.typnamespace <> 'pg_catalog'::regnamespace
+    -- Rows of chains have the types of their source, which is looked at by itself.
+    WHERE t.typnamespace <> 'pg_catalog'::regnamespace AND h.name !~ '^dbanon[.]chain_(row|value)_'
     UNION ALL
     SELECT format('constraint %I of %s', k.conname, k.conrelid::regclass), c.relowner, 'code'
     FROM held AS h JOIN pg_catalog.pg_constraint AS k

@@ -39,6 +39,7 @@ from dbanon.stores.names import RelationName, check_length, quote, quote_list
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql import ledger as postgresql_ledger
+from dbanon.stores.postgresql.keyed import PostgresqlKeyed
 from dbanon.stores.postgresql.locks import run_patiently
 from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
 from dbanon.stores.sql import Session
@@ -55,7 +56,7 @@ class _Relation(NamedTuple):
     has_children: bool
 
 
-class PostgresqlSession(Session):
+class PostgresqlSession(PostgresqlKeyed, Session):
     """One transaction on PostgreSQL."""
 
     name_limit = 63

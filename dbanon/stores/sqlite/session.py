@@ -6,6 +6,7 @@ SQLite has no schemas: the schema part of a name becomes a prefix (``release.peo
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,6 +49,8 @@ from dbanon.stores.sqlite.errors import translated
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+# The function that tags persons, for as long as a key is staged.
+_TAG = "dbanon_keyed_tag"
 _ROWIDS = ("rowid", "_rowid_", "oid")
 
 
@@ -62,6 +65,7 @@ class SqliteSession(FileSession):
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         self._driver = driver
+        self._tags = False
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -344,6 +348,28 @@ class SqliteSession(FileSession):
 
     def digest_probe(self) -> str:
         return digest.probe()
+
+    def stage_key(self, inner: bytes, outer: bytes) -> None:
+        def tag(text: str | None) -> bytes | None:
+            if text is None:
+                return None
+            inside = hashlib.sha256(inner + text.encode()).digest()
+            return hashlib.sha256(outer + inside).digest()[:16]
+
+        self._driver.create_function(_TAG, 1, tag, deterministic=True)
+        self._tags = True
+
+    def drop_staging(self) -> None:
+        super().drop_staging()
+        if self._tags:
+            # A connection that the caller keeps would keep the key.
+            self._driver.create_function(_TAG, 1, None)
+
+    def keyed_tag(self, text: str) -> str:
+        return f"{_TAG}({text})"
+
+    def shuffled(self, alias: str) -> str:
+        return "randomblob(16)"
 
     # -- ledger -----------------------------------------------------------------------------------
 

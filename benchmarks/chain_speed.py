@@ -1,0 +1,147 @@
+"""Chains of a million persons: seconds of each release beside an independent one, bytes of state.
+
+At 1 % of persons leaving and joining a month. The two take turns on the same table in the same run.
+The PostgreSQL server is a throw-away one with its default settings.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psycopg
+
+import dbanon
+from benchmarks.markdown import table
+from dbanon.errors import ColumnLost
+from tests.postgres_server import NoServerError, conninfo, throwaway_server
+
+CHURN = 0.01
+RELEASES = 12
+QUASI_IDENTIFIERS = list("abcd")
+COLUMNS = "person bigint, a double precision, b double precision, c double precision,"
+COLUMNS += " d double precision, illness text"
+# The state, but for the rows last shown: their table is named by the number of the chain.
+STATE = ("chain_member", "chain_cell")
+
+Execute = Callable[[str], None]
+Rows = Callable[[str], list[tuple[Any, ...]]]
+
+
+def run(quick: bool = False) -> str:
+    """Markdown of both databases; 20,000 persons and 3 releases where ``quick``."""
+    persons, releases = (20_000, 3) if quick else (1_000_000, RELEASES)
+    parts = [
+        f"# Chains: {persons:,} persons, {CHURN:.0%} leave and join a month, MDAV, k = 5,"
+        " 4 float8 quasi-identifiers, 1 kept text column\n"
+    ]
+    try:
+        with throwaway_server() as server, server.database() as url:
+
+            def execute(sql: str) -> None:
+                server.execute(sql, url=url)
+
+            def rows(sql: str) -> list[tuple[Any, ...]]:
+                with psycopg.connect(conninfo(url)) as connection:
+                    return connection.execute(sql).fetchall()
+
+            parts.append(f"PostgreSQL {server.version}\n")
+            parts.append(course(url, execute, rows, "generate_series", persons, releases))
+    except NoServerError as error:
+        parts.append(f"PostgreSQL: {error}\n")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "people.duckdb"
+
+        def of_file(sql: str) -> list[tuple[Any, ...]]:
+            with duckdb.connect(str(path)) as connection:
+                return connection.execute(sql).fetchall()
+
+        parts.append("DuckDB\n")
+        parts.append(
+            course(f"duckdb:///{path}", of_file, of_file, "generate_series", persons, releases)
+        )
+    return "\n".join(parts)
+
+
+def course(
+    url: str, execute: Callable[[str], Any], rows: Rows, series: str, persons: int, releases: int
+) -> str:
+    """Markdown of the seconds of each release, both ways, and of the bytes of the state.
+
+    Parameters
+    ----------
+    execute, rows : run a statement in the database.
+    series : its word for a series of whole numbers.
+    """
+    moving = int(persons * CHURN)
+    columns = "g, random(), random(), random(), random(), 'illness ' || g % 50"
+
+    def insert(first: int, last: int) -> str:
+        numbers = f"{series}({first}, {last}) AS s(g)"
+        return f"INSERT INTO people SELECT {columns} FROM {numbers}"
+
+    execute(f"CREATE TABLE people ({COLUMNS})")
+    execute(insert(1, persons))
+    seconds: dict[str, list[float]] = {"independent": [], "chain": []}
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnLost)
+        key = Path(folder) / "people.key"
+        dbanon.create_chain(
+            url, "people", table="people", entity="person", changes="show", key_out=str(key)
+        )
+        for release in range(releases):
+            if release:
+                # As many as the churn says, spread over everybody.
+                execute(
+                    f"DELETE FROM people WHERE person IN (SELECT person FROM people"
+                    f" ORDER BY random() LIMIT {moving})"
+                )
+                execute(insert(persons + (release - 1) * moving + 1, persons + release * moving))
+            ways: dict[str, dict[str, Any]] = {
+                "independent": {},
+                "chain": {
+                    "entity": "person",
+                    "chain": dbanon.Chain("people", key=f"file:{key}"),
+                },
+            }
+            for way, more in ways.items():
+                start = time.perf_counter()
+                dbanon.anonymize(
+                    url,
+                    table="people",
+                    quasi_identifiers=QUASI_IDENTIFIERS,
+                    keep=["illness"],
+                    k=5,
+                    output=f"{way}.people",
+                    if_exists="replace",
+                    **more,
+                )
+                seconds[way].append(time.perf_counter() - start)
+    pairs = list(zip(seconds["independent"], seconds["chain"], strict=True))
+    found: list[list[object]] = [
+        [number, alone, chained, chained / alone]
+        for number, (alone, chained) in enumerate(pairs, 1)
+    ]
+    later = [chained / alone for alone, chained in pairs[1:]]
+    found.append(["median of 2 on", "", "", statistics.median(later)])
+    return table(["release", "independent s", "chain s", "ratio"], found) + state(url, rows)
+
+
+def state(url: str, rows: Rows) -> str:
+    """A line with the size of the state."""
+    if not url.startswith("postgresql"):
+        counts = [f"{name} {rows(f'SELECT count(*) FROM dbanon.{name}')[0][0]:,}" for name in STATE]
+        return f"\nRows of state: {', '.join(counts)}.\n"
+    sizes = rows(
+        "SELECT relname, pg_total_relation_size(oid) FROM pg_class WHERE relkind = 'r'"
+        " AND relnamespace = 'dbanon'::regnamespace AND relname LIKE 'chain%'"
+        " AND pg_total_relation_size(oid) > 100000 ORDER BY relname"
+    )
+    told = ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in sizes)
+    return f"\nState with its indexes: {told}.\n"

@@ -1,0 +1,181 @@
+"""Certificates: a price for each record, which no class of k or more records costs less than.
+
+What is bounded is SSE, the sum of squares within classes, as a share of SST: ``information_loss``.
+
+A certificate is a vector y of prices, one for each record, so that for every class S of exactly k
+records the sum of y over S is at most SSE(S). Then the sum of all prices is a lower bound of the
+loss of every partition into classes of k or more:
+
+1. It holds for larger classes, too. SSE(S) is the sum of the squared distances of the pairs of S,
+   divided by m = |S|. Every pair is in m - 2 of the m classes that S is without one record, each of
+   which is divided by m - 1, so their SSE add up to m (m - 2)/(m - 1) SSE(S). If all of them cost
+   at least their prices, whose sum is (m - 1) y(S), then SSE(S) >= (m - 1)²/(m (m - 2)) y(S), and
+   that factor is above 1: SSE(S) >= y(S), also where y(S) < 0. By induction from k on all sizes do.
+2. A partition's classes hold every record once: its SSE is at least the sum of all y.
+
+So nobody has to believe how the prices were found; to check them is to look for a class of k
+records that costs less than its prices. There are three ways to find them, each better and dearer:
+
+- ``neighbours``: half the squared distances of a record to its k - 1 nearest others, divided by k.
+  In SSE(S) each record has the half of k - 1 squared distances over k, and none is smaller.
+- ``pairs``: the linear program of ``pairs.py``, where a pair's distance counts for both.
+- ``classes``: the linear program of ``classes.py``, over all classes of k records, which is the
+  best that prices can do.
+
+Nothing here is trusted to rounding: distances are sums of squares, whose relative error is known,
+and each step takes it off. The certificate is of the points as they are, in double precision.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.bounds import classes, pairs
+from dbanon.bounds.program import Programs
+from dbanon.bounds.rounding import SLACK, lowered
+from dbanon.data.partition import Partition
+from dbanon.kernels import Neighbours
+from dbanon.methods.registry import Tick
+
+Floats = NDArray[np.float64]
+
+# All distances are looked at, again and again.
+MOST_RECORDS = 10_000
+# Of larger classes too many are looked into before one can be left out.
+MOST_PRICED = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """A lower bound of the information loss, and what proves it.
+
+    Parameters
+    ----------
+    k : the smallest class.
+    share : the bound, a share of SST: every partition into classes of k or more loses that.
+    way : what gave it: ``neighbours``, ``pairs`` or ``classes``.
+    complete : True where this way has nothing better to give, False where time ended it.
+    prices : float64 (n,), of each record, a share of SST: no class of k or more loses less than its
+        prices. Their sum is ``share``.
+    simple : what ``neighbours`` alone gives.
+    seconds : CPU seconds.
+    """
+
+    k: int
+    share: float
+    way: str
+    complete: bool
+    prices: Floats
+    simple: float
+    seconds: float
+
+    def gap(self, loss: float) -> float:
+        """How much a loss is above the bound at most, as a share of the bound; infinite above 0."""
+        if self.share > 0:
+            return loss / self.share - 1
+        return 0.0 if loss <= 0 else math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """The bound as plain values, for JSON; not the prices, which tell of single records."""
+        return {
+            "k": self.k,
+            "records": len(self.prices),
+            "lower_bound": self.share,
+            "way": self.way,
+            "complete": self.complete,
+            "simple_bound": self.simple,
+            "seconds": self.seconds,
+        }
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """The bound as pairs of label and text, for people."""
+        ended = "" if self.complete else ", ended early: it holds, and is perhaps not the best"
+        return [
+            ("records", str(len(self.prices))),
+            ("k", str(self.k)),
+            ("information loss, SSE/SST, at least", f"{self.share:.6f}"),
+            ("by", self.way + ended),
+            ("by nearest neighbours alone", f"{self.simple:.6f}"),
+            ("CPU seconds", f"{self.seconds:.2f}"),
+        ]
+
+
+def certificate(
+    points: Floats,
+    k: int,
+    start: Sequence[Partition] = (),
+    *,
+    programs: Programs | None,
+    seconds: float,
+    tick: Tick = lambda share: None,
+) -> Certificate:
+    """The best certificate that is found in the time given.
+
+    Parameters
+    ----------
+    points : float64 (n, p), C order, finite: z-scores of k records or more.
+    start : partitions of them into classes of k or more, the better the sooner it ends; without any
+        of them ``classes`` is not tried.
+    programs : makes linear programs; None where nothing solves them, so that ``neighbours`` is all.
+    seconds : of wall time, for the linear programs. ``neighbours`` takes what it takes.
+    tick : called with a share now and then; what it raises ends it.
+    """
+    started, ends = time.process_time(), time.monotonic() + seconds
+    prices = neighbour_prices(points, k, tick)
+    simple, way, complete = prices, "neighbours", True
+    if programs is not None and len(points) <= MOST_RECORDS and simple.any():
+        found, complete = pairs.pair_prices(points, k, programs, ends, tick)
+        if math.fsum(found) > math.fsum(prices):
+            prices, way = found, "pairs"
+        if start and k <= MOST_PRICED:
+            better, complete = classes.class_prices(points, k, start, prices, programs, ends, tick)
+            if math.fsum(better) > math.fsum(prices):
+                prices, way = better, "classes"
+    total = _total(points)
+    shares = [_shares(one, total) for one in (prices, simple)]
+    return Certificate(
+        k=k,
+        share=_sum(shares[0]),
+        way=way,
+        complete=complete,
+        prices=shares[0],
+        simple=_sum(shares[1]),
+        seconds=time.process_time() - started,
+    )
+
+
+def neighbour_prices(points: Floats, k: int, tick: Tick = lambda share: None) -> Floats:
+    """Half the squared distances to the k - 1 nearest others over k, rounded down, float64 (n,)."""
+    kernel = Neighbours(points, k - 1)
+    while not kernel.step():
+        tick(kernel.progress)
+    return lowered(kernel.sums() / (2 * k), points.shape[1] + k)
+
+
+def _total(points: Floats) -> float:
+    """SST, rounded up."""
+    total = math.fsum(
+        math.fsum(np.square(column - column.mean()))
+        for column in points.T
+        if column.max() != column.min()
+    )
+    return total * (1 + SLACK)
+
+
+def _shares(prices: Floats, total: float) -> Floats:
+    """Prices as shares of SST, rounded down."""
+    if not total:
+        return np.zeros(len(prices))
+    return lowered(prices / total, 1)
+
+
+def _sum(prices: Floats) -> float:
+    """The sum of the prices, rounded down; no loss is below 0."""
+    return max(math.nextafter(math.fsum(prices), -math.inf), 0.0)

@@ -1,0 +1,196 @@
+"""The commands ``dbanon chain``, and the options by which a release names its chain."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dbanon.data.option import REQUIRED, parameters
+from dbanon.doors.cli.commands import Commands
+from dbanon.doors.cli.options import Decorator, click_option
+from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
+from dbanon.errors import InvalidParameter
+from dbanon.job.chain import Chain, Rules
+
+# No command needs them: what a chain needs is asked once one is named.
+_PARTS = tuple(replace(one, default=None if one.default is REQUIRED else one.default)
+               for one in parameters(Chain)[1:])  # fmt: skip
+_OF_RULES = parameters(Rules)
+# The options of a command have one name each: that of a chain's key is not that of rows' keys.
+_PREFIX = "chain_"
+
+
+def with_parts(command: Any) -> Any:
+    """Give a command the options that stand beside ``--chain``."""
+    for one in reversed(_PARTS):
+        given: Decorator = click_option(one, _PARTS, named=_PREFIX + one.name)
+        command = given(command)
+    return command
+
+
+def chain_of(given: Mapping[str, Any]) -> Chain | None:
+    """The chain that the options name.
+
+    Raises
+    ------
+    InvalidParameter : they are given without a chain, or the chain without its key.
+    """
+    parts = {one.name: given[_PREFIX + one.name] for one in _PARTS}
+    if given["chain"] is None:
+        if any(parts.values()):
+            raise InvalidParameter(
+                "--chain-key, --max-exposed and --accept-turnover are of a chain.",
+                hint="Name it: --chain NAME.",
+            )
+        return None
+    if parts["key"] is None:
+        raise InvalidParameter(
+            "A chain needs its key.", hint="Say where it is: --chain-key file:PATH or env:NAME."
+        )
+    return Chain(given["chain"], **parts)
+
+
+@click.group("chain", cls=Commands)
+def chain() -> None:
+    """Releases of the same persons that stay private together."""
+
+
+def _with_rules(command: Any) -> Any:
+    for one in reversed(_OF_RULES):
+        command = click_option(one, _OF_RULES)(command)
+    return command
+
+
+_NAME = click.argument("name")
+_KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:NAME",
+                    help="Where the key of the chain is.")  # fmt: skip
+
+
+@chain.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_NAME
+@click.option("--table", required=True, help="What its releases read, as in app.people.")
+@click.option("--entity", required=True, metavar="COLUMN",
+              help="The column that says whose a row is: one row a person.")  # fmt: skip
+@_with_rules
+@click.option(
+    "--key-out",
+    required=True,
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the key is written, for its owner alone; whoever loses it has ended the chain.",
+)
+@common
+def create(url: str, name: str, **given: Any) -> None:
+    """Make a chain: its rules, which stay, and its key."""
+    form = given["form"]
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors import chains as api
+        from dbanon.doors.cli.render import pairs_table
+
+        rules = {one.name: given[one.name] for one in _OF_RULES}
+        made = api.create_chain(
+            url,
+            name,
+            table=given["table"],
+            entity=given["entity"],
+            key_out=given["key_out"],
+            **rules,
+            on_sql=sql_printer(given["print_sql"]),
+        )
+        committed()
+        show(form, made.to_dict(), lambda: pairs_table("Chain", made.pairs()))
+
+
+@chain.command("list", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@common
+def list_chains(url: str, form: str, print_sql: bool) -> None:
+    """List the chains of a database."""
+    with errors(form), signals():
+        from dbanon.doors import chains as api
+        from dbanon.doors.cli.render import rows_table
+
+        found = [one.to_dict() for one in api.chains(url, on_sql=sql_printer(print_sql))]
+        header = ["name", "state", "sequence", "k", "source", "entity", "created_at"]
+        rows = [["" if one[key] is None else one[key] for key in header] for one in found]
+        show(form, found, lambda: rows_table("Chains", header, rows))
+
+
+@chain.command("show", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_NAME
+@common
+def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
+    """Show a chain: rules, releases, and what is to be expected of twelve more."""
+    with errors(form), signals():
+        from dbanon.doors import chains as api
+        from dbanon.doors.cli.render import pairs_table
+
+        found = api.show_chain(url, name, on_sql=sql_printer(print_sql))
+        show(form, found.to_dict(), lambda: pairs_table("Chain", found.pairs()))
+
+
+@chain.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_NAME
+@_KEY
+@common
+def measure(url: str, name: str, key: str, form: str, print_sql: bool) -> None:
+    """Count how many persons share each joint history over the releases of a chain."""
+    with errors(form), signals():
+        from dbanon.doors import chains as api
+        from dbanon.doors.cli.render import pairs_table
+
+        found = api.measure_chain(url, name, key=key, on_sql=sql_printer(print_sql))
+        show(form, found.to_dict(), lambda: pairs_table("Histories", found.pairs()))
+
+
+@chain.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_NAME
+@_KEY
+@click.option(
+    "--entity-from-stdin",
+    is_flag=True,
+    required=True,
+    help="Read who it is from stdin, one person a line: a command line is seen by others.",
+)
+@common
+def withdraw(
+    url: str, name: str, key: str, entity_from_stdin: bool, form: str, print_sql: bool
+) -> None:
+    """Take the classes of some persons out of all later releases, for good.
+
+    The answer to a request for erasure: a person cannot leave without their class.
+    """
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors import chains as api
+
+        if not entity_from_stdin:
+            raise InvalidParameter("Who it is comes from stdin.", hint="Add --entity-from-stdin.")
+        named = sys.stdin.read().splitlines()
+        cells = api.withdraw(url, name, named, key=key, on_sql=sql_printer(print_sql))
+        committed()
+        told = f"{cells} classes were withdrawn: the next release does not have them."
+        show(form, {"classes": cells}, lambda: told)
+
+
+@chain.command(epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_NAME
+@common
+def close(url: str, name: str, form: str, print_sql: bool) -> None:
+    """End a chain: there is no further release of it, and its state stays."""
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors import chains as api
+        from dbanon.doors.cli.render import pairs_table
+
+        found = api.close_chain(url, name, on_sql=sql_printer(print_sql))
+        committed()
+        show(form, found.to_dict(), lambda: pairs_table("Chain", found.pairs()))

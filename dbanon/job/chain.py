@@ -1,0 +1,197 @@
+"""Chains: releases of the same persons that stay private together; what a job says, and the rules.
+
+A chain is made once, under rules that stay; each of its releases names it, and where its key is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any
+
+from dbanon.data.option import Option, check, make, parameters
+from dbanon.errors import InvalidParameter
+
+SHOW, HOLD, FREEZE = "show", "hold", "freeze"
+CHANGES = (SHOW, HOLD, FREEZE)
+WITHDRAW = "withdraw"
+DEPARTURES = (HOLD, WITHDRAW)
+CONTINUE, MEASURE = "continue", "measure"
+MODES = (CONTINUE, MEASURE)
+
+_KEY = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
+_KEY_FORM = "file:PATH or env:NAME"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The chain that a release belongs to.
+
+    ``rules`` are those that the job expects the chain to have, by name; another chain is refused.
+
+    Raises
+    ------
+    InvalidParameter : a part has a value that is not allowed.
+    """
+
+    name: Annotated[
+        str,
+        Option(
+            "Releases of the same persons that stay private together: the chain it belongs to.",
+            flag="chain",
+            form="NAME",
+        ),
+    ]
+    key: Annotated[
+        str,
+        Option(
+            "Where the key of the chain is, a file or a variable of the environment.",
+            expected=_KEY_FORM,
+            flag="chain_key",
+            form="file:PATH|env:NAME",
+        ),
+    ]
+    max_exposed: Annotated[
+        float | None,
+        Option(
+            "Of a chain that measures: the share of persons whose joint history may be shared by"
+            " fewer than k; refused above it.",
+            minimum=0,
+            maximum=1,
+        ),
+    ] = None
+    accept_turnover: Annotated[
+        bool,
+        Option("Accept that many members left and as many newcomers came since the last release."),
+    ] = False
+    rules: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check(self)
+        require_chain_name(self.name)
+        require_key_form(self.key)
+
+    @classmethod
+    def of_plain(cls, given: Mapping[str, Any]) -> Chain:
+        """The chain of an object with its parts by name; those of rules are expected of it.
+
+        Raises
+        ------
+        InvalidParameter : a part is missing, unknown or not allowed.
+        """
+        own = [one.name for one in parameters(cls)]
+        of_rules = [one.name for one in parameters(Rules)]
+        if not {"name", "key"} <= set(given) or not set(given) <= {*own, *of_rules}:
+            raise InvalidParameter(
+                "chain must be an object with name and key.",
+                hint="Known keys: " + ", ".join([*own, *of_rules]) + ".",
+            )
+        expected = {
+            one.name: one.check(given[one.name]) for one in parameters(Rules) if one.name in given
+        }
+        return cls(**{name: given[name] for name in own if name in given}, rules=expected)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a chain is made with, and keeps to.
+
+    Raises
+    ------
+    InvalidParameter : a value is not allowed, or two do not fit each other.
+    """
+
+    changes: Annotated[
+        str,
+        Option(
+            "What becomes of values that change: show; hold, while few of a class differ; freeze.",
+            choices=CHANGES,
+            hint="There is no default: see docs/chains.md for what each tells.",
+        ),
+    ]
+    class_size: Annotated[
+        int | None,
+        Option("Persons that share a class when they are admitted, k or more.", minimum=2),
+    ] = None
+    admit_every: Annotated[
+        int, Option("Newcomers are admitted with every so many releases.", minimum=1)
+    ] = 1
+    departures: Annotated[
+        str,
+        Option(
+            "What becomes of a class that some have left: hold, withdraw for good.",
+            choices=DEPARTURES,
+        ),
+    ] = HOLD
+    withdraw_above: Annotated[
+        float | None,
+        Option(
+            "Withdraw a held class once a larger share of its persons have left.",
+            minimum=0,
+            maximum=1,
+        ),
+    ] = None
+    mode: Annotated[
+        str,
+        Option(
+            "continue keeps every history shared by k persons; measure only counts.", choices=MODES
+        ),
+    ] = CONTINUE
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @classmethod
+    def of_plain(cls, given: Mapping[str, Any]) -> Rules:
+        """The rules as they were told by ``to_plain``."""
+        return make(cls, given)
+
+    def to_plain(self) -> dict[str, Any]:
+        """The rules as plain values."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def expected_by(self, chain: Chain) -> list[str]:
+        """The names of those that a job expects otherwise."""
+        return [name for name, value in chain.rules.items() if getattr(self, name) != value]
+
+    def size(self, k: int) -> int:
+        """The persons that a class is to have.
+
+        Raises
+        ------
+        InvalidParameter : fewer than k were wished for.
+        """
+        if self.class_size is not None and self.class_size < k:
+            raise InvalidParameter(
+                f"class_size is {self.class_size}, and k = {k}.", hint="Make it k or more."
+            )
+        return self.class_size or k
+
+
+def require_chain_name(name: str) -> None:
+    """Check the name of a chain.
+
+    Raises
+    ------
+    InvalidParameter : it is none.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", name):
+        raise InvalidParameter(
+            "The name of a chain must be 1 to 63 letters, digits, _, . and -.",
+            hint="Choose a name such as patients.",
+        )
+
+
+def require_key_form(key: str) -> None:
+    """Check that a key is named, and not given.
+
+    Raises
+    ------
+    InvalidParameter : it is not; the text is not told, which may be a key.
+    """
+    if not _KEY.fullmatch(key):
+        raise InvalidParameter(
+            f"key of a chain must be {_KEY_FORM}: where the key is, never the key itself.",
+            hint="dbanon chain create writes a key to a file.",
+        )

@@ -1,0 +1,130 @@
+"""What a release of a chain guarantees beyond its own rows: that histories are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from dbanon.data.counts import Counts, Histories
+from dbanon.errors import ChainExposed, RecountFailed, TooFewRecords, TraceTooSmall
+from dbanon.job.guarantee import REPORT_IT, Guarantee
+from dbanon.job.verdict import Expected, Verdict
+from dbanon.measures.models import CountedModel
+
+
+@dataclass(frozen=True)
+class OfChain(Guarantee):
+    """Every combination of released values is shared by k persons, and so is every history.
+
+    Parameters
+    ----------
+    entity : the column that says whose a row is; every person has one.
+    chain : the name of the chain.
+    only_measured : True where classes are found afresh, and histories are counted, not kept.
+    max_exposed : the share of persons whose history fewer than k may share then; None for all.
+    """
+
+    entity: str = ""
+    chain: str = ""
+    only_measured: bool = False
+    max_exposed: float | None = None
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The column that persons are told apart by, in the database: it is not read."""
+        return (self.entity,)
+
+    @property
+    def what(self) -> str:
+        """What k counts."""
+        return f'persons (distinct values of "{self.entity}")'
+
+    @property
+    def unit(self) -> str:
+        """What k counts, in one word or few."""
+        return "persons"
+
+    def _of_what(self) -> tuple[str, ...]:
+        return (
+            f'k counts persons, by the values of "{self.entity}", which are not released.',
+            "Who knows that a person's kept values changed, or that they did not, knows more than"
+            " the chain takes into account; so does who sees releases outside of it.",
+        )
+
+    def sentence(self, columns: Collection[str]) -> str:
+        """What a verified release of these quasi-identifiers guarantees."""
+        alone = super().sentence(columns)
+        if self.only_measured:
+            return f"{alone}; over releases nothing is guaranteed: chain {self.chain} measures"
+        return (
+            f"{alone}; every history over the releases of chain {self.chain} is shared by at least"
+            f" {self.k} persons"
+        )
+
+    def check(self, counts: Counts, expected: Expected) -> Verdict:
+        """The verdict on rows and histories that were counted.
+
+        Raises
+        ------
+        TooFewRecords : nobody would be in the release.
+        TraceTooSmall : a history is shared by too few.
+        RecountFailed : rows are not those that the state says.
+        ChainExposed : too many persons have a history that too few share.
+        """
+        found = counts.histories
+        assert found is not None
+        if not counts.rows.rows:
+            raise TooFewRecords(
+                f"Nobody would be in this release of chain {self.chain}: {found.waiting} persons"
+                " wait, fewer than a class needs.",
+                hint="Run it again when more persons are there.",
+            )
+        self._require_rows(counts.rows, replace(expected, rows=found.persons))
+        self.require_histories(found)
+        return self.verdict(counts, ())
+
+    def require_histories(self, found: Histories) -> None:
+        """Check what was counted on the state of the chain.
+
+        Raises
+        ------
+        TraceTooSmall, RecountFailed, ChainExposed : as ``check``.
+        """
+        for wrong, what in (
+            (found.misplaced, "classes have other rows than their persons"),
+            (found.rewritten, "held classes have other rows than were shown"),
+            (found.uneven, "combinations have other rows than their classes"),
+        ):
+            if wrong:
+                raise RecountFailed(f"{wrong} {what}; nothing was published.", hint=REPORT_IT)
+        if self.only_measured:
+            self._require_few(found)
+        elif found.smallest < self.k:
+            raise TraceTooSmall(
+                f"A history over the releases of chain {self.chain} would be shared by"
+                f" {found.smallest} persons, fewer than k = {self.k}; nothing was published.",
+                hint=REPORT_IT,
+            )
+
+    def _require_few(self, found: Histories) -> None:
+        if self.max_exposed is None or found.exposed <= self.max_exposed * found.known:
+            return
+        raise ChainExposed(
+            f"With this release {found.exposed} of {found.known} persons would have a joint"
+            f" history that fewer than {self.k} share, more than the allowed share"
+            f" {self.max_exposed:g}; nothing was published.",
+            hint="Allow more, or keep histories: a chain of mode continue.",
+        )
+
+    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
+        """The verdict on rows that were counted: each is a person's."""
+        found = counts.histories
+        assert found is not None
+        return Verdict(
+            counts.rows.smallest,
+            counts.rows.smallest,
+            levels,
+            persons=found.persons,
+            noted={"entity": self.entity, "persons": found.persons},
+            counted=f' (persons: distinct values of "{self.entity}", {found.persons} in all)',
+        )

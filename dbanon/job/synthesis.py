@@ -1,0 +1,130 @@
+"""What is wished of a synthesis, checked before anything is read; one description a method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from dbanon.data.option import REQUIRED, Option, check, make, parameters
+from dbanon.errors import InvalidParameter, UnknownMethod, UnknownOption, nearest_names
+
+AS_PUBLISHED = "as_published"
+ALGORITHM, SECTION_4 = READINGS = ("algorithm", "section_4")
+_SEE = "differential-privacy.md"
+
+
+@dataclass(frozen=True)
+class AsPublished:
+    """DCMDP: noise as Liu and Li published it, which guarantees nothing.
+
+    Raises
+    ------
+    InvalidParameter : an option is out of range, or it was not asked for as what it is.
+    """
+
+    k: Annotated[int, Option("DBSCAN's smallest neighbourhood.", minimum=2, see=_SEE)]
+    epsilon: Annotated[
+        float, Option("The source's; no privacy holds for it.", minimum=0, above=True, see=_SEE)
+    ]
+    guarantee: Annotated[
+        str | None,
+        Option("as_published: noise that guarantees nothing.", choices=(AS_PUBLISHED,), see=_SEE),
+    ] = None
+    radius: Annotated[
+        float,
+        Option("How far a neighbour may be, in columns from 0 to 1.", minimum=0, above=True),
+    ] = 0.2
+    reading: Annotated[
+        str,
+        Option(
+            "Which noise: of the source's algorithm, range / (k epsilon), or of its section 4,"
+            " n range / (k^2 epsilon).",
+            choices=READINGS,
+            see=_SEE,
+        ),
+    ] = ALGORITHM
+    seed: Annotated[int, Option("For the noise: the same seed gives the same rows.", minimum=0)] = 0
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.guarantee != AS_PUBLISHED:
+            raise InvalidParameter(
+                "Method dcmdp adds noise as published: it is not differentially private, and its"
+                " rows are not k-anonymous.",
+                hint='Use method dp_ranks, or `guarantee="as_published"` to have it all the same.',
+            )
+
+
+@dataclass(frozen=True)
+class Private:
+    """dp_ranks: synthetic rows with differential privacy.
+
+    Raises
+    ------
+    InvalidParameter : an option is out of range.
+    """
+
+    epsilon: Annotated[
+        float,
+        Option(
+            "How much one row may tell; above 10 it is little of a promise.",
+            minimum=0,
+            above=True,
+            maximum=100,
+            expected="a number above 0, at most 100",
+            see=_SEE,
+        ),
+    ]
+    bounds: Annotated[
+        Mapping[str, Sequence[Any]],
+        Option(
+            "The low and the high of each column, as anybody may know them: never of the data.",
+            item="a low and a high",
+            see=_SEE,
+        ),
+    ] = field(default_factory=dict)
+    null_as: Annotated[
+        Mapping[str, Any],
+        Option("What stands for NULL in a column whose type holds it.", item="values", see=_SEE),
+    ] = field(default_factory=dict)
+    entity: Annotated[
+        str | None,
+        Option(
+            "Column of whole numbers that says whose a row is: one person is protected then.",
+            see=_SEE,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+WISHES: dict[str, type[Any]] = {"dp_ranks": Private, "dcmdp": AsPublished}
+
+
+def wish(method: str, options: Mapping[str, Any]) -> Any:
+    """What is wished of this method, from options by name.
+
+    Raises
+    ------
+    UnknownMethod : no method of this name makes synthetic rows.
+    UnknownOption : the method has no option of this name.
+    InvalidParameter : an option is missing or out of range, or others do not fit.
+    """
+    if method not in WISHES:
+        raise UnknownMethod(
+            f'No method "{method}" makes synthetic rows.', hint=f"Known: {', '.join(WISHES)}."
+        )
+    known = {one.name: one for one in parameters(WISHES[method])}
+    for name in options:
+        if name not in known:
+            near = nearest_names(name, known)
+            raise UnknownOption(
+                f'Method {method} has no option "{name}".',
+                hint=f"{f'{near} ' if near else ''}Its options: {', '.join(known)}.",
+            )
+    for one in known.values():
+        if one.default is REQUIRED and one.name not in options:
+            raise InvalidParameter(f"Method {method} needs {one.name}.", hint=one.help)
+    return make(WISHES[method], options)

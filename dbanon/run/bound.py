@@ -1,0 +1,63 @@
+"""Bound: what no release of a table can lose less than. Nothing is written."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbanon.bounds.certificate import MOST_PRICED, MOST_RECORDS, Certificate, certificate
+from dbanon.data.measures import Measures
+from dbanon.data.microdata import Microdata
+from dbanon.data.scales import Standardization
+from dbanon.errors import NullInQuasiIdentifier, TooFewRecords
+from dbanon.job.job import Job
+from dbanon.job.policy import Policy, require_kinds
+from dbanon.methods.registry import Tick
+from dbanon.partitioning.classes import find_classes
+from dbanon.run.highs import programs
+from dbanon.run.plan import plan
+from dbanon.stores.ports import Source
+
+
+def bound_table(job: Job, source: Source, seconds: float, tick: Tick) -> Certificate:
+    """The certificate of a table; its quasi-identifiers are read, and no more.
+
+    Raises
+    ------
+    DbanonError : what reading the table raises, and as ``bound``.
+    """
+    planned = plan(job, source, pulse=lambda: tick(0.0))
+    microdata = source.read(planned.relation, planned.wanted, job, tick)
+    return bound(microdata, int(job.policy.k), seconds, tick)
+
+
+def bound(microdata: Microdata, k: int, seconds: float, tick: Tick) -> Certificate:
+    """The certificate of records of numbers.
+
+    Parameters
+    ----------
+    seconds : of wall time, for the linear programs.
+    tick : called with a share now and then; what it raises ends it.
+
+    Raises
+    ------
+    TooFewRecords : fewer than k records.
+    NullInQuasiIdentifier : a value is missing, and z-scores of a class are not those of all.
+    UnsupportedType : a column is neither of numbers nor of ranks.
+    """
+    policy = Policy(k=k, refine="fast")
+    require_kinds(policy, microdata.attributes)
+    n = microdata.n_records
+    if n < k:
+        raise TooFewRecords(f"There are {n} records, fewer than k = {k}.")
+    if microdata.valid is not None:
+        raise NullInQuasiIdentifier(
+            "Quasi-identifiers hold NULL, and a bound is of records that have all values.",
+            hint="Name a view, or give a frame, without the rows that are to be withheld.",
+        )
+    scales = Measures.of(microdata).numbers
+    transform = Standardization.of([scales[a.name] for a in microdata.numeric])
+    points = np.ascontiguousarray(transform.apply(microdata.numbers))
+    solver, start = programs(), []
+    if solver is not None and n <= MOST_RECORDS and k <= MOST_PRICED:
+        start.append(find_classes(microdata, policy, tick))
+    return certificate(points, k, start, programs=solver, seconds=seconds, tick=tick)

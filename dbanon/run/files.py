@@ -1,0 +1,44 @@
+"""The files of a run: they get their places once the release is committed, or go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dbanon.errors import DbanonError, OutcomeUnknown
+from dbanon.job.job import Job
+from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.store import Store
+
+if TYPE_CHECKING:
+    from dbanon.run.export import Exporter
+
+
+@contextmanager
+def files_of(job: Job, database: Store) -> Iterator[Exporter | None]:
+    """What writes a job's files; they get their places when the block ends, and go when it raises.
+
+    What earlier runs left behind is settled before.
+    """
+    if not job.exports:
+        yield None
+        return
+    from dbanon.run.export import Exporter
+
+    exporter = Exporter(job, database)
+    exporter.settle()
+    try:
+        yield exporter
+    except BaseException as error:
+        # Where nobody knows, the ledger says it to the next run.
+        refused = isinstance(error, DbanonError) and not isinstance(error, OutcomeUnknown)
+        if exporter.committing and not refused:
+            exporter.leave()
+        else:
+            exporter.undo()
+        raise
+    # What is committed is not told as interrupted, and its files get their places first.
+    with held_once_committed() as hold:
+        hold()
+        exporter.finish()

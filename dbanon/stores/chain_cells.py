@@ -1,0 +1,336 @@
+"""The cells of a chain: who is in the source, what becomes of each cell, and the rows for it.
+
+A cell is the persons whom one run put into one class and who, if they left, left with the same
+release. It always stands whole under the values that it was admitted with. Nothing here looks at
+what kept columns hold, but for whether as many rows of a cell changed as ``changes: hold`` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Microdata, find_records
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute
+from dbanon.errors import ChainEntityRows, ChainTurnover, NullInEntity
+from dbanon.job.chain import FREEZE, SHOW, WITHDRAW
+from dbanon.recoding import ReleasedColumn
+from dbanon.stores import statements
+from dbanon.stores.base import Relation
+from dbanon.stores.chain_state import ChainKept
+from dbanon.stores.keyed import PRESENT, TRACES, VERDICT
+from dbanon.stores.names import RelationName, quote
+from dbanon.stores.sql import Session
+
+# More members than this share leave in one run, and half as many come: ids are written otherwise.
+_TURNOVER = 0.2
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Who is in the source, by count.
+
+    Parameters
+    ----------
+    rows : all, one a person.
+    newcomers : those without a tag in the chain.
+    returned : those whose leaving was published, and who are back.
+    members : those on display before this release.
+    absent : of these, those who are not in the source.
+    """
+
+    rows: int
+    newcomers: int
+    returned: int
+    members: int
+    absent: int
+
+
+@dataclass(frozen=True)
+class CellState:
+    """The state of a chain in one transaction.
+
+    Parameters
+    ----------
+    sequence : the number of the release that is being made.
+    k : of the chain.
+    """
+
+    session: Session
+    chain: ChainKept
+    sequence: int
+    k: int
+
+    def name(self, table: str) -> str:
+        """A table of all chains, as SQL has it."""
+        return self.session.ledger_name(table).quoted
+
+    @property
+    def of_chain(self) -> str:
+        """The condition of rows of this chain."""
+        return f"chain_id = {int(self.chain.chain_id)}"
+
+    @property
+    def rows(self) -> str:
+        """The table with the rows of its cells."""
+        return self.chain.table(self.session, "row").quoted
+
+    @property
+    def values(self) -> str:
+        """The table with the released values of its cells."""
+        return self.chain.table(self.session, "value").quoted
+
+    def make(self, name: str, query: str) -> None:
+        """Stage what a query gives."""
+        suffix = self.session.staging_suffix
+        self.session.run(f"CREATE TEMPORARY TABLE {quote(name)}{suffix} AS {query}")
+        if suffix:
+            self.session.run(f"ANALYZE {quote(name)}")
+
+    # -- persons ----------------------------------------------------------------------------------
+
+    def stage_persons(self, relation: Relation, blocks: tuple[bytes, bytes]) -> Presence:
+        """Tag everybody in the source, and find their cells.
+
+        Raises
+        ------
+        NullInEntity, ChainEntityRows : a row is nobody's, or one of several of a person.
+        """
+        session, entity = self.session, relation.attribute(self.chain.entity)
+        session.stage_key(*blocks)
+        column = f"s.{quote(entity.name)}"
+        tag = session.keyed_tag(session.text_of(entity))
+        self.make(
+            PRESENT,
+            "SELECT t.person, t.tag, m.cell, m.left_at_release AS left_at FROM"
+            f" (SELECT {column} AS person, {tag} AS tag FROM {relation.relation.quoted} AS s) AS t"
+            f" LEFT JOIN {self.name('chain_member')} AS m ON m.{self.of_chain} AND m.tag = t.tag",
+        )
+        present = quote(PRESENT)
+        rows, persons, newcomers = session.rows(
+            f"SELECT count(*), count(person), count(*) - count(cell) FROM {present}"
+        )[0]
+        if persons != rows:
+            raise NullInEntity(
+                f'The entity column "{entity.name}" holds NULL in {rows - persons} of {rows} rows.',
+                hint="A chain has to know whose each row is: leave these rows out in a view.",
+            )
+        [(tags,)] = session.rows(
+            f"SELECT count(*) FROM (SELECT tag FROM {present} GROUP BY tag) AS t"
+        )
+        if tags != rows:
+            raise ChainEntityRows(
+                f'The {rows} rows of {relation.name} are of {tags} values of "{entity.name}": in a'
+                " chain every person has one row.",
+                hint="Bring the rows of each person into one in a view.",
+            )
+        [(returned,)] = session.rows(
+            f"SELECT count(*) FROM {present} AS p JOIN {self.name('chain_cell')} AS c"
+            f" ON c.{self.of_chain} AND c.cell = p.cell"
+            " WHERE p.left_at IS NOT NULL AND c.state <> 'withdrawn'"
+        )
+        [(members,)] = session.rows(
+            f"SELECT count(*) FROM {self.name('chain_member')}"
+            f" WHERE {self.of_chain} AND left_at_release IS NULL"
+        )
+        [(there,)] = session.rows(
+            f"SELECT count(*) FROM {present} WHERE cell IS NOT NULL AND left_at IS NULL"
+        )
+        return Presence(int(rows), int(newcomers), int(returned), int(members),
+                        int(members) - int(there))  # fmt: skip
+
+    def require_turnover(self, found: Presence, absent_before: int) -> None:
+        """Check that not many left and as many came, as when ids are written in another form.
+
+        Raises
+        ------
+        ChainTurnover : so it was.
+        """
+        left = max(found.absent - absent_before, 0)
+        if left > _TURNOVER * found.members and 2 * found.newcomers >= left:
+            raise ChainTurnover(
+                f"{left} of {found.members} members of chain {self.chain.name} left since the last"
+                f" release, and {found.newcomers} newcomers came: their ids may be written in"
+                " another form.",
+                hint="If they are others in truth, say of the chain that the turnover is accepted.",
+            )
+
+    @property
+    def newcomers(self) -> str:
+        """The condition of the source's rows that are newcomers'."""
+        return (
+            f"{quote(self.chain.entity)} IN (SELECT p.person FROM {quote(PRESENT)} AS p"
+            " WHERE p.cell IS NULL)"
+        )
+
+    def in_order(self, relation: Relation, microdata: Microdata) -> NDArray[np.int64]:
+        """The records by the tags of their persons, int64 (n,).
+
+        In the order in which rows lie, a tie of quasi-identifiers, and the last digit of a mean,
+        would tell whose row an UPDATE has moved.
+
+        Parameters
+        ----------
+        relation : what the records were read of.
+        """
+        keys = ", ".join(self.session.keys_as_read(relation))
+        rows = self.session.rows(
+            f"SELECT {keys} FROM {relation.from_clause} JOIN {quote(PRESENT)} AS p"
+            f" ON p.person = s.{quote(self.chain.entity)}{relation.where} ORDER BY p.tag"
+        )
+        ordered = np.array(rows, np.int64).reshape(len(rows), len(relation.located.types))
+        return find_records(microdata.keys, ordered)
+
+    # -- cells ------------------------------------------------------------------------------------
+
+    def decide(self) -> None:
+        """Stage what becomes of each cell; by counts of persons alone."""
+        rules, k = self.chain.rules, int(self.k)
+        left = "(m.members - coalesce(p.present, 0))"
+        cases = ["WHEN p.present = m.members THEN 'live'", "WHEN p.present IS NULL THEN 'gone'"]
+        if rules.changes == SHOW:
+            # Held values and those of new rows would tell who left, if some could leave apart.
+            cases.append(f"WHEN {left} >= {k} AND p.present >= {k} THEN 'live'")
+        if rules.departures == WITHDRAW:
+            cases.append("WHEN p.present < m.members THEN 'withdrawn'")
+        if rules.withdraw_above is not None:
+            cases.append(f"WHEN {left} > {float(rules.withdraw_above)!r} * m.members"
+                         " THEN 'withdrawn'")  # fmt: skip
+        member = self.name("chain_member")
+        self.make(
+            VERDICT,
+            "SELECT m.cell, m.members, coalesce(p.present, 0) AS present,"
+            f" CASE {' '.join(cases)} ELSE 'held' END AS state,"
+            # Where rows are taken from the source: live cells, but where values stay.
+            f" {0 if rules.changes == FREEZE else 1} AS fresh FROM"
+            f" (SELECT cell, count(*) AS members FROM {member}"
+            f" WHERE {self.of_chain} AND left_at_release IS NULL GROUP BY cell) AS m LEFT JOIN"
+            f" (SELECT cell, count(*) AS present FROM {quote(PRESENT)}"
+            " WHERE cell IS NOT NULL AND left_at IS NULL GROUP BY cell) AS p ON p.cell = m.cell",
+        )
+
+    def apply(self) -> None:
+        """Write what was decided into the state."""
+        session, verdict = self.session, quote(VERDICT)
+        member, cell = self.name("chain_member"), self.name("chain_cell")
+        left = f"UPDATE {member} AS m SET left_at_release = {int(self.sequence)}"
+        of = f"WHERE m.{self.of_chain} AND m.left_at_release IS NULL AND m.cell IN"
+        session.run(
+            f"{left} {of} (SELECT v.cell FROM {verdict} AS v"
+            " WHERE v.state IN ('gone', 'withdrawn'))"
+        )
+        session.run(
+            f"{left} {of} (SELECT v.cell FROM {verdict} AS v"
+            " WHERE v.state = 'live' AND v.present < v.members)"
+            f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag)"
+        )
+        session.run(
+            f"UPDATE {cell} AS c SET state = v.state, since_release = {int(self.sequence)}"
+            f" FROM {verdict} AS v WHERE c.{self.of_chain} AND c.cell = v.cell"
+            " AND c.state <> v.state"
+        )
+        session.run(
+            f"DELETE FROM {self.values} WHERE cell IN"
+            f" (SELECT v.cell FROM {verdict} AS v WHERE v.state IN ('gone', 'withdrawn'))"
+        )
+
+    def admit(
+        self,
+        relation: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        columns: Sequence[ReleasedColumn],
+        by: Sequence[Attribute],
+    ) -> int:
+        """Make the classes of newcomers cells of their own; the number of the first one.
+
+        Parameters
+        ----------
+        relation : the rows of newcomers.
+        columns : what the classes are released with, with the types that these have here.
+        """
+        session = self.session
+        [(last,)] = session.rows(
+            f"SELECT coalesce(max(cell), 0) FROM {self.name('chain_cell')} WHERE {self.of_chain}"
+        )
+        first = int(last) + 1
+        session.stage_labels(microdata, partition, relation.located.types)
+        session.stage_classes(partition, columns)
+        places, expressions = 0, []
+        for column in columns:
+            expressions.append(session.released_expression(places, column))
+            places += len(column.parts)
+        rows = statements.released_rows(relation.from_clause, relation.located.expressions)
+        classes = quote(statements.CLASSES)
+        named = [statements.value_column(i) for i in range(len(columns) + len(by))]
+        source = f"{classes} AS c"
+        distinct = ""
+        if by:
+            # All of a class have the same.
+            source, distinct = f"{rows} JOIN {classes} AS c ON c.class = l.class", "DISTINCT "
+            expressions += [session.kept_value(attribute) for attribute in by]
+        session.run(
+            f"INSERT INTO {self.values} (cell, {', '.join(named)})"
+            f" SELECT {distinct}c.class + {first}, {', '.join(expressions)} FROM {source}"
+        )
+        chain = int(self.chain.chain_id)
+        session.run(
+            f"INSERT INTO {self.name('chain_cell')} (chain_id, cell, state, since_release)"
+            f" SELECT {chain}, c.class + {first}, 'live', {int(self.sequence)}"
+            f" FROM {classes} AS c"
+        )
+        session.run(
+            f"INSERT INTO {self.name('chain_member')} (chain_id, tag, cell)"
+            f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
+            f" JOIN {quote(PRESENT)} AS p ON p.person = s.{quote(self.chain.entity)}"
+        )
+        # Planners take what was just filled for small, and would look rows up one by one.
+        for table in ("chain_member", "chain_cell"):
+            session.analyze(session.ledger_name(table))
+        session.analyze(self.chain.table(session, "value"))
+        return first
+
+    @property
+    def counted(self) -> dict[str, int]:
+        """Cells by what became of them with this release."""
+        found = dict(self.session.rows(
+            f"SELECT state, count(*) FROM {self.name('chain_cell')}"
+            f" WHERE {self.of_chain} GROUP BY state"
+        ))  # fmt: skip
+        return {state: int(found.get(state, 0)) for state in ("live", "held", "gone", "withdrawn")}
+
+    def withdraw(self, tags: Sequence[bytes]) -> int:
+        """Take the cells of some persons out of later releases, for good; how many cells.
+
+        Parameters
+        ----------
+        tags : of the persons; those whom the chain does not show are passed over.
+        """
+        session, member = self.session, self.name("chain_member")
+        session.run(
+            statements.create_staging(TRACES, [("tag", session.bytes_type)], session.staging_suffix)
+        )
+        session.insert_rows(RelationName(None, TRACES), ["tag"], [(tag,) for tag in tags])
+        self.make(
+            VERDICT,
+            f"SELECT m.cell, 0 AS members, 0 AS present, 'withdrawn' AS state FROM {member} AS m"
+            f" JOIN {quote(TRACES)} AS t ON t.tag = m.tag"
+            f" WHERE m.{self.of_chain} AND m.left_at_release IS NULL GROUP BY m.cell",
+        )
+        self.make(PRESENT, f"SELECT tag FROM {quote(TRACES)}")
+        [(cells,)] = session.rows(f"SELECT count(*) FROM {quote(VERDICT)}")
+        if cells:
+            self.apply()
+            session.run(
+                f"DELETE FROM {self.rows} WHERE cell IN (SELECT v.cell FROM {quote(VERDICT)} AS v)"
+            )
+        return int(cells)
+
+    @property
+    def joined(self) -> str:
+        """What FROM has for the rows of a release, with the aliases r and v."""
+        return f"{self.rows} AS r JOIN {self.values} AS v ON v.cell = r.cell"

@@ -1,0 +1,47 @@
+"""What PostgreSQL does for chains."""
+
+from __future__ import annotations
+
+from dbanon.data.schema import Attribute
+from dbanon.stores.base import Relation
+from dbanon.stores.keyed import INNER, OUTER, KeyedSession, staged_block
+from dbanon.stores.names import RelationName
+
+# Whether = of a column is that of its bytes: of its type, and of its collation.
+_DETERMINISTIC = """
+SELECT a.atttypid <> 'bpchar'::regtype AND coalesce(c.collisdeterministic, true)
+FROM pg_attribute AS a JOIN pg_class AS r ON r.oid = a.attrelid
+JOIN pg_namespace AS n ON n.oid = r.relnamespace
+LEFT JOIN pg_collation AS c ON c.oid = a.attcollation
+WHERE n.nspname = ? AND r.relname = ? AND a.attname = ? AND a.attnum > 0 AND NOT a.attisdropped"""
+
+
+class PostgresqlKeyed(KeyedSession):
+    """The part of a session that chains ask for."""
+
+    bytes_type = "bytea"
+
+    def keyed_tag(self, text: str) -> str:
+        inside = f"sha256({staged_block(INNER)} || convert_to({text}, 'UTF8'))"
+        return f"substring(sha256({staged_block(OUTER)} || {inside}) FROM 1 FOR 16)"
+
+    def shuffled(self, alias: str) -> str:
+        # From the server's strong random source, which setseed does not steer.
+        return "gen_random_uuid()"
+
+    def keys_as_read(self, source: Relation) -> list[str]:
+        locator = source.located
+        return [
+            {
+                "tid": f"(({e}::text::point)[0]::bigint << 16) | ({e}::text::point)[1]::bigint",
+                "oid": f"{e}::bigint",
+            }.get(kind, f"({e})::bigint")
+            for e, kind in zip(locator.expressions, locator.types, strict=True)
+        ]
+
+    def tells_all_apart(self, source: Relation, attribute: Attribute) -> bool:
+        given = (source.name.schema, source.name.name, attribute.name)
+        return bool(self.rows(_DETERMINISTIC, given)[0][0])
+
+    def empty(self, relation: RelationName) -> None:
+        self.run(f"TRUNCATE {relation.quoted}")

@@ -1,0 +1,1 @@
+"""Rows that stand for no row of the source: with noise as published, or differentially private."""

@@ -1,0 +1,126 @@
+"""How epsilon is divided, from public figures alone: rows, columns and epsilon."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dbanon.errors import InvalidParameter, NoiseTooLarge, TooFewRecords
+from dbanon.synthesis.noise import Noise
+
+# The range of every column in whole numbers.
+GRID = 2**20
+MOST_COLUMNS = 64
+MOST_BINS = 32
+# Of epsilon, where columns are released with their dependence.
+MARGINS, SELECTION, COUNTS = 0.40, 0.15, 0.45
+# Noise on the mean of a quarter of the rows, as a share of the range: what is refused, and from
+# where there is some to spare for the dependence.
+_TOO_LARGE, _SMALL = 0.05, 0.02
+# A class of a margin has noise of a fiftieth of the range, or less where that needs no class.
+_NOISE_OF_CLASS = 50
+# So that what is paid stays below epsilon in floating-point numbers.
+_SLACK = 1 + 1e-12
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What each step may spend, and the noise that it needs for that.
+
+    Parameters
+    ----------
+    n, p : rows (or persons) and columns.
+    epsilon : in all.
+    bins : of each column, for two-way counts; 1 where columns are released as if independent.
+    class_size : order statistics in one sum of a margin.
+    margin_scale, choice_scale, count_scale : of the noise on such sums, on the scores of pairs and
+        on two-way counts.
+    """
+
+    n: int
+    p: int
+    epsilon: float
+    bins: int
+    class_size: int
+    margin_scale: float
+    choice_scale: float
+    count_scale: float
+
+    @property
+    def dependent(self) -> bool:
+        """True where the dependence between columns is released, too."""
+        return self.bins > 1
+
+    @property
+    def score_sensitivity(self) -> int:
+        """By how much one row can move the score of a pair: two cells by 1, times bins squared."""
+        return 2 * self.bins**2
+
+    def price(self, noise: Noise) -> float:
+        """What all draws cost together."""
+        spent = self.p * noise.laplace_price(self.margin_scale, GRID)
+        if self.dependent:
+            spent += (self.p - 1) * (
+                noise.choice_price(self.choice_scale, self.score_sensitivity)
+                + noise.laplace_price(self.count_scale, 2)
+            )
+        return spent
+
+
+def shares(n: int, p: int, epsilon: float) -> Shares:
+    """How epsilon is divided over p columns of n rows; to be called after ``require_columns``.
+
+    Raises
+    ------
+    TooFewRecords : fewer than four rows.
+    NoiseTooLarge : nothing would be left but noise.
+    """
+    if n < 4:
+        raise TooFewRecords(f"There are {n} rows, and a margin needs four.")
+    if 4 * p / (n * epsilon) > _TOO_LARGE:
+        raise _too_large(n, p, epsilon)
+    bins = 1
+    if p > 1:
+        bins = min(math.floor(math.sqrt(n * COUNTS * epsilon / (4 * (p - 1)))), MOST_BINS)
+    if bins < 2 or p / (n // 4 * MARGINS * epsilon) > _SMALL:
+        bins = 1
+    of_margin = (MARGINS if bins > 1 else 1.0) * epsilon / p
+    rest = epsilon / max(p - 1, 1)
+    return Shares(
+        n=n,
+        p=p,
+        epsilon=epsilon,
+        bins=bins,
+        class_size=min(max(math.ceil(_NOISE_OF_CLASS / of_margin), 1), n // 4),
+        margin_scale=GRID / of_margin * _SLACK,
+        choice_scale=2 * (2 * bins**2) / (SELECTION * rest) * _SLACK,
+        count_scale=2 / (COUNTS * rest) * _SLACK,
+    )
+
+
+def require_columns(p: int) -> None:
+    """Check the number of columns.
+
+    Raises
+    ------
+    InvalidParameter : there is none, or there are too many to share one epsilon.
+    """
+    if not 1 <= p <= MOST_COLUMNS:
+        raise InvalidParameter(f"dp_ranks takes 1 to {MOST_COLUMNS} columns, not {p}.")
+
+
+def _too_large(n: int, p: int, epsilon: float) -> NoiseTooLarge:
+    columns = math.floor(_TOO_LARGE * n * epsilon / 4)
+    fewer = f", {columns} columns" if columns else ""
+    return NoiseTooLarge(
+        f"Noise for {p} columns at epsilon {epsilon:g} would be {4 * p / (n * epsilon):.0%} of"
+        f" the range on the mean of a quarter of {n} rows; at most {_TOO_LARGE:.0%} is taken.",
+        hint=f"It would do: `epsilon` {_up(4 * p / (_TOO_LARGE * n))}{fewer}, or"
+        f" {math.ceil(4 * p / (_TOO_LARGE * epsilon))} rows.",
+    )
+
+
+def _up(value: float) -> str:
+    """Three digits, and no less than the value."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.ceil(value / step) * step:.3g}"

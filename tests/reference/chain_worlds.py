@@ -1,0 +1,193 @@
+"""Random worlds for chains: who is in the source at each release, and what it says of everybody."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise, zip_longest
+from typing import Any
+
+from tests.reference.chains import Chain, Person, Row, Rules
+
+
+@dataclass(frozen=True)
+class World:
+    """Persons over several releases.
+
+    Parameters
+    ----------
+    rules : of the chain that is run over it.
+    present : by release, who is in the source.
+    rows : by release, what the source says of each person, or would say of those who are not in.
+    erased : by release, whose cell is withdrawn before it.
+    """
+
+    rules: Rules
+    present: tuple[frozenset[Person], ...]
+    rows: tuple[tuple[Row, ...], ...]
+    erased: tuple[tuple[Person, ...], ...] = ()
+
+    def sources(self) -> Iterator[dict[Person, Row]]:
+        """What stands in the source at each release."""
+        for present, rows in zip(self.present, self.rows, strict=True):
+            yield {person: rows[person] for person in present}
+
+    def exchanged(self, a: Person, b: Person, admitted: int) -> World:
+        """The same with the whole histories of two persons exchanged.
+
+        What is kept is exchanged at every release, also those at which one of them is not in the
+        source; quasi-identifiers and strata, by which they were let in, after that release.
+        """
+        rows = []
+        for number, now in enumerate(self.rows, 1):
+            mine, hers = now[a], now[b]
+            if number <= admitted:
+                mine, hers = replace(mine, kept=hers.kept), replace(hers, kept=mine.kept)
+            else:
+                mine, hers = hers, mine
+            changed = list(now)
+            changed[a], changed[b] = mine, hers
+            rows.append(tuple(changed))
+        return replace(self, rows=tuple(rows))
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a chain did with a world.
+
+    Parameters
+    ----------
+    releases : the released rows, a multiset each.
+    display : at each release, by person the combination that a row of hers stands under.
+    interchangeable : persons whose whole histories may be exchanged, and when they were let in.
+    cells : persons by cell and leaving.
+    """
+
+    releases: list[Counter[Any]]
+    display: list[dict[Person, Any]]
+    interchangeable: list[tuple[frozenset[Person], int]]
+    cells: list[frozenset[Person]]
+
+
+def told(world: World) -> Told:
+    """Run the chain over a world."""
+    chain = Chain(world.rules)
+    releases, display = [], []
+    for source, erased in zip_longest(world.sources(), world.erased, fillvalue=()):
+        releases.append(chain.release(source, erased))
+        display.append(chain.display())
+    interchangeable = exchangeable(chain)
+    cells: dict[tuple[int, int | None], set[Person]] = {}
+    for person, history in chain.histories().items():
+        cells.setdefault(history, set()).add(person)
+    return Told(releases, display, interchangeable, [frozenset(found) for found in cells.values()])
+
+
+def exchangeable(chain: Chain) -> list[tuple[frozenset[Person], int]]:
+    """Persons of one class, as it was before a model had it merged, who left together, if they did.
+
+    Beside them the release that let them in.
+    """
+    histories, found = chain.histories(), []
+    for cell in chain.cells:
+        for core in cell.cores:
+            by_leaving: dict[int | None, set[Person]] = {}
+            for person in core:
+                by_leaving.setdefault(histories[person][1], set()).add(person)
+            found += [(frozenset(persons), cell.admitted) for persons in by_leaving.values()]
+    return found
+
+
+def visible_exchanges(
+    world: World, chance: random.Random | None = None, most: int = 6
+) -> list[tuple[Person, Person]]:
+    """Pairs of one cell whose exchange a reader of the releases notices.
+
+    Neighbours are tried, which are enough: what no exchange of neighbours changes no other
+    does. With ``chance`` only so many of the pairs are, drawn at random.
+    """
+    found = told(world)
+    pairs = [
+        (pair, admitted)
+        for persons, admitted in found.interchangeable
+        for pair in pairwise(sorted(persons))
+    ]
+    if chance is not None and len(pairs) > most:
+        pairs = chance.sample(pairs, most)
+    return [
+        pair
+        for pair, admitted in pairs
+        if told(world.exchanged(*pair, admitted)).releases != found.releases
+    ]
+
+
+def too_small(world: World) -> list[Any]:
+    """What is below k, counted on what each release displays: joint histories, and differences."""
+    k, display = world.rules.k, told(world).display
+    ever = display[-1].keys()
+    joint = Counter(tuple(shown.get(person) for shown in display) for person in ever)
+    small: list[Any] = [history for history, count in joint.items() if count < k]
+    for earlier, later in pairwise(display):
+        moves = Counter(
+            (earlier.get(person), later.get(person))
+            for person in ever
+            if earlier.get(person) != later.get(person)
+        )
+        for combination in {*earlier.values(), *later.values()} - {None}:
+            gained = sum(count for (_, to), count in moves.items() if to == combination)
+            lost = sum(count for (of, _), count in moves.items() if of == combination)
+            small += [(combination, count) for count in (gained, lost) if 0 < count < k]
+    return small
+
+
+def random_world(chance: random.Random, **rules: Any) -> World:
+    """A world with joining, leaving, returning, changes, strata, NULLs, batches and moves."""
+    k = chance.choice((2, 2, 3, 4))
+    n, releases = chance.randint(3 * k, 14 * k), chance.randint(3, 9)
+    given: dict[str, Any] = {
+        "k": k,
+        "changes": chance.choice(("show", "hold", "freeze")),
+        "class_size": chance.choice((None, None, k + 1, 2 * k, 4 * k)),
+        "admit_every": chance.choice((1, 1, 1, 2, 3)),
+        "departures": chance.choice(("hold", "hold", "hold", "withdraw")),
+        "withdraw_above": chance.choice((None, None, 0.5, 0.3)),
+        "diverse": chance.choice((1, 1, 1, 2)),
+    }
+    values = chance.choice((2, 3, 10, 1000))
+    # A small range gives classes with equal combinations.
+    spread, strata = chance.choice((3, 30)), chance.choice((1, 1, 2))
+    leave, come, change = (chance.choice((0.02, 0.1, 0.3)) for _ in range(3))
+
+    def value() -> int:
+        return chance.randrange(values)
+
+    def qi() -> tuple[int | None, ...]:
+        drawn = chance.randrange(spread), chance.randrange(spread)
+        if strata > 1 and chance.random() < 0.2:
+            return drawn[0], None
+        return drawn
+
+    now = [Row(chance.randrange(strata), qi(), value()) for _ in range(n)]
+    inside = {person for person in range(n) if chance.random() < chance.choice((0.5, 0.9))}
+    present, rows, erased = [], [], []
+    for _ in range(releases):
+        present.append(frozenset(inside))
+        rows.append(tuple(now))
+        erased.append((chance.randrange(n),) if chance.random() < 0.05 else ())
+        # Whole neighbourhoods leave or change together: batches, and k changes in a cell.
+        away = {p for p in inside if chance.random() < leave}
+        moved = {p for p in range(n) if chance.random() < change}
+        if chance.random() < 0.3:
+            middle = chance.randrange(spread)
+            near = [p for p in range(n) if abs((now[p].qi[0] or 0) - middle) < spread / 5]
+            (away if chance.random() < 0.5 else moved).update(
+                p for p in near if chance.random() < 0.7
+            )
+        back = {p for p in range(n) if p not in inside and chance.random() < come}
+        inside = (inside - away) | back
+        for person in moved:
+            kept = replace(now[person], kept=value())
+            now[person] = replace(kept, qi=qi()) if chance.random() < 0.3 else kept
+    return World(Rules(**(given | rules)), tuple(present), tuple(rows), tuple(erased))

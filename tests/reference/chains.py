@@ -1,0 +1,287 @@
+"""A chain of releases, the plain way: cells, holds and admissions, on Python's own lists and dicts.
+
+Nothing here is shared with the product. What is left out by ``without`` are its defences: a test
+that passes without one of them does not test it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+Person = int
+Value = Hashable
+# What a reader sees of a class: stratum and released values; None where nothing was known.
+Combination = tuple[Any, ...]
+State = Literal["live", "held", "gone", "withdrawn", "refused"]
+
+# Without them persons can be told apart: `hold` of cells that somebody left; the released values of
+# the day of admission; keeping out for good whom a model refused, and who left and came back; no
+# batches where changes are held.
+DEFENCES = frozenset(
+    {"holds", "frozen values", "refused for good", "left for good", "no batches under hold"}
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the source says of a person at one release.
+
+    Parameters
+    ----------
+    stratum : the values of the `by` columns.
+    qi : the quasi-identifiers, None for NULL.
+    kept : what is released as it is, such as the diagnosis.
+    """
+
+    stratum: Value
+    qi: tuple[int | None, ...]
+    kept: Value
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a chain was created with.
+
+    Parameters
+    ----------
+    k : the smallest cell.
+    changes : whether changed kept values are shown, held below k of them, or frozen.
+    class_size : the size newcomers are clustered with; None for k.
+    admit_every : newcomers are let in at the first release and at each so many-th after it.
+    departures : whether a cell that somebody left is held or withdrawn.
+    withdraw_above : a held cell is withdrawn when more than this share of it has left.
+    diverse : so many kept values a class and a cell must have (a privacy model; 1 for none).
+    without : the defences that are left out.
+    """
+
+    k: int
+    changes: Literal["show", "hold", "freeze"] = "show"
+    class_size: int | None = None
+    admit_every: int = 1
+    departures: Literal["hold", "withdraw"] = "hold"
+    withdraw_above: float | None = None
+    diverse: int = 1
+    without: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        assert self.without <= DEFENCES
+
+    @property
+    def size(self) -> int:
+        """How many newcomers make a class."""
+        return self.class_size or self.k
+
+
+@dataclass
+class Cell:
+    """Persons who were admitted as one class and have not left.
+
+    Parameters
+    ----------
+    combination : what they are released with.
+    members : who they are; not those who left in a batch.
+    cores : the classes as they were before a model had them merged.
+    admitted : at which release, from 1 on.
+    state : what became of it.
+    shown, whose : the kept values as last released, and the persons whose rows they are.
+    """
+
+    combination: Combination
+    members: set[Person]
+    cores: list[frozenset[Person]]
+    admitted: int
+    state: State
+    shown: list[Value]
+    whose: set[Person]
+
+
+Source = Mapping[Person, Row]
+Released: TypeAlias = "Counter[tuple[Combination, Value]]"
+# Classes of the persons given, each of at least so many; from quasi-identifiers alone.
+Cluster = Callable[[Sequence[tuple[Person, tuple[int | None, ...]]], int], list[list[Person]]]
+# The released values of a class, from the rows of its persons.
+Combine = Callable[[Sequence[Row]], Combination]
+
+
+def by_order(
+    records: Sequence[tuple[Person, tuple[int | None, ...]]], size: int
+) -> list[list[Person]]:
+    """Classes of ``size`` along the order of the quasi-identifiers; the last one takes the rest."""
+    known = sorted(
+        (tuple(value for value in qi if value is not None), person) for person, qi in records
+    )
+    order = [person for _, person in known]
+    starts = range(0, max(len(order) // size, 1) * size, size)
+    return [order[start : start + size if start != starts[-1] else len(order)] for start in starts]
+
+
+def combination(rows: Sequence[Row]) -> Combination:
+    """The released values: the stratum and the mean of each quasi-identifier, in whole numbers."""
+    columns = zip(*(row.qi for row in rows), strict=True)
+    means = [
+        round(sum(known) / len(known)) if (known := [v for v in column if v is not None]) else None
+        for column in columns
+    ]
+    return rows[0].stratum, *means
+
+
+class Chain:
+    """A chain: each call of ``release`` takes what the source holds, and gives what is released."""
+
+    def __init__(
+        self, rules: Rules, cluster: Cluster = by_order, combine: Combine = combination
+    ) -> None:
+        self.rules = rules
+        self.cluster, self.combine = cluster, combine
+        self.cells: list[Cell] = []
+        # Who left, and at which release it was published: they stay out for good.
+        self.left: dict[Person, int] = {}
+        self.sequence = 0
+        self.waiting: set[Person] = set()
+        self.returned: set[Person] = set()
+
+    def release(self, source: Source, erase: Sequence[Person] = ()) -> Released:
+        """The rows of the next release, as a multiset; without the cells of whom to ``erase``."""
+        for person in erase:
+            self.withdraw(person)
+        self.sequence += 1
+        known = {person for cell in self.cells for person in cell.members}
+        if "left for good" not in self.rules.without:
+            known |= set(self.left)
+        self.returned = set(self.left) & set(source)
+        for cell in self.cells:
+            self._keep_up(cell, source)
+        newcomers = {person: row for person, row in source.items() if person not in known}
+        self.waiting = set(newcomers)
+        if (self.sequence - 1) % self.rules.admit_every == 0:
+            self._admit(newcomers)
+        return Counter(
+            (cell.combination, value)
+            for cell in self.cells
+            if cell.state in ("live", "held")
+            for value in cell.shown
+        )
+
+    def withdraw(self, person: Person) -> None:
+        """Take the whole cell of a person out of all later releases."""
+        for cell in self.cells:
+            if person in cell.members:
+                self._end(cell, "withdrawn", self.sequence + 1)
+
+    def histories(self) -> dict[Person, tuple[int, int | None]]:
+        """Cell of every person who was ever let in, and the release that published the leaving."""
+        return {
+            person: (number, self.left.get(person))
+            for number, cell in enumerate(self.cells)
+            for core in cell.cores
+            for person in core
+        }
+
+    def display(self) -> dict[Person, Combination | None]:
+        """For every person who was ever let in, the combination a row of hers stands under now."""
+        return {
+            person: cell.combination if person in cell.whose else None
+            for cell in self.cells
+            for core in cell.cores
+            for person in core
+        }
+
+    def _keep_up(self, cell: Cell, source: Source) -> None:
+        """What becomes of a cell, after who is in the source now."""
+        if cell.state not in ("live", "held"):
+            return
+        rules = self.rules
+        stay = {person for person in cell.members if person in source}
+        leave = cell.members - stay
+        batches = rules.diverse == 1 and (
+            rules.changes == "show" or "no batches under hold" in rules.without
+        )
+        if not stay:
+            self._end(cell, "gone")
+        elif "holds" in rules.without:
+            self._show(cell, stay, source, held=False)
+        elif (
+            batches
+            and len(leave) >= rules.k
+            and len(stay) >= rules.k
+            and not self._few_differ(cell, [source[person].kept for person in stay])
+        ):
+            self._leave(cell, leave)
+            self._show(cell, stay, source, held=False)
+        elif leave and len(leave) > self._most_out() * len(cell.members):
+            self._end(cell, "withdrawn")
+        else:
+            self._show(cell, stay, source, held=bool(leave))
+
+    def _most_out(self) -> float:
+        """The share of a cell that may be out before it is withdrawn."""
+        if self.rules.departures == "withdraw":
+            return 0
+        return 1 if self.rules.withdraw_above is None else self.rules.withdraw_above
+
+    def _show(self, cell: Cell, stay: set[Person], source: Source, *, held: bool) -> None:
+        """The rows of a cell as they are now, or as they were shown, word for word."""
+        rules = self.rules
+        if "frozen values" in rules.without:
+            cell.combination = self.combine([source[person] for person in sorted(stay)])
+        now = [source[person].kept for person in sorted(stay)]
+        held = held or len(set(now)) < rules.diverse
+        cell.state = "held" if held else "live"
+        if not held and rules.changes != "freeze" and not self._few_differ(cell, now):
+            cell.shown, cell.whose = now, stay
+
+    def _few_differ(self, cell: Cell, now: list[Value]) -> bool:
+        """Where changes are held: some rows differ from those shown, and fewer than k."""
+        differ = sum((Counter(now) - Counter(cell.shown)).values())
+        return self.rules.changes == "hold" and 0 < differ < self.rules.k
+
+    def _leave(self, cell: Cell, persons: set[Person], at: int | None = None) -> None:
+        for person in persons:
+            self.left[person] = at or self.sequence
+        cell.members -= persons
+
+    def _end(self, cell: Cell, state: State, at: int | None = None) -> None:
+        self._leave(cell, set(cell.members), at)
+        cell.state, cell.shown, cell.whose = state, [], set()
+
+    def _admit(self, newcomers: Source) -> None:
+        """Cluster newcomers among themselves, by stratum and by which values are NULL."""
+        groups: dict[Any, list[Person]] = {}
+        for person, row in sorted(newcomers.items()):
+            pattern = tuple(value is None for value in row.qi)
+            groups.setdefault((row.stratum, pattern), []).append(person)
+        for persons in groups.values():
+            if len(persons) < self.rules.size:
+                continue
+            classes = self.cluster(
+                [(person, newcomers[person].qi) for person in persons], self.rules.size
+            )
+            self._let_in([sorted(members) for members in classes], newcomers)
+
+    def _let_in(self, classes: list[list[Person]], source: Source) -> None:
+        """Make each class a cell; one that breaks the model joins the next, or stays out."""
+        waiting: list[list[Person]] = []
+        for number, members in enumerate(classes):
+            waiting.append(members)
+            together = sorted(person for core in waiting for person in core)
+            diverse = len({source[person].kept for person in together}) >= self.rules.diverse
+            if not diverse and number < len(classes) - 1:
+                continue
+            cell = Cell(
+                self.combine([source[person] for person in together]),
+                set(together),
+                [frozenset(core) for core in waiting],
+                self.sequence,
+                "live",
+                [source[person].kept for person in together],
+                set(together),
+            )
+            waiting = []
+            if diverse or "refused for good" not in self.rules.without:
+                self.cells.append(cell)
+                self.waiting -= set(together)
+            if not diverse and "refused for good" not in self.rules.without:
+                self._end(cell, "refused")

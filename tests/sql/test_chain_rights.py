@@ -1,0 +1,105 @@
+"""Who may see and run chains on PostgreSQL, and what is not to hang on their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import dbanon
+from dbanon.doors import install
+from dbanon.errors import InsufficientRights, LedgerNotTrusted
+from tests.postgres_server import Server, conninfo
+from tests.stores.chain_cases import GIVEN, Chained, Months, load
+from tests.stores.databases import PostgresqlDatabase
+
+pytestmark = pytest.mark.postgresql
+
+
+@pytest.fixture
+def owned(pg_server: Server, pg_url: str, tmp_path: Path) -> tuple[PostgresqlDatabase, Chained]:
+    """A database with the ledger installed, and a chain of its administrator's with a release."""
+    install.install(pg_url, sql_only=True)
+    database = PostgresqlDatabase(pg_url)
+    load(database, Months(n=20).now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    return database, chained
+
+
+def tables(database: PostgresqlDatabase) -> list[str]:
+    return [name for (name,) in database.rows(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace"
+        " AND relkind = 'r' AND relname LIKE 'chain%'"
+    )]  # fmt: skip
+
+
+def test_nobody_but_the_owner_sees_a_chain(
+    owned: tuple[PostgresqlDatabase, Chained], pg_role: Callable[..., str]
+) -> None:
+    database, chained = owned
+    names = tables(database)
+    assert len(names) == 7
+    for role, options in (("runner", "IN ROLE dbanon_runner"), ("admin", "IN ROLE dbanon_admin"),
+                          ("reader", "IN ROLE dbanon_reader")):  # fmt: skip
+        url = pg_role(role, options)
+        database.execute(f"GRANT SELECT ON people TO {role}")
+        with psycopg.connect(conninfo(url), autocommit=True) as connection:
+            for name in names:
+                for statement in (f"SELECT * FROM dbanon.{name}", f"DELETE FROM dbanon.{name}",
+                                  f"TRUNCATE dbanon.{name}"):  # fmt: skip
+                    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                        connection.execute(statement)
+        with pytest.raises(InsufficientRights):
+            dbanon.show_chain(url, "patients")
+        with pytest.raises(InsufficientRights):
+            dbanon.anonymize(url, table="people", output="public.mine",
+                             **GIVEN | {"chain": chained.chain()})  # fmt: skip
+        with pytest.raises(InsufficientRights):
+            dbanon.create_chain(url, "own", table="people", entity="id", changes="show",
+                                key_out=chained.key.with_name(f"{role}.key"))  # fmt: skip
+
+
+def test_a_role_that_was_let_in_goes_on(
+    owned: tuple[PostgresqlDatabase, Chained], pg_role: Callable[..., str], pg_url: str
+) -> None:
+    """As docs/rights.md says, and it stays so when dbanon is installed again."""
+    database, chained = owned
+    url = pg_role("publisher", "IN ROLE dbanon_runner")
+    shared = ", ".join(f"dbanon.{name}" for name in tables(database) if "_row_" not in name
+                       and "_value_" not in name)  # fmt: skip
+    own = ", ".join(f"dbanon.{name}" for name in tables(database) if "_row_" in name
+                    or "_value_" in name)  # fmt: skip
+    database.execute(
+        "GRANT SELECT ON people TO publisher",
+        "CREATE SCHEMA theirs AUTHORIZATION publisher",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {shared} TO publisher",
+        f"GRANT SELECT, INSERT, DELETE, TRUNCATE ON {own} TO publisher",
+    )
+    install.install(pg_url, sql_only=True)
+    given = GIVEN | {"chain": chained.chain(), "table": "people", "output": "theirs.people"}
+    report = dbanon.anonymize(url, **given)
+    assert report.arguments["chain"]["sequence"] == 2
+    assert chained.shown().releases[-1]["confirmed"]
+
+
+@pytest.mark.parametrize("statement", [
+    "CREATE TRIGGER t BEFORE INSERT ON dbanon.{} FOR EACH ROW EXECUTE FUNCTION trap()",
+    "CREATE RULE r AS ON INSERT TO dbanon.{} DO ALSO SELECT 1",
+    "ALTER TABLE dbanon.{} ADD CONSTRAINT c CHECK (cell > -1)",
+    "ALTER TABLE dbanon.{} ALTER COLUMN cell SET DEFAULT 1",
+])  # fmt: skip
+@pytest.mark.parametrize("of", ["chain_row_", "chain_value_", "chain_member"])
+def test_nothing_hangs_on_the_tables_of_a_chain(
+    owned: tuple[PostgresqlDatabase, Chained], statement: str, of: str
+) -> None:
+    database, chained = owned
+    [name] = [name for name in tables(database) if name.startswith(of)]
+    database.execute(
+        "CREATE FUNCTION trap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+        statement.format(name),
+    )
+    with pytest.raises(LedgerNotTrusted, match=name):
+        chained.release()

@@ -1,0 +1,146 @@
+"""A chain of the product over a random world, from outside: tables, calls, what stands after."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import dbanon
+from dbanon.stores.ledger_tables import RELEASE_COLUMNS
+from tests.reference.chain_worlds import World
+from tests.reference.chains import Person, Row
+from tests.stores.databases import Database, inserts
+
+NAME = "people"
+# What a report has of its run, and of nothing else.
+OF_THE_RUN = {"release_id", "seconds", "started_at", "created_at", "digest", "source", "relation"}
+
+# And the ledger: when releases took one another's place, and the relations that they are.
+OF_THE_LEDGER = {"superseded_at", "relation_oid", "output_oid"}
+
+
+class ChainRun:
+    """The chain of a world in a database, whose key lies in ``folder``."""
+
+    def __init__(self, database: Database, world: World, folder: Path) -> None:
+        self.database, self.world = database, world
+        self.key = folder / f"{NAME}.key"
+
+    def create(self, **more: Any) -> None:
+        """The table, with nobody in it, and the chain."""
+        types = self.database.types
+        self.database.load(
+            NAME,
+            {
+                "person": f"{types['bigint']} PRIMARY KEY",
+                "stratum": types["text"],
+                "q0": types["double"],
+                "q1": types["double"],
+                "kept": types["bigint"],
+            },
+            [],
+        )
+        rules = self.world.rules
+        dbanon.create_chain(
+            self.database.url,
+            NAME,
+            table=NAME,
+            entity="person",
+            changes=rules.changes,
+            class_size=rules.class_size,
+            admit_every=rules.admit_every,
+            departures=rules.departures,
+            withdraw_above=rules.withdraw_above,
+            key_out=str(self.key),
+            **more,
+        )
+
+    def fill(self, source: dict[Person, Row]) -> None:
+        """Put into the table what the source says now."""
+        rows = [
+            (person, f"stratum {row.stratum}", *row.qi, row.kept)
+            for person, row in sorted(source.items())
+        ]
+        self.database.execute(f"DELETE FROM {NAME}")
+        if rows:
+            self.database.execute(*inserts(NAME, rows))
+
+    def release(self, **more: Any) -> dbanon.Report:
+        """The next release."""
+        given: dict[str, Any] = {
+            "table": NAME,
+            "output": "release.people",
+            "if_exists": "replace",
+            "quasi_identifiers": ["q0", "q1"],
+            "by": ["stratum"],
+            "keep": ["kept"],
+            "nulls": "category",
+            "k": self.world.rules.k,
+            "entity": "person",
+            "chain": dbanon.Chain(NAME, key=f"file:{self.key}", accept_turnover=True),
+        }
+        return dbanon.anonymize(self.database.url, **(given | more))
+
+    def rows(self) -> Counter[Any]:
+        """The release as it can be read, as a multiset."""
+        relation = self.database.relation("release.people")
+        return Counter(
+            ((stratum, *map(_rounded, values)), kept)
+            for stratum, *values, kept in self.database.rows(
+                f"SELECT stratum, q0, q1, kept FROM {relation}"
+            )
+        )
+
+    def noted(self) -> list[Any]:
+        """What the ledger says of the releases, and the chain of its own."""
+        columns = [name for name, *_ in RELEASE_COLUMNS if name not in OF_THE_RUN | OF_THE_LEDGER]
+        of_chain = f"SELECT counts FROM {self._table('chain_release')} ORDER BY sequence"
+        return [
+            self.database.rows(
+                f"SELECT {', '.join(columns)} FROM {self._table('release')} ORDER BY chain_sequence"
+            ),
+            self.database.rows(of_chain),
+        ]
+
+    def cells(self) -> dict[int, str]:
+        """The state of each cell."""
+        return dict(self.database.rows(f"SELECT cell, state FROM {self._table('chain_cell')}"))
+
+    def members(self) -> dict[Person, tuple[int, int | None]]:
+        """Cell and leaving of each person, found by the tag that RFC 2104 gives with the key."""
+        [(identity,)] = self.database.rows(
+            f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
+        )
+        persons = range(len(self.world.rows[0]))
+        tagged = {tag_of(bytes.fromhex(self.key.read_text()), identity, str(p)): p for p in persons}
+        found = self.database.rows(
+            f"SELECT tag, cell, left_at_release FROM {self._table('chain_member')}"
+        )
+        return {tagged[bytes(tag)]: (cell, left) for tag, cell, left in found}
+
+    def _table(self, name: str) -> str:
+        return self.database.ledger(name)
+
+
+def tag_of(key: bytes, identity: str, entity: str) -> bytes:
+    """The tag of a person, by Python's own HMAC."""
+    return hmac.new(key, f"{identity}\x1f{entity}".encode(), hashlib.sha256).digest()[:16]
+
+
+def combined(rows: list[Row]) -> tuple[Any, ...]:
+    """The means of a class, as plain as they can be."""
+    columns = zip(*(row.qi for row in rows), strict=True)
+    means = [None if None in column else _rounded(sum(column) / len(column)) for column in columns]
+    return f"stratum {rows[0].stratum}", *means
+
+
+def told(report: dbanon.Report) -> dict[str, Any]:
+    """What a report says of the data."""
+    return {name: value for name, value in report.to_dict().items() if name not in OF_THE_RUN}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(float(value), 6)

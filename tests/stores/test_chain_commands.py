@@ -1,0 +1,181 @@
+"""A year of a chain by commands and by a job file, on every database, and what they never show."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dbanon.doors.cli.main import main
+from tests.stores.chain_cases import Months, load
+from tests.stores.databases import Database
+from tests.stores.job_lines import job, write
+
+# Ids that stand nowhere by chance.
+FIRST_ID = 7_310_000
+RELEASED = ("--table", "people", "--entity", "id", "--quasi-identifiers", "age,income",
+            "--sensitive", "ill", "--k", "3", "--output", "release.people",
+            "--if-exists", "replace")  # fmt: skip
+
+
+class Clerk:
+    """Whoever gives commands, and all that these ever said."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self.database, self.key, self.said = database, folder / "patients.key", ""
+
+    def call(self, *arguments: str, stdin: str | None = None) -> Result:
+        given = [*arguments, "--print-sql", "--format", "json", "--log-format", "json"]
+        done = CliRunner().invoke(main, given, input=stdin)
+        self.said += done.stdout + done.stderr
+        return done
+
+    def create(self, *more: str) -> Result:
+        return self.call("chain", "create", self.database.url, "patients", "--table", "people",
+                         "--entity", "id", "--changes", "show", "--key-out", str(self.key),
+                         *more)  # fmt: skip
+
+    def chain(self, command: str, *more: str, stdin: str | None = None) -> Result:
+        return self.call("chain", command, self.database.url, "patients", *more, stdin=stdin)
+
+    def with_key(self, where: str | None = None) -> tuple[str, str]:
+        return "--chain-key", where or f"file:{self.key}"
+
+    def release(self, *more: str, where: str | None = None, chain: str = "patients") -> Result:
+        return self.call("anonymize", self.database.url, *RELEASED, "--chain", chain,
+                         *self.with_key(where), *more)  # fmt: skip
+
+    def state(self) -> Any:
+        """What the chains are, and their releases; runs that failed are noted beside them."""
+        tables = ("chain", "chain_cell", "chain_member", "chain_release", "release")
+        return [sorted(map(str, self.database.ledger_rows(table))) for table in tables]
+
+    def require_nothing_said(self, persons: Any) -> None:
+        """No key, no tag and nobody's id, in no output and in nothing that runners read."""
+        tags = [bytes(tag).hex() for (tag,) in self.database.rows(
+            f"SELECT tag FROM {self.database.ledger('chain_member')}"
+        )]  # fmt: skip
+        assert tags
+        noted = "".join(
+            str(self.database.ledger_rows(table)) for table in ("release", "release_column", "run")
+        )
+        key = self.key.read_text().strip()
+        for text in (self.said, noted):
+            lower = text.lower()
+            assert not [secret for secret in (key, *tags) if secret in lower]
+            assert repr(bytes.fromhex(key))[2:-1] not in text
+            assert not {str(one) for one in persons} & set(re.findall(r"\d{7}", text))
+
+
+@pytest.fixture
+def clerk(database: Database, tmp_path: Path) -> Clerk:
+    return Clerk(database, tmp_path)
+
+
+def world() -> Months:
+    months = Months(n=0, join=6, leave=0.05)
+    months.next = FIRST_ID
+    months._come(40)
+    return months
+
+
+def told(done: Result, code: int = 0) -> Any:
+    """What a command printed, after it ended as it should."""
+    assert done.exit_code == code, done.output
+    return json.loads(done.stdout) if code == 0 else None
+
+
+def test_a_year_by_commands(clerk: Clerk) -> None:
+    months = world()
+    load(clerk.database, months.now)
+    assert told(clerk.create())["state"] == "new"
+    for number in (1, 2, 3):
+        load(clerk.database, months.now)
+        report = told(clerk.release("--accept-turnover"))
+        assert report["arguments"]["chain"]["sequence"] == number
+        months.pass_on()
+    [listed] = told(clerk.call("chain", "list", clerk.database.url))
+    assert (listed["name"], listed["sequence"], listed["k"]) == ("patients", 3, 3)
+    assert len(told(clerk.chain("show"))["releases"]) == 3
+    assert told(clerk.chain("measure", *clerk.with_key()))["exposed"] == 0
+    gone = f"{FIRST_ID + 1}\n"
+    done = clerk.chain("withdraw", *clerk.with_key(), "--entity-from-stdin", stdin=gone)
+    assert told(done) == {"classes": 1}
+    assert told(clerk.chain("close"))["state"] == "closed"
+    assert clerk.release().exit_code == 2
+    clerk.require_nothing_said({*months.now, *months.out})
+
+
+def test_wrong_inputs(clerk: Clerk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    months = world()
+    load(clerk.database, months.now)
+    assert clerk.create().exit_code == 0
+    assert clerk.release().exit_code == 0
+    monkeypatch.setenv("ANOTHER", "0" * 64)
+    before = clerk.state()
+    codes = {
+        "another key": clerk.release(where="env:ANOTHER"),
+        "no such variable": clerk.release(where="env:NO_SUCH_KEY"),
+        "a lost key": clerk.release(where=f"file:{tmp_path}/lost.key"),
+        "a key and not its place": clerk.release(where="0" * 64),
+        "unknown": clerk.release(chain="nobody"),
+        "measure with another": clerk.chain("measure", *clerk.with_key("env:ANOTHER")),
+        "withdraw with another": clerk.chain(
+            "withdraw", *clerk.with_key("env:ANOTHER"), "--entity-from-stdin", stdin="1\n"
+        ),
+        "withdraw without stdin": clerk.chain("withdraw", *clerk.with_key()),
+        "made twice": clerk.create(),
+        "not named": clerk.call("anonymize", clerk.database.url, *RELEASED, *clerk.with_key()),
+    }
+    clerk.key.chmod(0o644)
+    codes["read by others"] = clerk.release()
+    clerk.key.chmod(0o600)
+    ended = {name: done.exit_code for name, done in codes.items()}
+    assert ended == dict.fromkeys(codes, 2)
+    assert clerk.state() == before
+    clerk.require_nothing_said(months.now)
+
+
+def test_more_exposed_than_is_allowed(clerk: Clerk) -> None:
+    months = world()
+    load(clerk.database, months.now)
+    assert clerk.create("--mode", "measure").exit_code == 0
+    assert clerk.release("--max-exposed", "0").exit_code == 0
+    before = clerk.state()
+    months.pass_on()
+    load(clerk.database, months.now)
+    refused = clerk.release("--max-exposed", "0")
+    assert (refused.exit_code, "chain_exposed" in refused.output) == (3, True)
+    assert clerk.state() == before
+    assert told(clerk.release())["arguments"]["chain"]["exposed"] > 0
+    assert told(clerk.chain("measure", *clerk.with_key()))["exposed"] > 0
+    clerk.require_nothing_said({*months.now, *months.out})
+
+
+def test_a_job_of_a_chain(clerk: Clerk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    months = world()
+    load(clerk.database, months.now)
+    assert clerk.create().exit_code == 0
+    monkeypatch.setenv("PEOPLE", clerk.database.url)
+    roles = {
+        "id": "{role: identifier}", "age": "{role: quasi_identifier}", "ill": "{role: sensitive}",
+        "income": "{role: quasi_identifier}", "site": "{role: drop}", "cost": "{role: drop}",
+    }  # fmt: skip
+    of = '{name: patients, key: "file:patients.key", changes: show, accept_turnover: true}'
+    file = write(tmp_path, job(roles=roles, entity="id", chain=of))
+    for number in (1, 2, 3):
+        load(clerk.database, months.now)
+        done = clerk.call("run", str(file))
+        assert done.exit_code == 0, done.output
+        assert f"release {number}" in done.stdout
+        months.pass_on()
+    before = clerk.state()
+    refused = clerk.call("run", str(file), "--skip-unchanged")
+    assert refused.exit_code == 2
+    assert "never skipped" in refused.output
+    assert clerk.state() == before
+    clerk.require_nothing_said({*months.now, *months.out})

@@ -1,0 +1,113 @@
+"""Runs of a chain that are killed, or meet each other: state and release agree always."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dbanon
+from dbanon.errors import JobRunning
+from dbanon.run.open import open_store
+from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
+from tests.stores.databases import Database, SqliteDatabase
+from tests.stores.test_kill import MOMENTS, count_moments, kill_at, settle
+
+
+def state(database: Database) -> tuple[Any, ...]:
+    """The chain's state, and what its last release was."""
+    return (
+        database.rows(f"SELECT sequence FROM {database.ledger('chain')}"),
+        sorted(database.rows(f"SELECT tag, cell, left_at_release FROM"
+                             f" {database.ledger('chain_member')}"), key=str),
+        sorted(database.rows(f"SELECT cell, state FROM {database.ledger('chain_cell')}")),
+    )  # fmt: skip
+
+
+def given_of(chained: Chained) -> dict[str, Any]:
+    return GIVEN | {
+        "database": chained.database.url, "table": "people", "output": "release.people",
+        "chain": chained.chain(accept_turnover=True),
+    }  # fmt: skip
+
+
+def require_whole(earlier: Counter[Any], later: Counter[Any]) -> None:
+    """Between two releases a combination gains and loses nobody, or k."""
+    sizes = [Counter(row[:2] for row in r.elements()) for r in (earlier, later)]
+    for combination in {*sizes[0], *sizes[1]}:
+        change = abs(sizes[0][combination] - sizes[1][combination])
+        assert change == 0 or change >= 3
+
+
+def test_a_killed_run_leaves_state_and_release_as_they_were(
+    database: Database, tmp_path: Path
+) -> None:
+    months = Months(n=30)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    given = given_of(chained)
+    dbanon.anonymize(**given)
+    months.pass_on()
+    load(database, months.now)
+    total = count_moments(given)
+    months.pass_on()
+    load(database, months.now)
+    before, rows = state(database), released(database)
+    for moment in range(MOMENTS):
+        kill_at(moment * (total - 1) // (MOMENTS - 1), given)
+        settle(database)
+        assert state(database) == before
+        assert released(database) == rows
+    report = dbanon.anonymize(**given)
+    assert report.arguments["chain"]["sequence"] == 3
+    require_whole(rows, released(database))
+
+
+def test_a_killed_copy_is_forgotten_by_nobody(database: Database, tmp_path: Path) -> None:
+    """State that was committed counts as published, whether its release arrived or not."""
+    other = SqliteDatabase(tmp_path / "elsewhere.db")
+    months = Months(n=30)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    given = given_of(chained) | {"target": other.url}
+    dbanon.anonymize(**given)
+    total = count_moments(given)
+    shown = [released(other)]
+    sequences = []
+    for moment in range(MOMENTS):
+        months.pass_on()
+        load(database, months.now)
+        kill_at(moment * (total - 1) // (MOMENTS - 1), given)
+        settle(database)
+        [(sequence,)] = database.rows(f"SELECT sequence FROM {database.ledger('chain')}")
+        [(arrived,)] = other.rows(f"SELECT max(chain_sequence) FROM {other.ledger()}")
+        assert arrived <= sequence
+        known = chained.shown().releases
+        assert [one["sequence"] for one in known] == list(range(1, sequence + 1))
+        sequences.append(sequence)
+        shown.append(released(other))
+        assert chained.smallest() >= 3
+    report = dbanon.anonymize(**given)
+    assert report.arguments["chain"]["sequence"] == sequences[-1] + 1
+    # Some were killed before the state was committed, and some after it.
+    assert 2 < len(set(sequences)) < MOMENTS
+    assert not all(one["confirmed"] for one in chained.shown().releases)
+    for earlier in shown:
+        require_whole(earlier, released(other))
+
+
+def test_two_runs_at_once(database: Database, tmp_path: Path) -> None:
+    load(database, Months(n=20).now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    with open_store(database.url).job_lock("chain-patients"):
+        for call in (
+            chained.release,
+            lambda: dbanon.withdraw(database.url, "patients", ["1"], key=f"file:{chained.key}"),
+        ):
+            with pytest.raises(JobRunning):
+                call()
+    assert chained.shown().sequence == 1
+    assert chained.release().arguments["chain"]["sequence"] == 2

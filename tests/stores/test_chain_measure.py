@@ -1,0 +1,81 @@
+"""A chain that measures: what independent releases of the same persons tell together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dbanon
+from dbanon.errors import ChainChanged, ChainExposed
+from tests.stores.chain_cases import GIVEN, Chained, Months, load
+from tests.stores.databases import Database
+
+
+def by_hand(database: Database, histories: dict[Any, list[Any]], month: int) -> None:
+    """Note the combination of each person, by a key that is released beside it."""
+    rows = database.rows(f"SELECT age, income, mark FROM {database.relation('release.people')}")
+    now = {mark: (age, income) for age, income, mark in rows}
+    for one in {*histories, *now}:
+        histories.setdefault(one, [None] * month).append(now.get(one))
+
+
+@pytest.mark.parametrize("method", ["mdav", "mondrian"])
+def test_counts_are_those_of_the_releases(database: Database, tmp_path: Path, method: str) -> None:
+    months = Months(n=60, join=4)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, mode="measure")
+    histories: dict[Any, list[Any]] = {}
+    for month in range(4):
+        load(database, months.now)
+        database.execute("ALTER TABLE people ADD COLUMN mark integer",
+                         "UPDATE people SET mark = id")  # fmt: skip
+        report = chained.release(method=method, keep=["mark"])
+        by_hand(database, histories, month)
+        sizes = Counter(map(tuple, histories.values()))
+        exposed = sum(size for size in sizes.values() if size < 3)
+        told = report.arguments["chain"]
+        assert (told["exposed"], told["known"]) == (exposed, len(histories))
+        assert report.rows_out == len(months.now)
+        months.pass_on()
+    found = dbanon.measure_chain(database.url, "patients", key=f"file:{chained.key}")
+    assert (found.exposed, found.persons, found.histories) == (exposed, len(histories), len(sizes))
+    assert found.alone == sum(size == 1 for size in sizes.values())
+    assert exposed > 0
+    assert f"{exposed} have a joint history over releases 1 to 4" in report.earlier_releases
+    assert "over releases nothing is guaranteed" in report.guarantee
+
+
+def test_more_exposed_than_allowed_is_refused(database: Database, tmp_path: Path) -> None:
+    months = Months(n=60, join=4)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, mode="measure")
+    chained.release(chain=chained.chain(max_exposed=0.0))
+    months.pass_on()
+    load(database, months.now)
+    with pytest.raises(ChainExposed, match=r"more than the allowed share 0\.05"):
+        chained.release(chain=chained.chain(max_exposed=0.05))
+    assert chained.shown().sequence == 1
+    with pytest.raises(ChainChanged, match="k = 3"):
+        chained.release(k=4)
+    assert chained.release(chain=chained.chain(max_exposed=1.0)).arguments["chain"]["exposed"] > 3
+
+
+def test_strata_and_what_is_withheld_are_part_of_a_history(
+    database: Database, tmp_path: Path
+) -> None:
+    months = Months(n=60, leave=0, join=0)
+    months.now[7] = (None, *months.now[7][1:])
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, mode="measure")
+    given = GIVEN | {"by": ["site"], "nulls": "suppress", "max_suppression": 0.1}
+    chained.release(**given)
+    [(members,)] = database.rows(f"SELECT count(*) FROM {database.ledger('chain_member')}")
+    assert members == 59
+    months.now[7] = (40, *months.now[7][1:])
+    load(database, months.now)
+    chained.release(**given)
+    assert chained.history([7])[7] is not None
+    assert sum(cell == chained.history([7])[7] for cell in chained.cells().values()) == 1

@@ -1,0 +1,85 @@
+"""What decides where quasi-identifiers tie: tags, and nothing of how or where rows lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbanon.run import chain_step
+from dbanon.stores.chain_cells import CellState
+from tests.stores.chain_cases import Chained, load
+from tests.stores.databases import Database
+
+# Four combinations of ten persons each: classes of three to five, by ties alone.
+PERSONS: dict[Any, Any] = {i: (20 + i % 2, 1000 + i // 2 % 2, "a", "flu", i / 4) for i in range(40)}
+PERSONS |= dict.fromkeys(range(40, 44), (None, 1000, "a", "flu", 1))
+
+
+class Looked(Exception):
+    """The classes were looked at, and nothing is kept of them."""
+
+
+def classes(chained: Chained, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
+    """The classes that the next release would have, as sets of tags; it is not made."""
+    found: list[frozenset[bytes]] = []
+
+    def look(state: CellState, *given: Any) -> None:
+        together: dict[int, set[bytes]] = {}
+        for tag, cell in state.session.rows(f"SELECT tag, cell FROM {state.name('chain_member')}"):
+            together.setdefault(cell, set()).add(bytes(tag))
+        found.extend(map(frozenset, together.values()))
+        raise Looked
+
+    monkeypatch.setattr(chain_step.rows, "rewrite", look)
+    with pytest.raises(Looked):
+        chained.release(**more)
+    assert found
+    return set(found)
+
+
+@pytest.mark.parametrize("more", [{}, {"nulls": "category", "by": ["site"]},
+                                  {"method": "mondrian"}], ids=str)  # fmt: skip
+def test_a_row_that_moves_changes_no_class(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: Any
+) -> None:
+    load(database, PERSONS)
+    chained = Chained.made(database, tmp_path)
+    given: dict[str, Any] = {
+        "quasi_identifiers": ["age", "income"],
+        "nulls": "suppress",
+        "max_suppression": 0.5,
+    } | more
+    before = classes(chained, monkeypatch, **given)
+    # Where an UPDATE puts a row is the database's choice; where these are put is not.
+    database.execute("UPDATE people SET ill = 'gout' WHERE id % 7 = 3")
+    assert classes(chained, monkeypatch, **given) == before
+    for moved in (2, 3, 17, 41):
+        database.execute(
+            f"CREATE TABLE moved AS SELECT * FROM people WHERE id = {moved}",
+            f"DELETE FROM people WHERE id = {moved}",
+            "UPDATE moved SET ill = 'gout'",
+            "INSERT INTO people SELECT * FROM moved",
+            "DROP TABLE moved",
+        )
+    assert classes(chained, monkeypatch, **given) == before
+
+
+def test_in_the_order_of_rows_one_that_moves_changes_classes(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the test above would find if records came as they lie."""
+    monkeypatch.setattr(
+        CellState, "in_order", lambda s, r, microdata: np.arange(len(microdata.keys))
+    )
+    load(database, PERSONS)
+    chained = Chained.made(database, tmp_path)
+    before = classes(chained, monkeypatch, nulls="suppress", max_suppression=0.5)
+    database.execute(
+        "CREATE TABLE moved AS SELECT * FROM people WHERE id < 8",
+        "DELETE FROM people WHERE id < 8",
+        "INSERT INTO people SELECT * FROM moved",
+    )
+    assert classes(chained, monkeypatch, nulls="suppress", max_suppression=0.5) != before

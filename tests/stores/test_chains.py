@@ -1,0 +1,314 @@
+"""Chains on every database: what holds over releases, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dbanon
+from dbanon.errors import (
+    ChainBehind,
+    ChainChanged,
+    ChainClosed,
+    ChainModel,
+    InvalidParameter,
+    OutputExists,
+    TooFewRecords,
+    TraceTooSmall,
+)
+from dbanon.stores import chain_cells
+from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
+from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
+
+
+def run_months(chained: Chained, months: Months, n: int, **more: Any) -> list[Counter[Any]]:
+    found = []
+    for _ in range(n):
+        load(chained.database, months.now)
+        # So few persons that a month may well look as if ids were written otherwise.
+        chained.release(**{"chain": chained.chain(accept_turnover=True)} | more)
+        found.append(released(chained.database))
+        months.pass_on()
+    return found
+
+
+@pytest.mark.parametrize("rules", [
+    {"changes": "show"},
+    {"changes": "show", "class_size": 9},
+    {"changes": "hold"},
+    {"changes": "freeze", "class_size": 6},
+    {"changes": "show", "departures": "withdraw"},
+    {"changes": "show", "withdraw_above": 0.5, "admit_every": 2},
+], ids=lambda rules: ",".join(map(str, rules.values())))  # fmt: skip
+def test_every_history_is_shared(database: Database, tmp_path: Path, rules: dict[str, Any]) -> None:
+    """Combinations never change, and gain and lose nobody or k between any two releases."""
+    months = Months(come_back=0.1)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, **rules)
+    releases = run_months(chained, months, 7)
+    assert chained.smallest() >= 3
+    for earlier in range(7):
+        for later in range(earlier + 1, 7):
+            sizes = [Counter(row[:2] for row in r.elements())
+                     for r in (releases[earlier], releases[later])]  # fmt: skip
+            for combination in {*sizes[0], *sizes[1]}:
+                change = abs(sizes[0][combination] - sizes[1][combination])
+                assert change == 0 or change >= 3, (earlier, later, combination)
+    told = chained.shown()
+    assert (told.sequence, told.k, told.state) == (7, 3, "open")
+    assert [one["confirmed"] for one in told.releases] == [True] * 7
+    assert dbanon.measure_chain(database.url, "patients", key=f"file:{chained.key}").exposed == 0
+
+
+def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_path: Path) -> None:
+    months = Months(n=12, leave=0, join=0, change=0)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    first = released(database)
+    history = chained.history(list(months.now))
+    cell = history[1][0]
+    together = [one for one, (own, _) in history.items() if own == cell]
+    months.out[1] = months.now.pop(1)
+    for one in together[1:]:
+        months.now[one] = (*months.now[one][:3], "changed", 0)
+    load(database, months.now)
+    report = chained.release()
+    assert released(database) == first
+    assert chained.shown().releases[-1]["held"] == 1
+    assert report.rows_out == 12 == report.rows_in + 1
+    for one in together[1:]:
+        months.out[one] = months.now.pop(one)
+    load(database, months.now)
+    chained.release()
+    assert sum(released(database).values()) == 12 - len(together)
+    assert {chained.history([one])[one][1] for one in together} == {3}
+    # Whose leaving was published stays out for good.
+    months.now |= {one: months.out[one] for one in together}
+    load(database, months.now)
+    report = chained.release()
+    assert sum(released(database).values()) == 12 - len(together)
+    assert report.arguments["chain"]["returned"] == len(together)
+    assert f"{len(together)} returned" in report.earlier_releases
+
+
+def test_who_comes_back_while_held_is_shown_anew(database: Database, tmp_path: Path) -> None:
+    months = Months(n=9, leave=0, join=0, change=0)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    gone = months.now.pop(4)
+    load(database, months.now)
+    chained.release()
+    months.now[4] = (*gone[:3], "new", 1)
+    load(database, months.now)
+    chained.release()
+    assert "new" in {row[2] for row in released(database)}
+    assert chained.shown().releases[-1]["held"] == 0
+
+
+def test_without_holds_the_recount_refuses(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That exchanges can be seen then, tests/unit/test_chain_theorem.py shows."""
+    decide = chain_cells.CellState.decide
+
+    def without_holds(state: chain_cells.CellState) -> None:
+        decide(state)
+        state.session.run("UPDATE \"dbanon_verdict\" SET state = 'live' WHERE state = 'held'")
+
+    monkeypatch.setattr(chain_cells.CellState, "decide", without_holds)
+    months = Months()
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, changes="show")
+    with pytest.raises(TraceTooSmall):
+        run_months(chained, months, 5)
+
+
+def test_strata_nulls_and_conditions(database: Database, tmp_path: Path) -> None:
+    months = Months(n=60, join=9)
+    for one in (2, 3, 4, 5, 6, 7, 8):
+        months.now[one] = (None, *months.now[one][1:])
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    given: dict[str, Any] = {"by": ["site"], "nulls": "category", "where": "income > 1500",
+                             "keep": ["cost"]}  # fmt: skip
+    for month in range(4):
+        load(database, months.now)
+        report = chained.release(**given)
+        rows = Counter(database.rows(
+            f"SELECT age, income, site FROM {database.relation('release.people')}"
+        ))  # fmt: skip
+        assert min(rows.values()) >= 3
+        assert sum(rows.values()) == report.rows_out
+        months.pass_on()
+        # A member's quasi-identifier that is lost meanwhile is no news: the class stays.
+        months.now = {one: (None if one % 11 == month else v[0], *v[1:])
+                      for one, v in months.now.items()}  # fmt: skip
+    assert chained.smallest() >= 3
+    with pytest.raises(InvalidParameter, match="may not read a column that is released"):
+        chained.release(**given | {"where": "ill <> 'gout'"})
+    with pytest.raises(ChainChanged) as changed:
+        chained.release(**given | {"where": "income > 1600"})
+    assert changed.value.detail == "Otherwise: where."
+
+
+def test_generalization_is_by_the_first_release(database: Database, tmp_path: Path) -> None:
+    months = Months(n=40, join=6)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    given = {"quasi_identifiers": ["age", "site"], "method": "gaa_cp",
+             "hierarchies": {"age": {"intervals": [5, 20]}}}  # fmt: skip
+    for _ in range(3):
+        load(database, months.now)
+        chained.release(**given)
+        months.pass_on()
+    labels = {row[0] for row in released(database, "age, site, ill")}
+    assert chained.smallest() >= 3
+    assert labels
+    months.now |= {900 + i: (30, 2000, "nowhere", "flu", 0) for i in range(4)}
+    load(database, months.now)
+    with pytest.raises(ChainChanged, match='"site" holds 1 values') as refused:
+        chained.release(**given)
+    assert "nowhere" not in str(refused.value)
+
+
+def test_what_is_not_as_at_first_is_refused(database: Database, tmp_path: Path) -> None:
+    months = Months(n=20, join=0, leave=0)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    for more, told in (
+        ({"k": 4}, "k"),
+        ({"quasi_identifiers": ["age"]}, "quasi_identifiers"),
+        ({"sensitive": ["ill", "cost"]}, "sensitive"),
+        ({"method": "mondrian"}, "method, recoding"),
+        ({"standardize": "range"}, "standardize"),
+    ):
+        with pytest.raises(ChainChanged) as refused:
+            chained.release(**more)
+        assert told.split(", ")[0] in str(refused.value.detail)
+    rules = {"name": "patients", "key": f"file:{chained.key}", "changes": "freeze"}
+    with pytest.raises(ChainChanged, match="other rules"):
+        chained.release(chain=rules)
+    database.execute("CREATE TABLE others AS SELECT * FROM people")
+    with pytest.raises(ChainChanged, match="follows"):
+        chained.release(table="others")
+    with pytest.raises(ChainModel):
+        chained.release(models=[dbanon.Model("distinct_l", "ill", 2)])
+    with pytest.raises(InvalidParameter, match="not evaluated"):
+        chained.release(evaluate=True)
+    assert chained.shown().sequence == 1
+    assert chained.release().arguments["chain"]["sequence"] == 2
+
+
+def test_a_restored_state_is_behind(database: Database, tmp_path: Path) -> None:
+    load(database, Months(n=12).now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    chained.release()
+    database.execute(f"UPDATE {database.ledger('chain')} SET sequence = 1")
+    with pytest.raises(ChainBehind, match="Release 2"):
+        chained.release()
+
+
+def test_few_wait_and_nobody_is_told_alone(database: Database, tmp_path: Path) -> None:
+    months = Months(n=9, leave=0, join=2, change=0)
+    load(database, {1: months.now[1], 2: months.now[2]})
+    chained = Chained.made(database, tmp_path)
+    with pytest.raises(TooFewRecords, match="wait"):
+        chained.release()
+    run_months(chained, months, 2)
+    load(database, {one: v for one, v in months.now.items() if one < 12})
+    report = chained.release()
+    assert report.arguments["chain"]["waiting"] == "fewer than 3"
+    assert "fewer than 3 wait" in report.earlier_releases
+    assert report.rows_out == 9
+    load(database, months.now)
+    assert chained.release().rows_out == 13
+
+
+def test_withdrawn_and_closed(database: Database, tmp_path: Path) -> None:
+    months = Months(n=12, leave=0, join=0, change=0)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    key = f"file:{chained.key}"
+    assert dbanon.withdraw(database.url, "patients", ["no such person"], key=key) == 0
+    assert dbanon.withdraw(database.url, "patients", ["7"], key=key) == 1
+    size = sum(left is not None for _, left in chained.cells().values())
+    report = chained.release()
+    assert report.rows_out == 12 - size <= 9
+    assert report.arguments["chain"]["returned"] == 0
+    assert chained.smallest() >= 3
+    assert dbanon.close_chain(database.url, "patients").state == "closed"
+    for call in (chained.release, lambda: dbanon.withdraw(database.url, "patients", "7", key=key)):
+        with pytest.raises(ChainClosed):
+            call()
+    assert [one.state for one in dbanon.chains(database.url)] == ["closed"]
+
+
+def test_the_release_goes_elsewhere(
+    database: Database, make_database: Callable[[str], Database], tmp_path: Path
+) -> None:
+    other = SqliteDatabase(tmp_path / "target.db") if database.name != "sqlite" else DuckdbDatabase(
+        tmp_path / "target.duckdb")  # fmt: skip
+    months = Months(n=30, join=5)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    for _ in range(3):
+        load(database, months.now)
+        report = chained.release(target=other.url, sensitive=["ill"], keep=["cost"])
+        months.pass_on()
+    rows = Counter(row[:2] for row in released(other, "age, income, ill, cost").elements())
+    assert min(rows.values()) >= 3
+    assert sum(rows.values()) == report.rows_out
+    assert [one["confirmed"] for one in chained.shown().releases] == [True] * 3
+    [(sequence,)] = other.rows(f"SELECT max(chain_sequence) FROM {other.ledger()}")
+    assert sequence == 3
+    assert not [name for _, name in other.relations() if "chain_row" in name]
+    # What the target refuses afterwards was published all the same.
+    load(database, months.now)
+    with pytest.raises(OutputExists):
+        chained.release(target=other.url, keep=["cost"], if_exists="error")
+    assert chained.shown().sequence == 3
+    database.execute(f"UPDATE {database.ledger('chain')} SET sequence = 2")
+    with pytest.raises(ChainBehind):
+        chained.release(target=other.url, keep=["cost"])
+
+
+def test_files_of_a_release(database: Database, tmp_path: Path) -> None:
+    months = Months(n=20, join=4)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    for _ in range(2):
+        load(database, months.now)
+        report = chained.release(exports=[tmp_path / "people.parquet"])
+        months.pass_on()
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(tmp_path / "people.parquet")
+    assert table.num_rows == report.rows_out == sum(released(database).values())
+    assert "cell" not in table.column_names
+    assert [one["confirmed"] for one in chained.shown().releases] == [True] * 2
+
+
+def test_a_chain_needs_a_database_and_an_entity(
+    tmp_path: Path, sqlite_file: SqliteDatabase
+) -> None:
+    load(sqlite_file, Months(n=9).now)
+    chained = Chained.made(sqlite_file, tmp_path)
+    with pytest.raises(InvalidParameter, match="entity"):
+        chained.release(entity=None)
+    file = tmp_path / "people.csv"
+    file.write_text("id,age,income,ill\n1,2,3,x\n")
+    with pytest.raises(InvalidParameter, match="a file has none"):
+        dbanon.create_chain(f"file:{file}", "c", table="people", entity="id", changes="show",
+                            key_out=tmp_path / "k")  # fmt: skip
+    with pytest.raises(InvalidParameter, match="a file has none"):
+        dbanon.anonymize(f"file:{file}", table="people", output="o",
+                         **GIVEN | {"chain": chained.chain()}, target=sqlite_file.url)  # fmt: skip

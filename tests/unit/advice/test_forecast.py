@@ -1,0 +1,69 @@
+"""What is to be expected of a chain, beside what was measured on twelve releases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dbanon.advice.forecast import Rates, forecast, told
+from dbanon.job.chain import Rules
+
+
+def two_releases(
+    leave: float, join: float, change: float, n: int = 30_000, k: int = 5
+) -> list[dict[str, Any]]:
+    joined = int(n * join)
+    first = {"members": 0, "absent": 0, "persons": n, "joined": n, "changed": 0, "live": n // k}
+    then = {"members": n, "absent": int(n * leave), "persons": n + joined, "joined": joined,
+            "changed": int(n * (1 - leave) * change), "live": n // k}  # fmt: skip
+    return [first, then]
+
+
+def test_rates_are_those_of_the_releases() -> None:
+    rates = Rates.of(two_releases(0.05, 0.02, 0.03))
+    assert rates is not None
+    assert (rates.leave, rates.join) == (pytest.approx(0.05), pytest.approx(0.02))
+    assert rates.change == pytest.approx(0.03, rel=0.01)
+    assert Rates.of(two_releases(0.05, 0.02, 0.03)[:1]) is None
+    assert forecast(Rules(changes="show"), 5, two_releases(0.05, 0.02, 0.03)[:1]) is None
+
+
+@pytest.mark.parametrize(("rules", "churn", "held", "absent"), [
+    # Measured on Adult and synthetic persons, k = 5, at the twelfth release.
+    ({"changes": "show"}, 0.05, 0.82, 0.35),
+    ({"changes": "show"}, 0.01, 0.40, 0.10),
+    ({"changes": "show", "class_size": 50}, 0.05, 0.63, 0.046),
+    ({"changes": "show", "class_size": 100}, 0.05, 0.46, 0.020),
+])  # fmt: skip
+def test_it_comes_near_to_what_was_measured(
+    rules: dict[str, Any], churn: float, held: float, absent: float
+) -> None:
+    found = forecast(Rules(**rules), 5, two_releases(churn, churn, churn / 2), more=10)
+    assert found is not None
+    assert found.held == pytest.approx(held, abs=0.05)
+    assert found.absent == pytest.approx(absent, abs=0.02)
+    assert found.missing == 0
+
+
+def test_withdrawing_and_freezing_have_their_price() -> None:
+    withdrawn = forecast(
+        Rules(changes="show", departures="withdraw"), 5, two_releases(0.01, 0.01, 0), more=11
+    )
+    assert withdrawn is not None
+    assert withdrawn.held == withdrawn.absent == 0
+    assert 0.3 < withdrawn.missing < 0.45
+    frozen = forecast(Rules(changes="freeze"), 5, two_releases(0.0, 0.0, 0.03))
+    assert frozen is not None
+    assert frozen.drifted == pytest.approx(1 - 0.97**13, abs=0.02)
+
+
+def test_advice_is_given_where_it_helps() -> None:
+    much = forecast(Rules(changes="show"), 5, two_releases(0.05, 0.05, 0.03))
+    assert much is not None
+    assert any("class_size 50" in text for text in much.advice)
+    assert any("yearly" in text for text in much.advice)
+    little = forecast(Rules(changes="show"), 5, two_releases(0.0, 0.05, 0.0))
+    assert little is not None
+    assert (little.advice, little.held) == ((), 0)
+    assert [label for label, _ in told(much)].count("advice") == len(much.advice)

@@ -1,0 +1,221 @@
+"""Audits: of two neighbouring tables, how much a release surely tells which one it was.
+
+A threshold is chosen on half of the draws; on the other half the odds beyond it are bounded by
+Clopper and Pearson at 95 %. What comes out is a lower bound of the epsilon that holds. Mechanisms
+whose proof is wrong must be caught above what they claim, sound ones must not, and a sound one with
+half of its noise must be caught: or the audit would see nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import beta, chi2
+
+from dbanon.synthesis.dcmdp import centroids, dense, noise_scale
+from dbanon.synthesis.margins import sums_of_ranks
+from dbanon.synthesis.noise import OpenDpNoise
+from dbanon.synthesis.ranks import dp_ranks
+from dbanon.synthesis.shares import GRID, shares
+from tests.reference.synthesis import (
+    CHAIN,
+    EIGHT,
+    insensitive_microaggregation,
+    linked_individual_ranking,
+)
+
+Draws = NDArray[np.float64]
+
+
+# Of being wrong on either side: the source's 95 %; where draws have no seed, so that no test fails
+# by chance.
+OFTEN, NEVER = 0.025, 5e-4
+
+
+def surely(one: Draws, other: Draws, wrong: float = OFTEN) -> float:
+    """A lower bound of epsilon, from a figure that tends to be larger of the first table."""
+    half, rest = slice(None, len(one) // 2), slice(len(one) // 2, None)
+    places = np.unique(
+        np.quantile(np.concatenate((one[half], other[half])), np.arange(1, 200) / 200)
+    )
+    odds = [_bound(one[half] >= t, other[half] >= t, wrong) for t in places]
+    best = places[int(np.argmax(odds))]
+    return _bound(one[rest] >= best, other[rest] >= best, wrong)
+
+
+def _bound(here: NDArray[np.bool_], there: NDArray[np.bool_], wrong: float) -> float:
+    """The log of the least likely odds of an event at one table over the other."""
+    n, m = len(here), len(there)
+    low = beta.ppf(wrong, here.sum(), n - here.sum() + 1) if here.any() else 0.0
+    high = 1.0 if there.all() else beta.ppf(1 - wrong, there.sum() + 1, m - there.sum())
+    return float(np.log(max(low, 1e-300) / high))
+
+
+def likelihood(rows: Draws, one: Draws, other: Draws, scale: float) -> Draws:
+    """The log of the odds of noisy rows, (draws, n), at centres of one table over the other."""
+    return (np.abs(rows - other) - np.abs(rows - one)).sum(axis=1) / scale
+
+
+def published(one: Draws, other: Draws, k: int, epsilon: float, radius: float, draws: int) -> float:
+    """The audit of dcmdp on two tables of one column, whose range is 1."""
+    rng = np.random.default_rng(0)
+    centres = [centroids(table, dense(table, k, radius))[:, 0] for table in (one, other)]
+    [scale] = noise_scale(one, k, epsilon, "algorithm")
+    assert noise_scale(other, k, epsilon, "algorithm") == scale
+    rows = [centre + rng.laplace(0, scale, (draws, len(one))) for centre in centres]
+    return surely(*(likelihood(found, *centres, scale) for found in rows))
+
+
+def changed(table: Draws, before: float, after: float) -> Draws:
+    other = table.copy()
+    other[np.flatnonzero(table[:, 0] == before)[0]] = after
+    return other
+
+
+# Caught
+
+
+def test_dcmdp_is_caught_on_eight_records():
+    assert published(EIGHT, changed(EIGHT, 0.66, 0.0), 3, 1.0, 0.34, 4000) >= 2.1
+
+
+def test_dcmdp_is_caught_on_a_chain():
+    assert published(CHAIN, changed(CHAIN, 0.5, 0.0), 30, 0.1, 0.1000001, 8000) >= 6.9
+
+
+def test_dcmdp_is_caught_where_no_class_changes():
+    """One class, and the same one after: k epsilon, not epsilon."""
+    table = np.array([[0.0]] * 3 + [[1.0]])
+    assert published(table, changed(table, 0.0, 1.0), 4, 4.0, 2.0, 20_000) >= 5.7
+
+
+def test_ranking_with_linked_rows_is_caught():
+    """The rows carry the exact combination of ranks, which no noise covers."""
+    one = np.column_stack((np.arange(12) / 11, np.arange(12) / 11))
+    other = one.copy()
+    other[0, 1] = 1.0
+    rng = np.random.default_rng(0)
+    same = np.repeat(np.arange(4), 3)
+
+    def linked(table: Draws) -> Draws:
+        """Whether every row has the same class in both columns."""
+        rows = (linked_individual_ranking(table, 3, 1.0, rng) for _ in range(4000))
+        return np.array([_classes_agree(found, same) for found in rows], float)
+
+    assert surely(linked(one), linked(other)) >= 6.2
+
+
+def _classes_agree(rows: Draws, same: NDArray[np.int64]) -> bool:
+    first, second = (np.unique(column, return_inverse=True)[1] for column in rows.T)
+    pairs = len(set(zip(first.tolist(), second.tolist(), strict=True)))
+    return pairs == len(set(same.tolist()))
+
+
+def test_insensitive_microaggregation_is_caught_with_the_noise_of_one_class():
+    """Soria-Comas et al.: sound with noise for all n / k classes, not with the range over k."""
+    i = np.arange(24)
+    one = np.column_stack((np.where(i % 2, 0.9, 0.1), np.where(i % 2, 0.1, 0.9) + i / 1000))
+    other = one.copy()
+    other[0] = 1.0, 1.0  # from the first of the order to the last
+    rng = np.random.default_rng(0)
+
+    def audit(share: float) -> float:
+        """At epsilon 1; ``share`` of the range is the noise for one column."""
+        found = []
+        centres = [
+            insensitive_microaggregation(table, 3, share, 0.0, rng) for table in (one, other)
+        ]
+        for table in (one, other):
+            rows = (insensitive_microaggregation(table, 3, share, 1.0, rng) for _ in range(4000))
+            found.append(np.array([row.reshape(-1) for row in rows]))
+        flat = [centre.reshape(-1) for centre in centres]
+        return surely(*(likelihood(rows, *flat, 2 * share) for rows in found))
+
+    assert audit(1 / 3) >= 1.5
+    assert audit(24 / 3 / 3) <= 1.0
+
+
+# Not caught
+
+
+@pytest.fixture(scope="module")
+def noise() -> OpenDpNoise:
+    return OpenDpNoise()
+
+
+def of_sums(noise: OpenDpNoise, one: Draws, other: Draws, size: int, scale: float) -> float:
+    """The audit of a margin's noisy sums, 40,000 draws."""
+    sums = [sums_of_ranks(table.astype(np.int64), size) for table in (one, other)]
+    found = []
+    for of_table in sums:
+        rows = noise.laplace(np.tile(of_table, 20_000), scale).reshape(20_000, -1)
+        found.append(likelihood(rows.astype(float), *sums, scale))
+    return surely(*found, NEVER)
+
+
+COLUMNS: dict[str, Callable[[], tuple[Draws, Draws]]] = {
+    "one sum moves": lambda: (np.array([0.0] * 8), np.array([0.0] * 7 + [GRID])),
+    "all sums move": lambda: (
+        np.arange(8) * (GRID // 7),
+        np.append(np.arange(1, 8) * (GRID // 7), GRID),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_margins_keep_their_claim_and_half_their_noise_is_caught(name, noise):
+    one, other = COLUMNS[name]()
+    whole = of_sums(noise, one, other, 2, GRID / 1.0)
+    assert 0.4 < whole <= 1.0
+    assert of_sums(noise, one, other, 2, GRID / 2.0) > 1.0
+
+
+def test_laplace_keeps_its_claim(noise):
+    found = [
+        -noise.laplace(np.full(20_000, value, np.int64), GRID / 1.0).astype(float)
+        for value in (0, GRID)
+    ]
+    assert 0.6 < surely(*found, NEVER) <= 1.0
+
+
+def test_the_whole_of_dp_ranks_keeps_its_claim(noise):
+    """One row of 500 goes from one corner to the opposite one, with dependence released."""
+    rng = np.random.default_rng(0)
+    one = np.tile(rng.integers(0, GRID + 1, 500), (2, 1))
+    one[:, 0] = 0, GRID
+    other = one.copy()
+    other[:, 0] = GRID, 0
+    divided = shares(500, 2, 2.0)
+    assert divided.dependent
+    first, second = (
+        [dp_ranks(table, divided, noise, np.random.default_rng()) for _ in range(1000)]
+        for table in (one, other)
+    )
+    for figure in (
+        lambda row: row[1].mean() - row[0].mean(),
+        lambda row: -np.corrcoef(row)[0, 1],
+        lambda row: row[1].max() - row[0].max(),
+        lambda row: (row[1] - row[0]).max(),
+    ):
+        told = surely(*(np.array([figure(row) for row in rows]) for rows in (first, second)), NEVER)
+        assert told <= 2.0
+
+
+def test_noise_is_discrete_laplace_and_never_the_same(noise):
+    """20,000 draws of |x| against their probabilities; bins of five or more expected."""
+    scale = 7.0
+    drawn = np.abs(noise.laplace(np.zeros(20_000, np.int64), scale))
+    decay = np.exp(-1 / scale)
+    at = np.arange(60)
+    odds = (1 - decay) / (1 + decay) * decay**at * np.where(at, 2, 1)
+    odds = np.append(odds, 1 - odds.sum())
+    seen = np.bincount(drawn.clip(max=60), minlength=61)
+    kept = odds * len(drawn) >= 5
+    expected = np.append(odds[kept], odds[~kept].sum()) * len(drawn)
+    found = np.append(seen[kept], seen[~kept].sum())
+    assert chi2.sf((np.square(found - expected) / expected.clip(1e-9)).sum(), kept.sum()) > 1e-6
+    again = noise.laplace(np.zeros(20_000, np.int64), scale)
+    assert not np.array_equal(np.abs(again), drawn)

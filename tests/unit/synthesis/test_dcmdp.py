@@ -1,0 +1,124 @@
+"""DCMDP as published: its figure 1, and the counterexamples to its proof."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dbanon
+from dbanon.errors import (
+    InvalidParameter,
+    NotDifferentiallyPrivate,
+    TooFewRecords,
+    UnknownMethod,
+    UnknownOption,
+    UnsupportedType,
+)
+from dbanon.synthesis.dcmdp import centroids, dcmdp, dense, noise_factor
+from tests.reference.data import data_directory, load_magic
+from tests.reference.synthesis import CHAIN, EIGHT, EPSILONS, FIGURE_1, score
+
+PUBLISHED = {"method": "dcmdp", "k": 3, "epsilon": 1.0, "guarantee": "as_published"}
+
+
+def test_it_is_refused_unless_asked_for_as_what_it_is():
+    with pytest.raises(InvalidParameter, match="not differentially private") as refused:
+        dbanon.synthesize(EIGHT, method="dcmdp", k=3, epsilon=1.0)
+    assert "as_published" in refused.value.hint
+    with pytest.warns(NotDifferentiallyPrivate, match="nothing is guaranteed"):
+        found = dbanon.synthesize(EIGHT, **PUBLISHED)
+    assert found.guarantee.startswith("none: ")
+    assert "not k-anonymous" in found.guarantee
+    assert (found.n_rows, found.epsilon) == (8, None)
+    with pytest.raises(ValueError, match="read-only"):
+        found.columns["column 0"][0] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"k": 1}, InvalidParameter),
+        ({"epsilon": 0.0}, InvalidParameter),
+        ({"epsilon": float("nan")}, InvalidParameter),
+        ({"radius": -1.0}, InvalidParameter),
+        ({"reading": "B"}, InvalidParameter),
+        ({"guarantee": "rows"}, InvalidParameter),
+        ({"bounds": {}}, UnknownOption),
+        ({"k": 9}, TooFewRecords),
+        ({"method": "mdav"}, UnknownMethod),
+    ],
+)
+def test_wrong_options_are_refused(options, error):
+    with pytest.raises(error):
+        dbanon.synthesize(EIGHT, **PUBLISHED | options)
+
+
+def test_what_is_no_number_is_refused():
+    with pytest.raises(UnsupportedType, match="name"):
+        dbanon.synthesize({"age": [1, 2, 3], "name": list("abc")}, **PUBLISHED)
+    with pytest.raises(UnsupportedType, match="NULL"):
+        dbanon.synthesize({"age": [1, 2, None]}, **PUBLISHED)
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.NotDifferentiallyPrivate")
+def test_rows_keep_their_seed_and_not_their_order():
+    one, other = (dbanon.synthesize(EIGHT, **PUBLISHED, seed=seed) for seed in (0, 0))
+    np.testing.assert_array_equal(one.values, other.values)
+    assert not np.array_equal(one.values, dbanon.synthesize(EIGHT, **PUBLISHED, seed=1).values)
+    values = np.arange(600.0).reshape(-1, 1)
+    quiet = dbanon.synthesize(values, **PUBLISHED | {"epsilon": 1e9, "radius": 1e-9})
+    assert quiet.values.max() - quiet.values.min() < 1.0  # all noise: the overall mean
+    far = dbanon.synthesize(
+        np.repeat(values, 3, axis=0), **PUBLISHED | {"epsilon": 1e9, "radius": 1e-9}
+    )
+    np.testing.assert_allclose(np.sort(far.values[:, 0]), np.repeat(values[:, 0], 3), atol=1e-3)
+    assert (np.diff(far.values[:, 0]) < -1).any()
+
+
+def test_noise_is_laplace_of_the_reading():
+    """E|x| of Laplace(b) is b; per attribute its own range, whatever the number of attributes."""
+    values = np.column_stack((np.tile([0.0, 1.0], 10_000), np.tile([0.0, 50.0], 10_000)))
+    for reading, factor in (("algorithm", 1 / 4), ("section_4", 20_000 / 16)):
+        assert noise_factor(len(values), 4, reading) == factor
+        noisy = dcmdp(values, 4, 2.0, radius=0.1, reading=reading, rng=np.random.default_rng(0))
+        deviation = np.abs(noisy - values).mean(axis=0)
+        np.testing.assert_allclose(deviation, np.array([1.0, 50.0]) * factor / 2.0, rtol=0.03)
+
+
+def test_theorem_1_does_not_hold():
+    """k = 3: one record changes, one class becomes two, and records that nobody touched move."""
+    before = centroids(EIGHT, dense(EIGHT, 3, 0.34))[:, 0]
+    changed = EIGHT.copy()
+    changed[4] = 0.0
+    after = centroids(changed, dense(changed, 3, 0.34))[:, 0]
+    moved = np.abs(after - before)
+    untouched = np.delete(moved, 4).max()
+    assert untouched == pytest.approx(0.5012, abs=1e-4)
+    assert untouched > 1 / 3
+    assert moved.sum() == pytest.approx(3.667, abs=1e-3)
+
+
+def test_theorem_1_does_not_hold_for_many_records_either():
+    """k = 30: nine sites of ten records between two dense ones; one record splits the chain."""
+    before = centroids(CHAIN, dense(CHAIN, 30, 0.1000001))[:, 0]
+    changed = CHAIN.copy()
+    changed[np.flatnonzero(CHAIN[:, 0] == 0.5)[0]] = 0.0
+    after = centroids(changed, dense(changed, 30, 0.1000001))[:, 0]
+    moved = np.abs(after - before)
+    untouched = moved[(changed == CHAIN)[:, 0]]
+    assert untouched.max() == pytest.approx(0.429, abs=1e-3)
+    assert untouched.max() > 12 * (1 / 30)
+    assert moved.sum() == pytest.approx(120.5, abs=0.1)
+
+
+def test_figure_1():
+    """SCORE of MAGIC's first 1,012 records, both readings, within 5 %."""
+    directory = data_directory()
+    if directory is None:
+        pytest.skip("needs the reference data")
+    values = load_magic(directory).values[:1012]
+    for k, rows in FIGURE_1.items():
+        for epsilon, told in zip(EPSILONS, rows, strict=True):
+            for reading, expected in zip(("algorithm", "section_4"), told, strict=True):
+                found = score(values, k, epsilon, reading, draws=5)
+                assert found == pytest.approx(expected, rel=0.05), (k, epsilon, reading)

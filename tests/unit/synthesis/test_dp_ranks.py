@@ -1,0 +1,364 @@
+"""dp_ranks: sensitivity, accounting, what is refused before it is spent, and what comes out."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dbanon
+from dbanon import errors
+from dbanon.synthesis.dependence import projected, score, two_way
+from dbanon.synthesis.margins import isotonic, sums_of_ranks
+from dbanon.synthesis.ranks import dp_ranks
+from dbanon.synthesis.shares import GRID, shares
+from tests.reference.data import data_directory, load_casc, load_magic
+from tests.reference.synthesis import (
+    EXPECTED,
+    MAGIC_BOUNDS,
+    Recording,
+    Seeded,
+    census_bounds,
+    measures,
+    released,
+)
+
+NUMBERS = np.random.default_rng(0).normal(size=(2000, 3))
+BOUNDS = {f"column {j}": (-4, 4) for j in range(3)}
+
+
+def synthesize(data=NUMBERS, budget=None, **options):
+    given = {"epsilon": 1.0, "bounds": BOUNDS, **options}
+    return dbanon.synthesize(
+        data, method="dp_ranks", budget=budget or dbanon.Budget(100.0), **given
+    )
+
+
+# Sensitivity
+
+
+def test_sums_of_order_statistics_move_by_the_range_at_most_and_reach_it():
+    """All columns of up to nine of five values, all changes of one value, all sizes of sums."""
+    for n in (6, 7, 8, 9):
+        worst = dict.fromkeys(range(1, n), 0)
+        for values in combinations_with_replacement(range(5), n):
+            column = np.array(values)
+            before = {size: sums_of_ranks(column, size) for size in worst}
+            for place, other in product(range(n), range(5)):
+                changed = column.copy()
+                changed[place] = other
+                for size, sums in before.items():
+                    moved = int(np.abs(sums_of_ranks(changed, size) - sums).sum())
+                    worst[size] = max(worst[size], moved)
+        assert set(worst.values()) == {4}
+
+
+@st.composite
+def neighbours(draw):
+    """Two tables of whole numbers that differ in one row, mostly with ties; and a size or bins."""
+    n = draw(st.integers(2, 40))
+    most = draw(st.sampled_from([1, 3, 20, GRID]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    table = rng.integers(0, most + 1, size=(2, n))
+    other = table.copy()
+    other[:, rng.integers(n)] = rng.integers(0, most + 1, size=2)
+    return table, other, draw(st.integers(1, n))
+
+
+@given(neighbours())
+@settings(max_examples=400, deadline=None)
+def test_sums_of_two_neighbours(tables):
+    one, other, size = tables
+    moved = np.abs(sums_of_ranks(one[0], size) - sums_of_ranks(other[0], size)).sum()
+    assert moved <= GRID
+
+
+@given(neighbours())
+@settings(max_examples=400, deadline=None)
+def test_counts_and_scores_of_two_neighbours(tables):
+    one, other, bins = tables
+    one, other = one % bins, other % bins
+    before, after = two_way(one, bins, 0, 1), two_way(other, bins, 0, 1)
+    assert np.abs(before - after).sum() <= 2
+    assert abs(score(before) - score(after)) <= 2 * bins**2
+    assert score(before) == round(bins**2 * np.abs(before - len(one[0]) / bins**2).sum())
+
+
+# Accounting
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 10, 64])
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1 / 3, 1.0, 7.3, 100.0])
+def test_the_price_is_epsilon_and_never_more(p, epsilon):
+    opendp = pytest.importorskip("dbanon.synthesis.noise").OpenDpNoise()
+    tried = 0
+    for n in (10, 100, 1012, 19_020, 10**6, 10**9):
+        try:
+            divided = shares(n, p, epsilon)
+        except (errors.NoiseTooLarge, errors.TooFewRecords):
+            continue
+        tried += 1
+        assert epsilon * (1 - 1e-9) <= divided.price(opendp) <= epsilon
+        assert divided.price(Recording()) == pytest.approx(divided.price(opendp), rel=1e-9)
+    assert tried or epsilon < 0.1
+
+
+@pytest.mark.parametrize(("n", "p", "epsilon"), [(400, 3, 5.0), (300, 1, 1.0), (500, 4, 1.0)])
+def test_draws_are_the_same_whatever_the_data_are(n, p, epsilon):
+    divided = shares(n, p, epsilon)
+    rng = np.random.default_rng(0)
+    seen = []
+    for grid in (
+        rng.integers(0, GRID + 1, (p, n)),
+        np.zeros((p, n), np.int64),
+        np.full((p, n), GRID),
+        np.sort(rng.integers(0, 3, (p, n))),
+    ):
+        noise = Recording()
+        dp_ranks(grid, divided, noise, rng)
+        seen.append(noise.drawn)
+    assert all(drawn == seen[0] for drawn in seen)
+    spent = Recording()
+    dp_ranks(np.zeros((p, n), np.int64), divided, spent, rng)
+    assert spent.spent(divided) <= epsilon
+
+
+def test_without_enough_noise_nothing_is_drawn():
+    divided = shares(400, 3, 5.0)
+    cheap = type(divided)(**{**vars(divided), "margin_scale": divided.margin_scale / 2})
+    noise = Recording()
+    with pytest.raises(AssertionError, match="more than epsilon"):
+        dp_ranks(np.zeros((3, 400), np.int64), cheap, noise, np.random.default_rng(0))
+    assert noise.drawn == []
+
+
+# What is refused, and that nothing is spent on it
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"epsilon": 0.0}, errors.InvalidParameter),
+        ({"epsilon": -1.0}, errors.InvalidParameter),
+        ({"epsilon": float("nan")}, errors.InvalidParameter),
+        ({"epsilon": float("inf")}, errors.InvalidParameter),
+        ({"epsilon": 1000.0}, errors.InvalidParameter),
+        ({"epsilon": 0.05}, errors.NoiseTooLarge),
+        ({"epsilon": 60.0}, errors.BudgetExhausted),
+        ({"bounds": {}}, errors.BoundsRequired),
+        ({"bounds": BOUNDS | {"other": (0, 1)}}, errors.InvalidParameter),
+        ({"bounds": BOUNDS | {"column 1": (4, -4)}}, errors.InvalidParameter),
+        ({"bounds": BOUNDS | {"column 1": (0, 0)}}, errors.InvalidParameter),
+        ({"bounds": BOUNDS | {"column 1": (0, float("inf"))}}, errors.InvalidParameter),
+        ({"bounds": BOUNDS | {"column 1": (-1.7e308, 1.7e308)}}, errors.InvalidParameter),
+        ({"bounds": BOUNDS | {"column 1": (0,)}}, errors.InvalidParameter),
+        ({"bounds": BOUNDS | {"column 1": ("a", "b")}}, errors.InvalidParameter),
+        ({"null_as": {"column 1": 9}}, errors.InvalidParameter),
+        ({"null_as": {"other": 0}}, errors.InvalidParameter),
+        ({"entity": "column 1"}, errors.InvalidParameter),
+        *(({name: 3}, errors.UnknownOption) for name in
+          ("k", "refine", "models", "recoding", "sensitive", "keep", "by", "seed", "where")),
+        ({"data": NUMBERS[:3], "epsilon": 50.0}, errors.TooFewRecords),
+        ({"data": NUMBERS[:, :0], "bounds": {}}, errors.InvalidParameter),
+        ({"data": np.zeros((9, 65)), "bounds": {}}, errors.InvalidParameter),
+        ({"data": NUMBERS.tolist()}, errors.InvalidParameter),
+        ({"data": NUMBERS.astype(object)}, errors.UnsupportedType),
+        ({"data": NUMBERS.astype(complex)}, errors.UnsupportedType),
+        ({"data": NUMBERS.astype(np.int8), "bounds": BOUNDS | {"column 1": (0, 500)}},
+         errors.InvalidParameter),
+    ],
+)  # fmt: skip
+def test_refusals_spend_nothing(options, error):
+    budget = dbanon.Budget(50.0)
+    with pytest.raises(error):
+        synthesize(budget=budget, **options)
+    assert budget.spent == 0.0
+
+
+def test_there_is_no_release_without_a_budget():
+    for budget in (None, 3.0):
+        with pytest.raises(errors.InvalidParameter, match="budget"):
+            dbanon.synthesize(NUMBERS, method="dp_ranks", epsilon=1.0, bounds=BOUNDS, budget=budget)
+
+
+def test_refusals_say_what_would_do():
+    with pytest.raises(errors.NoiseTooLarge) as refused:
+        shares(1012, 10, 0.1)
+    assert "`epsilon` 0.791, 1 columns, or 8000 rows" in str(refused.value._hint)
+    assert shares(1012, 10, 0.791)
+    assert shares(1012, 1, 0.1)
+    assert shares(8000, 10, 0.1)
+
+
+def test_no_refusal_tells_a_bound_from_the_data():
+    told = errors.BoundsRequired.__doc__
+    with pytest.raises(errors.BoundsRequired) as refused:
+        synthesize(np.full((2000, 3), 12345.678), bounds={})
+    assert "12345" not in f"{refused.value} {refused.value.hint} {told}"
+
+
+def test_a_budget_is_counted_in_decimals_and_never_refunds():
+    budget = dbanon.Budget(0.3, "magic")
+    for _ in range(3):
+        budget.spend(0.1)
+    assert budget.spent == 0.3
+    with pytest.raises(errors.BudgetExhausted, match="magic"):
+        budget.spend(1e-9)
+    for wrong in (-0.1, 0.0, float("nan"), float("inf"), "1"):
+        with pytest.raises(errors.InvalidParameter):
+            budget.spend(wrong)
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(errors.InvalidParameter):
+            dbanon.Budget(wrong)
+    assert budget.spent == 0.3
+
+
+def test_threads_do_not_overspend():
+    from concurrent.futures import ThreadPoolExecutor
+
+    budget = dbanon.Budget(3.0)
+
+    def spend(_):
+        try:
+            budget.spend(0.5)
+        except errors.BudgetExhausted:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(spend, range(64))) == 6
+    assert budget.spent == 3.0
+
+
+def test_a_run_that_fails_stays_spent(monkeypatch):
+    from dbanon.synthesis import private
+
+    def broken(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(private, "dp_ranks", broken)
+    budget = dbanon.Budget(3.0)
+    with pytest.raises(KeyboardInterrupt):
+        synthesize(budget=budget)
+    assert budget.spent == 1.0
+
+
+# What comes out
+
+
+def test_a_release_says_what_it_is():
+    found = synthesize(budget=dbanon.Budget(3.0, "magic"))
+    assert found.epsilon == 1.0
+    assert list(found.columns) == list(BOUNDS)
+    assert found.n_rows == 2000
+    assert "ε = 1 for one row" in found.guarantee
+    assert "1 of 3 of budget magic are spent" in found.guarantee
+    assert "not k-anonymous" in found.guarantee
+    assert np.abs(found.values).max() <= 4
+
+
+def test_no_content_of_a_row_ends_the_run_and_types_are_kept():
+    n = 2000
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {
+            "small": rng.integers(-128, 127, n).astype(np.int8),
+            "odd": np.where(rng.random(n) < 0.3, np.nan, np.inf * rng.choice([-1, 1], n)),
+            "born": pd.Series(rng.integers(0, 10**4, n)).astype("datetime64[s]"),
+            "flag": rng.random(n) < 0.9,
+            "maybe": pd.Series(rng.integers(0, 9, n), dtype="Int64"),
+            "single": rng.normal(size=n).astype(np.float32),
+        }
+    )
+    frame.loc[frame.index[::7], ["born", "maybe"]] = None
+    bounds = {"small": (0, 100), "odd": (0.5, 0.75), "born": ("1970-01-01", "1970-02-01"),
+              "maybe": (0, 8), "single": (-0.1, 0.1)}  # fmt: skip
+    with pytest.raises(errors.InvalidParameter, match=r'"born" may hold NULL'):
+        synthesize(frame, bounds=bounds)
+    nothing = {"born": "1970-01-01", "maybe": 0}
+    found = synthesize(frame, bounds=bounds, null_as=nothing, epsilon=5.0)
+    assert {name: part.dtype for name, part in found.columns.items()} == {
+        "small": np.int8, "odd": np.float64, "born": np.dtype("datetime64[s]"),
+        "flag": np.bool_, "maybe": np.int64, "single": np.float32,
+    }  # fmt: skip
+    assert found.columns["small"].min() >= 0
+    assert 0.5 <= found.columns["odd"].min() <= found.columns["odd"].max() <= 0.75
+    assert 0.85 < found.columns["flag"].mean() < 0.95
+    for everywhere in (np.nan, np.inf, -np.inf, 1e308):
+        assert synthesize(np.full((2000, 3), everywhere)).n_rows == 2000
+
+
+def test_text_is_refused_by_its_type():
+    frame = pd.DataFrame({"name": ["a", "b"] * 500, "age": range(1000)})
+    with pytest.raises(errors.UnsupportedType, match="name"):
+        synthesize(frame, bounds={"age": (0, 1000)})
+
+
+def test_a_person_of_many_rows_is_one_row():
+    rng = np.random.default_rng(0)
+    whose = np.repeat(np.arange(600), rng.integers(1, 9, 600))
+    frame = pd.DataFrame({"person": whose, "age": whose / 600.0})
+    found = synthesize(frame, bounds={"age": (0, 1)}, entity="person", epsilon=4.0)
+    assert found.n_rows == 600
+    assert "for one person" in found.guarantee
+    assert str(len(frame)) not in f"{found.guarantee} {found.told}"
+    np.testing.assert_allclose(np.sort(found.columns["age"]), np.arange(600) / 600.0, atol=0.08)
+    with pytest.raises(errors.UnsupportedType, match="whose"):
+        synthesize(frame.astype({"person": "Int64"}), bounds={"age": (0, 1)}, entity="person")
+    with pytest.raises(errors.ColumnNotFound):
+        synthesize(frame, bounds={"age": (0, 1)}, entity="nobody")
+
+
+def test_two_releases_differ_and_there_is_no_seed():
+    one, other = synthesize(), synthesize()
+    assert not np.array_equal(np.sort(one.values, axis=0), np.sort(other.values, axis=0))
+
+
+def test_isotonic_and_projection_by_hand():
+    found = isotonic(
+        np.array([1.0, 3.0, 2.0, 5.0, 4.0, 0.0]), np.array([1.0, 1.0, 1.0, 1.0, 1.0, 3.0])
+    )
+    # 3 and 2 pool to 2.5, 5 and 4 to 4.5; the last, of weight 3, takes all of them down to 2.
+    np.testing.assert_allclose(found, [1, 2, 2, 2, 2, 2])
+    np.testing.assert_allclose(projected(np.array([3.0, -1.0, 1.0]), 3.0), [2.5, 0.0, 0.5])
+
+
+def test_dependence_survives():
+    """Two columns that are equal stay near each other; a third is of its own."""
+    rng = np.random.default_rng(0)
+    base = rng.integers(0, GRID + 1, 20_000)
+    grid = np.array([base, rng.integers(0, GRID + 1, 20_000), base])
+    found = dp_ranks(grid, shares(20_000, 3, 2.0), Seeded(0), rng)
+    correlations = np.corrcoef(found)
+    assert correlations[0, 2] > 0.95
+    assert abs(correlations[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_measures_are_those_of_the_design(name):
+    directory = data_directory()
+    if directory is None:
+        pytest.skip("needs the reference data")
+    values, bounds = {
+        "magic": lambda: (load_magic(directory).values, MAGIC_BOUNDS),
+        "magic_1012": lambda: (load_magic(directory).values[:1012], MAGIC_BOUNDS),
+        "census": lambda: census_bounds(load_casc("census", directory).values),
+    }[name]()
+    draws = 5 if name == "magic" else 8
+    for epsilon, told in EXPECTED[name].items():
+        if told is None:
+            with pytest.raises(errors.NoiseTooLarge):
+                shares(*values.shape, epsilon)
+            continue
+        found = np.mean(
+            [
+                measures(values, released(values, bounds, epsilon, Seeded(seed)), directions=30)
+                for seed in range(draws)
+            ],
+            axis=0,
+        )
+        np.testing.assert_allclose(found, told, rtol=0.4, err_msg=f"{name}, {epsilon}")
