@@ -110,7 +110,7 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
         elif name == CHAIN:
             raise NotBuilt(
                 "A call in SQL makes no release of a chain: its key is no argument of SQL.",
-                hint="Run it from a client: dbanon anonymize --chain NAME --chain-key file:PATH.",
+                hint="Run it from a client: the command line, Python or a job file.",
             )
         elif name in LATER:
             raise NotBuilt(f'Option "{name}" is not built yet.', hint=_hint(known))

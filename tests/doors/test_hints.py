@@ -31,7 +31,10 @@ OF_EVALUATIONS = {
 }
 MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 # Rooms whose hints appear at one door alone.
-OF_ONE_DOOR = ("doors/cli/", "doors/install.py", "doors/extension.py", "doors/python_path.py")
+OF_ONE_DOOR = (
+    "doors/cli/", "doors/install.py", "doors/extension.py", "doors/python_path.py",
+    "job/synthesis.py", "synthesis/",
+)  # fmt: skip
 
 
 def hints() -> Iterator[tuple[str, str]]:

@@ -166,17 +166,24 @@ def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
             # What an editable install lacks for Python is said before anything is asked.
             line.append("--sql-only")
         elif isinstance(param, click.Option) and param.required:
-            given = {"k": "5", "path": "never-written.html"}
-            line += [param.opts[0], given.get(str(param.name), "people")]
+            given = {
+                "k": "5", "path": "never-written.html", "changes": "show",
+                "key_out": "never-written.key", "key": "env:A_KEY",
+            }  # fmt: skip
+            line.append(param.opts[0])
+            line += [] if param.is_flag else [given.get(str(param.name), "people")]
     return line
 
 
 @pytest.mark.parametrize("names", WITH_URL, ids=" ".join)
-def test_the_url_may_come_from_the_environment(names: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_url_may_come_from_the_environment(
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_KEY", "00" * 32)
     command = WITH_URL[names]
     line = line_of(names, command)
     missing = f"duckdb:///{tmp_path / 'missing.duckdb'}"
-    told = CliRunner().invoke(main, line, env={"DBANON_URL": missing})
+    told = CliRunner().invoke(main, line, "7", env={"DBANON_URL": missing})
     assert told.exit_code == 2
     assert "missing.duckdb" in told.stderr or "Only a PostgreSQL database" in told.stderr
     without = CliRunner().invoke(main, line, env={"DBANON_URL": None})
@@ -187,7 +194,7 @@ def test_the_url_may_come_from_the_environment(names: tuple[str, ...], tmp_path:
     # One that is told wins.
     first = len(names) + (names[-1] == "check")
     line.insert(first, f"duckdb:///{tmp_path / 'told.duckdb'}")
-    wins = CliRunner().invoke(main, line, env={"DBANON_URL": missing})
+    wins = CliRunner().invoke(main, line, "7", env={"DBANON_URL": missing})
     assert "missing.duckdb" not in wins.output
     assert wins.exit_code == 2
 

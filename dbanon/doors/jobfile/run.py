@@ -110,7 +110,7 @@ def run_file_job(
         raise InvalidParameter(
             f'Job "{job.name}" is of a chain, which is never skipped: code 99 would tell that'
             " nothing changed.",
-            hint="Run it without --skip-unchanged.",
+            hint="Run it whether or not something changed.",
         )
     source, target = stores_of(job, on_sql)
     attempt = 1

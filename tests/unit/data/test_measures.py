@@ -251,13 +251,15 @@ def test_measures_made_elsewhere_serve_as_well(many: Microdata) -> None:
     assert mean * scale == pytest.approx(measured.mean, rel=1e-9)
     assert deviation * scale == pytest.approx(measured.deviation, rel=1e-12)
     measures = Measures(numbers={"count": measured, "size": Scale.of(many.numbers[:, 1])})
-    space = numeric_space(many, measures, standardize="zscore", weights={}, hierarchies={})
+    alone = many.of_attributes(["count", "size"])
+    space = numeric_space(alone, measures, standardize="zscore", weights={}, hierarchies={})
     assert space(np.arange(10)).points.shape == (10, 2)
 
 
 def test_mahalanobis_needs_a_covariance(many: Microdata) -> None:
+    alone = many.of_attributes(["count", "size"])
     space = numeric_space(
-        many, Measures.of(many), standardize="mahalanobis", weights={}, hierarchies={}
+        alone, Measures.of(alone), standardize="mahalanobis", weights={}, hierarchies={}
     )
     with pytest.raises(InvalidParameter, match="covariance"):
         space(np.arange(10))
