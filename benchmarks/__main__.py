@@ -19,18 +19,20 @@ NAMES = (
     "exports",
     "generalization",
     "generalization_scale",
+    "labels",
     "main_job",
     "mdav_speed",
     "method_speed",
     "methods",
     "mixed",
     "models",
+    "models_adult",
     "plpython",
     "privacy",
     "thorough",
 )
-ON_REQUEST = ("bounds", "chain_speed", "thorough")  # minutes each, only when named
-WITH_ANOTHER = ("evaluation", "main_job", "plpython")
+ON_REQUEST = ("bounds", "chain_speed", "models_adult", "thorough")  # minutes each, only when named
+WITH_ANOTHER = ("evaluation", "main_job", "models_adult", "plpython")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
 IN_DOCS = {

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.markdown import NotMeasuredError, table
 from dbanon.errors import PrivacyRefusal
-from dbanon.job.synthesis import ALGORITHM
+from dbanon.job.synthesis import ALGORITHM, QUANTILES
 from dbanon.synthesis.dcmdp import centroids, dcmdp, dense
 from dbanon.synthesis.noise import OpenDpNoise
 from tests.reference.data import data_directory, load_casc, load_magic
@@ -69,7 +69,7 @@ SPEED = """
 
 Normal data, CPU seconds, and MiB by which the peak of memory rose above that of making the data,
 each in a process of its own: DBSCAN's labels of 1,000,000 records of 4 columns from 0 to 1 (k = 10,
-two radii), and `dp_ranks` of 1,000,000 rows of 10 columns.
+two radii), all of `dcm` with its repair, and `dp_ranks` of 1,000,000 rows of 10 columns.
 
 """
 QUICK = "\nSeconds: not measured by --quick.\n"
@@ -137,6 +137,7 @@ def _mechanisms(tables: Mapping[str, Table], quick: bool) -> str:
         "DCMDP, noise of algorithm 2": ("**no**", lambda t, e: _dcmdp(t, e, rng)),
         "insensitive microaggregation": ("yes", lambda t, e: _insensitive(t, e, rng)),
         "`dp_ranks`": ("yes", lambda t, e: released(*t, e, noise)),
+        "`dp_ranks`, margins=quantiles": ("yes", lambda t, e: released(*t, e, noise, QUANTILES)),
     }
     text = MECHANISMS
     for name, given in tables.items():
@@ -192,18 +193,22 @@ def _insensitive(given: Table, epsilon: float, rng: np.random.Generator) -> NDAr
     return min(tried, key=lambda rows: measures(values, rows, directions=20)[0])
 
 
+_DP_RANKS = (
+    "import dbanon; dbanon.synthesize(data, method='dp_ranks', epsilon=1.0, margins='{margins}',"
+    " bounds=dict.fromkeys(['column %d' % j for j in range(10)], (0, 1)),"
+    " budget=dbanon.Budget(1.0))"
+)
 _TIMED = {
     "DBSCAN of dcm, r = {r}": (
         "from dbanon.kernels import Dbscan; kernel = Dbscan(data, 10, {r})\n"
         "while not kernel.step(): pass"
     ),
+    "all of dcm, r = {r}": "import dbanon; dbanon.partition(data, 10, method='dcm', radius={r})",
     "DBSCAN of scikit-learn, r = {r}": (
         "from sklearn.cluster import DBSCAN; DBSCAN(eps={r}, min_samples=10).fit(data)"
     ),
-    "dp_ranks": (
-        "import dbanon; dbanon.synthesize(data, method='dp_ranks', epsilon=1.0,"
-        " bounds={{f'column {{j}}': (0, 1) for j in range(10)}}, budget=dbanon.Budget(1.0))"
-    ),
+    "dp_ranks": _DP_RANKS.format(margins="ranks"),
+    "dp_ranks, margins=quantiles": _DP_RANKS.format(margins="quantiles"),
 }
 _MEASURED = """
 import resource, time

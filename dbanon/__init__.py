@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dbanon.doors.advise import advise
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
     from dbanon.doors.bound import certificate, lower_bound
+    from dbanon.doors.budgets import budgets, create_budget, show_budget
     from dbanon.doors.chains import (
         chains,
         close_chain,
@@ -59,9 +60,11 @@ _HOMES = {
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
     "attempts": "dbanon.doors.releases",
+    "budgets": "dbanon.doors.budgets",
     "certificate": "dbanon.doors.bound",
     "chains": "dbanon.doors.chains",
     "close_chain": "dbanon.doors.chains",
+    "create_budget": "dbanon.doors.budgets",
     "create_chain": "dbanon.doors.chains",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.hierarchies",
@@ -78,6 +81,7 @@ _HOMES = {
     "releases": "dbanon.doors.releases",
     "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
+    "show_budget": "dbanon.doors.budgets",
     "show_chain": "dbanon.doors.chains",
     "store_hierarchy": "dbanon.doors.hierarchies",
     "synthesize": "dbanon.doors.synthesis",
@@ -100,9 +104,11 @@ __all__ = [
     "anonymize",
     "anonymize_frame",
     "attempts",
+    "budgets",
     "certificate",
     "chains",
     "close_chain",
+    "create_budget",
     "create_chain",
     "drop",
     "drop_hierarchy",
@@ -119,6 +125,7 @@ __all__ = [
     "releases",
     "run_job",
     "show",
+    "show_budget",
     "show_chain",
     "store_hierarchy",
     "synthesize",

@@ -12,19 +12,19 @@ CREATE TABLE IF NOT EXISTS dbanon.release (
     relation_name                    text NOT NULL,
     method                           text NOT NULL,
     arguments                        jsonb NOT NULL,
-    k_requested                      integer NOT NULL,
-    k_achieved                       bigint NOT NULL,
+    k_requested                      integer,
+    k_achieved                       bigint,
     rows_in                          bigint NOT NULL,
     rows_out                         bigint NOT NULL,
     suppressed                       bigint NOT NULL,
     null_rows                        bigint NOT NULL,
-    classes                          bigint NOT NULL,
-    smallest_class                   bigint NOT NULL,
-    median_class                     double precision NOT NULL,
-    largest_class                    bigint NOT NULL,
-    histogram                        jsonb NOT NULL,
-    information_loss                 double precision NOT NULL,
-    information_loss_before_rounding double precision NOT NULL,
+    classes                          bigint,
+    smallest_class                   bigint,
+    median_class                     double precision,
+    largest_class                    bigint,
+    histogram                        jsonb,
+    information_loss                 double precision,
+    information_loss_before_rounding double precision,
     seconds                          jsonb NOT NULL,
     guarantee                        text NOT NULL,
     seed_policy                      text NOT NULL,
@@ -37,6 +37,9 @@ CREATE TABLE IF NOT EXISTS dbanon.release (
     evaluation                       jsonb,
     chain_id                         uuid,
     chain_sequence                   integer,
+    epsilon                          numeric,
+    neighbours                       text,
+    budget                           text,
     PRIMARY KEY (release_id)
 );
 
@@ -140,6 +143,36 @@ CREATE TABLE IF NOT EXISTS dbanon.chain_release (
     PRIMARY KEY (chain_id, sequence)
 );
 
+-- What may be spent on a source, and what is: the owner's alone to write.
+CREATE TABLE IF NOT EXISTS dbanon.budget (
+    name          text NOT NULL,
+    source        text NOT NULL,
+    unit          text NOT NULL,
+    entity        text,
+    epsilon_total numeric NOT NULL,
+    spent         numeric NOT NULL,
+    created_at    timestamp with time zone NOT NULL,
+    created_by    text,
+    raises        text,
+    closed        integer NOT NULL,
+    PRIMARY KEY (name),
+    CONSTRAINT budget_one_open UNIQUE (source, unit, closed),
+    CONSTRAINT budget_total_of_use CHECK (epsilon_total > 0 AND epsilon_total <= 1000000),
+    CONSTRAINT budget_not_overspent CHECK (spent >= 0 AND spent <= epsilon_total)
+);
+
+CREATE TABLE IF NOT EXISTS dbanon.spending (
+    spending_id uuid NOT NULL,
+    budget      text NOT NULL,
+    release_id  uuid,
+    epsilon     numeric NOT NULL,
+    state       text NOT NULL,
+    spent_at    timestamp with time zone NOT NULL,
+    spent_by    text,
+    PRIMARY KEY (spending_id),
+    CONSTRAINT spending_only_adds CHECK (epsilon > 0 AND epsilon <= 1000000)
+);
+
 CREATE TABLE IF NOT EXISTS dbanon.alembic_version (
     version_num character varying(32) NOT NULL,
     CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
@@ -152,7 +185,22 @@ ALTER TABLE dbanon.release
     ADD COLUMN IF NOT EXISTS digest text,
     ADD COLUMN IF NOT EXISTS evaluation jsonb,
     ADD COLUMN IF NOT EXISTS chain_id uuid,
-    ADD COLUMN IF NOT EXISTS chain_sequence integer;
+    ADD COLUMN IF NOT EXISTS chain_sequence integer,
+    ADD COLUMN IF NOT EXISTS epsilon numeric,
+    ADD COLUMN IF NOT EXISTS neighbours text,
+    ADD COLUMN IF NOT EXISTS budget text;
+
+-- Releases without classes have none of these.
+ALTER TABLE dbanon.release
+    ALTER COLUMN k_requested DROP NOT NULL,
+    ALTER COLUMN k_achieved DROP NOT NULL,
+    ALTER COLUMN classes DROP NOT NULL,
+    ALTER COLUMN smallest_class DROP NOT NULL,
+    ALTER COLUMN median_class DROP NOT NULL,
+    ALTER COLUMN largest_class DROP NOT NULL,
+    ALTER COLUMN histogram DROP NOT NULL,
+    ALTER COLUMN information_loss DROP NOT NULL,
+    ALTER COLUMN information_loss_before_rounding DROP NOT NULL;
 
 -- What earlier versions had, and never used.
 ALTER TABLE dbanon.release

@@ -7,6 +7,8 @@ install, which only its own interpreter understands.
 from __future__ import annotations
 
 import compileall
+import importlib.util
+import os
 import shutil
 from importlib import metadata
 from pathlib import Path
@@ -36,4 +38,36 @@ def copy_package(folder: Path) -> Path:
     compileall.compile_dir(folder, quiet=2)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder
+
+
+def link_opendp(folder: Path) -> Path:
+    """OpenDP in ``folder``, readable by everybody: links where they can be had, as it is large."""
+
+    def linked(source: str, target: str) -> str:
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copy2(source, target)
+        return target
+
+    for name in ("opendp", "deprecated", "wrapt"):
+        package = importlib.util.find_spec(name)
+        assert package is not None
+        assert package.origin is not None
+        shutil.copytree(
+            Path(package.origin).parent,
+            folder / name,
+            copy_function=linked,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    # It asks for its own version.
+    described = folder / f"opendp-{metadata.version('opendp')}.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: opendp\nVersion: {metadata.version('opendp')}\n"
+    )
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir():
+            path.chmod(0o755)
     return folder

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.spaces.label_costs import LabelCosts
 from dbanon.spaces.mixed import UNIT, MixedSpace
 
 
@@ -49,6 +50,23 @@ def draw_space(draw, n):
         rows = rows[rng.integers(0, max(1, n // 3), n)]
     names = tuple(f"a{i}" for i in range(d))
     return MixedSpace(np.ascontiguousarray(rows), np.array(units, np.int64), tuple(trees), names)
+
+
+def draw_costs(draw, space):
+    """Costs of labels: some numbers have them, of few pieces or of the most there may be."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    pieces, firsts, costs = [], [], []
+    for unit, tree in zip(space.units.tolist(), space.trees, strict=True):
+        w = 0 if tree is not None or not unit else int(rng.choice([0, 1, 2, 5, 30, 256]))
+        pieces.append(w)
+        firsts.append(np.sort(np.append(rng.integers(0, unit + 1, max(w - 1, 0)), [0] * (w > 0))))
+        table = np.triu(rng.integers(0, unit + 1, (w, w)), 1)
+        costs.append((table if rng.random() < 0.5 else table // (unit // 4 + 1)).reshape(-1))
+    return LabelCosts(
+        np.array(pieces, np.int32),
+        np.concatenate(firsts).astype(np.int32),
+        np.concatenate(costs).astype(np.int32),
+    )
 
 
 @st.composite

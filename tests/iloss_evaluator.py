@@ -32,3 +32,28 @@ def iloss(rows, labels, paths):
                 climbed = min(way.index(label) for label in common)
                 total += Fraction(climbed, len(way) - 1)
     return float(total)
+
+
+def published_iloss(rows, released, paths):
+    """The loss of the labels themselves, whole numbers being released as ``[30, 32)``, ``[30, 31]``
+    or ``30``; the first two hold 30 and 31.
+
+    released: rows of labels, beside the rows that they stand for.
+    """
+    total = Fraction(0)
+    for column, ways in enumerate(paths):
+        if ways is None:
+            numbers = [int(row[column]) for row in rows]
+            whole = max(numbers) - min(numbers)
+        for row, labels in zip(rows, released, strict=True):
+            label = labels[column]
+            if ways is None:
+                ends = [int(end) for end in label.strip("[)]").split(", ")]
+                first, last = ends[0], ends[-1] - label.endswith(")")
+                if not first <= int(row[column]) <= last:
+                    raise ValueError("a label does not hold its value")
+                total += min(Fraction(last - first, whole), Fraction(1))
+            else:
+                way = ways[row[column]]
+                total += Fraction(way.index(label), len(way) - 1)
+    return float(total)

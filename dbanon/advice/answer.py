@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -175,7 +176,17 @@ class Advice:
         pairs = [("release", str(found.point)), ("rule", found.rule)]
         if found.runner_up is not None:
             pairs.append(("runner-up", str(found.runner_up)))
-        return [*pairs, ("note", found.note)] if found.note else pairs
+        if found.note:
+            pairs.append(("note", found.note))
+        return [*pairs, ("Liu and Li", _rule_of_liu_and_li(self.rows))]
+
+
+def _rule_of_liu_and_li(rows: int) -> str:
+    """What the source of dcm and dcmdp says of k, and what that is worth."""
+    return (
+        f"k >= sqrt(n), here {math.isqrt(max(rows - 1, 0)) + 1}, so that noise of dcmdp is no more"
+        " than plain Laplace noise; it makes nothing private, and no release here needs it"
+    )
 
 
 def alone(found: SetOfColumns) -> str:

@@ -81,14 +81,21 @@ class Forecast:
 
 
 def forecast(
-    rules: Rules, k: int, releases: Sequence[Mapping[str, Any]], more: int = RELEASES
+    rules: Rules,
+    k: int,
+    releases: Sequence[Mapping[str, Any]],
+    more: int = RELEASES,
+    *,
+    models: bool = False,
 ) -> Forecast | None:
     """What is to be expected of a chain; None before its second release.
 
     Parameters
     ----------
     releases : what was counted of each so far.
+    models : whether privacy models are kept, so that nobody leaves a class in a group.
     """
+    groups_leave = rules.changes == SHOW and not models
     rates = Rates.of(releases)
     if rates is None or not releases[-1]["persons"]:
         return None
@@ -97,13 +104,13 @@ def forecast(
     cells = max(last.get("live", 0) + last.get("held", 0), 1)
     size = max(size, round(last["persons"] / cells))
     ages = len(releases) - 1 + more
-    held, absent, drifted, missing = _follow(rules, k, size, rates, ages)
-    return Forecast(more, rates, held, absent, drifted, missing,
-                    _advice(rules, k, size, rates, held, ages))  # fmt: skip
+    held, absent, drifted, missing = _follow(rules, k, size, rates, ages, groups_leave)
+    advice = _advice(rules, k, size, rates, held, ages, groups_leave)
+    return Forecast(more, rates, held, absent, drifted, missing, advice)
 
 
 def _follow(
-    rules: Rules, k: int, size: int, rates: Rates, ages: int
+    rules: Rules, k: int, size: int, rates: Rates, ages: int, groups_leave: bool
 ) -> tuple[float, float, float, float]:
     """Held, absent, drifted and missing, as ``Forecast`` has them, of classes of all ages."""
     rng = np.random.default_rng(1)
@@ -116,7 +123,7 @@ def _follow(
         stale |= there & (rng.random(there.shape) < rates.change)
         left, stay = (shown & ~there).sum(axis=1), there.sum(axis=1)
         live, gone = (left == 0) & (stay > 0), stay == 0
-        if rules.changes == SHOW:
+        if groups_leave:
             batch = (left >= k) & (stay >= k)
             shown[batch] = there[batch]
             live |= batch
@@ -171,12 +178,12 @@ def _renew(
 
 
 def _advice(
-    rules: Rules, k: int, size: int, rates: Rates, held: float, ages: int
+    rules: Rules, k: int, size: int, rates: Rates, held: float, ages: int, groups_leave: bool
 ) -> tuple[str, ...]:
     words = []
-    if held > _MUCH_HELD and rules.changes == SHOW and size < 10 * k:
+    if held > _MUCH_HELD and groups_leave and size < 10 * k:
         wide = Rules(**{**rules.to_plain(), "class_size": 10 * k})
-        then = _follow(wide, k, 10 * k, rates, ages)[0]
+        then = _follow(wide, k, 10 * k, rates, ages, groups_leave)[0]
         if then < held - 0.05:
             words.append(
                 f"class_size {10 * k} lets leavers go in groups of k: {then:.0%} of rows held then,"

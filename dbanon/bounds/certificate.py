@@ -39,7 +39,8 @@ from numpy.typing import NDArray
 
 from dbanon.bounds import classes, pairs
 from dbanon.bounds.program import Programs
-from dbanon.bounds.rounding import SLACK, lowered
+from dbanon.bounds.rounding import SLACK, lowered, raised
+from dbanon.bounds.tolls import Tolls, no_tolls
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
@@ -63,7 +64,8 @@ class Certificate:
     way : what gave it: ``neighbours``, ``pairs`` or ``classes``.
     complete : True where this way has nothing better to give, False where time ended it.
     prices : float64 (n,), of each record, a share of SST: no class of k or more loses less than its
-        prices. Their sum is ``share``.
+        prices without the tolls it pays. All prices less all tolls are ``share``.
+    tolls : shares of SST, too; none where k is not 3.
     simple : what ``neighbours`` alone gives.
     seconds : CPU seconds.
     """
@@ -73,6 +75,7 @@ class Certificate:
     way: str
     complete: bool
     prices: Floats
+    tolls: Tolls
     simple: float
     seconds: float
 
@@ -130,22 +133,27 @@ def certificate(
     started, ends = time.process_time(), time.monotonic() + seconds
     prices = neighbour_prices(points, k, tick)
     simple, way, complete = prices, "neighbours", True
+    tolls = no_tolls()
     if programs is not None and len(points) <= MOST_RECORDS and simple.any():
         found, complete = pairs.pair_prices(points, k, programs, ends, tick)
         if math.fsum(found) > math.fsum(prices):
             prices, way = found, "pairs"
         if start and k <= MOST_PRICED:
-            better, complete = classes.class_prices(points, k, start, prices, programs, ends, tick)
-            if math.fsum(better) > math.fsum(prices):
-                prices, way = better, "classes"
+            better, paid, complete = classes.class_prices(
+                points, k, start, prices, programs, ends, tick
+            )
+            if math.fsum(better) - math.fsum(paid.tolls) > math.fsum(prices):
+                prices, tolls, way = better, paid.charged(), "classes"
     total = _total(points)
     shares = [_shares(one, total) for one in (prices, simple)]
+    paid_shares = raised(tolls.tolls / total, 1) if len(tolls.tolls) else tolls.tolls
     return Certificate(
         k=k,
-        share=_sum(shares[0]),
+        share=_sum(np.concatenate([shares[0], -paid_shares])),
         way=way,
         complete=complete,
         prices=shares[0],
+        tolls=Tolls(tolls.triples, paid_shares),
         simple=_sum(shares[1]),
         seconds=time.process_time() - started,
     )

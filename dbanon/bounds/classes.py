@@ -26,7 +26,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.bounds.pool import Pool
 from dbanon.bounds.program import NEAR_ENOUGH, Programs
+from dbanon.bounds.rounding import SLACK
+from dbanon.bounds.tolls import SIZE, Around, Tolls
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from dbanon.methods.registry import Tick
@@ -40,6 +43,8 @@ _THRESHOLD = 1e-7
 _WANTED = 3
 # The steps of a search from one seed, about a nanosecond each: at first, and at most.
 _EFFORT, _MOST_EFFORT = 2**22, 2**27
+# Tolls are asked for where the certificate is so near to the program, relatively.
+_NEAR_CUTS = 1e-3
 # Of how many classes of k a larger one is made at most.
 _MOST_PARTS = 300
 
@@ -52,8 +57,8 @@ def class_prices(
     programs: Programs,
     ends: float,
     tick: Tick,
-) -> tuple[Floats, bool]:
-    """Prices, float64 (n,), and whether they are the best there are, but for a hundred-thousandth.
+) -> tuple[Floats, Tolls, bool]:
+    """Prices, float64 (n,), tolls, and whether they are the best there are, nearly.
 
     Parameters
     ----------
@@ -61,58 +66,82 @@ def class_prices(
     prices : a certificate.
     ends : when to end, of the monotonic clock.
     """
-    pool = _Pool(points, programs)
-    pool.add(np.concatenate([part for one in start for part in _parts(one, k)]))
-    near, bars = _near(points, k, tick)
-    pool.add(near)
-    best, bound, effort = prices, math.fsum(prices), _EFFORT
+    search = _Search(points, k, start, prices, programs, tick)
     while True:
-        solved = pool.program.solve(ends)
+        solved = search.pool.program.solve(ends)
         if solved is None:
-            return best, False
+            return *search.best, False
         found, value = solved
-        if value - bound <= NEAR_ENOUGH * abs(value):
-            return best, True
-        between = (best + found) / 2
-        threshold = -_THRESHOLD * abs(value) / len(points)
-        kernel = Pricing(points, k, between, bars, threshold, _WANTED, effort)
+        gap = (value - search.bound) / abs(value) if value else 0.0
+        if k == SIZE and gap <= _NEAR_CUTS and search.pool.cut():
+            continue
+        if gap <= NEAR_ENOUGH:
+            return *search.best, True
+        if not search.price(found, value, ends):
+            return *search.best, False
+
+
+class _Search:
+    """The best certificate so far, and the classes that the program knows."""
+
+    def __init__(
+        self,
+        points: Floats,
+        k: int,
+        start: Sequence[Partition],
+        prices: Floats,
+        programs: Programs,
+        tick: Tick,
+    ) -> None:
+        self._points, self._k, self._tick = points, k, tick
+        self.pool = Pool(points, programs)
+        for one in start:
+            for part in _parts(one, k):
+                self.pool.add(part)
+            if k == SIZE:
+                self.pool.add_all(np.split(one.members, one.starts[1:]))
+        near, self._bars = _near(points, k, tick)
+        self.pool.add(near)
+        self._around = Around(points)
+        self._prices, self._tolls = prices, np.zeros(0)
+        self.bound = math.fsum(prices)
+        self._effort = _EFFORT
+
+    @property
+    def best(self) -> tuple[Floats, Tolls]:
+        """Prices and tolls."""
+        return self._prices, Tolls(self.pool.triples[: len(self._tolls)], self._tolls)
+
+    def price(self, found: Floats, value: float, ends: float) -> bool:
+        """Look for classes that cost less than what the program found; False to end the search."""
+        n = len(self._points)
+        prices = (self._prices + found[:n]) / 2
+        each = np.maximum(-found[n:], 0.0)
+        each[: len(self._tolls)] += self._tolls
+        tolls = Tolls(self.pool.triples, each / 2)
+        threshold = -_THRESHOLD * abs(value) / n
+        kernel = Pricing(
+            self._points, self._k, prices, self._bars, threshold, _WANTED, self._effort,
+            *tolls.charged().pairs(),
+        )  # fmt: skip
         while not kernel.step():
-            tick(kernel.progress)
+            self._tick(kernel.progress)
             if time.monotonic() > ends:
-                return best, False
-        better = between + kernel.least()
-        if math.fsum(better) > bound:
-            best, bound = better, math.fsum(better)
-            pool.add(kernel.classes().reshape(-1, k))
-        elif not pool.add(kernel.classes().reshape(-1, k)):
+                return False
+        # Far more than the rounding of a class of five and its distances.
+        error = SLACK * (np.abs(prices).max() - threshold)
+        least, around = self._around.look(prices, tolls, error)
+        better = prices + np.minimum(kernel.least(), least)
+        new = self.pool.add(kernel.classes().reshape(-1, self._k)) + self.pool.add_all(around)
+        bound = math.fsum(better) - math.fsum(tolls.tolls)
+        if bound > self.bound:
+            self._prices, self._tolls, self.bound = better, tolls.tolls, bound
+        elif not new:
             # Of seeds that were not looked into to the end too much was said to be possible.
-            if effort >= _MOST_EFFORT:
-                return best, False
-            effort *= 4
-
-
-class _Pool:
-    """The classes that the program knows."""
-
-    def __init__(self, points: Floats, programs: Programs) -> None:
-        self.program = programs(len(points), 1.0, 1.0)
-        self._points = points
-        self._known: set[bytes] = set()
-
-    def add(self, classes: Classes) -> int:
-        """Add those that are new; tells how many."""
-        classes = np.sort(classes, axis=1).astype(np.int32)
-        new = []
-        for number, one in enumerate(classes):
-            name = one.tobytes()
-            if name not in self._known:
-                self._known.add(name)
-                new.append(number)
-        if new:
-            members = self._points[classes[new]]
-            costs = np.square(members - members.mean(axis=1, keepdims=True)).sum(axis=(1, 2))
-            self.program.add(classes[new], costs, math.inf)
-        return len(new)
+            if self._effort >= _MOST_EFFORT:
+                return False
+            self._effort *= 4
+        return True
 
 
 def _parts(partition: Partition, k: int) -> Iterator[Classes]:

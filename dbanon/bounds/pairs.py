@@ -61,7 +61,8 @@ def pair_prices(
         known = np.union1d(known, new)
         ends_of = np.stack([new // n, new % n], axis=1).astype(np.int32)
         costs = np.square(points[ends_of[:, 0]] - points[ends_of[:, 1]]).sum(axis=1) / k
-        program.add(ends_of, costs, 1.0)
+        starts = np.arange(0, 2 * len(new), 2, dtype=np.int32)
+        program.add(ends_of.ravel(), starts, costs, 1.0)
         solved = program.solve(ends)
         if solved is None:
             return prices, False

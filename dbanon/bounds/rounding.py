@@ -17,3 +17,8 @@ def error_of(terms: int) -> float:
 def lowered(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
     """Below the exact values, whose terms were so many."""
     return np.asarray(values - (SLACK + error_of(terms)) * np.abs(values))
+
+
+def raised(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
+    """Above the exact values, whose terms were so many."""
+    return -lowered(-values, terms)

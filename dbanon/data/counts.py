@@ -158,6 +158,8 @@ class Histories:
     misplaced : classes that have other rows than their persons.
     rewritten : held classes whose rows are not those that were shown before.
     uneven : combinations of released values that have other rows than their classes.
+    failing : classes on display that do not keep to a privacy model.
+    refused : newcomers whom privacy models kept out with this release, for good.
     told : what else was counted of classes and persons, by name.
     """
 
@@ -171,6 +173,8 @@ class Histories:
     misplaced: int = 0
     rewritten: int = 0
     uneven: int = 0
+    failing: int = 0
+    refused: int = 0
     told: Mapping[str, int] = field(default_factory=dict)
 
 

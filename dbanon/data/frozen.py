@@ -50,6 +50,9 @@ def as_part(
 ) -> tuple[Microdata, Measures]:
     """Records as a part of the table that was measured: with the codes of its dictionaries.
 
+    Sensitive columns are measured by these records alone: models that may be kept to here look at
+    classes, and at nothing else.
+
     Parameters
     ----------
     with_trees : columns with a hierarchy, which may have leaves that the table did not hold.
@@ -80,4 +83,5 @@ def as_part(
         places = np.array([*(place_of[value] for value in values), -1], np.int32)
         codes[:, place] = places[codes[:, place]]
     remapped = replace(microdata, codes=codes, categories=tuple(categories))
-    return remapped, Measures(measures.numbers, known, {}, measures.whitenings)
+    own = {name: Distribution.of_column(column) for name, column in microdata.sensitive.items()}
+    return remapped, Measures(measures.numbers, known, own, measures.whitenings)

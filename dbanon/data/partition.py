@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
@@ -15,6 +15,7 @@ from dbanon.data.measures import Measures
 from dbanon.errors import RecountFailed
 
 SUPPRESSED = -1
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +25,7 @@ class Partition:
     Parameters
     ----------
     labels : int32 (n,), the class of each record from 0 without gaps; -1 where suppressed.
+    told : what the method counted on its way, by what it is; counts of parts add up.
 
     Attributes
     ----------
@@ -33,12 +35,13 @@ class Partition:
     """
 
     labels: NDArray[np.int32]
+    told: Mapping[str, int]
 
     of_rows: ClassVar[bool] = True
     in_blocks: ClassVar[bool] = True
     at_once: ClassVar[bool] = False
 
-    def __init__(self, labels: ArrayLike) -> None:
+    def __init__(self, labels: ArrayLike, told: Mapping[str, int] = NOTHING) -> None:
         array = np.array(labels, dtype=np.int32)
         if array.ndim != 1:
             raise ValueError("labels must have one dimension")
@@ -46,6 +49,7 @@ class Partition:
             raise ValueError("labels must be -1 or more")
         array.setflags(write=False)
         object.__setattr__(self, "labels", array)
+        object.__setattr__(self, "told", told)
         if self.n_classes and not self.sizes.all():
             raise ValueError("labels must have no gaps")
 
@@ -108,7 +112,7 @@ class Partition:
 
         Records that stand for none are suppressed.
         """
-        return Partition(np.where(records < 0, SUPPRESSED, self.labels[records]))
+        return Partition(np.where(records < 0, SUPPRESSED, self.labels[records]), self.told)
 
     def require(self, k: int, max_size: int | None = None) -> Partition:
         """This partition, after a check that its classes hold k to ``max_size`` records.
@@ -248,11 +252,13 @@ class Found:
     classes : of rows, or of the values of each attribute by itself.
     levels : of a full domain, before classes were merged; None where none were chosen.
     measures : of the table that is released; None where it is still to be measured.
+    told : what the method counted on its way, as in ``Partition``.
     """
 
     classes: Partition | AttributePartition
     levels: Levels | None = None
     measures: Measures | None = None
+    told: Mapping[str, int] = field(default_factory=dict)
 
 
 def places_of(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:
@@ -275,7 +281,10 @@ def combine(parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int) -> Par
     """
     labels = np.full(n, SUPPRESSED, np.int32)
     first = 0
+    told: dict[str, int] = {}
     for records, partition in parts:
         labels[records] = np.where(partition.labels >= 0, partition.labels + first, SUPPRESSED)
         first += partition.n_classes
-    return Partition(labels)
+        for what, count in partition.told.items():
+            told[what] = told.get(what, 0) + count
+    return Partition(labels, told)

@@ -21,12 +21,14 @@ def create_chain(
     table: str,
     entity: str,
     changes: str,
-    key_out: str | Path,
+    key_out: str | Path | None = None,
     class_size: int | None = None,
     admit_every: int = 1,
     departures: str = "hold",
     withdraw_above: float | None = None,
     mode: str = "continue",
+    new_chain_from: str | None = None,
+    key: str | None = None,
     on_sql: OnSql | None = None,
 ) -> ChainShown:
     """Make a chain in the database that it reads, and its key in a file.
@@ -38,15 +40,19 @@ def create_chain(
     changes : ``show``, ``hold`` or ``freeze``: what becomes of values that change. There is no
         default: each tells something else.
     key_out : where the key is written, 32 random bytes in hexadecimal digits, for its owner alone.
-        The database never has it; who loses it has ended the chain.
+        The database never has it; who loses it has ended the chain. None with ``new_chain_from``.
     class_size : persons that share a class when they are admitted; k when None.
     admit_every : newcomers are admitted with every so many releases.
     departures : ``hold`` or ``withdraw``: what becomes of a class that some have left.
     withdraw_above : withdraw a held class once a larger share of its persons have left.
     mode : ``continue`` keeps every history shared by k persons, ``measure`` only counts.
+    new_chain_from : a closed chain over the same persons, which a second one is refused over
+        otherwise; ``key`` is where its key is, ``file:PATH`` or ``env:NAME``, which both have then.
+        How many persons the two expose together, the first release counts.
 
     Raises
     ------
+    ChainSamePersons, ChainNotFound, ChainKeyWrong : there is another chain over the same persons.
     ChainExists, ChainEntityRows, UnsupportedType, TableNotFound, ColumnNotFound : it cannot be.
     OutputExists : there is a file where the key is to be.
     """
@@ -57,8 +63,10 @@ def create_chain(
         departures=departures,
         withdraw_above=withdraw_above,
         mode=mode,
+        new_chain_from=new_chain_from,
     )
-    return run.create(open_store(database, on_sql), name, table, entity, rules, Path(key_out))
+    out = None if key_out is None else Path(key_out)
+    return run.create(open_store(database, on_sql), name, table, entity, rules, out, key)
 
 
 def chains(database: Any, *, on_sql: OnSql | None = None) -> list[ChainShown]:

@@ -200,7 +200,7 @@ def uninstall(url: str, *, ledger: bool = False) -> None:
                 "SELECT p.oid::regprocedure::text FROM pg_proc p"
                 " WHERE p.pronamespace = 'dbanon'::regnamespace",
             ):
-                connection.execute(f"DROP FUNCTION {name[0]} CASCADE")
+                connection.execute(f"DROP ROUTINE {name[0]} CASCADE")
             connection.execute("DROP TYPE dbanon.release_info, dbanon.verification")
         if ledger:
             connection.execute(f"DROP EXTENSION IF EXISTS {LEDGER_EXTENSION}")

@@ -9,6 +9,7 @@ from dbanon.advice.wishes import Wishes
 from dbanon.data.option import Option, Parameter, all_parameters, parameters
 from dbanon.errors import InvalidParameter, NotBuilt, UnknownOption, nearest_names
 from dbanon.job.job import Job
+from dbanon.job.private import PrivateJob, refused
 from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
 
@@ -37,6 +38,9 @@ _MODEL_HELP = (
     ' recursive_cl and "distance" for t_closeness (equal, ordered or a hierarchy).'
 )
 
+# What other methods have, and are told so.
+_OF_OTHERS = frozenset(one.name for one in all_parameters(Job))
+
 LATER = ("on_column_change",)
 # Options are values that an application may hand on: a text of SQL among them would be run by
 # whoever calls. In a view the database reads it once, by the rights of the view's owner.
@@ -58,6 +62,19 @@ def keys(
     found = [one for one in all_parameters(job) if one.option.sql and one.name not in arguments]
     found = [*found, *SHORT_FORMS, PROGRESS, *find_method(method).options]
     return {one.name: one for one in found if writes or not one.option.release}
+
+
+def keys_of_private(given: Mapping[str, Any], arguments: Collection[str]) -> dict[str, Any]:
+    """The options of a call of ``dp_ranks`` by name; raises as ``parse``."""
+    known = {
+        one.name: one
+        for one in all_parameters(PrivateJob)
+        if one.option.sql and one.name not in arguments
+    }
+    for name in given:
+        if name not in known and (name in _OF_OTHERS or name == CONDITION):
+            raise refused(name)
+    return _given(known, given)
 
 
 def wish_keys() -> dict[str, Parameter]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from dbanon.data.option import all_parameters, make
+from dbanon.data.option import all_parameters, make, parameter
 from dbanon.doors.signature import lists
 from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.export import Export
 from dbanon.job.job import Job
+from dbanon.job.policy import Policy
+from dbanon.job.private import METHOD, own_options, private_job, refused, require_other
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from dbanon.job.options import JobOptions
+    from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
     from dbanon.run.outlook import Outlook
     from dbanon.run.run import PhaseProgress
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 _OF_THE_CALL = ("database", "target", "progress", "on_sql", "cluster", "options")
 
 
-@lists(all_parameters(Job))
+@overload
 def anonymize(
     database: Any,
     *,
@@ -45,7 +48,47 @@ def anonymize(
     door: str = "python",
     run_id: str | None = None,
     **options: Unpack[JobOptions],
-) -> Report:
+) -> Report: ...
+
+
+@overload
+def anonymize(
+    database: Any,
+    *,
+    table: str,
+    quasi_identifiers: Sequence[str],
+    output: str,
+    method: Literal["dp_ranks"],
+    epsilon: float,
+    bounds: Mapping[str, Sequence[Any]],
+    budget: str,
+    entity: str | None = None,
+    null_as: Mapping[str, Any] | None = None,
+    **given: Any,
+) -> PrivateReport: ...
+
+
+@lists((*all_parameters(Job), *own_options()))
+def anonymize(
+    database: Any,
+    *,
+    table: str,
+    quasi_identifiers: Sequence[str],
+    output: str,
+    k: int | None = None,
+    sensitive: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    by: Sequence[str] = (),
+    entity: str | None = None,
+    key: Sequence[str] = (),
+    hierarchies: Mapping[str, Given] | None = None,
+    target: Any = None,
+    progress: PhaseProgress | None = None,
+    on_sql: OnSql | None = None,
+    door: str = "python",
+    run_id: str | None = None,
+    **options: Any,
+) -> Report | PrivateReport:
     """Anonymize a table of a database into a table or view that was recounted before it is visible.
 
     Parameters
@@ -53,7 +96,8 @@ def anonymize(
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     table, output : names as in ``app.people`` or ``'"App"."Peo ple"'``; letters keep their case.
     quasi_identifiers : columns that together could re-identify a person.
-    k : the smallest number of rows that may share them, 2 or more.
+    k : the smallest number of rows that may share them, 2 or more; every method needs it but
+        ``dp_ranks``.
     sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
@@ -70,6 +114,11 @@ def anonymize(
     run_id : the run in the ledger, a UUID, to find it again by; a fresh one when None.
     options : the other options of ``Policy`` and ``Job``.
 
+    Method ``dp_ranks`` makes synthetic rows that are differentially private: with ``epsilon``,
+    ``bounds`` and ``budget``, the name of a budget of the database (``create_budget``), and with
+    ``null_as`` and ``entity``, as docs/differential-privacy.md has them. Epsilon is spent before
+    any noise is drawn, and stays spent whatever becomes of the run.
+
     With ``guarantee="per_attribute"`` rows are not k-anonymous, which the warning
     ``RowsNotAnonymous`` says. Of columns copied as they are that tell too much ``KeptColumnTells``
     warns; ``strict`` refuses them.
@@ -78,7 +127,13 @@ def anonymize(
     ------
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
-    job, source, to = _asked(locals())
+    given = locals()
+    if options.get("method") == METHOD:
+        return _private(given)
+    require_other(options.get("method"), options)
+    if k is None:
+        raise parameter(Policy, "k").refusal()
+    job, source, to = _asked(given)
     from dbanon.run.noted import run_noted
 
     return run_noted(job, source, to, progress)
@@ -120,10 +175,25 @@ def plan(
     DbanonError : what ``anonymize`` would raise before it reads a row; with ``cluster``, also what
         it would raise before it writes one.
     """
+    if options.get("method") == METHOD:
+        raise refused("plan")
     job, source, to = _asked(locals())
     from dbanon.run.outlook import outlook
 
     return outlook(job, source, to, cluster=cluster, progress=progress)
+
+
+def _private(given: Mapping[str, Any]) -> PrivateReport:
+    """A differentially private release, of the arguments of a call."""
+    from dbanon.run.open import open_store
+    from dbanon.run.private import run_private
+
+    wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
+    wanted |= given["options"] | {"target": given["target"]}
+    if wanted["run_id"] is None:
+        del wanted["run_id"]
+    job = private_job(wanted)
+    return run_private(job, open_store(given["database"], given["on_sql"]), given["progress"])
 
 
 def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
@@ -131,7 +201,8 @@ def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
     from dbanon.run.open import open_store
 
     wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
-    wanted |= given["options"]
+    own = {one.name for one in own_options()}
+    wanted |= {name: value for name, value in given["options"].items() if name not in own}
     for name, usual in (("chunk_rows", 0), ("run_id", "")):
         if wanted.get(name, usual) is None:
             # For the usual one, as it always was.

@@ -15,6 +15,7 @@ from dbanon.stores.releases import Listed
 if TYPE_CHECKING:
     from dbanon.run.evaluated import ReleaseEvaluation
     from dbanon.run.verify import Verification
+    from dbanon.run.verify_private import PrivateVerification
     from dbanon.stores.base import OnSql
 
 
@@ -71,13 +72,15 @@ def verify(
     quasi_identifiers: Sequence[str] = (),
     k: int | None = None,
     on_sql: OnSql | None = None,
-) -> Verification:
+) -> Verification | PrivateVerification:
     """Recount a release in the database, and compare it with the ledger.
 
     Parameters
     ----------
     quasi_identifiers, k : only for relations that the ledger of this database does not know; with
         a ledger entry, ``k`` may ask for more than was requested then.
+
+    Of a differentially private release rows, NULLs and bounds are counted; its privacy cannot be.
 
     Raises
     ------

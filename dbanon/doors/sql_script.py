@@ -32,6 +32,9 @@ METHOD_TYPES = (
     " jsonb"
 )
 
+# Of the procedure dp_ranks, behind its source.
+DP_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
+
 # Of the functions in Python. A setting of the caller changes nothing, and none of these stays.
 SETTINGS = (
     "search_path = pg_catalog, pg_temp",
@@ -92,12 +95,18 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
         "@FOREIGN_HINT@", HINT.replace("'", "''")
     )
     text = text.replace("@RAISE@\n", (sql / "raise.sql").read_text())
+    text = text.replace("@DP_TYPES@", DP_TYPES)
     text = text.replace("@SETTINGS@", "\n".join(f"SET {setting}" for setting in SETTINGS))
     for mark, fail in (
         ("@IMPORT@", "return outcome"),
         ("@IMPORT_ROWS@", "return [(None, None, outcome)]"),
     ):
         text = text.replace(mark, IMPORT.format(paths=list(paths or ()), fail=fail))
+    # In a function of its own: the arguments of a procedure in Python are names of its own body.
+    call = IMPORT.format(
+        paths=list(paths or ()), fail="import json; return json.dumps(json.loads(told)['error'])"
+    )
+    text = text.replace("@IMPORT_CALL@", call.replace("outcome", "told").replace("\n", "\n    "))
     return _filled(text)
 
 

@@ -15,9 +15,10 @@ from dbanon.errors import (
     TooFewRecords,
     UnsupportedType,
 )
+from dbanon.hierarchy.spec import parse_all
 from dbanon.job.synthesis import AsPublished, wish
 from dbanon.synthesis.budget import Budget
-from dbanon.synthesis.dcmdp import SENTENCE, dcmdp
+from dbanon.synthesis.dcmdp import SENTENCE, dcmdp, dense, worth
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.private import private_rows
 from dbanon.synthesis.table import table_of
@@ -54,6 +55,8 @@ def synthesize(
     BudgetExhausted : less is left of the budget than epsilon.
     MissingDependency : OpenDP is not installed.
     """
+    if "hierarchies" in options:
+        options["hierarchies"] = parse_all(options["hierarchies"], files=True)
     wished = wish(method, options)
     if isinstance(wished, AsPublished):
         if budget is not None:
@@ -78,6 +81,7 @@ def _as_published(data: Any, wished: AsPublished) -> Synthesis:
         raise TooFewRecords(f"There are {microdata.n_records} records, fewer than k = {wished.k}.")
     warnings.warn(NotDifferentiallyPrivate(NotDifferentiallyPrivate.__doc__), stacklevel=3)
     rng = np.random.default_rng(wished.seed)
+    classes = dense(microdata.numbers, wished.k, wished.radius)
     rows = dcmdp(
         microdata.numbers,
         wished.k,
@@ -85,10 +89,12 @@ def _as_published(data: Any, wished: AsPublished) -> Synthesis:
         radius=wished.radius,
         reading=wished.reading,
         rng=rng,
+        classes=classes,
     )
     rows = rows[rng.permutation(len(rows))]
     return Synthesis(
         {one.name: rows[:, j].copy() for j, one in enumerate(microdata.attributes)},
         method="dcmdp",
         guarantee=SENTENCE,
+        told=worth(microdata.numbers, classes, wished.k),
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.job.job import Job
+from dbanon.job.private import own_options
 
 # What a call in SQL has as arguments of the function; all else is a key of ``options``.
 SQL_ARGUMENTS = frozenset(
@@ -29,7 +30,7 @@ _CHANGED_SOURCE = "changed_source"
 
 @cache
 def _options() -> Mapping[str, Parameter]:
-    return {one.name: one for one in all_parameters(Job)}
+    return {one.name: one for one in (*own_options(), *all_parameters(Job))}
 
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9} | {

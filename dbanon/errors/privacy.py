@@ -102,6 +102,13 @@ class TraceTooSmall(PrivacyRefusal):
     sqlstate = "ZK006"
 
 
+class ChainModelBroken(PrivacyRefusal):
+    """A class of a chain would not keep to a privacy model."""
+
+    code = "chain_model_broken"
+    sqlstate = "ZK006"
+
+
 class ChainTurnover(PrivacyRefusal):
     """Many members of a chain left and as many newcomers came: ids may be written otherwise."""
 

@@ -22,7 +22,7 @@ class InvalidParameter(UsageError):
 
 
 class BoundsRequired(UsageError):
-    """A column has no public bounds."""
+    """A column has no public bounds, or no public list of values."""
 
     code = "bounds_required"
 
@@ -326,6 +326,13 @@ class ChainExists(UsageError):
     sqlstate = "42710"
 
 
+class ChainSamePersons(UsageError):
+    """There is a chain over the same persons already; what both tell together is not kept small."""
+
+    code = "chain_same_persons"
+    sqlstate = "42710"
+
+
 class ChainClosed(UsageError):
     """The chain was closed."""
 
@@ -352,3 +359,24 @@ class ChainModel(UsageError):
 
     code = "chain_model"
     sqlstate = "0A000"
+
+
+class BudgetNotFound(UsageError):
+    """There is no privacy budget of this name."""
+
+    code = "budget_not_found"
+    sqlstate = "42704"
+
+
+class BudgetExists(UsageError):
+    """There is a privacy budget of this name, or an open one of this source, already."""
+
+    code = "budget_exists"
+    sqlstate = "42710"
+
+
+class TransactionOpen(UsageError):
+    """A transaction is open, which could be rolled back after a look at the release."""
+
+    code = "transaction_open"
+    sqlstate = "25001"

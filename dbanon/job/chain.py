@@ -55,8 +55,8 @@ class Chain:
     max_exposed: Annotated[
         float | None,
         Option(
-            "Of a chain that measures: the share of persons whose joint history may be shared by"
-            " fewer than k; refused above it.",
+            "Of a chain that measures, or follows another: the share of persons whose joint history"
+            " may be shared by fewer than k; refused above it.",
             minimum=0,
             maximum=1,
         ),
@@ -139,8 +139,19 @@ class Rules:
         ),
     ] = CONTINUE
 
+    new_chain_from: Annotated[
+        str | None,
+        Option(
+            "A closed chain over the same persons, whose key this one takes: how many persons both"
+            " expose together is counted with the first release.",
+            form="NAME",
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
         check(self)
+        if self.new_chain_from is not None:
+            require_chain_name(self.new_chain_from)
 
     @classmethod
     def of_plain(cls, given: Mapping[str, Any]) -> Rules:

@@ -6,7 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from dbanon.data.counts import Counts, Histories
-from dbanon.errors import ChainExposed, RecountFailed, TooFewRecords, TraceTooSmall
+from dbanon.errors import (
+    ChainExposed,
+    ChainModelBroken,
+    RecountFailed,
+    TooFewRecords,
+    TraceTooSmall,
+)
 from dbanon.job.guarantee import REPORT_IT, Guarantee
 from dbanon.job.verdict import Expected, Verdict
 from dbanon.measures.models import CountedModel
@@ -44,11 +50,23 @@ class OfChain(Guarantee):
         """What k counts, in one word or few."""
         return "persons"
 
+    def few(self, count: int) -> int | str:
+        """A count of persons as readers see it."""
+        return count if count == 0 or count >= self.k else f"fewer than {self.k}"
+
     def _of_what(self) -> tuple[str, ...]:
+        of_models: tuple[str, ...] = ()
+        if self.models and not self.only_measured:
+            of_models = (
+                "Classes that were brought together for a privacy model may be told apart again by"
+                f" what the model asked for: each of them has {self.k} persons, who share their"
+                " history. That newcomers stay out for good tells that the model kept them out.",
+            )
         return (
             f'k counts persons, by the values of "{self.entity}", which are not released.',
             "Who knows that a person's kept values changed, or that they did not, knows more than"
             " the chain takes into account; so does who sees releases outside of it.",
+            *of_models,
         )
 
     def sentence(self, columns: Collection[str]) -> str:
@@ -56,9 +74,10 @@ class OfChain(Guarantee):
         alone = super().sentence(columns)
         if self.only_measured:
             return f"{alone}; over releases nothing is guaranteed: chain {self.chain} measures"
+        merged = " of one class before classes were merged for models" if self.models else ""
         return (
             f"{alone}; every history over the releases of chain {self.chain} is shared by at least"
-            f" {self.k} persons"
+            f" {self.k} persons{merged}"
         )
 
     def check(self, counts: Counts, expected: Expected) -> Verdict:
@@ -68,6 +87,7 @@ class OfChain(Guarantee):
         ------
         TooFewRecords : nobody would be in the release.
         TraceTooSmall : a history is shared by too few.
+        ChainModelBroken : a class does not keep to a privacy model.
         RecountFailed : rows are not those that the state says.
         ChainExposed : too many persons have a history that too few share.
         """
@@ -81,14 +101,14 @@ class OfChain(Guarantee):
             )
         self._require_rows(counts.rows, replace(expected, rows=found.persons))
         self.require_histories(found)
-        return self.verdict(counts, ())
+        return self.verdict(counts, self._levels(counts, expected))
 
     def require_histories(self, found: Histories) -> None:
         """Check what was counted on the state of the chain.
 
         Raises
         ------
-        TraceTooSmall, RecountFailed, ChainExposed : as ``check``.
+        TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : as ``check``.
         """
         for wrong, what in (
             (found.misplaced, "classes have other rows than their persons"),
@@ -98,19 +118,31 @@ class OfChain(Guarantee):
             if wrong:
                 raise RecountFailed(f"{wrong} {what}; nothing was published.", hint=REPORT_IT)
         if self.only_measured:
-            self._require_few(found)
+            self.require_few(found.exposed, found.known)
         elif found.smallest < self.k:
             raise TraceTooSmall(
                 f"A history over the releases of chain {self.chain} would be shared by"
                 f" {found.smallest} persons, fewer than k = {self.k}; nothing was published.",
                 hint=REPORT_IT,
             )
+        if found.failing:
+            raise ChainModelBroken(
+                f"{found.failing} classes of chain {self.chain} would not keep to a privacy model;"
+                " nothing was published.",
+                hint=REPORT_IT,
+            )
 
-    def _require_few(self, found: Histories) -> None:
-        if self.max_exposed is None or found.exposed <= self.max_exposed * found.known:
+    def require_few(self, exposed: int, known: int) -> None:
+        """Check that no more persons are exposed than are allowed.
+
+        Raises
+        ------
+        ChainExposed : there are.
+        """
+        if self.max_exposed is None or exposed <= self.max_exposed * known:
             return
         raise ChainExposed(
-            f"With this release {found.exposed} of {found.known} persons would have a joint"
+            f"With this release {exposed} of {known} persons would have a joint"
             f" history that fewer than {self.k} share, more than the allowed share"
             f" {self.max_exposed:g}; nothing was published.",
             hint="Allow more, or keep histories: a chain of mode continue.",

@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from dbanon.data.option import Option, check
 from dbanon.errors import ChainModel, InvalidParameter
@@ -42,6 +42,21 @@ MEMORY_LIMIT = Option(
 )
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Asked(Protocol):
+    """What is asked of a source before anything is read, whatever is made of it; as of ``Job``."""
+
+    @property
+    def table(self) -> str: ...
+    @property
+    def named(self) -> tuple[str, ...]: ...
+    @property
+    def roles(self) -> tuple[str, ...] | None: ...
+    @property
+    def on_new_column(self) -> str: ...
+    @property
+    def name(self) -> str | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +255,7 @@ def require_chained(policy: Policy, entity: str | None) -> None:
     Raises
     ------
     InvalidParameter : it has no entity, or an option that looks at the release alone.
-    ChainModel : it has a privacy model.
+    ChainModel : it has a privacy model that compares classes with the whole table.
     """
     if not entity:
         raise InvalidParameter(
@@ -257,12 +272,25 @@ def require_chained(policy: Policy, entity: str | None) -> None:
             "A release of a chain is not evaluated: most of its classes are of earlier releases.",
             hint="Leave out `evaluate`.",
         )
-    if policy.models:
-        raise ChainModel(
-            "Privacy models are not kept over the releases of a chain yet.",
-            hint="Leave out `models`, or release without a chain.",
+    if policy.certificate is not None:
+        raise InvalidParameter(
+            "A release of a chain has no certificate: its classes keep to earlier releases.",
+            hint="Leave out `certificate`.",
         )
-    if policy.withhold_failing or policy.options.get("suppression"):
+    with_table = [model.describe() for model in policy.models if model.compares_with_table]
+    if with_table:
+        raise ChainModel(
+            "A chain keeps no model that compares classes with the whole table, which is another"
+            f" one at each release: {'; '.join(with_table)}.",
+            hint="Use distinct_l, entropy_l, recursive_cl or alpha_k, or release without a chain.",
+        )
+    if policy.models and policy.refine is not None:
+        raise InvalidParameter(
+            "In a chain with privacy models classes are not refined: records would move by their"
+            " sensitive values.",
+            hint="Leave out `refine`.",
+        )
+    if policy.options.get("suppression"):
         raise InvalidParameter(
             "In a chain nobody is withheld for others' sake: newcomers wait, or join a class.",
             hint="Leave out what withholds records.",

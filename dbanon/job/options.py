@@ -37,6 +37,7 @@ class PolicyOptions(TypedDict, total=False):
     guarantee: str
     strict: bool
     evaluate: bool
+    certificate: float | None
     orders: Mapping[str, Sequence[str]] | None
 
 

@@ -14,6 +14,7 @@ from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain_guarantee import OfChain
 from dbanon.job.guarantee import GUARANTEES, Guarantee, guarantee
+from dbanon.job.synthesis import WISHES
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
@@ -130,7 +131,7 @@ class Policy:
     steps: Annotated[
         Mapping[str, float],
         Option(
-            "Width of the grid of ranges.",
+            "Width of the grid of ranges; by default several steps, from the column's range.",
             minimum=0,
             above=True,
             flag="step",
@@ -208,6 +209,18 @@ class Policy:
             see="evaluation.md#when-a-release-is-made",
         ),
     ] = False
+    certificate: Annotated[
+        float | None,
+        Option(
+            "Seconds to look for the least possible loss, which the report sets beside that of the"
+            " release.",
+            minimum=0,
+            above=True,
+            release=True,
+            form="SECONDS",
+            see="bounds.md#in-the-report",
+        ),
+    ] = None
     orders: Annotated[
         Mapping[str, Sequence[str]],
         Option(
@@ -222,6 +235,12 @@ class Policy:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.method in WISHES:
+            raise InvalidParameter(
+                f"Method {self.method} makes synthetic rows, and no classes.",
+                hint="dbanon.synthesize and dbanon.anonymize have it: see"
+                " docs/differential-privacy.md.",
+            )
         method = find_method(self.method)
         object.__setattr__(self, "options", MappingProxyType(method.checked_options(self.options)))
         object.__setattr__(self, "hierarchies", MappingProxyType(dict(self.hierarchies)))
@@ -243,6 +262,12 @@ class Policy:
         if self.block_size is not None and not method.gives.in_blocks:
             raise InvalidParameter(f"Method {method.name} cannot work in blocks.")
         _check_refinement(self, method)
+        bounded = recoding.measure == "sse" and method.gives.of_rows
+        if self.certificate is not None and not bounded:
+            raise InvalidParameter(
+                "A certificate is of the SSE/SST of classes of rows, which this release has not.",
+                hint="Leave out `certificate`, or choose a method and recoding of numbers.",
+            )
         self.guaranteed().check_policy(method, recoding)
         if self.withhold_failing and not (self.models and self.max_suppression):
             raise InvalidParameter(
@@ -279,6 +304,11 @@ class Policy:
     def settings(self) -> Settings:
         """What the recoding needs to know."""
         return Settings(self.hierarchies, self.intervals, self.local_range, self.steps)
+
+    @property
+    def label_steps(self) -> Mapping[str, float] | None:
+        """The widths chosen for grids, where numbers are released by labels; None elsewhere."""
+        return self.steps if self.recoding == "generalization" and not self.local_range else None
 
 
 def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:

@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from dbanon.data.option import REQUIRED, Option, check, make, parameters
+from dbanon.data.option import REQUIRED, Option, check, make, parameter, parameters
 from dbanon.errors import InvalidParameter, UnknownMethod, UnknownOption, nearest_names
+from dbanon.hierarchy.spec import HierarchySpec
+from dbanon.hierarchy.tree import Hierarchy
 
 AS_PUBLISHED = "as_published"
 ALGORITHM, SECTION_4 = READINGS = ("algorithm", "section_4")
+RANKS, QUANTILES = MARGINS = ("ranks", "quantiles")
+LOG = "log"
 _SEE = "differential-privacy.md"
 
 
@@ -79,14 +83,67 @@ class Private:
     bounds: Annotated[
         Mapping[str, Sequence[Any]],
         Option(
-            "The low and the high of each column, as anybody may know them: never of the data.",
+            "The low and the high of each column of numbers or moments, as anybody may know them:"
+            " never of the data.",
             item="a low and a high",
+            flag="bounds",
+            form="NAME=LOW:HIGH",
+            release=True,
             see=_SEE,
         ),
     ] = field(default_factory=dict)
+    orders: Annotated[
+        Mapping[str, Sequence[str]],
+        Option(
+            "The values that a column of text may have, as anybody may know them: neighbours stand"
+            " together.",
+            flag="order",
+            form="NAME=A,B,C",
+            see=_SEE,
+        ),
+    ] = field(default_factory=dict)
+    hierarchies: Annotated[
+        Mapping[str, Hierarchy | HierarchySpec],
+        Option(
+            "The same as a generalization tree, whose leaves are the values.",
+            item="a hierarchy",
+            flag="hierarchy",
+            form="NAME=HIERARCHY",
+            see=_SEE,
+        ),
+    ] = field(default_factory=dict)
+    scale: Annotated[
+        Mapping[str, str],
+        Option(
+            "log for columns of numbers with a few large values: noise is then a share of the"
+            " value.",
+            item="log",
+            flag="scale",
+            form="NAME=log",
+            release=True,
+            see=_SEE,
+        ),
+    ] = field(default_factory=dict)
+    margins: Annotated[
+        str,
+        Option(
+            "How a column of numbers is told: by sums of its ranks, or by counts between its"
+            " quantiles, which answers ranges better and large values worse.",
+            choices=MARGINS,
+            release=True,
+            see=_SEE,
+        ),
+    ] = RANKS
     null_as: Annotated[
         Mapping[str, Any],
-        Option("What stands for NULL in a column whose type holds it.", item="values", see=_SEE),
+        Option(
+            "What stands for NULL in a column whose type holds it.",
+            item="values",
+            flag="null-as",
+            form="NAME=VALUE",
+            release=True,
+            see=_SEE,
+        ),
     ] = field(default_factory=dict)
     entity: Annotated[
         str | None,
@@ -98,6 +155,8 @@ class Private:
 
     def __post_init__(self) -> None:
         check(self)
+        if set(self.scale.values()) - {LOG}:
+            raise parameter(Private, "scale").refusal()
 
 
 WISHES: dict[str, type[Any]] = {"dp_ranks": Private, "dcmdp": AsPublished}

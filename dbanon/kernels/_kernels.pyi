@@ -219,6 +219,12 @@ class Models:
         counts: of the values of the first attribute, then of the second ..., (sum of widths,).
         """
 
+    def lack(self, counts: npt.NDArray[np.int32]) -> float:
+        """What a class lacks to keep to all models, in records, or nearly so; 0 where it keeps.
+
+        counts: as for ``keeps``.
+        """
+
 class Enforce(Kernel):
     """Classes merged, or withheld (-1), until each keeps to the models.
 
@@ -239,11 +245,33 @@ class Enforce(Kernel):
         budget: int,
     ) -> None: ...
 
+class Split(Kernel):
+    """Classes cut in two, again and again, where both parts keep to k and the models and lose less.
+
+    labels: int32 (n,), -1 stays -1. values: int32 (n, m). Other arrays as for GaaCp.
+    """
+
+    def __init__(
+        self,
+        codes: npt.NDArray[np.int32],
+        units: npt.NDArray[np.int64],
+        leaves: npt.NDArray[np.int32],
+        depths: npt.NDArray[np.int32],
+        gaps: npt.NDArray[np.int32],
+        labels: npt.NDArray[np.int32],
+        k: int,
+        values: npt.NDArray[np.int32],
+        models: Models,
+    ) -> None: ...
+
 class RefineLoss(Kernel):
     """Local search on the loss of classes, `rounds` long; the same for the same seed.
 
     labels: int32 (n,), classes of at least k records that keep to the models; -1 stays -1. values:
-    int32 (n, m), of the attributes of the models. Other arrays as for GaaCp.
+    int32 (n, m), of the attributes of the models. pieces: int32 (d,), of each number released by
+    labels into how many pieces their borders cut it, at most 256; 0 elsewhere. firsts: the first
+    code of each piece, ascending. costs: tables (pieces, pieces), what a label loses by the pieces
+    of a class's ends. These three may be left out. Other arrays as for GaaCp.
     """
 
     def __init__(
@@ -259,6 +287,9 @@ class RefineLoss(Kernel):
         seed: int,
         values: npt.NDArray[np.int32],
         models: Models,
+        pieces: npt.NDArray[np.int32] = ...,
+        firsts: npt.NDArray[np.int32] = ...,
+        costs: npt.NDArray[np.int32] = ...,
     ) -> None: ...
 
 class Refine(Kernel):
@@ -356,7 +387,8 @@ class Pricing(Kernel):
 
     prices: one for each record. bars: the sum of the squared distances of its k - 2 nearest others.
     threshold: 0 or less; classes of a lower reduced cost, SSE - prices, are looked for. wanted: how
-    many by seed, their member of the highest price. effort: the steps that a seed may take.
+    many by seed, their member of the highest price. effort: the steps that a seed may take. pairs,
+    tolls: what a class pays that holds both records of a pair, (m, 2) and m.
     """
 
     def __init__(
@@ -368,6 +400,8 @@ class Pricing(Kernel):
         threshold: float,
         wanted: int,
         effort: int,
+        pairs: npt.NDArray[np.int32],
+        tolls: npt.NDArray[np.float64],
     ) -> None: ...
     def least(self) -> npt.NDArray[np.float64]:
         """By seed, (n,): no class of its has a lower reduced cost. 0 at most, rounded down."""

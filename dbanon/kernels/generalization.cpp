@@ -13,6 +13,7 @@
 #include "merging.hpp"
 #include "refine_loss.hpp"
 #include "run.hpp"
+#include "split.hpp"
 
 namespace dbanon {
 namespace {
@@ -87,6 +88,38 @@ void check_labels(const Codes& codes, const Integers& labels) {
     }
 }
 
+// pieces: of each attribute, 0 where its labels cost what they do; then their first codes and costs.
+std::vector<LabelCosts> label_costs(const Integers& leaves, const Integers& pieces,
+                                    const Integers& firsts, const Integers& costs) {
+    if (pieces.shape(0) != leaves.shape(0)) throw nb::value_error("pieces of each attribute");
+    std::vector<LabelCosts> found(pieces.shape(0));
+    std::size_t first = 0, cost = 0;
+    for (std::size_t a = 0; a < found.size(); ++a) {
+        const std::int32_t count = pieces.data()[a];
+        if (count < 0 || count > (leaves.data()[a] ? 0 : 256)) {
+            throw nb::value_error("pieces must be from 0 to 256, of a number");
+        }
+        const auto w = static_cast<std::size_t>(count);
+        if (first + w > firsts.shape(0) || cost + w * w > costs.shape(0)) {
+            throw nb::value_error("a first code of each piece, and a cost of each two");
+        }
+        found[a].first.assign(firsts.data() + first, firsts.data() + first + w);
+        found[a].costs.assign(costs.data() + cost, costs.data() + cost + w * w);
+        if (w && found[a].first.front() != 0) throw nb::value_error("the first piece starts at 0");
+        if (!std::is_sorted(found[a].first.begin(), found[a].first.end())) {
+            throw nb::value_error("first codes must ascend");
+        }
+        for (const std::int32_t one : found[a].costs) {
+            if (one < 0 || one > kLargestUnit) {
+                throw nb::value_error("costs must be from 0 to 2**30");
+            }
+        }
+        first += w;
+        cost += w * w;
+    }
+    return found;
+}
+
 void check_values(const Codes& codes, const Codes& values, const Models& models) {
     if (values.shape(0) != codes.shape(0) || values.shape(1) != models.attributes()) {
         throw nb::value_error("one value for each record and attribute of the models");
@@ -132,25 +165,35 @@ class MergingRun : public Run {
 
 class RefineLossRun : public Run {
    public:
+    // On own ranges.
     RefineLossRun(const Codes& codes, const Units& units, const Integers& leaves,
                   const Integers& depths, const Integers& gaps, const Integers& labels,
                   std::int64_t k, std::int64_t rounds, std::uint64_t seed, const Codes& values,
                   const Models& models)
-        : Run({}, make(codes, units, leaves, depths, gaps, labels, k, rounds, seed, values,
-                       models)) {}
+        : Run({}, make(codes, units, leaves, depths, gaps, labels, k, rounds, seed, values, models,
+                       {})) {}
+    // On the loss of labels.
+    RefineLossRun(const Codes& codes, const Units& units, const Integers& leaves,
+                  const Integers& depths, const Integers& gaps, const Integers& labels,
+                  std::int64_t k, std::int64_t rounds, std::uint64_t seed, const Codes& values,
+                  const Models& models, const Integers& pieces, const Integers& firsts,
+                  const Integers& costs)
+        : Run({}, make(codes, units, leaves, depths, gaps, labels, k, rounds, seed, values, models,
+                       label_costs(leaves, pieces, firsts, costs))) {}
 
    private:
     static std::unique_ptr<Kernel> make(const Codes& codes, const Units& units,
                                         const Integers& leaves, const Integers& depths,
                                         const Integers& gaps, const Integers& labels,
                                         std::int64_t k, std::int64_t rounds, std::uint64_t seed,
-                                        const Codes& values, const Models& models) {
+                                        const Codes& values, const Models& models,
+                                        const std::vector<LabelCosts>& costs) {
         check_labels(codes, labels);
         check_values(codes, values, models);
         if (rounds < 0) throw nb::value_error("rounds must be at least 0");
         return std::make_unique<RefineLoss>(mixed(codes, units, leaves, depths, gaps, k, &values),
                                             labels.data(), static_cast<std::int32_t>(k), rounds,
-                                            seed, models);
+                                            seed, models, costs);
     }
 };
 
@@ -172,6 +215,27 @@ class EnforceRun : public Run {
         if (budget < 0) throw nb::value_error("budget must be at least 0");
         return std::make_unique<Enforce>(mixed(codes, units, leaves, depths, gaps, 1),
                                          labels.data(), values.data(), models, budget);
+    }
+};
+
+class SplitRun : public Run {
+   public:
+    SplitRun(const Codes& codes, const Units& units, const Integers& leaves,
+             const Integers& depths, const Integers& gaps, const Integers& labels, std::int64_t k,
+             const Codes& values, const Models& models)
+        : Run({}, make(codes, units, leaves, depths, gaps, labels, k, values, models)) {}
+
+   private:
+    static std::unique_ptr<Kernel> make(const Codes& codes, const Units& units,
+                                        const Integers& leaves, const Integers& depths,
+                                        const Integers& gaps, const Integers& labels,
+                                        std::int64_t k, const Codes& values,
+                                        const Models& models) {
+        check_labels(codes, labels);
+        check_values(codes, values, models);
+        return std::make_unique<Split>(mixed(codes, units, leaves, depths, gaps, k),
+                                       labels.data(), static_cast<std::int32_t>(k), values.data(),
+                                       models);
     }
 };
 
@@ -227,13 +291,15 @@ void add_model(Models& models, const std::string& wish, std::size_t attribute, d
     models.add(std::move(model));
 }
 
-bool keeps(const Models& models, const Integers& counts) {
+double lack(const Models& models, const Integers& counts) {
     if (counts.shape(0) != models.cells()) throw nb::value_error("one count for each value");
     for (std::size_t i = 0; i < counts.shape(0); ++i) {
         if (counts.data()[i] < 0) throw nb::value_error("counts must be at least 0");
     }
-    return models.keeps(counts.data());
+    return models.lack(counts.data());
 }
+
+bool keeps(const Models& models, const Integers& counts) { return lack(models, counts) == 0; }
 
 }  // namespace
 
@@ -248,6 +314,7 @@ void bind_generalization(nb::module_& m) {
              nb::arg("l"), nb::arg("whole").noconvert(), nb::arg("parents").noconvert(),
              nb::arg("ranges").noconvert())
         .def("keeps", keeps, nb::arg("counts").noconvert())
+        .def("lack", lack, nb::arg("counts").noconvert())
         .def_prop_ro("persons", &Models::persons)
         .def_prop_ro("widths", [](const Models& models) {
             std::vector<std::size_t> widths;
@@ -270,7 +337,16 @@ void bind_generalization(nb::module_& m) {
              nb::arg("leaves").noconvert(), nb::arg("depths").noconvert(),
              nb::arg("gaps").noconvert(), nb::arg("labels").noconvert(), nb::arg("k"),
              nb::arg("rounds"), nb::arg("seed"), nb::arg("values").noconvert(),
-             nb::arg("models"));
+             nb::arg("models"))
+        .def(nb::init<const Codes&, const Units&, const Integers&, const Integers&, const Integers&,
+                      const Integers&, std::int64_t, std::int64_t, std::uint64_t, const Codes&,
+                      const Models&, const Integers&, const Integers&, const Integers&>(),
+             nb::arg("codes").noconvert(), nb::arg("units").noconvert(),
+             nb::arg("leaves").noconvert(), nb::arg("depths").noconvert(),
+             nb::arg("gaps").noconvert(), nb::arg("labels").noconvert(), nb::arg("k"),
+             nb::arg("rounds"), nb::arg("seed"), nb::arg("values").noconvert(),
+             nb::arg("models"), nb::arg("pieces").noconvert(), nb::arg("firsts").noconvert(),
+             nb::arg("costs").noconvert());
     nb::class_<EnforceRun, Run>(m, "Enforce")
         .def(nb::init<const Codes&, const Units&, const Integers&, const Integers&, const Integers&,
                       const Integers&, const Codes&, const Models&, std::int64_t>(),
@@ -278,6 +354,13 @@ void bind_generalization(nb::module_& m) {
              nb::arg("leaves").noconvert(), nb::arg("depths").noconvert(),
              nb::arg("gaps").noconvert(), nb::arg("labels").noconvert(),
              nb::arg("values").noconvert(), nb::arg("models"), nb::arg("budget"));
+    nb::class_<SplitRun, Run>(m, "Split")
+        .def(nb::init<const Codes&, const Units&, const Integers&, const Integers&, const Integers&,
+                      const Integers&, std::int64_t, const Codes&, const Models&>(),
+             nb::arg("codes").noconvert(), nb::arg("units").noconvert(),
+             nb::arg("leaves").noconvert(), nb::arg("depths").noconvert(),
+             nb::arg("gaps").noconvert(), nb::arg("labels").noconvert(), nb::arg("k"),
+             nb::arg("values").noconvert(), nb::arg("models"));
 }
 
 }  // namespace dbanon

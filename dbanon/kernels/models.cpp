@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <queue>
 
@@ -13,7 +12,6 @@ namespace {
 
 // Rounding of shares must not fail a class that reaches its level exactly.
 constexpr double kSlack = 1e-9;
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 // Whether a class is looked at by itself, and not beside the table.
 bool alone(Wish wish) {
@@ -33,10 +31,12 @@ Models::Models(const std::vector<std::int32_t>& widths, bool persons) : persons_
 
 void Models::add(Model model) { models_.push_back(std::move(model)); }
 
-bool Models::keeps(const Count* counts) const {
-    return std::all_of(models_.begin(), models_.end(), [&](const Model& model) {
-        return keeps(model, counts + start_[model.attribute], persons_ ? counts[cells_ - 1] : 0);
-    });
+double Models::lack(const Count* counts) const {
+    double sum = 0;
+    for (const Model& model : models_) {
+        sum += lack(model, counts + start_[model.attribute], persons_ ? counts[cells_ - 1] : 0);
+    }
+    return sum;
 }
 
 // Each person with one of their values, so that as few values as possible have as much as possible:
@@ -50,59 +50,60 @@ void Models::least_diverse(const Count* counts, std::size_t s, Count persons) co
     }
 }
 
-bool Models::keeps(const Model& model, const Count* counts, Count persons) const {
+double Models::lack(const Model& model, const Count* counts, Count persons) const {
     const std::size_t s = width_[model.attribute];
     if (persons_ && alone(model.wish)) {
         least_diverse(counts, s, persons);
         counts = least_.data();
     }
     const Count* end = counts + s;
-    if (model.wish == Wish::distinct_l) {
-        return static_cast<double>(s) - static_cast<double>(std::count(counts, end, 0)) >=
-               model.level - kSlack;
-    }
-    if (model.wish == Wish::recursive_cl) {
-        falling_.assign(counts, end);
-        std::sort(falling_.begin(), falling_.end(), std::greater<>());
-        std::int64_t rest = 0;
-        for (auto i = static_cast<std::size_t>(model.l) - 1; i < s; ++i) rest += falling_[i];
-        return rest > 0 &&
-               static_cast<double>(falling_[0]) / static_cast<double>(rest) < model.level;
-    }
     const auto size = static_cast<double>(
         persons_ ? persons : std::accumulate(counts, end, std::int64_t{0}));
-    if (size == 0) return false;
+    if (size == 0) return 1;
+    const double level = model.level;
     double value = 0;
     switch (model.wish) {
-        case Wish::entropy_l: {
+        case Wish::distinct_l: {
+            const auto held = static_cast<double>(s) - static_cast<double>(std::count(counts, end, 0));
+            return held >= level - kSlack ? 0 : level - held;
+        }
+        case Wish::recursive_cl: {
+            falling_.assign(counts, end);
+            std::sort(falling_.begin(), falling_.end(), std::greater<>());
+            std::int64_t rest = 0;
+            for (auto i = static_cast<std::size_t>(model.l) - 1; i < s; ++i) rest += falling_[i];
+            const auto first = static_cast<double>(falling_[0]), others = static_cast<double>(rest);
+            return rest > 0 && first / others < level ? 0 : 1 + std::max(first / level - others, 0.0);
+        }
+        case Wish::entropy_l:
             for (std::size_t v = 0; v < s; ++v) {
                 const double share = counts[v] / size;
                 if (share > 0) value -= share * std::log(share);
             }
-            return std::exp(value) >= model.level - kSlack;
-        }
+            value = std::exp(value);
+            return value >= level - kSlack ? 0 : level - value;
         case Wish::alpha_k:
             value = *std::max_element(counts, end) / size;
-            break;
+            return value <= level + kSlack ? 0 : (value - level) * size;
         case Wish::beta_likeness:
             for (std::size_t v = 0; v < s; ++v) {
-                if (model.whole[v] > 0) {
-                    value = std::max(value, counts[v] / size / model.whole[v] - 1);
-                }
+                const double most = (1 + level) * model.whole[v] * size;
+                const double slack = kSlack * model.whole[v] * size;
+                if (model.whole[v] > 0 && counts[v] > most + slack) value += counts[v] - most;
             }
-            break;
+            return value;
         case Wish::delta_disclosure:
             for (std::size_t v = 0; v < s; ++v) {
                 if (model.whole[v] <= 0) continue;
-                const double gap =
-                    counts[v] ? std::abs(std::log(counts[v] / size / model.whole[v])) : kInfinite;
-                value = std::max(value, gap);
+                const double expected = model.whole[v] * size;
+                if (counts[v] && std::abs(std::log(counts[v] / expected)) <= level + kSlack) continue;
+                value += std::abs(counts[v] - expected * std::exp(counts[v] > expected ? level : -level));
             }
-            break;
+            return value;
         default:
             value = moved(model, counts, size);
+            return value <= level + kSlack ? 0 : (value - level) * size;
     }
-    return value <= model.level + kSlack;
 }
 
 namespace {

@@ -50,11 +50,13 @@ class Models {
             counts[start_[a] + static_cast<std::size_t>(values[a])] += copies;
         }
     }
-    // Whether a class with these counts keeps to all models; an empty one does not.
-    bool keeps(const Count* counts) const;
+    // What a class with these counts lacks to keep to all models, about as many records as have to
+    // be others; 0 where it keeps to them. An empty class lacks something.
+    double lack(const Count* counts) const;
+    bool keeps(const Count* counts) const { return lack(counts) == 0; }
 
    private:
-    bool keeps(const Model& model, const Count* counts, Count persons) const;
+    double lack(const Model& model, const Count* counts, Count persons) const;
     void least_diverse(const Count* counts, std::size_t s, Count persons) const;
     double moved(const Model& model, const Count* counts, double size) const;
 

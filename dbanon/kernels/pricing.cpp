@@ -15,7 +15,7 @@ constexpr std::size_t kMost = 3000;
 }  // namespace
 
 Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const double* bars,
-                 double threshold, std::int32_t wanted, std::int64_t effort)
+                 double threshold, std::int32_t wanted, std::int64_t effort, const Tolls& tolls)
     : Kernel(table, k),
       prices_(prices),
       bars_(bars),
@@ -25,6 +25,7 @@ Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const
       order_(static_cast<std::size_t>(table.n)),
       least_(order_.size(), 0.0),
       to_seed_(order_.size()),
+      place_(order_.size(), -1),
       options_(static_cast<std::size_t>(k)) {
     std::iota(order_.begin(), order_.end(), 0);
     std::stable_sort(order_.begin(), order_.end(),
@@ -34,6 +35,21 @@ Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const
     // A bound that matters has distances of no more than twice the prices of k records; their terms
     // are rounded p + k * k times at most, and the rest is room to spare.
     slack_ = std::ldexp(1.0 * table.p + 1.0 * k * k + 64.0, -49) * 4.0 * k * (highest - threshold);
+    list_tolls(tolls);
+}
+
+void Pricing::list_tolls(const Tolls& tolls) {
+    first_toll_.assign(order_.size() + 1, 0);
+    for (std::size_t i = 0; i < 2 * tolls.count; ++i) {
+        ++first_toll_[static_cast<std::size_t>(tolls.pairs[i]) + 1];
+    }
+    std::partial_sum(first_toll_.begin(), first_toll_.end(), first_toll_.begin());
+    tolls_.resize(2 * tolls.count);
+    std::vector<std::size_t> next(first_toll_.begin(), first_toll_.end() - 1);
+    for (std::size_t i = 0; i < 2 * tolls.count; ++i) {
+        const std::size_t from = static_cast<std::size_t>(tolls.pairs[i]);
+        tolls_[next[from]++] = {tolls.pairs[i ^ 1], k_ * tolls.tolls[i / 2]};
+    }
 }
 
 Steps Pricing::run() {
@@ -75,6 +91,9 @@ void Pricing::look_from(std::size_t position) {
     if (candidates_.size() + 1 < static_cast<std::size_t>(k_)) return;  // seed of no class
     for (const std::int32_t id : candidates_) {
         to_seed_[static_cast<std::size_t>(id)] = distance(seed, id);
+    }
+    for (const Toll& toll : tolls_of(seed)) {
+        to_seed_[static_cast<std::size_t>(toll.other)] += toll.distance;
     }
     double& least = least_[static_cast<std::size_t>(seed)];
     if (narrow(seed)) {
@@ -142,6 +161,7 @@ void Pricing::measure() {
             apart_[a * count + b] = apart_[b * count + a] = distance(candidates_[a], candidates_[b]);
         }
     }
+    add_tolls();
     halves_.assign(static_cast<std::size_t>(k_) * count, 0.0);
     const std::size_t most = std::min(count - 1, static_cast<std::size_t>(k_ - 2));
     for (std::size_t a = 0; a < count; ++a) {
@@ -156,6 +176,22 @@ void Pricing::measure() {
         }
     }
     steps_ += static_cast<std::int64_t>(count * count);
+}
+
+// Adds the tolls of pairs of candidates to what is between them.
+void Pricing::add_tolls() {
+    if (tolls_.empty()) return;
+    const std::size_t count = candidates_.size();
+    for (std::size_t c = 0; c < count; ++c) {
+        place_[static_cast<std::size_t>(candidates_[c])] = static_cast<std::int32_t>(c);
+    }
+    for (std::size_t c = 0; c < count; ++c) {
+        for (const Toll& toll : tolls_of(candidates_[c])) {
+            const std::int32_t other = place_[static_cast<std::size_t>(toll.other)];
+            if (other >= 0) apart_[c * count + static_cast<std::size_t>(other)] += toll.distance;
+        }
+    }
+    for (const std::int32_t id : candidates_) place_[static_cast<std::size_t>(id)] = -1;
 }
 
 // Chooses the `missing` members still to come; base is D(T)/k - y(T).

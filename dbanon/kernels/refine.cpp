@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "dispatch.hpp"
 
@@ -20,6 +21,7 @@ constexpr double kKicks = 0.7;    // share of repairs that only swap a few recor
 constexpr int kDraws = 2;         // records drawn for a pool: that of the class of most loss begins it
 constexpr int kCycles = 3;        // times the heat falls from its most to nothing
 constexpr double kKeeping = 0.3;  // the best state is kept over the last part of a cycle
+constexpr std::int64_t kMerging = 60;  // what that takes of work for each record
 
 double distance(const double* a, const double* b, int p) {
     double total = 0.0;
@@ -78,7 +80,7 @@ Steps Refine::run() {
         if (left <= 0.0) break;
         while (left * kCycles < cycle) {
             --cycle;
-            if (change_ < least_) keep_best();
+            keep_best();
             take_best();
         }
         const double warmth = left * kCycles - cycle;
@@ -88,9 +90,12 @@ Steps Refine::run() {
         work_.left -= price;
         done_ = 0.2 + 0.8 * (1.0 - left);
         if (work_.spent()) co_yield nullptr;
-        if (warmth < kKeeping && i % table_.n == 0 && change_ < least_) keep_best();
+        if (warmth < kKeeping && i % table_.n == 0) {
+            keep_best();
+            if (effort_.heat > 0.0) spent += kMerging * table_.n;
+        }
     }
-    if (change_ < least_) keep_best();
+    keep_best();
     class_of_ = std::move(best_);
     number_classes();
 }
@@ -273,9 +278,69 @@ void Refine::repair(double heat) {
     }
 }
 
+// Of the best partition and the one at hand the better part of each: where both put the same
+// records into classes of their own, it is decided by itself. Without heat that at hand is the best,
+// unless it gained nothing but a rounding.
 void Refine::keep_best() {
-    least_ = change_;
-    best_ = class_of_;
+    if (best_.empty() || effort_.heat <= 0.0) {
+        if (!best_.empty() && change_ >= least_) return;
+        least_ = change_;
+        best_ = class_of_;
+        return;
+    }
+    const std::size_t most = size_.size();
+    // Classes of the best, then those at hand: joined where they share a record.
+    std::vector<std::int32_t> parent(2 * most);
+    std::iota(parent.begin(), parent.end(), 0);
+    const auto root = [&](std::int32_t at) {
+        while (parent[static_cast<std::size_t>(at)] != at) {
+            std::int32_t& up = parent[static_cast<std::size_t>(at)];
+            at = up = parent[static_cast<std::size_t>(up)];
+        }
+        return at;
+    };
+    const std::int32_t behind = static_cast<std::int32_t>(most);
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        const std::int32_t one = root(best_[static_cast<std::size_t>(id)]);
+        parent[static_cast<std::size_t>(one)] = root(behind + class_of(id));
+    }
+    std::vector<double> gain(2 * most, 0.0);
+    const std::vector<double> before = losses(best_), after = losses(class_of_);
+    for (std::size_t at = 0; at < most; ++at) {
+        gain[static_cast<std::size_t>(root(static_cast<std::int32_t>(at)))] += before[at];
+        gain[static_cast<std::size_t>(root(behind + static_cast<std::int32_t>(at)))] -= after[at];
+    }
+    std::vector<std::int32_t> number(2 * most, -1);
+    std::int32_t next = 0;
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        std::int32_t& kept = best_[static_cast<std::size_t>(id)];
+        const bool better = gain[static_cast<std::size_t>(root(kept))] > 0.0;
+        const std::int32_t at = better ? behind + class_of(id) : kept;
+        std::int32_t& found = number[static_cast<std::size_t>(at)];
+        if (found < 0) found = next++;
+        kept = found;
+    }
+}
+
+// The sum of squares of each class.
+std::vector<double> Refine::losses(const std::vector<std::int32_t>& labels) const {
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t most = size_.size();
+    std::vector<double> mean(most * p, 0.0), loss(most, 0.0), size(most, 0.0);
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        const std::size_t at = static_cast<std::size_t>(labels[static_cast<std::size_t>(id)]);
+        size[at] += 1.0;
+        for (std::size_t j = 0; j < p; ++j) mean[at * p + j] += table_.row(id)[j];
+    }
+    for (std::size_t at = 0; at < most; ++at) {
+        if (size[at] == 0.0) continue;
+        for (std::size_t j = 0; j < p; ++j) mean[at * p + j] /= size[at];
+    }
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        const std::size_t at = static_cast<std::size_t>(labels[static_cast<std::size_t>(id)]);
+        loss[at] += distance(table_.row(id), &mean[at * p], table_.p);
+    }
+    return loss;
 }
 
 void Refine::take_best() {

@@ -47,6 +47,7 @@ class Refine final : public Kernel {
     void repair(double heat);
     void keep_best();
     void take_best();
+    std::vector<double> losses(const std::vector<std::int32_t>& labels) const;
     void number_classes();
     double share_left(std::int64_t iteration, std::int64_t spent) const;
 
@@ -65,7 +66,7 @@ class Refine final : public Kernel {
     std::vector<std::int32_t> chosen_;      // the classes in the pool
     std::vector<std::int32_t> pooled_;      // the records in the pool
     std::vector<std::int32_t> best_;        // [record], as class_of_
-    double change_ = 0.0, least_ = 0.0;     // of the loss since the sweeps
+    double change_ = 0.0, least_ = 0.0;     // of the loss since the sweeps; without heat alone
     double done_ = 0.0;
     Pool pool_;
     std::chrono::steady_clock::time_point begun_;

@@ -10,11 +10,13 @@ constexpr std::int32_t kNeighbours = 12;
 // Entries in a pool: those of some classes of k, but a round must stay short.
 constexpr std::int32_t kClasses = 4, kFewest = 72, kMost = 400;
 constexpr std::size_t kMostClasses = 8;  // in a pool
+constexpr std::size_t kGuided = 256;     // values whose counts are added up for each price
 
 }  // namespace
 
 RefineLoss::RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels,
-                       std::int32_t k, std::int64_t rounds, std::uint64_t seed, Models models)
+                       std::int32_t k, std::int64_t rounds, std::uint64_t seed, Models models,
+                       const std::vector<LabelCosts>& label_costs)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),
       mixed_(std::move(mixed)),
       rounds_(rounds),
@@ -22,10 +24,12 @@ RefineLoss::RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* la
       withheld_(static_cast<std::size_t>(mixed_->records()), false),
       slot_(static_cast<std::size_t>(mixed_->tuples()), -1),
       most_(static_cast<std::size_t>(std::clamp(kClasses * std::min(k, kMost), kFewest, kMost))),
-      shapes_(*mixed_),
+      shapes_(*mixed_, label_costs),
       models_(std::move(models)),
+      guided_(!models_.empty() && models_.cells() <= kGuided),
       counts_((4 * most_ + 2) * models_.cells()),
-      small_(4 * most_) {
+      together_(models_.cells()),
+      lack_(4 * most_) {
     shapes_.resize(4 * most_ + 2);
     collect(labels);
 }
@@ -62,18 +66,18 @@ void RefineLoss::collect(const std::int32_t* labels) {
         }
     }
     classes_of_.resize(slot_.size());
-    Extent extent;
     for (std::int32_t c = 0; c < count; ++c) {
         Class& at = classes_[static_cast<std::size_t>(c)];
         for (std::size_t i = 0; i < at.tuples.size(); ++i) {
             const auto [tuple, copies] = at.tuples[i];
             classes_of_[static_cast<std::size_t>(tuple)].push_back(c);
             if (i == 0) {
-                extent.start(*mixed_, tuple, 0);
+                shapes_.set(0, tuple, copies);
+            } else {
+                shapes_.add(0, tuple, copies);
             }
-            extent.add(*mixed_, tuple, copies);
         }
-        at.loss = at.tuples.empty() ? 0 : extent.loss(*mixed_);
+        at.loss = at.tuples.empty() ? 0 : shapes_.loss(0);
     }
 }
 

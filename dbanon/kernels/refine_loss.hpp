@@ -7,13 +7,15 @@
 
 namespace dbanon {
 
-// Local search after any method: a few neighbouring classes are taken apart and put together anew by
-// randomized agglomeration and moves of single records; kept when the loss does not grow. Where
-// classes keep to privacy models, they still do: small is then also what does not.
+// Local search after any method, on the loss of labels where these are given: a few neighbouring
+// classes are taken apart and put together anew by randomized agglomeration and moves of single
+// records; kept when the loss does not grow. Where classes keep to privacy models, they still do:
+// small is then also what does not.
 class RefineLoss final : public Kernel {
    public:
     RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels, std::int32_t k,
-               std::int64_t rounds, std::uint64_t seed, Models models);
+               std::int64_t rounds, std::uint64_t seed, Models models,
+               const std::vector<LabelCosts>& label_costs = {});
 
    protected:
     Steps run() override;
@@ -36,7 +38,8 @@ class RefineLoss final : public Kernel {
     bool choose();
     void gather();
     void agglomerate();
-    double price(std::int32_t i, std::int32_t j);
+    bool lends(std::int32_t j) const;
+    double price(std::int32_t i, std::int32_t j, double most);
     void cheapest(std::int32_t i);
     void unite(std::int32_t i, std::int32_t j);
     void move();
@@ -47,7 +50,9 @@ class RefineLoss final : public Kernel {
     Count* counts(std::size_t shape) { return counts_.data() + shape * models_.cells(); }
     void count(std::size_t shape, std::int32_t tuple, Count copies);
     bool keeps_with(std::size_t shape, std::int32_t tuple, Count copies);
-    bool small(std::size_t shape);
+    bool keeps(std::size_t shape) { return lack(shape) == 0; }
+    double lack(std::size_t shape);
+    double help(std::size_t a, std::size_t b);
 
     std::unique_ptr<MixedTable> mixed_;
     const std::int64_t rounds_;
@@ -73,8 +78,10 @@ class RefineLoss final : public Kernel {
     std::vector<Cost> loss_;
     double noise_ = 0;
     Models models_;
+    bool guided_;                      // whether prices look at what clusters lack
     std::vector<Count> counts_;        // of the models, by shape
-    std::vector<bool> small_;          // by cluster
+    std::vector<Count> together_;
+    std::vector<double> lack_;         // by cluster: what it lacks to be a class
 };
 
 }  // namespace dbanon

@@ -8,6 +8,8 @@ namespace dbanon {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+// Of uniting two clusters, in records that they lack less: what does not help costs much, not all.
+constexpr double kLeastHelp = 1.0 / 16;
 
 }  // namespace
 
@@ -29,7 +31,7 @@ void RefineLoss::gather() {
         shapes_.set(e, entries_[e].tuple, entries_[e].count);
         std::fill_n(counts(e), models_.cells(), 0);
         count(e, entries_[e].tuple, entries_[e].count);
-        small_[e] = small(e);
+        lack_[e] = lack(e);
         alive_.push_back(static_cast<std::int32_t>(e));
     }
     loss_.assign(entries_.size(), 0);
@@ -46,32 +48,54 @@ bool RefineLoss::keeps_with(std::size_t shape, std::int32_t tuple, Count copies)
     if (models_.empty()) return true;
     count(shape, tuple, copies);
     work_.left -= models_.effort();
-    const bool keeps = models_.keeps(counts(shape));
+    const bool kept = models_.keeps(counts(shape));
     count(shape, tuple, -copies);
-    return keeps;
+    return kept;
 }
 
-bool RefineLoss::small(std::size_t shape) {
-    if (shapes_.size(shape) < k_) return true;
+// Records that a cluster lacks to be a class, and what models say of those it has.
+double RefineLoss::lack(std::size_t shape) {
+    const auto records = static_cast<double>(std::max<Cost>(k_ - shapes_.size(shape), 0));
+    if (models_.empty()) return records;
     work_.left -= models_.effort();
-    return !models_.empty() && !models_.keeps(counts(shape));
+    return records + models_.lack(counts(shape));
 }
 
-// What uniting a small cluster i with j costs, made noisy so that each round tries another way.
-double RefineLoss::price(std::int32_t i, std::int32_t j) {
+// Copies of one tuple lend what they have above k. Not loss 0: where an attribute's weight is 0,
+// different tuples lose nothing together.
+bool RefineLoss::lends(std::int32_t j) const {
+    const Entry& own = entries_[static_cast<std::size_t>(j)];
+    return models_.empty() && own.owner == j && own.count > k_ &&
+           own.count == shapes_.size(static_cast<std::size_t>(j));
+}
+
+// How much less two clusters lack when they are one.
+double RefineLoss::help(std::size_t a, std::size_t b) {
+    std::transform(counts(a), counts(a) + models_.cells(), counts(b), together_.begin(),
+                   std::plus<>());
+    work_.left -= models_.effort();
+    const Cost records = std::max<Cost>(k_ - shapes_.size(a) - shapes_.size(b), 0);
+    return std::max(lack_[a] + lack_[b] - static_cast<double>(records) -
+                        models_.lack(together_.data()),
+                    kLeastHelp);
+}
+
+// What uniting a small cluster i with j costs, made noisy so that each round tries another way;
+// under models for what it helps them both, and kNever where it is more than `most`.
+double RefineLoss::price(std::int32_t i, std::int32_t j, double most) {
     const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
     const Cost need = k_ - shapes_.size(a);
     Cost increase;
-    // Copies of one tuple lend what they have above k.
-    const bool lends =
-        models_.empty() && loss_[b] == 0 && shapes_.size(b) > k_ && entries_[b].owner == j;
-    if (lends) {
+    if (lends(j)) {
         const Cost lent = std::min(need, shapes_.size(b) - k_);
         increase = shapes_.loss_with(a, b, lent) - loss_[a];
     } else {
         increase = shapes_.loss(a, b) - loss_[a] - loss_[b];
     }
-    return static_cast<double>(increase) * (1.0 + noise_ * chance_.share());
+    const double noisy = static_cast<double>(increase) * (1.0 + noise_ * chance_.share());
+    if (!guided_) return noisy;
+    if (noisy >= most * std::max(lack_[a] + lack_[b], kLeastHelp)) return kNever;
+    return noisy / help(a, b);
 }
 
 void RefineLoss::cheapest(std::int32_t i) {
@@ -80,7 +104,7 @@ void RefineLoss::cheapest(std::int32_t i) {
     price_[a] = kNever;
     for (const std::int32_t j : alive_) {
         if (j == i) continue;
-        const double value = price(i, j);
+        const double value = price(i, j, price_[a]);
         if (value < price_[a]) {
             price_[a] = value;
             best_[a] = j;
@@ -93,7 +117,7 @@ void RefineLoss::agglomerate() {
     static constexpr double kNoise[] = {0.0, 0.8, 1.6, 3.2, 6.4};
     noise_ = kNoise[chance_.below(5)];
     for (const std::int32_t i : alive_) {
-        if (small_[static_cast<std::size_t>(i)]) cheapest(i);
+        if (lack_[static_cast<std::size_t>(i)] > 0) cheapest(i);
     }
     while (alive_.size() > 1) {
         std::int32_t chosen = -1;
@@ -111,9 +135,7 @@ void RefineLoss::agglomerate() {
 
 void RefineLoss::unite(std::int32_t i, std::int32_t j) {
     const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
-    const bool lends =
-        models_.empty() && loss_[b] == 0 && shapes_.size(b) > k_ && entries_[b].owner == j;
-    if (lends) {
+    if (lends(j)) {
         const Cost lent = std::min<Cost>(k_ - shapes_.size(a), shapes_.size(b) - k_);
         const std::int32_t tuple = entries_[b].tuple;
         shapes_.add(a, tuple, lent);
@@ -131,14 +153,14 @@ void RefineLoss::unite(std::int32_t i, std::int32_t j) {
     }
     loss_[a] = shapes_.loss(a);
     price_[a] = kNever;
-    small_[a] = small(a);
-    if (small_[a]) cheapest(i);
+    lack_[a] = lack(a);
+    if (lack_[a] > 0) cheapest(i);
     for (const std::int32_t other : alive_) {
         const auto c = static_cast<std::size_t>(other);
-        if (other == i || !small_[c]) continue;
+        if (other == i || lack_[c] == 0) continue;
         if (best_[c] == i || best_[c] == j) {
             cheapest(other);
-        } else if (const double value = price(other, i); value < price_[c]) {
+        } else if (const double value = price(other, i, price_[c]); value < price_[c]) {
             price_[c] = value;
             best_[c] = i;
         }
@@ -236,7 +258,7 @@ void RefineLoss::join_same() {
 Cost RefineLoss::total() {
     Cost sum = 0;
     for (const std::int32_t i : alive_) {
-        if (small(static_cast<std::size_t>(i))) return std::numeric_limits<Cost>::max();
+        if (!keeps(static_cast<std::size_t>(i))) return std::numeric_limits<Cost>::max();
         sum += loss_[static_cast<std::size_t>(i)];
     }
     return sum;

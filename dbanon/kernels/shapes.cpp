@@ -6,36 +6,56 @@ namespace {
 
 // Products of two codes and their table's width stay within 16 bits.
 constexpr std::size_t kTabled = 256;
+// A label costs half of what is told of it, and half of the class's own width.
+constexpr int kHalf = 1;
 
 }  // namespace
 
-Shapes::Shapes(const MixedTable& table) : table_(table) {
+template <class Price>
+void Shapes::tabulate(std::size_t w, const Price& price) {
+    width_.push_back(static_cast<Short>(w));
+    offset_.push_back(costs_.size());
+    costs_.resize(costs_.size() + w * w, 0);
+    for (std::size_t i = 0; i < w; ++i) {
+        for (std::size_t j = i; j < w; ++j) {
+            costs_[offset_.back() + i * w + j] = static_cast<std::int32_t>(price(i, j));
+        }
+    }
+}
+
+Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) : table_(table) {
     const auto n = static_cast<std::size_t>(table.tuples());
-    std::vector<std::vector<Code>> ranks;
+    const LabelCosts none;
+    std::vector<std::vector<Code>> ranks;  // of each looked up: the first code of each place
     std::vector<int> tabled;
     for (int a = 0; a < table.d(); ++a) {
+        const LabelCosts& label = labels.empty() ? none : labels[static_cast<std::size_t>(a)];
+        const std::size_t pieces = label.first.size();
         std::vector<Code> values(n);
         for (std::size_t t = 0; t < n; ++t) values[t] = table.row(static_cast<std::int32_t>(t))[a];
         std::sort(values.begin(), values.end());
         values.erase(std::unique(values.begin(), values.end()), values.end());
         const Tree* tree = table.tree(a);
-        if (values.size() > kTabled || (tree && !tree->even())) {
-            (tree ? uneven_ : numeric_).push_back(a);
+        if (values.size() <= kTabled && !(tree && !tree->even())) {
+            tabulate(values.size(), [&](std::size_t i, std::size_t j) -> Cost {
+                if (i == j) return 0;
+                if (tree) return tree->climb(tree->deepest(), tree->common(values[i], values[j]));
+                const Cost own = values[j] - values[i];
+                if (label.empty()) return own;
+                const Cost told =
+                    label.costs[label.piece(values[i]) * pieces + label.piece(values[j])];
+                return (told >> kHalf) + (own >> kHalf);
+            });
+            ranks.push_back(std::move(values));
+            tabled.push_back(a);
             continue;
         }
-        const std::size_t w = values.size();
-        width_.push_back(static_cast<Short>(w));
-        offset_.push_back(costs_.size());
-        costs_.resize(costs_.size() + w * w, 0);
-        for (std::size_t i = 0; i < w; ++i) {
-            for (std::size_t j = i + 1; j < w; ++j) {
-                const Cost cost =
-                    tree ? tree->climb(tree->deepest(), tree->common(values[i], values[j]))
-                         : Cost{values[j] - values[i]};
-                costs_[offset_.back() + i * w + j] = static_cast<std::int32_t>(cost);
-            }
-        }
-        ranks.push_back(std::move(values));
+        (tree ? uneven_ : numeric_).push_back(a);
+        if (!tree) own_.push_back(label.empty() ? 0 : kHalf);
+        if (label.empty()) continue;
+        tabulate(pieces,
+                 [&](std::size_t i, std::size_t j) { return label.costs[i * pieces + j] >> kHalf; });
+        ranks.push_back(label.first);
         tabled.push_back(a);
     }
     tabled_ = tabled.size();
@@ -47,8 +67,9 @@ Shapes::Shapes(const MixedTable& table) : table_(table) {
     for (std::size_t t = 0; t < n; ++t) {
         const Code* row = table.row(static_cast<std::int32_t>(t));
         for (std::size_t i = 0; i < tabled_; ++i) {
-            const auto at = std::lower_bound(ranks[i].begin(), ranks[i].end(), row[tabled[i]]);
-            tuple_shorts_[t * padded_ + i] = static_cast<Short>(at - ranks[i].begin());
+            const auto after =
+                std::upper_bound(ranks[i].begin() + 1, ranks[i].end(), row[tabled[i]]);
+            tuple_shorts_[t * padded_ + i] = static_cast<Short>(after - ranks[i].begin() - 1);
         }
     }
 }
@@ -155,8 +176,9 @@ Cost Shapes::per_record(std::size_t i, std::size_t j) const {
     }
     const std::size_t wide = numeric_.size() + uneven_.size();
     for (std::size_t a = 0; a < numeric_.size(); ++a) {
-        sum += std::max(wide_high_[i * wide + a], wide_high_[j * wide + a]) -
-               std::min(wide_low_[i * wide + a], wide_low_[j * wide + a]);
+        sum += (std::max(wide_high_[i * wide + a], wide_high_[j * wide + a]) -
+                std::min(wide_low_[i * wide + a], wide_low_[j * wide + a])) >>
+               own_[a];
     }
     return sum;
 }

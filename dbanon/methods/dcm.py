@@ -29,13 +29,15 @@ from numpy.typing import NDArray
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
 from dbanon.kernels import Dbscan
-from dbanon.methods.registry import Method, Tick, drive
+from dbanon.methods.registry import ROW_GUARANTEE, Method, Tick, drive
 from dbanon.spaces.numeric import Space
 
 
 def dcm(space: Space, k: int, *, tick: Tick, rng: np.random.Generator, radius: float) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
-    return repaired(space.points, drive(Dbscan(space.points, k, radius), tick), k)
+    found = drive(Dbscan(space.points, k, radius), tick)
+    told = {"classes of DBSCAN": found.n_classes, "noise": found.n_suppressed}
+    return Partition(repaired(space.points, found, k).labels, told)
 
 
 def repaired(points: NDArray[np.float64], found: Partition, k: int) -> Partition:
@@ -81,6 +83,7 @@ METHOD = Method(
     cost="O(n^2) at worst",
     reference="Liu & Li 2016",
     standardize="range",
+    sentence=f"{ROW_GUARANTEE} (as published, DCM does not ensure it; classes were repaired)",
     options=(
         Parameter(
             "radius",

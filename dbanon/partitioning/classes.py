@@ -144,6 +144,7 @@ def _found(
         standardize=str(policy.standardize),
         weights=policy.weights,
         hierarchies=policy.hierarchies,
+        **({} if method.refine != "generalized" else {"label_steps": policy.label_steps}),
     )
     rng = np.random.Generator(np.random.PCG64(policy.seed))
     tick = tick or _silent
@@ -188,7 +189,8 @@ def _run(
         policy,
         lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
     )
-    return refined.require(policy.k, max_refined_size(method.refine, policy.k))
+    refined.require(policy.k, max_refined_size(method.refine, policy.k))
+    return Partition(refined.labels, result.told)
 
 
 def _run_method(

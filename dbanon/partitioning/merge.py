@@ -1,9 +1,13 @@
 """Merging or withholding classes until all keep to privacy models.
 
-Of the classes that fail, the largest merges first: with the class that, of those with which it
-keeps to the models, makes the loss (iloss) grow least; with any class where there is none such. It
-then has that class's number. Ties go to the smaller number. Classes that keep to a model keep to it
-together, so that merging ends, at the latest with all records in one class.
+Two ways are gone, and what loses less (iloss) is kept, the first where they lose the same. In the
+first the largest failing class merges with the class that, of those with which it keeps to the
+models, makes the loss grow least; with any class where there is none such. In the second the
+smallest one merges with the class that makes the loss grow least for what it helps: for each record
+that the two lack less of what the models want. The first is short where one more class is enough;
+where many have to come together, it lets one class swallow all others, and the second does not.
+The merged class has the other one's number; ties go to the smaller number. Merging ends, at the
+latest with all records in one class.
 
 Where records may be withheld, a class is, rather than merge, when merging would make the loss grow
 by more than all that its records say.
@@ -18,7 +22,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition
 from dbanon.errors import ModelInfeasible
-from dbanon.kernels import Enforce, Models
+from dbanon.kernels import Enforce, Models, Split
 from dbanon.methods.registry import Tick, drive
 from dbanon.spaces.mixed import MixedSpace
 
@@ -72,6 +76,18 @@ def merge_block(
     """As ``merge``; one class that does not keep to the models is left as it is."""
     arrays = (*space.arrays(), partition.labels)
     return drive(Enforce(*arrays, guard.values, guard.models, budget), tick)
+
+
+def split(space: MixedSpace, partition: Partition, k: int, guard: Guard, tick: Tick) -> Partition:
+    """The partition with classes cut in two where both parts keep to k and the models.
+
+    Of all cuts between two values of a column the one that loses least, if it loses less than the
+    class; the first column and value in a tie. Parts are cut again.
+    """
+    if not partition.n_classes:
+        return partition
+    arrays = (*space.arrays(), partition.labels)
+    return drive(Split(*arrays, k, guard.values, guard.models), tick)
 
 
 def keeps(guard: Guard) -> bool:

@@ -57,7 +57,7 @@ def partition_for(
         # Units of entities are a table of their own.
         measures if microdata.entities is None else given,
     )
-    levels = partition.levels_found
+    levels, told = partition.levels_found, partition.told
     if policy.models:
         places, table = released_places(
             microdata, partition, policy.models, sensitive or {}, measures, memory_limit
@@ -71,4 +71,4 @@ def partition_for(
             measures,
             table,
         )
-    return Found(partition, levels, given if partition.n_suppressed else measures)
+    return Found(partition, levels, given if partition.n_suppressed else measures, told)

@@ -24,7 +24,7 @@ from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import cut_classes, partition_blocks
 from dbanon.partitioning.entities import Persons
 from dbanon.partitioning.infeasible import infeasible
-from dbanon.partitioning.merge import Guard, keeps, merge, merge_block
+from dbanon.partitioning.merge import Guard, keeps, merge, merge_block, split
 from dbanon.partitioning.refine import refine_classes
 from dbanon.partitioning.strata import groups
 from dbanon.spaces.mixed import MixedSpace, mixed_space
@@ -45,9 +45,10 @@ def protect(
     """The partition with classes merged until each keeps to the models of the policy.
 
     Classes of different strata or patterns of NULLs are not merged. Where records have entities,
-    the models count persons, all of whose records are in one class there. Where the policy says so,
-    classes may be withheld instead. A refinement of loss follows where the policy has one, in which
-    classes go on keeping to the models; not where records have entities, which it would part.
+    the models count persons, all of whose records are in one class there. Where the policy says
+    so, classes may be withheld instead. Classes are cut again where both parts keep to the models,
+    and a refinement of loss follows where the policy has one, in which classes go on keeping to
+    them; not where records have entities, which that would part.
 
     Parameters
     ----------
@@ -99,6 +100,7 @@ def _protected(
         standardize=str(policy.standardize),
         weights=policy.weights,
         hierarchies=policy.hierarchies,
+        label_steps=policy.label_steps,
     )
     persons = Persons.of(microdata, codes)
     while True:
@@ -138,20 +140,17 @@ def _protected(
         gone = (before.labels >= 0) & (partition.labels < 0)
         units = persons.of_records(gone)
         table = {name: table[name].without(codes[name][gone], units) for name in names}
-    if policy.refine is None or not _can_refine(microdata, policy):
+    if not _can_refine(microdata, policy):
         return partition
-    return combine(
-        [
-            (
-                records,
-                refine_classes(
-                    "generalized", space(records), part, policy, tick, guard.take(records)
-                ).require(int(policy.k)),
-            )
-            for records, part in parts
-        ],
-        n,
-    )
+    k, better = int(policy.k), []
+    for records, part in parts:
+        own, guarded = space(records), guard.take(records)
+        part = split(own, part, k, guarded, tick)
+        if policy.refine is not None:
+            part = refine_classes("generalized", own, part, policy, tick, guarded).require(k)
+            part = split(own, part, k, guarded, tick)
+        better.append((records, part))
+    return combine(better, n)
 
 
 def _refused(

@@ -2,8 +2,9 @@
 
 A round takes a class that loses something, with a few classes that hold neighbours of its records,
 apart and puts their records together anew: randomized agglomeration in which copies of one record
-may part, then moves of single records. The result is kept when it does not lose more. Rounds are
-counted, not seconds, so that a seed gives the same classes everywhere.
+may part, then moves of single records. The result is kept when it does not lose more. Numbers that
+are released by labels lose the mean of what the labels do and of what own ranges would; others lose
+by own ranges. Rounds are counted, not seconds, so that a seed gives the same classes everywhere.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from dbanon.methods.registry import Tick, drive
 from dbanon.partitioning.merge import Guard
 from dbanon.spaces.mixed import MixedSpace
 
-# Rounds for each class of k records that the table could hold.
-ROUNDS = {"fast": 30, "thorough": 1200}
+# Rounds for each class of k records that the table could hold; under models, which make classes
+# larger, for each class that there is.
+ROUNDS = {"fast": 42, "thorough": 1200}
 
 
 def refine(
@@ -51,9 +53,10 @@ def refine(
             hint="Give `refine_iterations`.",
         )
     if iterations is None:
-        iterations = ROUNDS[effort] * (space.n_records // k)
+        classes = space.n_records // k if guard is None else partition.n_classes
+        iterations = ROUNDS[effort] * classes
     if guard is None:
         guard = Guard(np.empty((space.n_records, 0), np.int32), Models(np.empty(0, np.int32)))
     arrays = (*space.arrays(), partition.labels)
-    kernel = RefineLoss(*arrays, k, iterations, seed % 2**64, guard.values, guard.models)
-    return drive(kernel, tick)
+    guarded = (guard.values, guard.models, *space.label_costs.arrays())
+    return drive(RefineLoss(*arrays, k, iterations, seed % 2**64, *guarded), tick)

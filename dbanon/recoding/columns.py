@@ -37,8 +37,8 @@ class Settings:
         columns; ``midpoint``, one number; or ``range``, a value of the database's own range type.
     local_range : True releases a class's own smallest and largest number, which are values of
         members; False the borders of a fixed grid around them.
-    steps : width of the grid by column, in the column's unit (days, microseconds); about a
-        twentieth of the column's range where not named.
+    steps : width of the grid by column, in the column's unit (days, microseconds); where not
+        named, the steps of ``data.grid.grid_for``.
     levels : of a full domain, which are then released: not what a class has in common, but the
         nodes and parts that its records are in. None otherwise.
     """
@@ -68,7 +68,7 @@ class ReleasedColumn:
     of : the quasi-identifier it stands for, when that has another name.
     upper : where ranges are released, their upper borders in the form of ``values``, which are the
         lower ones; None elsewhere.
-    closed : True when a range holds its upper border.
+    closed : True when a range, or the column of upper borders, holds that border.
     """
 
     attribute: Attribute

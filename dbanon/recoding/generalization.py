@@ -7,7 +7,8 @@ ordinal attribute: an interval of ranks, which holds both of its ends. After a f
 the node of the level found, and an interval around all numbers of the part that the level makes.
 
 Loss of a cell: climbed edges over all edges; width over the width of the table's column, 1 at most.
-It is that of the label released, not of the range behind it.
+It is that of the label released, not of the range behind it. The width is that of the values that a
+label holds: ``[30, 32)`` holds the whole numbers 30 and 31, which are 1 apart.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.grid import Grid, around, grid_for, held_width, unit_of
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
@@ -34,7 +36,6 @@ from dbanon.recoding.columns import (
     Settings,
     require_room,
 )
-from dbanon.recoding.grid import Grid, grid_for
 
 # Digits of whole seconds, which are told where one border of the column needs them.
 _WHOLE = ".000000"
@@ -122,14 +123,12 @@ def _intervals(
     else:
         parts = settings.levels.parts[attribute.name]
         low, high = _ends_of_parts(numbers, partition, parts, valid)
-    grid = grid_for(attribute, scale.least, scale.most, settings.steps.get(attribute.name))
+    grid = grid_for(attribute, scale, settings.steps.get(attribute.name))
     ordinal = attribute.kind is Kind.ORDINAL
     closed = settings.local_range or ordinal
     if not settings.local_range:
-        low, high = grid.around(low, high)
-        if ordinal:
-            high = np.minimum(high, len(attribute.order)) - 1
-    width = np.zeros(len(low)) if scale.constant else np.minimum(1.0, (high - low) / scale.spread)
+        low, high = around(attribute, grid, low, high)
+    width = held_width(low, high, scale, 0.0 if closed else unit_of(attribute))
     lost = _none_where(width * partition.sizes, missing)
     if settings.intervals == "text" or (settings.intervals == RANGE and ordinal):
         texts = _texts(low, high, attribute, grid, closed)
@@ -150,7 +149,13 @@ def _intervals(
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
     return [
         ReleasedColumn(
-            replace(attribute, name=name), typed, missing, ends, lost=share, of=attribute.name
+            replace(attribute, name=name),
+            typed,
+            missing,
+            ends,
+            lost=share,
+            of=attribute.name,
+            closed=closed,
         )
         for name, typed, ends, share in zip(names, borders, (low, high), (lost, None), strict=True)
     ]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.grid import unit_of
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
@@ -206,6 +207,8 @@ def _column(
     }
     parts = [part for column in released for part in column.parts]
     low, high = (_ends(part, attribute, scale.least, scale.most) for part in (parts[0], parts[-1]))
+    if len(parts) == 2 and not first.closed:
+        high = high[0], np.maximum(low[0], high[1] - unit_of(attribute))
     single = (low[0] == low[1]) | (False if missing is None else missing)
     if len(parts) == 1 and single.all():
         return Numbers(**known, released=low[0])

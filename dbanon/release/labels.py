@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.grid import unit_of
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import UTC
@@ -21,7 +22,8 @@ def intervals(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The ends of ``[a, b)``, ``[a, b]`` or one value, float64 (m,) each; ``*`` is least to most.
 
-    ARX writes ``[a, b[``.
+    The upper end of ``[a, b)`` is the largest value of the column's type below b. ARX writes
+    ``[a, b[``.
 
     Parameters
     ----------
@@ -71,7 +73,7 @@ def _ends(label: str, attribute: Attribute) -> tuple[float, float] | None:
     while at >= 0:
         low, high = _number(inner[:at], attribute), _number(inner[at + 2 :], attribute)
         if low is not None and high is not None:
-            return low, high
+            return low, high if label[-1] == "]" else max(low, high - unit_of(attribute))
         at = inner.find(", ", at + 1)
     return None
 

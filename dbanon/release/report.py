@@ -12,6 +12,7 @@ from dbanon.data.counts import Recount
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.recode import ColumnLoss
+from dbanon.release.words import in_lines, nearness, told_by_method
 
 T = TypeVar("T")
 
@@ -283,11 +284,20 @@ class Report:
         """The report with other values in ``made_by``."""
         return replace(self, made_by=replace(self.made_by, **changes))
 
+    def found(self, **arguments: Any) -> Report:
+        """The report with what was found of arguments."""
+        arguments = {**self.request.arguments, **arguments}
+        return replace(self, request=replace(self.request, arguments=arguments))
+
     def exported(self, files: Sequence[Mapping[str, Any]], seconds: Mapping[str, float]) -> Report:
         """The report with the files that were made of the release, and the seconds until then."""
-        arguments = {**self.request.arguments, "exports": list(files)}
-        changed = replace(self, request=replace(self.request, arguments=arguments))
-        return changed.made(seconds=dict(seconds))
+        return self.found(exports=list(files)).made(seconds=dict(seconds))
+
+    @property
+    def nearness(self) -> str | None:
+        """How near the loss is to the least possible one, in words; None where nobody asked."""
+        told = self.arguments.get("certificate")
+        return None if told is None else nearness(told)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
@@ -346,6 +356,7 @@ class Report:
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"
                 f" / {self.largest_class}",
             ),
+            *told_by_method(self.arguments.get("told", {})),
             *((caution.title, caution.why) for caution in self.cautions),
             (f"information loss, {measure}", loss),
             *(
@@ -355,6 +366,7 @@ class Report:
                 )
                 for column in self.column_losses.values()
             ),
+            *([("certificate", self.nearness)] if self.nearness else []),
             *(("COLUMN LOST", text) for text in self.lost_told()),
             *self.evaluated.rows(),
             (
@@ -372,12 +384,6 @@ class Report:
         if self.relation != self.output:
             pairs.insert(3, ("released table", self.relation))
         return pairs
-
-
-def in_lines(pairs: Sequence[tuple[str, str]]) -> str:
-    """Labels and texts below each other, with nothing behind them."""
-    width = max((len(label) for label, _ in pairs), default=0)
-    return "\n".join(f"{label:<{width}}  {text}".rstrip() for label, text in pairs)
 
 
 def _plain(value: Any) -> Any:

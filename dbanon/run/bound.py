@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dbanon.bounds.certificate import MOST_PRICED, MOST_RECORDS, Certificate, certificate
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
 from dbanon.errors import NullInQuasiIdentifier, TooFewRecords
 from dbanon.job.job import Job
@@ -30,11 +33,18 @@ def bound_table(job: Job, source: Source, seconds: float, tick: Tick) -> Certifi
     return bound(microdata, int(job.policy.k), seconds, tick)
 
 
-def bound(microdata: Microdata, k: int, seconds: float, tick: Tick) -> Certificate:
+def bound(
+    microdata: Microdata,
+    k: int,
+    seconds: float,
+    tick: Tick,
+    start: Sequence[Partition] = (),
+) -> Certificate:
     """The certificate of records of numbers.
 
     Parameters
     ----------
+    start : partitions of all of them into classes of k or more; where there is none, one is made.
     seconds : of wall time, for the linear programs.
     tick : called with a share now and then; what it raises ends it.
 
@@ -57,7 +67,7 @@ def bound(microdata: Microdata, k: int, seconds: float, tick: Tick) -> Certifica
     scales = Measures.of(microdata).numbers
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
     points = np.ascontiguousarray(transform.apply(microdata.numbers))
-    solver, start = programs(), []
-    if solver is not None and n <= MOST_RECORDS and k <= MOST_PRICED:
-        start.append(find_classes(microdata, policy, tick))
+    solver = programs()
+    if not start and solver is not None and n <= MOST_RECORDS and k <= MOST_PRICED:
+        start = [find_classes(microdata, policy, tick)]
     return certificate(points, k, start, programs=solver, seconds=seconds, tick=tick)

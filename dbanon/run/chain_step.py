@@ -10,24 +10,21 @@ from typing import cast
 
 import numpy as np
 
-from dbanon.data import frozen
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import InvalidParameter, TooFewRecords
-from dbanon.hierarchy.subset import only
-from dbanon.job.chain import MEASURE
+from dbanon.errors import InvalidParameter
+from dbanon.job.chain import FREEZE, MEASURE
 from dbanon.job.chain_guarantee import OfChain
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.partitioning.partition_for import partition_for
-from dbanon.partitioning.strata import groups
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.recode import Release
 from dbanon.release.report import TellingColumn
 from dbanon.run import chain_definition as definition
+from dbanon.run.chain_newcomers import newcomers
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import (
     Clock,
@@ -39,6 +36,7 @@ from dbanon.stores import chain_rows as rows
 from dbanon.stores import chain_state
 from dbanon.stores.base import Relation
 from dbanon.stores.chain_cells import CellState, Presence
+from dbanon.stores.chain_models import keep_out
 from dbanon.stores.chain_state import ChainKept
 from dbanon.stores.ports import Draft
 from dbanon.stores.sql import Session
@@ -110,9 +108,16 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
         if chain.definition is not None and not measures:
             definition.require_same(chain, definition.told(job, planned))
         state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
-        presence = state.stage_persons(planned.relation, chain_state.blocks(key, chain.identity))
+        # Where none is ever shown anew, or rows are written as of any release, none is staged.
+        still = measures or chain.rules.changes == FREEZE
+        kept = () if still else (*job.sensitive, *job.keep)
+        presence = state.stage_persons(
+            planned.relation,
+            chain_state.blocks(key, chain.identity),
+            [planned.relation.attribute(name) for name in kept],
+        )
         if not asked.accept_turnover:
-            state.require_turnover(presence, _absent_before(session, chain))
+            state.require_turnover(presence, chain_state.absent_before(session, chain))
     guarantee = replace(
         cast(OfChain, planned.guarantee), only_measured=measures, max_exposed=asked.max_exposed
     )
@@ -129,19 +134,25 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
     state, planned, source, presence = begun.state, begun.planned, begun.source, begun.presence
     job, session, whole = planned.job, state.session, planned.relation
     planned = replace(planned, relation=_newcomers(source, job, planned, state))
-    microdata, policy, found, frozen_measures = _classes(job, planned, source, state, clock)
+    came = newcomers(job, planned, source, state, clock)
+    microdata, policy = came.microdata, came.policy
     with clock.phase("write") as tick:
         tick(0.0)
+        keep_out(state, planned.relation, came.refused)
         admitted = microdata.n_records > 0
         if admitted:
-            release = recoded(planned, policy, source, microdata, found)
+            release = recoded(planned, policy, source, microdata, came.found)
         else:
-            release = _of_nobody(session, state, frozen_measures)
-        changed, columns, release = _advanced(job, state, planned, whole, microdata, release)
+            release = _of_nobody(session, state, came.measures)
+        # As many as change how large the state is: planners are told then.
+        many = 10 * microdata.n_records >= presence.members
+        changed, columns, release = _advanced(job, state, planned, whole, microdata, release, many)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        histories = _histories(state, presence, changed, len(microdata.keys))
+        histories = _histories(state, presence, changed, len(microdata.keys), len(came.refused))
+        failing = recount.failing(state, _kept(whole, job), policy.models)
+        histories = replace(histories, failing=failing)
         begun.guarantee.require_histories(histories)
         tells: tuple[TellingColumn, ...] = ()
         if admitted and state.sequence == 1:
@@ -152,7 +163,7 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
             # What an exchange inside a cell changes is told to nobody, not even by a refusal.
             tells = tell(draft, source, {}, of_itself=True)
     return Advanced(
-        state, planned, begun.guarantee, replace(policy, k=state.k), microdata, found, release,
+        state, planned, begun.guarantee, replace(policy, k=state.k), microdata, came.found, release,
         columns, histories, tells, presence,
     )  # fmt: skip
 
@@ -170,66 +181,12 @@ def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Pl
     return replace(planned, output=to.plan(job, planned.release_id))
 
 
-def _absent_before(session: Session, chain: ChainKept) -> int:
-    known = chain_state.history(session, chain)
-    return int(known[-1].get("absent", 0)) if known else 0
-
-
 def _newcomers(source: SqlSource, job: Job, planned: Plan, state: CellState) -> Relation:
     """The rows of those who are not in the chain yet: others are never clustered again."""
     if state.sequence == 1:
         return planned.relation
     names = [*job.named, state.chain.entity]
     return source.narrowed(planned.relation, job, names, state.newcomers)
-
-
-def _classes(
-    job: Job, planned: Plan, source: SqlSource, state: CellState, clock: Clock
-) -> tuple[Microdata, Policy, Found, Measures | None]:
-    """The newcomers who can be admitted now, in classes; the others wait."""
-    chain = state.chain
-    size = chain.rules.size(state.k)
-    first = chain.definition is None
-    policy = replace(planned.policy, k=size)
-    frozen_measures = None if first else definition.measures(chain)
-    with clock.phase("read") as tick:
-        microdata = source.read(planned.relation, planned.wanted, job, tick)
-        waiting = microdata.n_read
-        microdata = only(microdata, state.in_order(planned.relation, microdata))
-        due = (state.sequence - 1) % chain.rules.admit_every == 0
-        microdata = _admissible(microdata, size if due else None)
-        if not microdata.n_records and first:
-            raise TooFewRecords(
-                f"Nobody can be admitted to chain {chain.name} yet: {waiting} persons wait.",
-                hint="Its first release needs as many persons as a class has.",
-            )
-        if not microdata.n_records:
-            return microdata, policy, Found(Partition(np.empty(0, np.int32))), frozen_measures
-        if frozen_measures is None:
-            policy = replace(policy, hierarchies=planned.trees(microdata))
-        else:
-            policy = replace(policy, hierarchies=definition.trees(chain, planned, microdata))
-            microdata, frozen_measures = frozen.as_part(
-                microdata, frozen_measures, policy.hierarchies
-            )
-    with clock.phase("cluster") as tick:
-        found = partition_for(
-            microdata, policy, memory_limit=job.memory_limit, tick=tick, measures=frozen_measures
-        )
-    return microdata, policy, found, frozen_measures
-
-
-def _admissible(microdata: Microdata, size: int | None) -> Microdata:
-    """The records of strata and patterns of NULLs that have as many as a class; None: of none."""
-    nobody = np.empty(0, np.int64)
-    if size is None or not microdata.n_records:
-        return only(microdata, nobody)
-    parts = [part for part in (microdata.strata, microdata.valid) if part is not None]
-    apart = np.column_stack(parts) if parts else np.zeros(microdata.n_records, np.int64)
-    enough = [group for group in groups(apart) if len(group) >= size]
-    if sum(map(len, enough)) == microdata.n_records:
-        return microdata
-    return only(microdata, np.sort(np.concatenate([nobody, *enough])))
 
 
 def _of_nobody(session: Session, state: CellState, measures: Measures | None) -> Release:
@@ -258,15 +215,16 @@ def _advanced(
     whole: Relation,
     microdata: Microdata,
     release: Release,
+    many: bool,
 ) -> tuple[dict[str, int], tuple[tuple[str, str, str], ...], Release]:
     """Write the next state; what changed, and the columns of the release."""
     session, chain, relation = state.session, state.chain, planned.relation
-    kept = [whole.attribute(name) for name in (*job.sensitive, *job.keep)]
+    kept = _kept(whole, job)
     by = [whole.attribute(name) for name in job.by]
     target = SqlTarget(session)
     typed = tuple(target.typed(column, False) for column in release.columns)
     release = replace(release, columns=typed)
-    newcomers, first, changed = None, 0, {"drifted": 0, "changed": 0, "rewritten": 0}
+    came, first = None, 0
     if chain.definition is None:
         target.columns(Draft(job, planned.place, whole, planned.wanted, microdata, release),
                        typed, False)  # fmt: skip
@@ -282,34 +240,44 @@ def _advanced(
         )
     else:
         columns = chain.definition["columns"]
-    state.decide()
+    models = planned.policy.models
+    state.decide(batches=not models)
+    changed = rows.compare(state, kept, models)
     state.apply()
     if microdata.n_records:
-        newcomers = relation
-        first = state.admit(relation, microdata, release.partition, typed, by)
-    changed = rows.rewrite(state, whole, kept, newcomers, first)
-    changed["rewritten"] = recount.rewritten(state, len(kept)) if state.sequence > 1 else 0
-    rows.settle(state, kept)
+        came = relation
+        first = state.admit(relation, microdata, release.partition, typed, by, many)
+    recount.remember(state, len(kept))
+    rows.rewrite(state, kept, came, first, many)
+    changed["rewritten"] = recount.rewritten(state, len(kept))
     return changed, tuple((name, place, of) for name, place, of in columns), release
 
 
+def _kept(whole: Relation, job: Job) -> list[Attribute]:
+    """The columns of a cell's rows."""
+    return [whole.attribute(name) for name in (*job.sensitive, *job.keep)]
+
+
 def _histories(
-    state: CellState, presence: Presence, changed: dict[str, int], admitted: int
+    state: CellState, presence: Presence, changed: dict[str, int], admitted: int, refused: int
 ) -> Histories:
     """What the new state holds, counted again."""
     told = {**state.counted, "members": presence.members, "joined": admitted, **changed}
+    told["refused"] = refused
+    recount.stage_histories(state)
     shown, absent = recount.on_display(state)
     told["absent"] = absent
-    sizes = recount.sizes(state)
+    sizes = recount.sizes(state, staged=True)
     return Histories(
         sequence=state.sequence,
         persons=shown,
         known=sum(size * many for size, many in sizes.items()),
         smallest=min(sizes, default=0),
         exposed=recount.exposed(sizes, state.k),
-        waiting=presence.newcomers - admitted,
+        waiting=presence.newcomers - admitted - refused,
         returned=presence.returned,
         misplaced=recount.misplaced(state),
         rewritten=changed["rewritten"],
+        refused=refused,
         told=told,
     )

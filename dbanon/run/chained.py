@@ -7,7 +7,6 @@ published, whether or not it is confirmed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -20,7 +19,7 @@ from dbanon.job.verdict import Expected
 from dbanon.release.report import Report
 from dbanon.run.chain_key import read_key
 from dbanon.run.chain_measure import FreshTarget, advance_measured
-from dbanon.run.chain_step import Advanced, advance, begin
+from dbanon.run.chain_step import Advanced, Begun, advance, begin
 from dbanon.run.files import files_of
 from dbanon.run.run import (
     Clock,
@@ -29,7 +28,9 @@ from dbanon.run.run import (
     questions_of,
     report_of,
 )
+from dbanon.stores import chain_recount as recount
 from dbanon.stores import chain_state
+from dbanon.stores.chain_pair import pair_sizes
 from dbanon.stores.chain_target import ChainTarget
 from dbanon.stores.ports import Draft
 from dbanon.stores.sql import Session
@@ -101,12 +102,32 @@ def _go_on(
     begun = begin(job, session, key, clock, looked)
     measures = begun.state.chain.rules.mode == MEASURE
     made = (advance_measured if measures else advance)(begun, clock)
+    if begun.state.chain.rules.new_chain_from is not None and begun.state.sequence == 1:
+        with clock.phase("verify"):
+            made = _with_earlier(made, begun, key)
     found = made.histories
     told = {**found.told, "persons": found.persons, "waiting": found.waiting,
             "returned": found.returned, "loss": made.release.loss}  # fmt: skip
     state = made.state
     chain_state.noted(session, state.chain, state.sequence, made.planned.release_id, told)
     return made
+
+
+def _with_earlier(made: Advanced, begun: Begun, key: bytes) -> Advanced:
+    """The first release with what it tells together with the chain that this one follows.
+
+    Raises
+    ------
+    ChainExposed : more persons than allowed would be exposed by both.
+    """
+    sizes, k = pair_sizes(made.state, begun.planned.relation, key), made.state.k
+    pair = {
+        "pair_exposed": recount.exposed(sizes, k),
+        "pair_known": sum(size * many for size, many in sizes.items()),
+    }
+    made.guarantee.require_few(pair["pair_exposed"], pair["pair_known"])
+    histories = replace(made.histories, told={**made.histories.told, **pair})
+    return replace(made, histories=histories)
 
 
 def publish(
@@ -150,7 +171,7 @@ def publish(
         histories = replace(made.histories, uneven=target.uneven(written, questions))
         counts = Counts(counts.rows, counts.persons, counts.cells, histories)
         nulls = counts.rows.null_rows if job.policy.nulls == "category" else 0
-        holds = guarantee.check(counts, Expected(histories.persons, nulls, {}))
+        holds = guarantee.check(counts, Expected(histories.persons, nulls, made.planned.sensitive))
     with clock.phase("digest"):
         report = report_of(
             made.planned,
@@ -178,15 +199,15 @@ def publish(
 
 def told_of_chain(report: Report, made: Advanced, histories: Histories) -> Report:
     """The report with what the chain has to say, and the rows of all its persons."""
-    state, k = made.state, made.state.k
-    few: Callable[[int], Any] = lambda n: n if n == 0 or n >= k else f"fewer than {k}"  # noqa: E731
-    chain = {
+    state, k, few = made.state, made.state.k, made.guarantee.few
+    chain: dict[str, Any] = {
         "name": state.chain.name,
         "chain_id": state.chain.identity,
         "sequence": histories.sequence,
         **{name: getattr(state.chain.rules, name) for name in ("mode", "changes")},
         "waiting": few(histories.waiting),
         "returned": few(histories.returned),
+        "refused": few(histories.refused),
     }
     line = f"chain {state.chain.name}, release {histories.sequence}"
     over = "it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}"
@@ -198,7 +219,16 @@ def told_of_chain(report: Report, made: Advanced, histories: Histories) -> Repor
         )
     else:
         line += f": every history over {over} is shared by at least {k} persons"
-    for name, word in (("waiting", "wait"), ("returned", "returned")):
+    words = (("waiting", "wait"), ("returned", "returned"), ("refused", "kept out by models"))
+    if "pair_known" in histories.told:
+        pair = {name: histories.told[name] for name in ("pair_exposed", "pair_known")}
+        chain |= {"new_chain_from": state.chain.rules.new_chain_from, **pair}
+        line += (
+            f"; with the releases of chain {state.chain.rules.new_chain_from}, of"
+            f" {pair['pair_known']} persons {pair['pair_exposed']} have a joint history that fewer"
+            f" than {k} share"
+        )
+    for name, word in words:
         if chain[name]:
             line += f"; {chain[name]} {word}"
     request = replace(report.request, arguments={**report.request.arguments, "chain": chain})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -10,12 +11,9 @@ from typing import Any, cast
 from dbanon.advice.forecast import Forecast, forecast, told
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import MEASURE, Rules, require_chain_name, require_key_form
-from dbanon.job.job import Job
-from dbanon.run import chain_definition as definition
 from dbanon.run.chain_key import new_key, read_key
-from dbanon.run.plan import Plan
+from dbanon.stores import chain_pair, chain_state
 from dbanon.stores import chain_recount as recount
-from dbanon.stores import chain_state
 from dbanon.stores.chain_cells import CellState
 from dbanon.stores.chain_state import ChainKept
 from dbanon.stores.names import parse_relation
@@ -77,7 +75,8 @@ class Measured:
 
     Parameters
     ----------
-    persons : who ever had a row in a release; those present only, too, where the chain measures.
+    persons : who ever had a row in a release, or was kept out for good; those present only, too,
+        where the chain measures.
     histories : how many there are that differ.
     smallest : the persons who share the rarest.
     exposed : the persons whose history fewer than k share; ``alone``: whose is theirs alone.
@@ -112,47 +111,79 @@ class Measured:
 
 
 def create(
-    store: Store, name: str, table: str, entity: str, rules: Rules, key_out: Path
+    store: Store,
+    name: str,
+    table: str,
+    entity: str,
+    rules: Rules,
+    key_out: Path | None,
+    key_of: str | None = None,
 ) -> ChainShown:
-    """Make a chain and its key; the key's file goes when the chain cannot be made."""
+    """Make a chain and its key; the key's file goes when the chain cannot be made.
+
+    Parameters
+    ----------
+    key_of : where the key of the chain is that this one follows, which is this one's, too.
+
+    Raises
+    ------
+    ChainSamePersons : there is another chain over the same persons, and this one follows none.
+    """
     require_chain_name(name)
+    if (rules.new_chain_from is None) is not (key_of is None) or (key_out is None) is (
+        key_of is None
+    ):
+        raise InvalidParameter(
+            "A chain has a new key (`key_out`), or that of the closed chain that it follows"
+            " (`new_chain_from`, with the place of its key).",
+            hint="Say where the key is to be written, or name both the chain and its key.",
+        )
     if store.url.startswith("file:"):
         raise InvalidParameter(
             "A chain keeps its state in the database that it reads, and a file has none.",
             hint="Load the rows into a database.",
         )
-    with new_key(key_out) as key, store.session(write=True) as session:
+    with ExitStack() as stack:
+        if key_of is not None:
+            require_key_form(key_of)
+            key = read_key(key_of)
+        else:
+            assert key_out is not None
+            key = stack.enter_context(new_key(key_out))
+        session = stack.enter_context(store.session(write=True))
         relation = session.find_source(parse_relation(table))
         relation.attribute(entity)
         session.require_rights(relation, [entity])
-        return _shown(chain_state.create(session, name, relation, entity, rules, key))
+        chain_pair.require_alone(session, name, relation, entity, rules, key)
+        return shown_of(chain_state.create(session, name, relation, entity, rules, key))
 
 
 def listed(store: Store) -> list[ChainShown]:
     """All chains, by name."""
     with store.session(write=False) as session:
-        return [_shown(chain) for chain in chain_state.listed(session)]
+        return [shown_of(chain) for chain in chain_state.listed(session)]
 
 
 def shown(store: Store, name: str) -> ChainShown:
     """A chain with its releases."""
     with store.session(write=False) as session:
         chain = chain_state.find(session, name)
-        return _shown(chain, chain_state.history(session, chain))
+        return shown_of(chain, chain_state.history(session, chain))
 
 
 def expected(chain: ChainKept, releases: Sequence[Mapping[str, Any]]) -> Forecast | None:
     """What is to be expected of a chain that keeps histories."""
     if chain.rules.mode == MEASURE or chain.k is None:
         return None
-    return forecast(chain.rules, chain.k, releases)
+    made = {} if chain.definition is None else chain.definition["job"]
+    return forecast(chain.rules, chain.k, releases, models=bool(made.get("models")))
 
 
 def close(store: Store, name: str) -> ChainShown:
     """End a chain."""
     with store.session(write=True) as session:
         chain_state.close(session, chain_state.find(session, name))
-        return _shown(chain_state.find(session, name))
+        return shown_of(chain_state.find(session, name))
 
 
 def measured(store: Store, name: str, key: str) -> Measured:
@@ -197,23 +228,6 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         return state.withdraw(chain_state.tags(secret, chain.identity, given))
 
 
-def planned_chain(job: Job, planned: Plan, session: Session) -> ChainShown:
-    """The chain that a job names, after the refusals of its next release that change nothing.
-
-    Raises
-    ------
-    ChainNotFound, ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged : it would be refused.
-    """
-    assert job.chain is not None
-    secret = read_key(job.chain.key)
-    chain = chain_state.find(session, job.chain.name)
-    chain_state.require_asked(session, chain, job.chain, secret)
-    definition.require_source(chain, job, session, planned.relation)
-    if chain.definition is not None and chain.rules.mode != MEASURE:
-        definition.require_same(chain, definition.told(job, planned))
-    return _shown(chain, chain_state.history(session, chain))
-
-
 def _told(one: Mapping[str, Any]) -> str:
     """What is told of a release of a chain, in a line."""
     words = [f"{one['persons']} persons", f"{one['joined']} joined"]
@@ -224,10 +238,13 @@ def _told(one: Mapping[str, Any]) -> str:
             ("waiting", "wait"),
             ("returned", "returned"),
             ("held", "classes held"),
+            ("refused", "kept out by models"),
+            ("unfit", "classes that models hold"),
             ("gone", "classes gone"),
             ("withdrawn", "classes withdrawn"),
             ("drifted", "classes of which few rows changed"),
             ("exposed", "exposed"),
+            ("pair_exposed", "exposed together with the chain before"),
         )
         if one.get(name)
     ]
@@ -238,7 +255,8 @@ def _state(session: Session, chain: ChainKept) -> CellState:
     return CellState(session, chain, chain.sequence, chain.k or 0)
 
 
-def _shown(chain: ChainKept, releases: Sequence[Mapping[str, Any]] = ()) -> ChainShown:
+def shown_of(chain: ChainKept, releases: Sequence[Mapping[str, Any]] = ()) -> ChainShown:
+    """A chain, and these of its releases, as people see it."""
     state = "closed" if chain.closed_at else "open" if chain.sequence else "new"
     return ChainShown(
         chain.name,

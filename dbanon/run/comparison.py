@@ -8,7 +8,8 @@ from math import isclose
 
 from dbanon.data.counts import Recount
 from dbanon.errors import ReleaseChanged
-from dbanon.stores import digest, ledger
+from dbanon.stores import digest
+from dbanon.stores.ledger_rows import recorded_digest, released_columns
 from dbanon.stores.ledger_tables import LedgerEntry
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
@@ -56,8 +57,8 @@ class Comparison:
         self.digest: str | None = None
         self._now: list[str] = []
         if entry is not None:
-            self._recorded = ledger.recorded_digest(session, entry.release_id)
-            self._compare_columns(ledger.released_columns(session, entry.release_id))
+            self._recorded = recorded_digest(session, entry.release_id)
+            self._compare_columns(released_columns(session, entry.release_id))
 
     def _compare_columns(self, then: Sequence[tuple[str, str]]) -> None:
         now = self._session.columns_of(self._relation)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from dbanon.data.microdata import Microdata
 from dbanon.errors import DbanonError, lacks_memory
+from dbanon.methods.registry import Tick
 from dbanon.release.recode import Release
 from dbanon.release.report import Evaluated
 
+T = TypeVar("T")
 
-def evaluate(microdata: Microdata, release: Release, tick: Callable[[float], None]) -> Evaluated:
+
+def evaluate(microdata: Microdata, release: Release, tick: Tick) -> Evaluated:
     """The figures of a release as it is written, or why there are none.
 
     A failure of it fails nothing else; what ``tick`` raises does: a cancel, a time limit.
@@ -19,9 +23,21 @@ def evaluate(microdata: Microdata, release: Release, tick: Callable[[float], Non
     ----------
     microdata : all records that were read.
     """
-    # A backend imports the measures only where they are asked for.
-    from dbanon.release.evaluation import evaluation_of, pairs_of
 
+    def work(told: Tick) -> Mapping[str, Any]:
+        # A backend imports the measures only where they are asked for.
+        from dbanon.release.evaluation import evaluation_of, pairs_of
+
+        pairs = pairs_of(
+            microdata, release.partition, release.columns, release.hierarchies, release.measures
+        )
+        return evaluation_of(pairs, tick=told).to_dict()
+
+    return Evaluated(*attempted(work, tick))
+
+
+def attempted(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:
+    """What ``work`` gives, or why there is nothing; what ``tick`` raises is raised."""
     ended: list[BaseException] = []
 
     def told(share: float) -> None:
@@ -33,16 +49,13 @@ def evaluate(microdata: Microdata, release: Release, tick: Callable[[float], Non
 
     try:
         told(0.0)
-        pairs = pairs_of(
-            microdata, release.partition, release.columns, release.hierarchies, release.measures
-        )
-        found = evaluation_of(pairs, tick=told).to_dict()
+        found = work(told)
         told(1.0)
     except Exception as error:
         if ended:
             raise ended[0] from None
-        return Evaluated(failed=_why(error))
-    return Evaluated(found)
+        return None, _why(error)
+    return found, None
 
 
 def _why(error: Exception) -> str:

@@ -16,6 +16,7 @@ from dbanon.measures.catalogue import LOSSES, RISKS
 from dbanon.release.report import Report
 from dbanon.stores import ledger, recorded
 from dbanon.stores.base import Relation
+from dbanon.stores.ledger_rows import require_classes
 from dbanon.stores.moments import class_sizes, entropy_of, rows_of, side_of
 from dbanon.stores.names import RelationName
 from dbanon.stores.recorded import Recorded
@@ -93,6 +94,7 @@ def evaluated(
         entry = ledger.find_release(
             session, release, hint="Data frames of any origin: dbanon.evaluate in Python."
         )
+        require_classes(entry)
         # Looked at as a source is: its owner may have made a view of it.
         released = session.find_source(entry.name)
         found = recorded.read(session, entry)

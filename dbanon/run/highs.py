@@ -41,13 +41,24 @@ class HighsProgram:
         low, high = np.full(rows, least), np.full(rows, most)
         self._solver.addRows(rows, low, high, 0, empty, empty[:0], np.zeros(0))
 
-    def add(self, rows: NDArray[np.int32], costs: NDArray[np.float64], most: float) -> None:
+    def add(
+        self,
+        rows: NDArray[np.int32],
+        starts: NDArray[np.int32],
+        costs: NDArray[np.float64],
+        most: float,
+    ) -> None:
         """Add columns."""
-        count, size = rows.shape
-        starts = np.arange(0, count * size, size, dtype=np.int32)
-        upper, ones = np.full(count, most), np.ones(count * size)
-        flat = np.ascontiguousarray(rows, np.int32).ravel()
-        self._solver.addCols(count, costs, np.zeros(count), upper, count * size, starts, flat, ones)
+        count, upper, ones = len(starts), np.full(len(starts), most), np.ones(len(rows))
+        self._solver.addCols(
+            count, costs, np.zeros(count), upper, len(rows), starts, rows.astype(np.int32), ones
+        )
+
+    def limit(self, columns: NDArray[np.int32], starts: NDArray[np.int32]) -> None:
+        """Add rows that are taken once at most."""
+        count, ones = len(starts), np.ones(len(columns))
+        low, high = np.full(count, -np.inf), np.ones(count)
+        self._solver.addRows(count, low, high, len(columns), starts, columns, ones)
 
     def solve(self, ends: float) -> tuple[NDArray[np.float64], float] | None:
         """The rows' prices and the least sum; None where there was no time for them."""
@@ -62,3 +73,7 @@ class HighsProgram:
         if not np.isfinite(prices).all():
             return None
         return prices, float(self._solver.getInfo().objective_function_value)
+
+    def taken(self) -> NDArray[np.float64]:
+        """How often each column was taken."""
+        return np.array(self._solver.getSolution().col_value)

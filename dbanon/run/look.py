@@ -18,6 +18,7 @@ from dbanon.release.distribution import (
 )
 from dbanon.run.verify import recount_sql
 from dbanon.stores import ledger, recorded
+from dbanon.stores.ledger_rows import require_classes
 from dbanon.stores.ledger_tables import LedgerEntry
 from dbanon.stores.names import RelationName
 from dbanon.stores.recorded import Recorded
@@ -55,6 +56,7 @@ def look(store: Store, relation: RelationName) -> Look:
     """
     with store.session(write=False) as session:
         entry = ledger.find_release(session, relation)
+        require_classes(entry)
         found = recorded.read(session, entry)
         return Look(
             found,

@@ -11,7 +11,7 @@ from dbanon.data.chunks import require_memory
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
-from dbanon.run.chains import ChainShown, planned_chain
+from dbanon.run.chain_outlook import PlannedChain, planned_chain
 from dbanon.run.changes import Changes, PlannedFile, changes
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
@@ -91,7 +91,7 @@ class Outlook:
     drops: tuple[str, ...] = ()
     exports: tuple[PlannedFile, ...] = ()
     clustered: Clustered | None = None
-    chain: ChainShown | None = None
+    chain: PlannedChain | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The outlook as plain values, for JSON."""
@@ -161,7 +161,8 @@ def outlook(
             hint="Ask for its plan alone.",
         )
     clock = Clock(progress)
-    with planning_ports(source, target, cluster) as (reads, writes):
+    staging = cluster or job.chain is not None
+    with planning_ports(source, target, staging) as (reads, writes):
         with clock.phase("read") as tick:
             planned = plan(job, reads, writes, lambda: tick(0.0))
             chain = None if job.chain is None else planned_chain(job, planned, reads.session)

@@ -14,7 +14,7 @@ from dbanon.errors import ColumnUnclassified, TableChanged
 from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
-from dbanon.job.job import Job
+from dbanon.job.job import Asked, Job
 from dbanon.job.policy import Policy, require_kinds
 from dbanon.measures.counted import trees_of_models
 from dbanon.methods import find_method
@@ -100,9 +100,9 @@ def plan(
     DbanonError : of the class that says what went wrong.
     """
     relation = source.describe(job)
-    _require_roles(job, relation)
+    require_roles(job, relation)
     if target is not None and not job.accept_types:
-        _require_types(job, relation, target.last_types(job, relation.name))
+        require_types(job, relation, target.last_types(job, relation.name))
     attributes = _quasi_identifiers(job, relation)
     persons = tuple(as_identifier(relation.attribute(name)) for name in job.guarantee.persons)
     job.guarantee.require(find_method(job.policy.method))
@@ -150,7 +150,7 @@ def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
     return with_orders(named, job.policy.orders)
 
 
-def _require_roles(job: Job, relation: Relation) -> None:
+def require_roles(job: Asked, relation: Relation) -> None:
     """Check that every column has a role, where new ones may not be.
 
     Raises
@@ -168,7 +168,7 @@ def _require_roles(job: Job, relation: Relation) -> None:
         )
 
 
-def _require_types(job: Job, relation: Relation, then: Mapping[str, str]) -> None:
+def require_types(job: Asked, relation: Relation, then: Mapping[str, str]) -> None:
     """Check that the columns with a role have the types of the job's last release.
 
     Raises

@@ -31,13 +31,14 @@ from dbanon.release.report import (
     TellingColumn,
 )
 from dbanon.release.telling import Originals, telling
+from dbanon.run.certify import certify
 from dbanon.run.evaluate import evaluate
 from dbanon.run.fingerprint import fingerprint
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
 
-# ``evaluate`` stands beside them where it is asked for.
+# ``evaluate`` and ``certificate`` stand beside them where they are asked for.
 PHASES = ("read", "cluster", "write", "verify", "digest")
 
 # Called with the phase and the share of it that is done; what it raises ends the run.
@@ -89,9 +90,13 @@ def run(
     if job.policy.evaluate:
         with clock.phase("evaluate") as tick:
             evaluated = evaluate(microdata, release, tick)
+    certified: dict[str, Any] = {}
+    if job.policy.certificate is not None:
+        with clock.phase("certificate") as tick:
+            certified = {"certificate": certify(microdata, release, policy, tick)}
     with clock.phase("digest"):
         report = report_of(planned, policy, draft, found, counts, holds, tells)
-        report = replace(report, evaluated=evaluated)
+        report = replace(report, evaluated=evaluated).found(**certified)
         if earlier := target.earlier(report.source):
             report = report.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
         for text in report.lost_told():
@@ -244,6 +249,8 @@ def report_of(
         arguments["where"] = job.where
     if levels is not None:
         arguments["levels"] = levels
+    if found.told:
+        arguments["told"] = dict(found.told)
     release, microdata = draft.release, draft.microdata
     losses = {column.name: column for column in release.losses}
     nothing_left = lost_completely(release.columns, policy.hierarchies)

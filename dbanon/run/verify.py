@@ -22,8 +22,10 @@ from dbanon.measures import HIERARCHICAL, Model
 from dbanon.measures.counted import levels_reached, trees_of_models
 from dbanon.partitioning.protect import with_null_leaves
 from dbanon.run.comparison import Comparison, ModelCount
+from dbanon.run.verify_private import PrivateVerification, verify_private
 from dbanon.stores import digest, ledger
 from dbanon.stores.hierarchies import resolve
+from dbanon.stores.ledger_rows import require_classes
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
 from dbanon.stores.sql_target import cells_of, count_classes
@@ -111,7 +113,7 @@ def verify(
     relation: RelationName,
     quasi_identifiers: Sequence[str] = (),
     k: int | None = None,
-) -> Verification:
+) -> Verification | PrivateVerification:
     """Recount a published relation by GROUP BY, against its ledger entry or the given wishes.
 
     Parameters
@@ -139,6 +141,10 @@ def verify(
             entry, relation, names = None, source.name, tuple(quasi_identifiers)
         else:
             entry = ledger.find_release(session, relation)
+            if entry.epsilon is not None:
+                if k is not None:
+                    require_classes(entry)
+                return verify_private(session, entry)
             # Looked at as a source is: its owner may have made a view of it.
             session.find_source(entry.name)
             relation, names = entry.name, entry.quasi_identifiers

@@ -8,24 +8,22 @@ Whole numbers make every sum independent of its order; ``UNIT`` can be divided b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.scales import Scale
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.spaces.codes import number_codes
+from dbanon.spaces.label_costs import LabelCosts, label_costs
 
 # lcm(1, ..., 16) = 720720 times 2**10: below 2**30, so that a cost fits into 32 bits.
 _STEP = 720720
 UNIT = _STEP * 1024
-
-# Up to this many steps between minimum and maximum whole numbers keep equal distances equal.
-_GRID_STEPS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,14 @@ class MixedSpace:
     units : int64 (d,), the cost of a record's attribute released as its root: the weight.
     trees : the hierarchy of each attribute; None where it is numeric.
     names : the d attributes' names.
+    labels : what the labels of numbers cost, where refinements count that; None for own ranges.
     """
 
     codes: NDArray[np.int32]
     units: NDArray[np.int64]
     trees: tuple[Hierarchy | None, ...]
     names: tuple[str, ...]
+    labels: LabelCosts | None = None
 
     def __post_init__(self) -> None:
         self.codes.setflags(write=False)
@@ -69,7 +69,12 @@ class MixedSpace:
     def take(self, records: NDArray[np.int64]) -> MixedSpace:
         """The space of some of the records, int64 (m,)."""
         codes = np.ascontiguousarray(self.codes[records])
-        return MixedSpace(codes, self.units, self.trees, self.names)
+        return replace(self, codes=codes)
+
+    @property
+    def label_costs(self) -> LabelCosts:
+        """What the labels of numbers cost; of none where own ranges count."""
+        return self.labels or LabelCosts.none(len(self.names))
 
     def arrays(
         self,
@@ -102,11 +107,17 @@ def mixed_space(
     standardize: str,
     weights: Mapping[str, float],
     hierarchies: Hierarchies,
+    label_steps: Mapping[str, float] | None = None,
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
     """A function from sets of records, int64 (m,), to their space, on the ranges of ``measures``.
 
     An attribute with a hierarchy is measured by it; without one, numbers by their range and other
     values as different or not. NULLs have the code 0: a method sees one pattern of NULLs at a time.
+
+    Parameters
+    ----------
+    label_steps : where refinements count what the labels of numbers lose: the widths of their grids
+        that the caller chose. None where they count own ranges.
 
     Raises
     ------
@@ -123,12 +134,17 @@ def mixed_space(
         if tree is None:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
             scale = measures.numbers[attribute.name]
-            codes[:, position] = _steps(values, valid, scale, int(units[position]))
+            codes[:, position] = number_codes(values, valid, scale, int(units[position]))
         else:
             codes[:, position] = leaf_codes(microdata, attribute, tree)
             if valid is not None:
                 codes[~valid, position] = 0
-    return lambda records: MixedSpace(np.ascontiguousarray(codes[records]), units, trees, names)
+    labels = None
+    if label_steps is not None:
+        labels = label_costs(microdata.attributes, trees, measures, units, label_steps)
+    return lambda records: MixedSpace(
+        np.ascontiguousarray(codes[records]), units, trees, names, labels
+    )
 
 
 def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.int64]:
@@ -147,22 +163,3 @@ def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.i
     shares = np.maximum(np.rint(given / given.max() * (UNIT // _STEP)), given > 0)
     units: NDArray[np.int64] = shares.astype(np.int64) * _STEP
     return units
-
-
-def _steps(
-    values: NDArray[np.float64], valid: NDArray[np.bool_] | None, scale: Scale, unit: int
-) -> NDArray[np.int32]:
-    """Numbers as whole steps from 0 at the minimum to ``unit`` at the maximum; 0 where NULL."""
-    if scale.constant:
-        return np.zeros(len(values), np.int32)
-    low, high = scale.least, scale.most
-    with np.errstate(invalid="ignore", over="ignore"):
-        if scale.whole and high - low <= _GRID_STEPS:
-            codes = (values - low) * (unit // int(high - low))
-        else:
-            # A power of two first, so that the width of huge numbers does not overflow.
-            start, end = np.ldexp([low, high], -scale.exponent)
-            codes = np.rint((np.ldexp(values, -scale.exponent) - start) / (end - start) * unit)
-    if valid is not None:
-        codes = np.where(valid, codes, 0.0)
-    return np.asarray(codes).astype(np.int32)

@@ -17,7 +17,7 @@ from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import ChainEntityRows, ChainTurnover, NullInEntity
-from dbanon.job.chain import FREEZE, SHOW, WITHDRAW
+from dbanon.job.chain import SHOW, WITHDRAW
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
 from dbanon.stores.base import Relation
@@ -26,6 +26,10 @@ from dbanon.stores.keyed import PRESENT, TRACES, VERDICT
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.sql import Session
 
+# What becomes of those that were ever on display.
+STATES = ("live", "held", "gone", "withdrawn")
+# Of VERDICT, as v: cells of which some left, with a release that shows it.
+PARTED = "v.state = 'live' AND v.present < v.members"
 # More members than this share leave in one run, and half as many come: ids are written otherwise.
 _TURNOVER = 0.2
 
@@ -70,6 +74,11 @@ class CellState:
         return self.session.ledger_name(table).quoted
 
     @property
+    def admits(self) -> bool:
+        """Whether newcomers are admitted with this release."""
+        return (self.sequence - 1) % self.chain.rules.admit_every == 0
+
+    @property
     def of_chain(self) -> str:
         """The condition of rows of this chain."""
         return f"chain_id = {int(self.chain.chain_id)}"
@@ -93,8 +102,14 @@ class CellState:
 
     # -- persons ----------------------------------------------------------------------------------
 
-    def stage_persons(self, relation: Relation, blocks: tuple[bytes, bytes]) -> Presence:
+    def stage_persons(
+        self, relation: Relation, blocks: tuple[bytes, bytes], kept: Sequence[Attribute]
+    ) -> Presence:
         """Tag everybody in the source, and find their cells.
+
+        Parameters
+        ----------
+        kept : columns that rows are released with as they are, staged beside the persons.
 
         Raises
         ------
@@ -104,15 +119,20 @@ class CellState:
         session.stage_key(*blocks)
         column = f"s.{quote(entity.name)}"
         tag = session.keyed_tag(session.text_of(entity))
+        names = [statements.kept_column(i) for i in range(len(kept))]
+        given = [f"{column} AS person", f"{tag} AS tag"]
+        given += [f"{session.kept_value(a)} AS {name}" for a, name in zip(kept, names, strict=True)]
+        found = ["t.person", "t.tag", "m.cell", "m.left_at_release AS left_at"]
+        found += [f"t.{name}" for name in names]
         self.make(
             PRESENT,
-            "SELECT t.person, t.tag, m.cell, m.left_at_release AS left_at FROM"
-            f" (SELECT {column} AS person, {tag} AS tag FROM {relation.relation.quoted} AS s) AS t"
+            f"SELECT {', '.join(found)} FROM (SELECT {', '.join(given)}"
+            f" FROM {relation.relation.quoted} AS s{session.computed_once}) AS t"
             f" LEFT JOIN {self.name('chain_member')} AS m ON m.{self.of_chain} AND m.tag = t.tag",
         )
         present = quote(PRESENT)
-        rows, persons, newcomers = session.rows(
-            f"SELECT count(*), count(person), count(*) - count(cell) FROM {present}"
+        rows, persons, newcomers, left = session.rows(
+            f"SELECT count(*), count(person), count(*) - count(cell), count(left_at) FROM {present}"
         )[0]
         if persons != rows:
             raise NullInEntity(
@@ -128,20 +148,20 @@ class CellState:
                 " chain every person has one row.",
                 hint="Bring the rows of each person into one in a view.",
             )
-        [(returned,)] = session.rows(
-            f"SELECT count(*) FROM {present} AS p JOIN {self.name('chain_cell')} AS c"
-            f" ON c.{self.of_chain} AND c.cell = p.cell"
-            " WHERE p.left_at IS NOT NULL AND c.state <> 'withdrawn'"
-        )
+        returned = 0
+        if left:
+            [(returned,)] = session.rows(
+                f"SELECT count(*) FROM {present} AS p JOIN {self.name('chain_cell')} AS c"
+                f" ON c.{self.of_chain} AND c.cell = p.cell"
+                " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
+            )
         [(members,)] = session.rows(
             f"SELECT count(*) FROM {self.name('chain_member')}"
             f" WHERE {self.of_chain} AND left_at_release IS NULL"
         )
-        [(there,)] = session.rows(
-            f"SELECT count(*) FROM {present} WHERE cell IS NOT NULL AND left_at IS NULL"
-        )
+        there = int(rows) - int(newcomers) - int(left)
         return Presence(int(rows), int(newcomers), int(returned), int(members),
-                        int(members) - int(there))  # fmt: skip
+                        int(members) - there)  # fmt: skip
 
     def require_turnover(self, found: Presence, absent_before: int) -> None:
         """Check that not many left and as many came, as when ids are written in another form.
@@ -187,12 +207,18 @@ class CellState:
 
     # -- cells ------------------------------------------------------------------------------------
 
-    def decide(self) -> None:
-        """Stage what becomes of each cell; by counts of persons alone."""
+    def decide(self, batches: bool = True) -> None:
+        """Stage what becomes of each cell; by counts of persons alone.
+
+        Parameters
+        ----------
+        batches : whether k persons may leave a cell in which k stay: not where models are kept,
+            which the values of those who left can no more be held against.
+        """
         rules, k = self.chain.rules, int(self.k)
         left = "(m.members - coalesce(p.present, 0))"
         cases = ["WHEN p.present = m.members THEN 'live'", "WHEN p.present IS NULL THEN 'gone'"]
-        if rules.changes == SHOW:
+        if rules.changes == SHOW and batches:
             # Held values and those of new rows would tell who left, if some could leave apart.
             cases.append(f"WHEN {left} >= {k} AND p.present >= {k} THEN 'live'")
         if rules.departures == WITHDRAW:
@@ -204,14 +230,23 @@ class CellState:
         self.make(
             VERDICT,
             "SELECT m.cell, m.members, coalesce(p.present, 0) AS present,"
-            f" CASE {' '.join(cases)} ELSE 'held' END AS state,"
-            # Where rows are taken from the source: live cells, but where values stay.
-            f" {0 if rules.changes == FREEZE else 1} AS fresh FROM"
+            f" CASE {' '.join(cases)} ELSE 'held' END AS state FROM"
             f" (SELECT cell, count(*) AS members FROM {member}"
             f" WHERE {self.of_chain} AND left_at_release IS NULL GROUP BY cell) AS m LEFT JOIN"
             f" (SELECT cell, count(*) AS present FROM {quote(PRESENT)}"
             " WHERE cell IS NOT NULL AND left_at IS NULL GROUP BY cell) AS p ON p.cell = m.cell",
         )
+
+    def verdicts(self, batches: bool) -> dict[str, int]:
+        """What would become of the cells on display: how many of each; ``batches`` as ``decide``.
+
+        Nothing is staged that ``decide`` does not, and nothing written.
+        """
+        self.decide(batches)
+        found = dict(self.session.rows(
+            f"SELECT state, count(*) FROM {quote(VERDICT)} GROUP BY state"
+        ))  # fmt: skip
+        return {state: int(found[state]) for state in STATES if state in found}
 
     def apply(self) -> None:
         """Write what was decided into the state."""
@@ -219,24 +254,36 @@ class CellState:
         member, cell = self.name("chain_member"), self.name("chain_cell")
         left = f"UPDATE {member} AS m SET left_at_release = {int(self.sequence)}"
         of = f"WHERE m.{self.of_chain} AND m.left_at_release IS NULL AND m.cell IN"
-        session.run(
-            f"{left} {of} (SELECT v.cell FROM {verdict} AS v"
-            " WHERE v.state IN ('gone', 'withdrawn'))"
+        ended, parted = "v.state IN ('gone', 'withdrawn')", PARTED
+        # Most releases have none of either, and everybody would be looked through for them.
+        [(any_ended, any_parted)] = session.rows(
+            f"SELECT count(CASE WHEN {ended} THEN 1 END), count(CASE WHEN {parted} THEN 1 END)"
+            f" FROM {verdict} AS v"
         )
-        session.run(
-            f"{left} {of} (SELECT v.cell FROM {verdict} AS v"
-            " WHERE v.state = 'live' AND v.present < v.members)"
-            f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag)"
-        )
+        if any_ended:
+            session.run(f"{left} {of} (SELECT v.cell FROM {verdict} AS v WHERE {ended})")
+            session.run(
+                f"DELETE FROM {self.values} WHERE cell IN"
+                f" (SELECT v.cell FROM {verdict} AS v WHERE {ended})"
+            )
+        if any_parted:
+            session.run(
+                f"{left} {of} (SELECT v.cell FROM {verdict} AS v WHERE {parted})"
+                f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag)"
+            )
         session.run(
             f"UPDATE {cell} AS c SET state = v.state, since_release = {int(self.sequence)}"
             f" FROM {verdict} AS v WHERE c.{self.of_chain} AND c.cell = v.cell"
             " AND c.state <> v.state"
         )
-        session.run(
-            f"DELETE FROM {self.values} WHERE cell IN"
-            f" (SELECT v.cell FROM {verdict} AS v WHERE v.state IN ('gone', 'withdrawn'))"
+
+    @property
+    def last_cell(self) -> int:
+        """The number of the last cell; 0 where there is none."""
+        [(last,)] = self.session.rows(
+            f"SELECT coalesce(max(cell), 0) FROM {self.name('chain_cell')} WHERE {self.of_chain}"
         )
+        return int(last)
 
     def admit(
         self,
@@ -245,6 +292,7 @@ class CellState:
         partition: Partition,
         columns: Sequence[ReleasedColumn],
         by: Sequence[Attribute],
+        many: bool,
     ) -> int:
         """Make the classes of newcomers cells of their own; the number of the first one.
 
@@ -252,12 +300,9 @@ class CellState:
         ----------
         relation : the rows of newcomers.
         columns : what the classes are released with, with the types that these have here.
+        many : True where they change how large the state is.
         """
-        session = self.session
-        [(last,)] = session.rows(
-            f"SELECT coalesce(max(cell), 0) FROM {self.name('chain_cell')} WHERE {self.of_chain}"
-        )
-        first = int(last) + 1
+        session, first = self.session, self.last_cell + 1
         session.stage_labels(microdata, partition, relation.located.types)
         session.stage_classes(partition, columns)
         places, expressions = 0, []
@@ -288,10 +333,11 @@ class CellState:
             f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
             f" JOIN {quote(PRESENT)} AS p ON p.person = s.{quote(self.chain.entity)}"
         )
-        # Planners take what was just filled for small, and would look rows up one by one.
-        for table in ("chain_member", "chain_cell"):
-            session.analyze(session.ledger_name(table))
-        session.analyze(self.chain.table(session, "value"))
+        if many:
+            # Planners take what was just filled for small, and would look rows up one by one.
+            for table in ("chain_member", "chain_cell"):
+                session.analyze(session.ledger_name(table))
+            session.analyze(self.chain.table(session, "value"))
         return first
 
     @property
@@ -301,7 +347,7 @@ class CellState:
             f"SELECT state, count(*) FROM {self.name('chain_cell')}"
             f" WHERE {self.of_chain} GROUP BY state"
         ))  # fmt: skip
-        return {state: int(found.get(state, 0)) for state in ("live", "held", "gone", "withdrawn")}
+        return {state: int(found.get(state, 0)) for state in STATES}
 
     def withdraw(self, tags: Sequence[bytes]) -> int:
         """Take the cells of some persons out of later releases, for good; how many cells.

@@ -5,25 +5,46 @@ Nothing that was staged to make them is believed, but who is in the source and u
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from dbanon.data.schema import Attribute
+from dbanon.measures import Model
 from dbanon.stores import statements
 from dbanon.stores.chain_cells import CellState
-from dbanon.stores.keyed import CURRENT, PRESENT
+from dbanon.stores.keyed import ABSENT, HISTORIES, PRESENT, SHOWN
 from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.sql import Session
+
+_SLACK = 1e-9
 
 
-def sizes(state: CellState) -> dict[int, int]:
+def sizes(state: CellState, staged: bool = False) -> dict[int, int]:
     """How many histories are shared by each number of persons.
 
     A history is a cell, and the release that it was left with.
+
+    Parameters
+    ----------
+    staged : True where ``stage_histories`` has counted them.
     """
     found = state.session.rows(
-        "SELECT size, count(*) FROM (SELECT count(*) AS size"
-        f" FROM {state.name('chain_member')} WHERE {state.of_chain}"
-        " GROUP BY cell, left_at_release) AS histories GROUP BY size"
+        "SELECT size, count(*) FROM"
+        f" {quote(HISTORIES) if staged else f'({_histories(state)})'} AS histories GROUP BY size"
     )
     return {int(size): int(many) for size, many in found}
+
+
+def stage_histories(state: CellState) -> None:
+    """Stage how many persons share each history."""
+    state.make(HISTORIES, _histories(state))
+
+
+def _histories(state: CellState) -> str:
+    return (
+        "SELECT cell, left_at_release AS left_at, count(*) AS size"
+        f" FROM {state.name('chain_member')} WHERE {state.of_chain} GROUP BY cell, left_at_release"
+    )
 
 
 def exposed(found: dict[int, int], k: int) -> int:
@@ -32,59 +53,81 @@ def exposed(found: dict[int, int], k: int) -> int:
 
 
 def on_display(state: CellState) -> tuple[int, int]:
-    """The persons whom the release shows, and how many of them are not in the source."""
-    [(shown, there)] = state.session.rows(
-        f"SELECT count(*), count(p.tag) FROM {state.name('chain_member')} AS m"
-        f" LEFT JOIN {quote(PRESENT)} AS p ON p.tag = m.tag"
-        f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL"
+    """The persons whom the release shows, and how many of them are not in the source.
+
+    Asked once ``stage_histories`` and ``remember`` have staged both.
+    """
+    [(shown,)] = state.session.rows(
+        f"SELECT coalesce(sum(size), 0) FROM {quote(HISTORIES)} WHERE left_at IS NULL"
     )
-    return int(shown), int(shown) - int(there)
+    [(absent,)] = state.session.rows(f"SELECT coalesce(sum(size), 0) FROM {quote(ABSENT)}")
+    return int(shown), int(absent)
 
 
 def misplaced(state: CellState) -> int:
     """Cells that have other rows than persons who are shown, or no values, or are not to be shown.
 
-    Counted on the rows that were written.
+    Counted on the rows that were written, once ``stage_histories`` has staged the persons.
     """
-    session = state.session
     members = (
-        f"SELECT m.cell, count(*) AS size FROM {state.name('chain_member')} AS m"
-        f" JOIN {state.name('chain_cell')} AS c ON c.{state.of_chain} AND c.cell = m.cell"
-        " AND c.state IN ('live', 'held')"
-        f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL GROUP BY m.cell"
+        "SELECT h.cell, h.size AS persons, 0 AS written, 0 AS valued"
+        f" FROM {quote(HISTORIES)} AS h JOIN {state.name('chain_cell')} AS c"
+        f" ON c.{state.of_chain} AND c.cell = h.cell AND c.state IN ('live', 'held')"
+        " WHERE h.left_at IS NULL"
     )
-    rows = f"SELECT r.cell, count(*) AS size FROM {state.joined} GROUP BY r.cell"
-    alone = f"SELECT cell, count(*) AS size FROM {state.rows} GROUP BY cell"
-    return sum(
-        int(session.rows(f"SELECT count(*) FROM ({one} EXCEPT {other}) AS apart")[0][0])
-        for one, other in ((members, rows), (rows, members), (alone, rows))
+    rows = (
+        "SELECT r.cell, 0, r.size, CASE WHEN v.cell IS NULL THEN 0 ELSE r.size END FROM"
+        f" (SELECT cell, count(*) AS size FROM {state.rows} GROUP BY cell) AS r"
+        f" LEFT JOIN {state.values} AS v ON v.cell = r.cell"
     )
+    [(apart,)] = state.session.rows(
+        f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS both_ways"
+        " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
+        " AS apart"
+    )
+    return int(apart)
 
 
-def rewritten(state: CellState, kept: int) -> int:
-    """Rows of held cells that differ from those shown before: as multisets, both ways.
+def remember(state: CellState, kept: int) -> None:
+    """Stage the cells of which some are shown and not in the source, with the rows that they have.
 
-    A cell is held when some of those it shows are not in the source. Asked before the rows that
-    were shown are replaced.
+    Asked before the rows that were shown are replaced.
 
     Parameters
     ----------
     kept : how many columns they have.
     """
-    columns = ", ".join(["cell", *map(statements.kept_column, range(kept))])
-    absent = (
-        f"SELECT m.cell FROM {state.name('chain_member')} AS m"
+    state.make(
+        ABSENT,
+        f"SELECT m.cell, count(*) AS size FROM {state.name('chain_member')} AS m"
         f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL AND NOT EXISTS"
-        f" (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag)"
+        f" (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag) GROUP BY m.cell",
     )
-    new, old = (
-        f"SELECT {columns}, count(*) AS n FROM {table} WHERE cell IN ({absent}) GROUP BY {columns}"
-        for table in (quote(CURRENT), state.rows)
+    state.make(SHOWN, _of_absent(state, kept))
+
+
+def rewritten(state: CellState, kept: int) -> int:
+    """Rows of held cells that differ from those that ``remember`` staged: as multisets.
+
+    A cell is held when some of those it shows are not in the source.
+    """
+    columns = _columns(kept)
+    [(apart,)] = state.session.rows(
+        f"SELECT count(*) FROM (SELECT {columns} FROM"
+        f" (SELECT {columns}, 1 AS weight FROM {quote(SHOWN)}"
+        f" UNION ALL SELECT {columns}, -1 FROM ({_of_absent(state, kept)}) AS now) AS both_ways"
+        f" GROUP BY {columns} HAVING sum(weight) <> 0) AS apart"
     )
-    return sum(
-        int(state.session.rows(f"SELECT count(*) FROM ({one} EXCEPT {other}) AS apart")[0][0])
-        for one, other in ((new, old), (old, new))
-    )
+    return int(apart)
+
+
+def _of_absent(state: CellState, kept: int) -> str:
+    absent = f"SELECT a.cell FROM {quote(ABSENT)} AS a"
+    return f"SELECT {_columns(kept)} FROM {state.rows} WHERE cell IN ({absent})"
+
+
+def _columns(kept: int) -> str:
+    return ", ".join(["cell", *map(statements.kept_column, range(kept))])
 
 
 def uneven(state: CellState, release: RelationName, combination: Sequence[tuple[str, str]]) -> int:
@@ -95,15 +138,63 @@ def uneven(state: CellState, release: RelationName, combination: Sequence[tuple[
     release : the relation that was written, in the same database.
     combination : its columns that classes share, with the place of each in the cells' values.
     """
-    values = ", ".join(f"v.{place}" for _, place in combination)
+    values = ", ".join(f"v.{place} AS {place}" for _, place in combination)
+    places = ", ".join(place for _, place in combination)
     names = quote_list(name for name, _ in combination)
     of_cells = (
-        f"SELECT {values}, count(*) AS n FROM {state.name('chain_member')} AS m"
-        f" JOIN {state.values} AS v ON v.cell = m.cell"
-        f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL GROUP BY {values}"
+        f"SELECT {values}, m.size AS n FROM (SELECT cell, count(*) AS size"
+        f" FROM {state.name('chain_member')} WHERE {state.of_chain} AND left_at_release IS NULL"
+        f" GROUP BY cell) AS m JOIN {state.values} AS v ON v.cell = m.cell"
     )
-    written = f"SELECT {names}, count(*) AS n FROM {release.quoted} GROUP BY {names}"
-    return sum(
-        int(state.session.rows(f"SELECT count(*) FROM ({one} EXCEPT {other}) AS apart")[0][0])
-        for one, other in ((of_cells, written), (written, of_cells))
+    [(apart,)] = state.session.rows(
+        f"SELECT count(*) FROM (SELECT {places} FROM"
+        f" ({of_cells} UNION ALL SELECT {names}, -1 FROM {release.quoted}) AS both_ways"
+        f" GROUP BY {places} HAVING sum(n) <> 0) AS apart"
     )
+    return int(apart)
+
+
+def failing(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]) -> int:
+    """Cells on display whose rows, as they were written, do not keep to a privacy model.
+
+    A cell counts once for each model that it breaks.
+
+    Parameters
+    ----------
+    kept : the columns that they have.
+    """
+    names, found = [attribute.name for attribute in kept], 0
+    for model in models:
+        place = names.index(model.attribute)
+        value = state.session.told_apart(kept[place], statements.kept_column(place))
+        counts = (
+            "SELECT c.cell, c.size, row_number() OVER (PARTITION BY c.cell ORDER BY c.size DESC)"
+            " AS place FROM (SELECT t.cell, CAST(count(*) AS double precision) AS size FROM"
+            f" (SELECT s.cell, {value} AS value FROM {state.rows} AS s) AS t"
+            " GROUP BY t.cell, t.value) AS c"
+        )
+        [(broken,)] = state.session.rows(
+            f"SELECT count(*) FROM (SELECT v.cell FROM ({counts}) AS v GROUP BY v.cell"
+            f" HAVING NOT ({_keeps(state.session, model)})) AS broken"
+        )
+        found += int(broken)
+    return found
+
+
+def _keeps(session: Session, model: Model) -> str:
+    """SQL of whether a cell keeps to a model, of its values by how many rows have each.
+
+    ``size`` is that number, and ``place`` 1 of the most frequent. Rounding fails no level that is
+    reached exactly.
+    """
+    if model.kind == "distinct_l":
+        return f"count(*) >= {model.level - _SLACK!r}"
+    if model.kind == "alpha_k":
+        return f"max(v.size) / sum(v.size) <= {model.level + _SLACK!r}"
+    if model.kind == "recursive_cl":
+        rest = f"sum(CASE WHEN v.place >= {int(model.l)} THEN v.size END)"
+        return f"coalesce(max(v.size) / {rest} < {float(model.level)!r}, 1 = 0)"
+    assert model.kind == "entropy_l"
+    ln, least = session.logarithm, max(model.level - _SLACK, _SLACK)
+    entropy = f"{ln('sum(v.size)')} - sum(v.size * {ln('v.size')}) / sum(v.size)"
+    return f"{entropy} >= {math.log(least)!r}"

@@ -1,4 +1,7 @@
-"""The rows of a chain's cells: taken anew from the source, or as they were shown, word for word."""
+"""The rows of a chain's cells: as they were shown, word for word, or put anew from the source.
+
+Rows that are still as they were shown are left alone: a cell has those of its persons, in no order.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ from collections.abc import Sequence
 
 from dbanon.data.schema import Attribute
 from dbanon.job.chain import FREEZE, HOLD
+from dbanon.measures import Model
 from dbanon.stores import statements
 from dbanon.stores.base import Relation
-from dbanon.stores.chain_cells import CellState
+from dbanon.stores.chain_cells import PARTED, CellState
+from dbanon.stores.chain_models import hold_unfit
 from dbanon.stores.keyed import CURRENT, DIFFERING, PRESENT, VERDICT
-from dbanon.stores.names import RelationName, quote
+from dbanon.stores.names import quote
+
+_ENDED = "v.state IN ('gone', 'withdrawn')"
 
 
 def make_tables(state: CellState, values: Sequence[str], kept: Sequence[str]) -> None:
@@ -23,56 +30,71 @@ def make_tables(state: CellState, values: Sequence[str], kept: Sequence[str]) ->
         state.session.run(f"CREATE TABLE {table} ({', '.join(['cell integer', *columns])})")
 
 
-def rewrite(
-    state: CellState,
-    relation: Relation,
-    kept: Sequence[Attribute],
-    newcomers: Relation | None,
-    first: int,
-) -> dict[str, int]:
-    """Put the rows of all cells anew, in random order; how many cells drifted, and were held.
+def compare(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]) -> dict[str, int]:
+    """Stage which live cells have rows that are not as they were shown, and hold some of them.
 
-    Live and new cells have the rows of the source, all others those that were shown, word for
-    word.
+    How many cells drifted, how many rows changed, and how many cells a model holds.
 
     Parameters
     ----------
-    newcomers, first : the rows of those who were admitted, as ``admit`` had them; None where
+    kept : as they were staged beside the persons.
+    models : what the rows of a cell must keep to, to be shown.
+    """
+    if state.chain.rules.changes == FREEZE:
+        return {"drifted": 0, "changed": 0, "unfit": 0}
+    told = _differing(state, [statements.kept_column(i) for i in range(len(kept))])
+    return told | {"unfit": hold_unfit(state, kept, models)}
+
+
+def rewrite(
+    state: CellState,
+    kept: Sequence[Attribute],
+    newcomers: Relation | None,
+    first: int,
+    many: bool,
+) -> None:
+    """Bring the rows of all cells up to date, once ``compare`` has said which differ.
+
+    Live cells whose rows are not as they were shown, and new ones, have the rows of the source; all
+    others those that were shown, word for word.
+
+    Parameters
+    ----------
+    kept : as they were staged beside the persons.
+    newcomers, first, many : the rows of those who were admitted, as ``admit`` had them; None where
         nobody was.
     """
-    session, verdict = state.session, quote(VERDICT)
+    session, changes = state.session, state.chain.rules.changes
     names = [statements.kept_column(i) for i in range(len(kept))]
-    values = [session.kept_value(attribute) for attribute in kept]
-    entity = quote(state.chain.entity)
-    fresh, drifted = "v.state = 'live' AND v.fresh = 1", {"drifted": 0, "changed": 0}
-    current = [f"{value} AS {name}" for value, name in zip(values, names, strict=True)]
-    state.make(
-        CURRENT,
-        f"SELECT {', '.join(['p.cell', *current])} FROM {relation.relation.quoted} AS s"
-        f" JOIN {quote(PRESENT)} AS p ON p.person = s.{entity}"
-        f" JOIN {verdict} AS v ON v.cell = p.cell AND {fresh} WHERE p.left_at IS NULL",
-    )
-    if state.chain.rules.changes != FREEZE:
-        drifted = _differing(state, names)
-    if state.chain.rules.changes == HOLD:
-        held = f"(SELECT d.cell FROM {quote(DIFFERING)} AS d WHERE d.differ < {int(state.k)})"
-        session.run(f"DELETE FROM {quote(CURRENT)} WHERE cell IN {held}")
-        session.run(f"UPDATE {verdict} SET fresh = 0 WHERE cell IN {held}")
+    renewed, anew = "", []
+    if changes != FREEZE:
+        differing = f"SELECT d.cell FROM {quote(DIFFERING)} AS d"
+        if changes == HOLD:
+            differing += f" WHERE d.differ >= {int(state.k)}"
+        renewed = f"v.state = 'live' AND v.cell IN ({differing}) OR {PARTED}"
+    verdict = f"SELECT v.cell FROM {quote(VERDICT)} AS v WHERE"
     columns = ", ".join(["cell", *names])
-    old = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
-    session.run(
-        f"INSERT INTO {quote(CURRENT)} ({columns}) SELECT {old} FROM {state.rows} AS r"
-        f" JOIN {verdict} AS v ON v.cell = r.cell AND v.state IN ('live', 'held')"
-        f" AND NOT ({fresh})"
-    )
+    if renewed:
+        anew.append(
+            f"SELECT {columns} FROM {quote(PRESENT)} WHERE left_at IS NULL"
+            f" AND cell IN ({verdict} {renewed})"
+        )
     if newcomers is not None:
         rows = statements.released_rows(newcomers.from_clause, newcomers.located.expressions)
-        session.run(
-            f"INSERT INTO {quote(CURRENT)} ({columns})"
-            f" SELECT {', '.join([f'l.class + {first}', *values])} FROM {rows}"
-        )
-    session.analyze(RelationName(None, CURRENT))
-    return drifted
+        values = [f"{session.kept_value(a)} AS {n}" for a, n in zip(kept, names, strict=True)]
+        anew.append(f"SELECT {', '.join([f'l.class + {first} AS cell', *values])} FROM {rows}")
+    # At once: where a table is made empty and then filled, DuckDB 2.0 finds no rows by their place.
+    nothing = f"SELECT {columns} FROM {state.rows} WHERE 1 = 0"
+    state.make(CURRENT, " UNION ALL ".join(anew) or nothing)
+    replaced = f"{_ENDED} OR {renewed}" if renewed else _ENDED
+    session.run(f"DELETE FROM {state.rows} WHERE cell IN ({verdict} {replaced})")
+    # In random order: that of the source would tell whose each row of a cell is.
+    session.run(
+        f"INSERT INTO {state.rows} ({columns}) SELECT {columns} FROM {quote(CURRENT)} AS n"
+        f" ORDER BY {session.shuffled('n')}"
+    )
+    if many:
+        session.analyze(state.chain.table(session, "row"))
 
 
 def _differing(state: CellState, names: Sequence[str]) -> dict[str, int]:
@@ -85,25 +107,14 @@ def _differing(state: CellState, names: Sequence[str]) -> dict[str, int]:
             " AND v.present = v.members"  # fmt: skip
     state.make(
         DIFFERING,
-        f"SELECT cell, sum(more) AS differ FROM (SELECT {columns},"
-        " CASE WHEN sum(weight) > 0 THEN sum(weight) ELSE 0 END AS more FROM"
-        f" (SELECT {new}, 1 AS weight FROM {quote(CURRENT)} AS n {whole.format('n')}"
+        f"SELECT cell, sum(more) AS differ FROM (SELECT {columns}, sum(weight) AS more FROM"
+        f" (SELECT {new}, 1 AS weight FROM {quote(PRESENT)} AS n {whole.format('n')}"
+        " WHERE n.left_at IS NULL"
         f" UNION ALL SELECT {old}, -1 FROM {state.rows} AS r {whole.format('r')}) AS u"
-        f" GROUP BY {columns}) AS d GROUP BY cell HAVING sum(more) > 0",
+        f" GROUP BY {columns} HAVING sum(weight) > 0) AS d GROUP BY cell",
     )
     few, changed = session.rows(
         f"SELECT count(CASE WHEN d.differ < {int(state.k)} THEN 1 END),"
         f" coalesce(sum(d.differ), 0) FROM {quote(DIFFERING)} AS d"
     )[0]
     return {"drifted": int(few), "changed": int(changed)}
-
-
-def settle(state: CellState, kept: Sequence[Attribute]) -> None:
-    """Write the staged rows into the chain's table, in random order."""
-    columns = ", ".join(["cell", *map(statements.kept_column, range(len(kept)))])
-    state.session.empty(state.chain.table(state.session, "row"))
-    state.session.run(
-        f"INSERT INTO {state.rows} ({columns}) SELECT {columns} FROM {quote(CURRENT)} AS n"
-        f" ORDER BY {state.session.shuffled('n')}"
-    )
-    state.session.analyze(state.chain.table(state.session, "row"))

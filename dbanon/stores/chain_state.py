@@ -245,9 +245,11 @@ def require_asked(session: Session, chain: ChainKept, asked: Chain, key: bytes) 
             detail=f"Otherwise: {', '.join(differing)}.",
             hint="Rules stay: take them out of the job, or begin another chain.",
         )
-    if asked.max_exposed is not None and chain.rules.mode != MEASURE:
+    follows = chain.rules.new_chain_from is not None
+    if asked.max_exposed is not None and chain.rules.mode != MEASURE and not follows:
         raise InvalidParameter(
-            f"The chain {chain.name} exposes nobody: a limit is of chains that measure.",
+            f"The chain {chain.name} exposes nobody: a limit is of chains that measure, or follow"
+            " another one.",
             hint="Leave max_exposed out of what is said of the chain.",
         )
     require_not_behind(session, chain)
@@ -357,6 +359,12 @@ def history(session: Session, chain: ChainKept) -> list[dict[str, Any]]:
         }
         for sequence, release_id, created_at, sure, counts in found
     ]
+
+
+def absent_before(session: Session, chain: ChainKept) -> int:
+    """The persons whom the last release showed, and who were not in the source then."""
+    known = history(session, chain)
+    return int(known[-1].get("absent", 0)) if known else 0
 
 
 def _now() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 from dbanon.data.schema import Attribute
@@ -11,16 +12,25 @@ from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session_interface import SessionInterface
 
-# Of chains: the key's blocks, who is in the source, what becomes of each cell, the rows that stand
-# for it, how many of these changed, what histories are refined to, and what rows are shuffled by.
+# Of chains: the key's blocks, who is in the source, what becomes of each cell, rows put anew, how
+# many of each cell's differ, where these would break a model, what histories are refined to, and
+# what rows are shuffled by.
 SECRET = "dbanon_secret"
 PRESENT = "dbanon_present"
 VERDICT = "dbanon_verdict"
 CURRENT = "dbanon_current"
 DIFFERING = "dbanon_differing"
+UNFIT = "dbanon_unfit"
 TRACES = "dbanon_traces"
 SHUFFLE = "dbanon_shuffle"
-STAGING = (SECRET, PRESENT, VERDICT, CURRENT, DIFFERING, TRACES, SHUFFLE)
+# And of their recount alone: who is shown and not there, the rows that stood for them, histories.
+ABSENT = "dbanon_absent"
+SHOWN = "dbanon_shown"
+HISTORIES = "dbanon_histories"
+# And of two chains over the same persons: who is in which class of the earlier one.
+BEFORE = "dbanon_before"
+STAGING = (SECRET, PRESENT, VERDICT, CURRENT, DIFFERING, UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN,
+           HISTORIES, BEFORE)  # fmt: skip
 
 INNER, OUTER = "inner_block", "outer_block"
 
@@ -29,6 +39,8 @@ class KeyedSession(SessionInterface):
     """The part of a session that chains ask for."""
 
     bytes_type: ClassVar[str] = "BLOB"
+    # What ends a subquery whose expressions shall be computed once a row, wherever they are used.
+    computed_once: ClassVar[str] = ""
 
     @abstractmethod
     def keyed_tag(self, text: str) -> str:
@@ -47,6 +59,21 @@ class KeyedSession(SessionInterface):
         )
         return not wider
 
+    def told_apart(self, attribute: Attribute, column: str) -> str:
+        """SQL of a value as privacy models take it: numbers that are equal are one value.
+
+        Parameters
+        ----------
+        column : of the alias s, that holds the attribute's values.
+        """
+        if attribute.kind.is_numeric:
+            return f"s.{quote(column)}"
+        return self.text_of(replace(attribute, name=column))
+
+    def logarithm(self, number: str) -> str:
+        """SQL of the natural logarithm of a number above 0 that SQL gives."""
+        return f"ln({number})"
+
     def keys_as_read(self, source: Relation) -> list[str]:
         """SQL of the columns of a row's key, as numbers, as ``read`` gives them."""
         return list(source.located.expressions)
@@ -57,9 +84,10 @@ class KeyedSession(SessionInterface):
         self.run(statements.create_staging(SECRET, blocks, self.staging_suffix))
         self.insert_rows(RelationName(None, SECRET), [INNER, OUTER], [(inner, outer)])
 
-    def empty(self, relation: RelationName) -> None:
-        """Take all rows out of a table of dbanon's own."""
-        self.run(f"DELETE FROM {relation.quoted}")
+    def stage_other_key(self, inner: bytes, outer: bytes) -> None:
+        """Stage the blocks of another keyed hash in the place of those that were."""
+        self.run(f"DROP TABLE {quote(SECRET)}")
+        self.stage_key(inner, outer)
 
 
 def staged_block(name: str) -> str:

@@ -128,10 +128,20 @@ def record(
     The entry of the release that had the output's name before is closed.
     """
     row = release_row(report, output.name, output.relation, recount.histogram)
+    return record_row(session, row, column_rows(report, sql_types, made), output, run)
+
+
+def record_row(
+    session: Session,
+    row: dict[str, Any],
+    columns: Sequence[Mapping[str, Any]],
+    output: Output,
+    run: Run,
+) -> str:
+    """The same of the rows of the ledger that a release has, as ``release_row`` gives them."""
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
         found = session.find_existing(name)
         row[column] = found.oid if found else None
-    columns = column_rows(report, sql_types, made)
     recorded = session.have_release_recorded(
         row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id, **run.of_job}
     )
@@ -311,8 +321,9 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
         )
     if release_id is None:
         raise missing
-    k, histogram, sentence, arguments = session.rows(
-        "SELECT k_requested, histogram, guarantee, arguments"
+    k, histogram, sentence, arguments, rows, epsilon = session.rows(
+        "SELECT k_requested, histogram, guarantee, arguments, rows_out,"
+        f" {newer(session, 'epsilon')}"
         f" FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),
@@ -328,13 +339,16 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
         release_id=release_id,
         name=name,
         quasi_identifiers=tuple(column for (column,) in columns),
-        k_requested=int(k),
-        histogram=parsed(histogram),
-        guarantee=recorded(int(k), arguments),
+        k_requested=0 if k is None else int(k),
+        histogram=parsed(histogram) or {},
+        guarantee=recorded(0 if k is None else int(k), arguments),
         sentence=sentence,
         entity=arguments.get("entity"),
         models=arguments.get("models", []),
         hierarchies=arguments.get("hierarchies", {}),
+        epsilon=None if epsilon is None else float(epsilon),
+        rows=int(rows),
+        between=arguments.get("between", {}),
     )
 
 
@@ -360,28 +374,6 @@ def _names_output(session: Session, name: RelationName) -> bool:
             f"SELECT count(*) FROM {release} WHERE superseded_at IS NULL AND {where}", values
         )[0][0]
     )
-
-
-def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]:
-    """Names and types of a release's columns as recorded, in order where there is a digest."""
-    return [
-        (name, sql_type)
-        for name, sql_type in session.rows(
-            f"SELECT name, sql_type FROM {session.ledger_name('release_column').quoted}"
-            " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role <> ? ORDER BY position",
-            (release_id, NOT_COPIED),
-        )
-    ]
-
-
-def recorded_digest(session: Session, release_id: str) -> str | None:
-    """The digest of a release's rows; None for releases of version 0.1.0."""
-    [(found,)] = session.rows(
-        f"SELECT {newer(session, 'digest')} FROM {session.ledger_name('release').quoted}"
-        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
-        (release_id,),
-    )
-    return None if found is None else str(found)
 
 
 def newer(session: Session, column: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from dbanon.errors import InvalidParameter
 from dbanon.stores import ledger
-from dbanon.stores.ledger_tables import TABLES
+from dbanon.stores.ledger_tables import TABLES, LedgerEntry
 from dbanon.stores.names import quote
 from dbanon.stores.sql import Session
 
 # As text: not every client has a type for them.
-_CAST = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)"}
+_CAST = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "amount": "DOUBLE PRECISION"}
 
 
 def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[str, Any]]:
@@ -39,3 +40,39 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[
         }
         for row in rows
     ]
+
+
+def require_classes(entry: LedgerEntry) -> None:
+    """Check that a release has classes.
+
+    Raises
+    ------
+    InvalidParameter : it has none: its rows are synthetic.
+    """
+    if entry.epsilon is not None:
+        raise InvalidParameter(
+            f"The rows of {entry.name} are synthetic: they stand for nobody, and have no classes.",
+            hint="dbanon verify counts what can be counted of them.",
+        )
+
+
+def released_columns(session: Session, release_id: str) -> list[tuple[str, str]]:
+    """Names and types of a release's columns as recorded, in order where there is a digest."""
+    return [
+        (name, sql_type)
+        for name, sql_type in session.rows(
+            f"SELECT name, sql_type FROM {session.ledger_name('release_column').quoted}"
+            " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role <> ? ORDER BY position",
+            (release_id, ledger.NOT_COPIED),
+        )
+    ]
+
+
+def recorded_digest(session: Session, release_id: str) -> str | None:
+    """The digest of a release's rows; None for releases of version 0.1.0."""
+    [(found,)] = session.rows(
+        f"SELECT {ledger.newer(session, 'digest')} FROM {session.ledger_name('release').quoted}"
+        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (release_id,),
+    )
+    return None if found is None else str(found)

@@ -7,7 +7,7 @@ SQLite get them by the Alembic history in ``migrations/``, DuckDB by ``ledger_dd
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dbanon.job.guarantee import Guarantee
@@ -27,19 +27,19 @@ RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     ("relation_name", "text", False),
     ("method", "text", False),
     ("arguments", "json", False),
-    ("k_requested", "integer", False),
-    ("k_achieved", "bigint", False),
+    ("k_requested", "integer", True),
+    ("k_achieved", "bigint", True),
     ("rows_in", "bigint", False),
     ("rows_out", "bigint", False),
     ("suppressed", "bigint", False),
     ("null_rows", "bigint", False),
-    ("classes", "bigint", False),
-    ("smallest_class", "bigint", False),
-    ("median_class", "double", False),
-    ("largest_class", "bigint", False),
-    ("histogram", "json", False),
-    ("information_loss", "double", False),
-    ("information_loss_before_rounding", "double", False),
+    ("classes", "bigint", True),
+    ("smallest_class", "bigint", True),
+    ("median_class", "double", True),
+    ("largest_class", "bigint", True),
+    ("histogram", "json", True),
+    ("information_loss", "double", True),
+    ("information_loss_before_rounding", "double", True),
     ("seconds", "json", False),
     ("guarantee", "text", False),
     ("seed_policy", "text", False),
@@ -57,6 +57,11 @@ RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     # The chain that it belongs to, by its identity, and which of the chain's releases it is.
     ("chain_id", "uuid", True),
     ("chain_sequence", "integer", True),
+    # Of a release that is differentially private, which has no classes: what it spent of which
+    # budget, and what one of is protected, ``row`` or ``person``.
+    ("epsilon", "amount", True),
+    ("neighbours", "text", True),
+    ("budget", "text", True),
 )
 
 RELEASE_COLUMN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
@@ -159,6 +164,34 @@ CHAIN_RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
     ("counts", "json", False),
 )
 
+# What may be spent on a source, and what is. Rows are written by the ledger's owner alone, and
+# ``spent`` only grows. A larger total is another row, which closes the one it raises: ``closed`` is
+# 0 of the one that is open, else how many there were before.
+BUDGET_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("name", "text", False),
+    ("source", "text", False),
+    ("unit", "text", False),
+    ("entity", "text", True),
+    ("epsilon_total", "amount", False),
+    ("spent", "amount", False),
+    ("created_at", "timestamp", False),
+    ("created_by", "text", True),
+    ("raises", "text", True),
+    ("closed", "integer", False),
+)
+
+# One row each time, committed before any noise is drawn. ``spent``: nothing came of it (yet);
+# ``published``: the release is there.
+SPENDING_COLUMNS: tuple[tuple[str, str, bool], ...] = (
+    ("spending_id", "uuid", False),
+    ("budget", "text", False),
+    ("release_id", "uuid", True),
+    ("epsilon", "amount", False),
+    ("state", "text", False),
+    ("spent_at", "timestamp", False),
+    ("spent_by", "text", True),
+)
+
 # Columns and primary key of each table.
 TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
     "release": (RELEASE_COLUMNS, ("release_id",)),
@@ -171,13 +204,31 @@ TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
     "chain_cell": (CHAIN_CELL_COLUMNS, ("chain_id", "cell")),
     "chain_member": (CHAIN_MEMBER_COLUMNS, ("chain_id", "tag")),
     "chain_release": (CHAIN_RELEASE_COLUMNS, ("chain_id", "sequence")),
+    "budget": (BUDGET_COLUMNS, ("name",)),
+    "spending": (SPENDING_COLUMNS, ("spending_id",)),
 }
+
+# What else holds of a table's rows, by name. NaN is above all numbers where there is one.
+UNIQUE = {"budget": {"budget_one_open": "source, unit, closed"}}
+CHECKS = {
+    "budget": {
+        "budget_total_of_use": "epsilon_total > 0 AND epsilon_total <= 1000000",
+        "budget_not_overspent": "spent >= 0 AND spent <= epsilon_total",
+    },
+    "spending": {"spending_only_adds": "epsilon > 0 AND epsilon <= 1000000"},
+}
+
+# Columns that had to have a value until releases without classes came, and with them this column.
+_OF_CLASSES = ("k_requested", "k_achieved", "classes", "smallest_class", "median_class",
+               "largest_class", "histogram", "information_loss",
+               "information_loss_before_rounding")  # fmt: skip
+_CAME_WITHOUT = "epsilon"
 
 # Columns that earlier versions had, and never used.
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/.
-HEAD = "0006"
+HEAD = "0007"
 
 
 def ledger_ddl(
@@ -206,12 +257,19 @@ def ledger_ddl(
                 for name in DROPPED.get(table, ())
                 if name in existing[table]
             ]
+            if table == "release" and _CAME_WITHOUT not in existing[table]:
+                statements += [
+                    f"ALTER TABLE {relation.quoted} ALTER COLUMN {quote(name)} DROP NOT NULL"
+                    for name in _OF_CLASSES
+                ]
             continue
         lines = [
             f"{quote(name)} {types[kind]}{'' if nullable else ' NOT NULL'}"
             for name, kind, nullable in columns
         ]
         lines.append("PRIMARY KEY (" + ", ".join(map(quote, key)) + ")")
+        lines += [f"UNIQUE ({columns})" for columns in UNIQUE.get(table, {}).values()]
+        lines += [f"CHECK ({held})" for held in CHECKS.get(table, {}).values()]
         statements.append(f"CREATE TABLE {relation.quoted} (\n  " + ",\n  ".join(lines) + "\n)")
     return statements
 
@@ -229,6 +287,10 @@ class LedgerEntry:
     sentence : the guarantee in words, as they were recorded.
     entity : the column whose values k counted; None for rows.
     models, hierarchies : as in the arguments that were recorded.
+    epsilon : of a release that is differentially private; it has no classes, and k is 0.
+    rows : how many it has.
+    between : of such a release, by column: the least and the largest value it may have, as SQL
+        spells them; empty for truths.
     """
 
     release_id: str
@@ -241,3 +303,6 @@ class LedgerEntry:
     entity: str | None
     models: Sequence[Mapping[str, Any]]
     hierarchies: Mapping[str, Mapping[str, Any]]
+    epsilon: float | None = None
+    rows: int = 0
+    between: Mapping[str, Sequence[str]] = field(default_factory=dict)

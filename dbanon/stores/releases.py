@@ -39,19 +39,23 @@ class Listed:
     state : ``current``: its relation is there, marked and the one recorded; ``superseded``;
         ``dropped``: there is no such relation; ``untied``: there is one with its mark, but not the
         one recorded, as after a dump was restored: ``dbanon upgrade`` ties it again.
+    k_requested, k_achieved, information_loss : None of a release that has no classes.
+    epsilon, budget : what it spent of which; None of one that has classes.
     """
 
     release_id: str
     created_at: str
     output: str
     method: str
-    k_requested: int
-    k_achieved: int
+    k_requested: int | None
+    k_achieved: int | None
     rows_out: int
-    information_loss: float
+    information_loss: float | None
     published_by: str | None
     superseded: bool
     state: str
+    epsilon: float | None = None
+    budget: str | None = None
 
 
 def listed(session: Session) -> list[Listed]:
@@ -62,7 +66,8 @@ def listed(session: Session) -> list[Listed]:
     found = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)), output_schema,"
         " output_name, output_kind, method, k_requested, k_achieved, rows_out, information_loss,"
-        " published_by, superseded_at IS NOT NULL"
+        f" published_by, superseded_at IS NOT NULL, {ledger.newer(session, 'epsilon')},"
+        f" {ledger.newer(session, 'budget')}"
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing: dict[RelationName, Existing | None] = {}
@@ -80,13 +85,16 @@ def listed(session: Session) -> list[Listed]:
         loss,
         by,
         old,
+        epsilon,
+        budget,
     ) in found:
         name = RelationName(schema, output)
         if name not in existing:
             existing[name] = session.find_existing(name)
         state = _state(session, name, existing[name], release_id, kind, by, bool(old))
-        told = (str(name), method, int(k), int(achieved), int(rows), float(loss), by, bool(old))
-        releases.append(Listed(release_id, created_at, *told, state))
+        told = (str(name), method, k, achieved, int(rows), loss, by, bool(old), state)
+        spent = None if epsilon is None else float(epsilon)
+        releases.append(Listed(release_id, created_at, *told, spent, budget))
     return releases
 
 

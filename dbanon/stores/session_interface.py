@@ -98,6 +98,27 @@ class SessionInterface(ABC):
         """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
 
     @abstractmethod
+    def bounded(self, attribute: Attribute, low: str, high: str) -> str:
+        """SQL of a number, truth or moment of the alias s as a double between two bounds.
+
+        NULL where it is, and where it is NaN or nothing of its type: no value makes it fail. Of
+        whole numbers, truths and what has no limits of its type, it may be beyond the bounds.
+        Moments are days or microseconds since 1970.
+
+        Parameters
+        ----------
+        low, high : as SQL spells them.
+        """
+
+    def bound_of(self, sql_type: str) -> str:
+        """SQL of a bind parameter, a text, as a value of a type."""
+        return f"CAST(? AS {sql_type})"
+
+    @abstractmethod
+    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+        """The rows of a query of doubles, float64 (c, p), in pieces; NaN where NULL."""
+
+    @abstractmethod
     def insert_rows(
         self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
@@ -224,6 +245,17 @@ class SessionInterface(ABC):
     def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
         """Have the ledger's owner write a run that made no release; False where nobody does."""
         return False
+
+    def have_spent(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
+        """Have the ledger's owner spend of a budget; False where less is left.
+
+        None where this session has to write it with its own rights, as where there are no roles.
+        """
+        return None
+
+    def writes_own_ledger(self) -> bool:
+        """True where this session writes the ledger with its own rights."""
+        return True
 
     def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
         """What this role lacks to read columns of a relation, as statements; none without roles."""

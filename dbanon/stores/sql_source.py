@@ -26,7 +26,7 @@ from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import by_value, leaf_text
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.job import Job
+from dbanon.job.job import Asked, Job
 from dbanon.release.telling import ValueGroups
 from dbanon.stores import digest, hierarchies, statements
 from dbanon.stores.base import Filtered, Relation
@@ -41,7 +41,7 @@ class SqlSource:
 
     session: Session
 
-    def describe(self, job: Job) -> Relation:
+    def describe(self, job: Asked) -> Relation:
         """The relation of a job; raises as ``ports.Source``."""
         relation = self.session.find_source(parse_relation(job.table))
         if job.roles is not None:

@@ -14,7 +14,7 @@ from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
 from dbanon.data.microdata import Coded, find_records
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
-from dbanon.job.job import Job
+from dbanon.job.job import Asked, Job
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.report import Report, TellingColumn
 from dbanon.release.telling import all_different, sample_size
@@ -61,7 +61,7 @@ class SqlTarget:
         """How many releases of a relation of this name the ledger has."""
         return ledger.count_of(self.session, source)
 
-    def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
+    def last_types(self, job: Asked, source: RelationName) -> Mapping[str, str]:
         """The types of the source's columns at the job's last release, where there is one."""
         if job.name is None:
             return {}

@@ -40,6 +40,11 @@ class Budget:
         """What is spent."""
         return float(self._spent)
 
+    @property
+    def told(self) -> str:
+        """What is spent, in words."""
+        return f"{self.spent:g} of {self.total:g} of budget {self.name} are spent"
+
     def spend(self, epsilon: float) -> None:
         """Spend so much, for good.
 

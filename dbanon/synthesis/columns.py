@@ -1,4 +1,4 @@
-"""Columns between public bounds, as whole numbers and back.
+"""What is public of columns, from their types and the options alone.
 
 What a value becomes depends on that value and on public figures alone, so that one row changes one
 whole number; and no value ends a run.
@@ -6,119 +6,77 @@ whole number; and no value ends a run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.errors import BoundsRequired, InvalidParameter, UnsupportedType
-from dbanon.synthesis.shares import GRID
+from dbanon.hierarchy import builders
+from dbanon.hierarchy.spec import HierarchySpec, enum_tree
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.synthesis import Private
+from dbanon.synthesis.leaves import OTHER, TRUTHS, Leaves, with_other
+from dbanon.synthesis.lines import Line
+from dbanon.synthesis.table import Table
+
+PublicColumn = Line | Leaves
 
 _NEVER = "Say what anybody may know: never the least and the largest of the data."
+_TEXT = "OU"
 
 
-@dataclass(frozen=True)
-class PublicColumn:
-    """What is public of a column.
-
-    Parameters
-    ----------
-    name : the column's.
-    dtype : of whole numbers, truths, floating-point numbers or moments (``datetime64``).
-    low, high : bounds; of moments in units of the type since 1970.
-    null_as : what stands for NULL; None where the type holds none. NaN is NULL.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    low: float
-    high: float
-    null_as: float | None = None
-
-    @property
-    def whole(self) -> bool:
-        """True where values are counted in whole units."""
-        return self.dtype.kind != "f"
-
-    def on_line(self, values: NDArray[Any], nulls: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-        """The values between the bounds, float64 (n,); ``nulls``, bool (n,), are none."""
-        if self.dtype.kind == "M":
-            values = values.astype(self.dtype).astype(np.int64)
-        numbers = np.array(values, np.float64)
-        missing = np.isnan(numbers) if nulls is None else np.isnan(numbers) | nulls
-        numbers[missing] = self.low if self.null_as is None else self.null_as
-        return numbers.clip(self.low, self.high)
-
-    def to_grid(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Values between the bounds as whole numbers from 0 to ``GRID``, int64 (n,)."""
-        share = (numbers - self.low) / (self.high - self.low)
-        return np.rint(share * GRID).clip(0, GRID).astype(np.int64)
-
-    def of_grid(self, grid: NDArray[np.float64]) -> NDArray[Any]:
-        """Values of the column's type, (n,), from places between 0 and ``GRID``."""
-        numbers = self.low + grid / GRID * (self.high - self.low)
-        if self.whole:
-            numbers = np.rint(numbers).clip(np.ceil(self.low), np.floor(self.high))
-            whole = numbers.astype(np.int64)
-            return whole.astype(self.dtype)
-        return numbers.clip(self.low, self.high).astype(self.dtype)
-
-    def holds(self, values: NDArray[Any]) -> bool:
-        """Whether all values are between the bounds, and none is NULL."""
-        if self.dtype.kind == "M":
-            values = values.astype(np.int64)
-        numbers = np.asarray(values, np.float64)
-        # The type may round a bound, as float32 does.
-        low, high = (np.float64(self._typed(bound)) for bound in (self.low, self.high))
-        return bool(((numbers >= low) & (numbers <= high)).all())
-
-    def _typed(self, bound: float) -> Any:
-        return np.array(bound).astype(self.dtype) if self.dtype.kind == "f" else bound
-
-
-def public_columns(
-    names: Sequence[str],
-    dtypes: Sequence[np.dtype[Any]],
-    nullable: Sequence[bool],
-    bounds: Mapping[str, Sequence[Any]],
-    null_as: Mapping[str, Any],
-) -> tuple[PublicColumn, ...]:
-    """What is public of these columns, from types and options alone.
+def public_columns(table: Table, wished: Private) -> tuple[PublicColumn, ...]:
+    """What is public of the columns of a table; no value is looked at.
 
     Raises
     ------
-    BoundsRequired : a column has none.
-    InvalidParameter : bounds are no two finite ones in their order; a column may hold NULL and
-        nothing says what stands for it; an option names no column.
-    UnsupportedType : a column holds neither numbers nor moments.
+    BoundsRequired : a column of numbers has no bounds, one of text no list of values.
+    InvalidParameter : bounds are no two finite ones in their order, a list does not fit; a column
+        may hold NULL and nothing says what stands for it; an option names no column, or none of
+        its kind.
+    UnsupportedType : a column holds neither numbers, moments, truths nor text.
     """
-    for option, given in (("bounds", bounds), ("null_as", null_as)):
-        for name in given:
-            if name not in names:
+    kinds = dict(zip(table.names, table.dtypes, strict=True))
+    for option, takes, what in (
+        ("bounds", "iufbM", "numbers, moments or truths"),
+        ("hierarchies", _TEXT, "text"),
+        ("orders", _TEXT, "text"),
+        ("scale", "iuf", "numbers"),
+        ("null_as", "iufbM" + _TEXT, "numbers, moments, truths or text"),
+    ):
+        for name in getattr(wished, option):
+            if name not in kinds:
                 raise InvalidParameter(f'{option} name "{name}", which is no column.')
-    return tuple(
-        _public(name, dtype, may_miss, bounds, null_as)
-        for name, dtype, may_miss in zip(names, dtypes, nullable, strict=True)
-    )
+            if kinds[name].kind not in takes:
+                raise InvalidParameter(
+                    f'{option} name "{name}", and are of {what}; the column is of type'
+                    f" {kinds[name]}."
+                )
+    return tuple(_public(table, j, wished) for j in range(len(table.names)))
 
 
-def _public(
-    name: str,
-    dtype: np.dtype[Any],
-    nullable: bool,
-    bounds: Mapping[str, Sequence[Any]],
-    null_as: Mapping[str, Any],
-) -> PublicColumn:
-    if dtype.kind not in "iufbM":
+def _public(table: Table, j: int, wished: Private) -> PublicColumn:
+    name, dtype = table.names[j], table.dtypes[j]
+    if dtype.kind not in "iufbM" + _TEXT:
         raise UnsupportedType(
-            f'Column "{name}" is of type {dtype}; dp_ranks takes numbers, truths and moments.',
-            hint="Leave it out: a column without public bounds cannot be released.",
+            f'Column "{name}" is of type {dtype}; dp_ranks takes numbers, moments, truths, text.',
+            hint="Leave it out: a column without a public range cannot be released.",
         )
-    if name not in bounds and dtype.kind != "b":
+    column = (
+        _line(name, dtype, wished) if dtype.kind in "iufM" else _leaves(table, name, dtype, wished)
+    )
+    if table.nullable[j] and name not in wished.null_as:
+        raise InvalidParameter(
+            f'Column "{name}" may hold NULL, and a release that says where is not private.',
+            hint="Say what stands for NULL, whether there is one or not: `null_as`.",
+        )
+    return column
+
+
+def _line(name: str, dtype: np.dtype[Any], wished: Private) -> Line:
+    if name not in wished.bounds:
         raise BoundsRequired(f'Column "{name}" has no public bounds.', hint=_NEVER)
-    pair = (0, 1) if dtype.kind == "b" else bounds[name]
+    pair = wished.bounds[name]
     if len(pair) != 2:
         raise InvalidParameter(f'The bounds of "{name}" must be two: the low and the high.')
     low, high = (_number(name, dtype, bound) for bound in pair)
@@ -128,15 +86,70 @@ def _public(
         raise InvalidParameter(f'The bounds of "{name}" must be values of its type, {dtype}.')
     if dtype.kind != "f" and np.floor(high) <= np.ceil(low):
         raise InvalidParameter(f'No two values of "{name}" are between its bounds.')
-    if nullable and name not in null_as:
+    log = wished.scale.get(name) == "log"
+    if log and not (low > 0 or (low == 0 and dtype.kind in "iu")):
         raise InvalidParameter(
-            f'Column "{name}" may hold NULL, and a release that says where is not private.',
-            hint="Say what stands for NULL, whether there is one or not: `null_as`.",
+            f'Logarithms of "{name}" need a low bound above 0, of whole numbers 0 or more.',
+            hint="Take as low what differences below are of no use: smaller values become it.",
         )
-    missing = _number(name, dtype, null_as[name]) if name in null_as else None
+    given = wished.null_as
+    missing = _number(name, dtype, given[name]) if name in given else None
     if missing is not None and not low <= missing <= high:
         raise InvalidParameter(f'null_as of "{name}" must be between its bounds.')
-    return PublicColumn(name, dtype, low, high, missing)
+    return Line(name, dtype, low, high, missing, log)
+
+
+def _leaves(table: Table, name: str, dtype: np.dtype[Any], wished: Private) -> Leaves:
+    if dtype.kind == "b":
+        if name in wished.bounds and tuple(wished.bounds[name]) != (0, 1):
+            raise InvalidParameter(f'Column "{name}" holds truths, which need no bounds.')
+        missing = wished.null_as.get(name)
+        if missing not in (None, False, True):
+            raise InvalidParameter(f'null_as of "{name}" must be true or false.')
+        return Leaves(name, dtype, TRUTHS, None if missing is None else int(missing))
+    labels = table.labels.get(name)
+    tree = _listed(name, labels, wished)
+    if labels is not None and set(labels) != set(tree.positions):
+        raise InvalidParameter(
+            f'The list of "{name}" must have the values of its type, and no others.'
+        )
+    if tree.n_leaves < 2 or OTHER in set(tree.labels) - set(tree.positions):
+        raise InvalidParameter(
+            f'The list of "{name}" must have two values or more, and no node "{OTHER}" that is'
+            " none of them: what is in no list becomes it."
+        )
+    if labels is None:
+        tree = with_other(tree)
+    missing = None
+    if name in wished.null_as:
+        given = wished.null_as[name]
+        if not isinstance(given, str) or given not in tree.positions:
+            raise InvalidParameter(f'null_as of "{name}" must be one of its list, or "{OTHER}".')
+        missing = tree.positions[given]
+    return Leaves(name, dtype, tree, missing, tree.positions.get(OTHER, 0))
+
+
+def _listed(name: str, labels: tuple[str, ...] | None, wished: Private) -> Hierarchy:
+    """The public values of a column of text, as they were given or its type states them."""
+    if name in wished.hierarchies and name in wished.orders:
+        raise InvalidParameter(f'Column "{name}" has a hierarchy and an order: one will do.')
+    given = wished.hierarchies.get(name)
+    if isinstance(given, HierarchySpec) and given.kind == "enum" and labels:
+        return enum_tree(given, labels)
+    if isinstance(given, HierarchySpec):
+        raise InvalidParameter(
+            f'The hierarchy of "{name}" would be made from the values of the column, or read'
+            " from a database.",
+            hint="Write the tree or the levels out, or load it first.",
+        )
+    if given is not None:
+        return given
+    if name in wished.orders or labels is not None:
+        return builders.ordered(wished.orders.get(name) or labels or ())
+    raise BoundsRequired(
+        f'Column "{name}" has no public list of values.',
+        hint="Give `orders` or `hierarchies`: what anybody may know, never the values it holds.",
+    )
 
 
 def _number(name: str, dtype: np.dtype[Any], given: Any) -> float:
@@ -154,8 +167,6 @@ def _number(name: str, dtype: np.dtype[Any], given: Any) -> float:
 def _fits(dtype: np.dtype[Any], low: float, high: float) -> bool:
     if dtype.kind == "f":
         return bool(max(-low, high) <= np.finfo(dtype).max)
-    if dtype.kind == "b":
-        return (low, high) == (0, 1)
     held = np.iinfo(np.int64 if dtype.kind == "M" else dtype)
     # Whole numbers beyond 2^62 and their floats do not agree on what is inside.
     return bool(max(held.min, -(2**62)) <= low and high <= min(held.max, 2**62))

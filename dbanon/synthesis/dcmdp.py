@@ -23,6 +23,8 @@ Cost: that of dcm, and O(n p).
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,10 +48,15 @@ def dcmdp(
     radius: float,
     reading: str,
     rng: np.random.Generator,
+    classes: Partition | None = None,
 ) -> NDArray[np.float64]:
-    """The noisy rows, float64 (n, p), in the order of ``numbers``, float64 (n, p)."""
+    """The noisy rows, float64 (n, p), in the order of ``numbers``, float64 (n, p).
+
+    ``classes`` are those of ``dense``, where they were found before.
+    """
     noise = rng.laplace(size=numbers.shape) * noise_scale(numbers, k, epsilon, reading)
-    return centroids(numbers, dense(numbers, k, radius)) + noise
+    found = dense(numbers, k, radius) if classes is None else classes
+    return centroids(numbers, found) + noise
 
 
 def noise_scale(
@@ -75,6 +82,23 @@ def centroids(numbers: NDArray[np.float64], classes: Partition) -> NDArray[np.fl
     means = sums / np.append(classes.sizes, len(numbers))[:, None]
     released: NDArray[np.float64] = means[classes.labels]
     return released
+
+
+def worth(numbers: NDArray[np.float64], classes: Partition, k: int) -> tuple[str, str]:
+    """The source's own rule for k, and what is left of these rows by it, in words."""
+    n = len(numbers)
+    least = math.isqrt(n - 1) + 1
+    centred = numbers - numbers.mean(axis=0)
+    spread = np.square(centred).sum(axis=0)
+    apart = np.square(numbers - centroids(numbers, classes)).sum(axis=0)
+    lost = float((apart[spread > 0] / spread[spread > 0]).mean()) if spread.any() else 0.0
+    return (
+        f"The source's rule is k >= sqrt(n), here {least}, and k = {k} is"
+        f" {'within' if k >= least else 'below'} it: from there n / k^2, the factor of its section"
+        " 4.2.1, is 1 at most, which is all that it says. No k makes this private.",
+        f"Classes of DBSCAN: {classes.n_classes}, noise: {classes.n_suppressed}; {lost:.0%} of the"
+        " variance is lost before any noise is added.",
+    )
 
 
 def noise_factor(n: int, k: int, reading: str) -> float:

@@ -2,71 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.synthesis.margins import projected
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.shares import Shares
 
 # Rounds in which the tables of a tree are brought to common shares of each column.
 _ROUNDS = 20
 
-# The counts of a pair of columns, int64 (bins, bins).
-Counts = Callable[[int, int], NDArray[np.int64]]
-
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """Two columns of the tree: how often their bins meet, float64 (bins, bins)."""
+    """Two columns of the tree: how often their bins meet, a float64 for each pair of bins."""
 
     above: int
     below: int
     table: NDArray[np.float64]
 
 
-def two_way(codes: NDArray[np.int64], bins: int, one: int, other: int) -> NDArray[np.int64]:
-    """How many rows have which bins of two columns; ``codes``, int64 (p, n), from 0."""
-    met = np.bincount(codes[one] * bins + codes[other], minlength=bins**2)
-    return met.reshape(bins, bins).astype(np.int64)
+def two_way(
+    one: NDArray[np.int64], other: NDArray[np.int64], bins: tuple[int, int]
+) -> NDArray[np.int64]:
+    """How many rows have which bins of two columns, int64 of the shape ``bins``.
+
+    Parameters
+    ----------
+    one, other : the bin of each row in each of them, int64 (n,), from 0.
+    """
+    met = np.bincount(one * bins[1] + other, minlength=bins[0] * bins[1])
+    return met.reshape(bins).astype(np.int64)
 
 
-def score(counts: NDArray[np.int64]) -> int:
-    """How far two columns are from independent: a whole number that one row moves by 2 bins^2."""
-    return int(np.abs(counts.size * counts - counts.sum()).sum())
+def expected(
+    n: int, one: NDArray[np.float64], other: NDArray[np.float64], unit: int
+) -> NDArray[np.int64]:
+    """The counts of two columns that are independent, by noisy shares of their bins.
+
+    They are in parts of a row, of which it has ``unit``.
+    Whole numbers, rounded before they meet counts: else the sensitivity of a score would not hold.
+    """
+    return np.rint(unit * n * np.outer(one, other)).astype(np.int64)
 
 
-def noisy_tree(counts: Counts, shares: Shares, noise: Noise) -> list[Edge]:
+def score(counts: NDArray[np.int64], expected: NDArray[np.int64], unit: int) -> int:
+    """How far two columns are from independent: a whole number that one row moves by 2 units.
+
+    It moves two counts by 1 each, and ``expected`` does not see it.
+    """
+    return int(np.abs(unit * counts - expected).sum())
+
+
+def noisy_tree(
+    codes: Sequence[NDArray[np.int64]],
+    odds: Sequence[NDArray[np.float64]],
+    shares: Shares,
+    noise: Noise,
+) -> list[Edge]:
     """The p - 1 edges, each from a column that is in the tree already; the first is column 0.
 
     How many pairs are asked about in each round depends on p alone.
+
+    Parameters
+    ----------
+    codes : the bin of each row in each column, int64 (n,).
+    odds : the share of the rows that is expected in each bin, of noisy figures.
     """
+
+    def counts(a: int, b: int) -> NDArray[np.int64]:
+        return two_way(codes[a], codes[b], (len(odds[a]), len(odds[b])))
+
     scores: dict[tuple[int, int], int] = {}
     joined, edges = [0], []
     while len(joined) < shares.p:
         pairs = [(a, b) for a in joined for b in range(shares.p) if b not in joined]
         for a, b in pairs:
             if (a, b) not in scores:
-                scores[a, b] = scores[b, a] = score(counts(a, b))
-        found = np.array([scores[pair] for pair in pairs], np.int64)
-        edges.append(pairs[noise.choose(found, shares.choice_scale)])
+                apart = expected(shares.n, odds[a], odds[b], shares.score_unit)
+                found = score(counts(a, b), apart, shares.score_unit)
+                scores[a, b] = scores[b, a] = found
+        of_pairs = np.array([scores[pair] for pair in pairs], np.int64)
+        edges.append(pairs[noise.choose(of_pairs, shares.choice_scale)])
         joined.append(edges[-1][1])
     tables = []
     for a, b in edges:
         noisy = noise.laplace(counts(a, b).reshape(-1), shares.count_scale)
-        tables.append(projected(noisy.astype(np.float64), shares.n).reshape(shares.bins, -1))
+        near = projected(noisy.astype(np.float64), shares.n)
+        tables.append(near.reshape(len(odds[a]), len(odds[b])))
     fitted = to_common_shares(edges, tables, shares.p)
     return [Edge(a, b, table) for (a, b), table in zip(edges, fitted, strict=True)]
-
-
-def projected(values: NDArray[np.float64], total: float) -> NDArray[np.float64]:
-    """The nearest values, (m,), of which none is negative and all together are ``total``."""
-    falling = np.sort(values)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    nearest: NDArray[np.float64] = values - excess[np.flatnonzero(falling > excess)[-1]]
-    return nearest.clip(0.0)
 
 
 def to_common_shares(
@@ -98,25 +126,28 @@ def _ratio(wanted: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[n
     return np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
 
 
-def drawn(edges: Sequence[Edge], shares: Shares, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Where n rows stand in each column, as shares of its rows: float64 (p, n), 0 to 1.
+def drawn(
+    edges: Sequence[Edge], shares: Shares, rng: np.random.Generator
+) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Of each column the bin of n rows, int64 (n,), and where in it they stand, 0 to 1.
 
     Bins follow the tables as closely as whole rows can, and within a bin rows are spread evenly.
     """
-    n, p, bins = shares.n, shares.p, shares.bins
-    if not edges:
-        return np.array([_even(n, rng) for _ in range(p)])
-    codes = np.zeros((p, n), np.int64)
-    codes[0] = _sample(edges[0].table.sum(axis=1), n, rng)
+    n = shares.n
+    codes = [np.zeros(n, np.int64) for _ in range(shares.p)]
+    if edges:
+        codes[0] = _sample(edges[0].table.sum(axis=1), n, rng)
     for edge in edges:
-        for bin_above in range(bins):
+        for bin_above, of_below in enumerate(edge.table):
             rows = np.flatnonzero(codes[edge.above] == bin_above)
-            codes[edge.below, rows] = _sample(edge.table[bin_above], len(rows), rng)
-    places = np.empty((p, n))
-    for j in range(p):
-        for bin_ in range(bins):
-            rows = np.flatnonzero(codes[j] == bin_)
-            places[j, rows] = (bin_ + _even(len(rows), rng)) / bins
+            codes[edge.below][rows] = _sample(of_below, len(rows), rng)
+    places = []
+    for code in codes:
+        inside = np.empty(n)
+        for bin_ in range(int(code.max()) + 1):
+            rows = np.flatnonzero(code == bin_)
+            inside[rows] = _even(len(rows), rng)
+        places.append((code, inside))
     return places
 
 

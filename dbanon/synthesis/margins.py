@@ -1,19 +1,36 @@
-"""One column's noisy quantiles.
+"""One column's noisy margin: its quantiles, or the shares of its public values.
 
 Changing one row moves the order statistics of a column in one direction only, and by no more than
 the range in all: so all sums of consecutive ones together move by at most the range, however many
-sums there are.
+sums there are. It moves the counts of listed values by 2 at most: one is one less, one one more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.synthesis.leaves import bins_of
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.shares import GRID, Shares
+
+
+class Margin(Protocol):
+    """What noisy figures tell of one column."""
+
+    @property
+    def odds(self) -> NDArray[np.float64]:
+        """The share of the rows that is expected in each bin, float64 (bins,)."""
+
+    def codes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The bin of each value, int64 (n,)."""
+
+    def at(self, codes: NDArray[np.int64], inside: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values, float64 (n,), by bin and by where in it they stand, 0 to 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,14 +40,80 @@ class Quantiles:
     Parameters
     ----------
     shares, values : float64 (m,), both ascending.
+    bins : of equal shares of the rows.
     """
 
     shares: NDArray[np.float64]
     values: NDArray[np.float64]
+    bins: int
 
-    def at(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    @property
+    def odds(self) -> NDArray[np.float64]:
+        """As ``Margin`` says."""
+        return np.full(self.bins, 1 / self.bins)
+
+    def codes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        """As ``Margin`` says."""
+        inner = np.arange(1, self.bins) / self.bins
+        return np.searchsorted(self.values_at(inner), column, side="right").astype(np.int64)
+
+    def at(self, codes: NDArray[np.int64], inside: NDArray[np.float64]) -> NDArray[np.float64]:
+        """As ``Margin`` says."""
+        return self.values_at((codes + inside) / self.bins)
+
+    def values_at(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """The values at these shares of the rows, 0 to 1."""
         return np.interp(shares, self.shares, self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """The shares of listed values.
+
+    Parameters
+    ----------
+    shares : of each leaf, float64 (L,); together 1.
+    bins : the bin of each leaf, int64 (L,).
+    """
+
+    shares: NDArray[np.float64]
+    bins: NDArray[np.int64]
+
+    @property
+    def odds(self) -> NDArray[np.float64]:
+        """As ``Margin`` says."""
+        odds = np.zeros(int(self.bins.max()) + 1)
+        np.add.at(odds, self.bins, self.shares)
+        return odds
+
+    def codes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        """As ``Margin`` says."""
+        return self.bins[column]
+
+    def at(self, codes: NDArray[np.int64], inside: NDArray[np.float64]) -> NDArray[np.float64]:
+        """As ``Margin`` says: leaves of a bin by their shares; alike where it has none."""
+        places = np.empty(len(codes))
+        for bin_ in range(int(self.bins.max()) + 1):
+            rows, leaves = np.flatnonzero(codes == bin_), np.flatnonzero(self.bins == bin_)
+            weights = self.shares[leaves]
+            reached = np.cumsum(weights if weights.any() else np.ones_like(weights))
+            found = np.searchsorted(reached[:-1], inside[rows] * reached[-1], side="right")
+            places[rows] = leaves[found]
+        return places
+
+
+def noisy_listed(
+    column: NDArray[np.int64], tree: Hierarchy, shares: Shares, noise: Noise
+) -> Listed:
+    """The margin of a column of places of the leaves of ``tree``, int64 (n,)."""
+    noisy = noise.laplace(counts_of_leaves(column, tree.n_leaves), shares.leaf_scale)
+    found = projected(noisy.astype(np.float64), 1.0 * shares.n) / shares.n
+    return Listed(found, bins_of(tree, found, shares.bins))
+
+
+def counts_of_leaves(column: NDArray[np.int64], leaves: int) -> NDArray[np.int64]:
+    """How many rows have each leaf, int64 (leaves,): also those that no row has."""
+    return np.bincount(column, minlength=leaves).astype(np.int64)
 
 
 def sums_of_ranks(column: NDArray[np.int64], size: int) -> NDArray[np.int64]:
@@ -39,13 +122,14 @@ def sums_of_ranks(column: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return sums
 
 
-def noisy_quantiles(column: NDArray[np.int64], shares: Shares, noise: Noise) -> Quantiles:
+def rank_quantiles(column: NDArray[np.int64], shares: Shares, noise: Noise) -> Quantiles:
     """The quantiles of a column of whole numbers from 0 to ``GRID``, int64 (n,)."""
     n = len(column)
     noisy = noise.laplace(sums_of_ranks(column, shares.class_size), shares.margin_scale)
     starts = _starts(n, shares.class_size)
     sizes = np.diff(np.append(starts, n)).astype(np.float64)
-    return Quantiles((starts + sizes / 2) / n, isotonic(noisy / sizes, sizes).clip(0, GRID))
+    values = isotonic(noisy / sizes, sizes).clip(0, GRID)
+    return Quantiles((starts + sizes / 2) / n, values, shares.bins)
 
 
 def isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -60,6 +144,14 @@ def isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArr
             pool = (mean, both, other[2] + pool[2])
         pools.append(pool)
     return np.repeat([pool[0] for pool in pools], [pool[2] for pool in pools])
+
+
+def projected(values: NDArray[np.float64], total: float) -> NDArray[np.float64]:
+    """The nearest values, (m,), of which none is negative and all together are ``total``."""
+    falling = np.sort(values)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    nearest: NDArray[np.float64] = values - excess[np.flatnonzero(falling > excess)[-1]]
+    return nearest.clip(0.0)
 
 
 def _starts(n: int, size: int) -> NDArray[np.int64]:

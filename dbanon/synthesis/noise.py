@@ -43,7 +43,8 @@ class OpenDpNoise:
         try:
             # Not opendp.prelude, which loads scikit-learn where there is one.
             from opendp import domains, measurements, measures, metrics, mod
-        except ImportError as error:
+        # A copy without its description, or without its library, is none.
+        except (ImportError, OSError) as error:
             raise MissingDependency(
                 "Differential privacy takes its noise from OpenDP, which is not installed.",
                 hint="Install it: pip install 'dbanon[dp]'.",

@@ -4,10 +4,12 @@ Neighbours are two tables of the same n rows that differ in one row. n, bounds, 
 columns are public, and all else depends on the data by noise alone:
 
 1. Shares of epsilon, the sizes of all classes and bins, from public figures (``shares``).
-2. For each column, sums of consecutive order statistics with Laplace noise (``margins``).
-3. Bins between noisy quantiles; pairs of columns by the exponential mechanism, a tree of them, and
-   their two-way counts with Laplace noise (``dependence``).
-4. n rows drawn down the tree, and the noisy quantiles where they stand.
+2. For each column, sums of consecutive order statistics, or counts of its public values, with
+   Laplace noise (``margins``); where it is asked for, noisy quantiles and the rows between them,
+   too (``edges``).
+3. Bins between noisy quantiles, or of public values; pairs of columns by the exponential mechanism,
+   a tree of them, and their two-way counts with Laplace noise (``dependence``).
+4. n rows drawn down the tree, and the noisy quantiles or the values where they stand.
 
 The whole epsilon is spent whatever the data are. Nothing but ``noise`` sees more than public
 figures and what it gave out before; the draws of step 4 see no data, and their source needs no
@@ -21,8 +23,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.synthesis.dependence import drawn, noisy_tree, two_way
-from dbanon.synthesis.margins import noisy_quantiles
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.synthesis.dependence import drawn, noisy_tree
+from dbanon.synthesis.edges import edge_quantiles
+from dbanon.synthesis.margins import Margin, noisy_listed, rank_quantiles
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.shares import Shares
 
@@ -30,28 +34,35 @@ from dbanon.synthesis.shares import Shares
 def dp_ranks(
     grid: NDArray[np.int64], shares: Shares, noise: Noise, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Synthetic rows, float64 (p, n), of columns of whole numbers from 0 to ``GRID``.
+    """Synthetic rows, float64 (p, n), of columns of whole numbers.
 
     Parameters
     ----------
-    grid : int64 (p, n), a column after the other.
-    shares : of p and n.
+    grid : int64 (p, n), a column after the other: from 0 to ``GRID``, or places of leaves.
+    shares : of p and n, and the leaves.
     noise : what may see the data.
     rng : for what is drawn of noisy figures.
     """
     spent = shares.price(noise)
     if not spent <= shares.epsilon:
         raise AssertionError(f"all draws cost {spent}, more than epsilon {shares.epsilon}")
-    quantiles = [noisy_quantiles(column, shares, noise) for column in grid]
+    margins = [
+        _margin(column, tree, shares, noise)
+        for column, tree in zip(grid, shares.trees, strict=True)
+    ]
     edges = []
     if shares.dependent:
-        inner = np.arange(1, shares.bins) / shares.bins
-        codes = np.array(
-            [
-                np.searchsorted(found.at(inner), column, side="right")
-                for found, column in zip(quantiles, grid, strict=True)
-            ]
-        )
-        edges = noisy_tree(lambda a, b: two_way(codes, shares.bins, a, b), shares, noise)
+        codes = [margin.codes(column) for margin, column in zip(margins, grid, strict=True)]
+        edges = noisy_tree(codes, [margin.odds for margin in margins], shares, noise)
     places = drawn(edges, shares, rng)
-    return np.array([found.at(place) for found, place in zip(quantiles, places, strict=True)])
+    return np.array([margin.at(*place) for margin, place in zip(margins, places, strict=True)])
+
+
+def _margin(
+    column: NDArray[np.int64], tree: Hierarchy | None, shares: Shares, noise: Noise
+) -> Margin:
+    if tree is not None:
+        return noisy_listed(column, tree, shares, noise)
+    if shares.edges is not None:
+        return edge_quantiles(column, shares, shares.edges, noise)
+    return rank_quantiles(column, shares, noise)

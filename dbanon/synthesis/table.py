@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,12 @@ class Table:
 
     Parameters
     ----------
-    n : the number of rows.
+    n : the number of rows, or persons.
     names, dtypes, nullable : of the columns.
     read : gives a column by its place.
-    whose : whose each row is, whole numbers, (n,); None where each is somebody's of their own.
+    whose : gives whose each row is, whole numbers; None where each is somebody's of their own.
+    source : what the guarantee calls it.
+    labels : the values of columns of an enumerated type, as the type itself states them.
     """
 
     n: int
@@ -32,7 +34,9 @@ class Table:
     dtypes: tuple[np.dtype[Any], ...]
     nullable: tuple[bool, ...]
     read: Read
-    whose: NDArray[Any] | None = None
+    whose: Callable[[], NDArray[Any]] | None = None
+    source: str = "the source"
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def table_of(data: Any, owner: str | None) -> Table:
@@ -58,9 +62,18 @@ def table_of(data: Any, owner: str | None) -> Table:
     p = len(names)
 
     def read(j: int) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-        return data[:, j], np.isnat(data[:, j]) if data.dtype.kind == "M" else None
+        return data[:, j], _missing(data[:, j])
 
-    return Table(len(data), names, (data.dtype,) * p, (data.dtype.kind == "M",) * p, read)
+    return Table(len(data), names, (data.dtype,) * p, (data.dtype.kind in "MO",) * p, read)
+
+
+def _missing(values: NDArray[Any]) -> NDArray[np.bool_] | None:
+    """Which values of an array are none, where its type holds that beside NaN."""
+    if values.dtype.kind == "M":
+        return np.array(np.isnat(values))
+    if values.dtype.kind == "O":
+        return np.array([v is None or (isinstance(v, float) and v != v) for v in values.tolist()])
+    return None
 
 
 def _of_frame(frame: Any, owner: str | None) -> Table:
@@ -69,15 +82,15 @@ def _of_frame(frame: Any, owner: str | None) -> Table:
         raise InvalidParameter("The columns of the frame must have names, each its own.")
     if owner is not None and owner not in names:
         raise ColumnNotFound(f'The data frame has no column "{owner}".')
-    whose = None
+    whose, n = None, len(frame)
     if owner is not None:
-        whose = frame[owner]
-        if _typed(whose)[0].kind not in "iu" or _typed(whose)[1]:
+        series = frame[owner]
+        if _typed(series)[0].kind not in "iu" or _typed(series)[1]:
             raise UnsupportedType(
                 f'Column "{owner}" says whose a row is, and may hold NULL.',
                 hint="Give it a type of whole numbers without NULL, such as int64.",
             )
-        whose = whose.to_numpy()
+        whose, n = series.to_numpy, int(series.nunique())
     names = [name for name in names if name != owner]
     kinds = [_typed(frame[name]) for name in names]
 
@@ -86,12 +99,12 @@ def _of_frame(frame: Any, owner: str | None) -> Table:
         if not nullable:
             return series.to_numpy(), None
         nulls = series.isna().to_numpy()
-        if dtype.kind == "M":
+        if dtype.kind in "MO":
             return series.to_numpy(dtype), nulls
         return series.to_numpy(np.float64, na_value=np.nan), nulls
 
     return Table(
-        len(frame),
+        n,
         tuple(names),
         tuple(dtype for dtype, _ in kinds),
         tuple(nullable for _, nullable in kinds),
@@ -101,18 +114,24 @@ def _of_frame(frame: Any, owner: str | None) -> Table:
 
 
 def _typed(series: Any) -> tuple[np.dtype[Any], bool]:
-    """The type of a column's values, and whether it holds NULL: by its declaration alone."""
+    """The type of a column's values, and whether it holds NULL: by its declaration alone.
+
+    Text and categories are objects; instants with a zone are those of UTC.
+    """
     dtype = series.dtype
     if isinstance(dtype, np.dtype):
-        return dtype, dtype.kind == "M"
+        return dtype, dtype.kind in "MO"
     plain = getattr(dtype, "numpy_dtype", None)
     if isinstance(plain, np.dtype) and plain.kind in "iufb":
         return plain, True
-    return np.dtype(object), True
+    if getattr(dtype, "kind", "") == "M":
+        return np.dtype(f"datetime64[{getattr(dtype, 'unit', 'ns')}]"), True
+    listed = getattr(dtype, "categories", None)
+    if dtype.type is str or (listed is not None and _typed(listed)[0].kind == "O"):
+        return np.dtype(object), True
+    return np.dtype(np.void), True
 
 
-def persons(whose: NDArray[Any], columns: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The means of each person's values, float64 (p, persons): one row of a table each."""
-    number = np.unique(whose, return_inverse=True)[1].reshape(-1)
-    rows = np.bincount(number)
-    return np.array([np.bincount(number, column) / rows for column in columns])
+def numbered(whose: NDArray[Any]) -> NDArray[np.int64]:
+    """Which person each row is of, int64 (n,), from 0."""
+    return np.unique(whose, return_inverse=True)[1].reshape(-1).astype(np.int64)

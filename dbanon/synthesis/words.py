@@ -28,11 +28,18 @@ def guarantee(shares: Shares, unit: str, source: str, budget: str) -> str:
 def told(shares: Shares) -> tuple[str, ...]:
     """How it was made."""
     dependence = (
-        f"Dependence: a tree of {shares.p - 1} two-way counts of {shares.bins} bins a column."
+        f"Dependence: a tree of {shares.p - 1} two-way counts of up to {shares.bins} bins a column."
         if shares.dependent
         else "One column: there is nothing to depend on."
         if shares.p == 1
         else "Columns are independent in the release: epsilon and rows are too few for more."
     )
     sums = shares.n // shares.class_size
-    return (f"Margins: {sums} sums of {shares.class_size} order statistics a column.", dependence)
+    margins = []
+    if shares.listed < shares.p:
+        margins.append(f"Margins: {sums} sums of {shares.class_size} order statistics a column.")
+    if shares.listed < shares.p and shares.edges is not None:
+        margins.append(f"Beside them counts between {2**shares.edges.depth - 1} noisy quantiles.")
+    if shares.listed:
+        margins.append(f"Margins of {shares.listed} columns: counts of their public values.")
+    return (*margins, dependence)

@@ -16,6 +16,9 @@ AS $function$
 DECLARE
     taken constant text[] := ARRAY['created_at', 'output_schema', 'output_name', 'output_kind',
                                    'relation_name', 'published_by', 'superseded_at'];
+    of_classes constant text[] := ARRAY['k_requested', 'k_achieved', 'classes', 'smallest_class',
+        'median_class', 'largest_class', 'histogram', 'information_loss',
+        'information_loss_before_rounding'];
     unknown text;
     id uuid;
     own bigint;
@@ -103,10 +106,22 @@ BEGIN
             MESSAGE = 'The output is neither the released table nor a view of it alone, of one owner'
                       ' and in one schema.';
     END IF;
-    IF EXISTS (SELECT FROM unnest(ARRAY['arguments', 'histogram', 'seconds']) AS key
+    -- A release has figures of classes, or it has spent of a budget; never both, nor neither.
+    IF EXISTS (SELECT FROM unnest(ARRAY['arguments', 'seconds']
+                                  || CASE WHEN release ? 'budget' THEN '{}'::text[]
+                                          ELSE ARRAY['histogram'] END) AS key
                WHERE jsonb_typeof(release -> key) IS DISTINCT FROM 'object') THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'arguments, histogram and seconds are objects.';
+    END IF;
+    IF release ? 'budget' AND release ?| of_classes
+       OR NOT release ? 'budget' AND release ?| ARRAY['epsilon', 'neighbours'] THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'A release has figures of classes, or what it spent of a budget.';
+    END IF;
+    IF NOT release ?& (CASE WHEN release ? 'budget' THEN ARRAY['epsilon', 'neighbours']
+                            ELSE of_classes END) THEN
+        RAISE EXCEPTION USING ERRCODE = '23502', MESSAGE = 'The entry is not complete.';
     END IF;
     IF coalesce(jsonb_typeof(release -> 'evaluation'), 'object') <> 'object' THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'evaluation is an object.';
@@ -127,6 +142,18 @@ BEGIN
     entry.output_kind := CASE shown.relkind WHEN 'r' THEN 'table' ELSE 'view' END;
     entry.relation_name := released.relname;
     entry.published_by := pg_get_userbyid(released.relowner);
+    -- Its own spending, once: what nobody has spent, nobody has released.
+    IF entry.budget IS NOT NULL THEN
+        UPDATE dbanon.spending AS s SET release_id = id, state = 'published'
+        FROM dbanon.budget AS b
+        WHERE s.spending_id = id AND s.state = 'spent' AND s.budget = entry.budget
+          AND b.name = s.budget AND b.source = entry.source AND b.unit = entry.neighbours
+          AND s.epsilon >= entry.epsilon AND entry.epsilon > 0;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION USING ERRCODE = '42501',
+                MESSAGE = 'Nothing was spent of this budget for this release.';
+        END IF;
+    END IF;
     -- This relation has the name now: no earlier release has it any more.
     UPDATE dbanon.release AS r SET superseded_at = moment
     WHERE r.superseded_at IS NULL AND r.output_schema = entry.output_schema

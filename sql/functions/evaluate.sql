@@ -51,13 +51,18 @@ BEGIN
         names := ARRAY(SELECT jsonb_array_elements_text(options -> 'quasi_identifiers'));
     ELSE
         PERFORM dbanon._require_ledger();
-        SELECT r.release_id, r.suppressed, r.evaluation, r.arguments INTO entry
+        SELECT r.release_id, r.suppressed, r.evaluation, r.arguments, r.epsilon INTO entry
         FROM dbanon._release_of(evaluate.release) AS r;
         IF NOT FOUND THEN
             outcome := dbanon._unknown_release(evaluate.release,
                 'Name columns to look at a relation that is not in it:'
                 ' options => ''{"quasi_identifiers": ["age", "income"]}''.');
 @RAISE@
+        END IF;
+        IF entry.epsilon IS NOT NULL THEN
+            RAISE EXCEPTION USING ERRCODE = '22023',
+                MESSAGE = 'The rows are synthetic: they stand for nobody, and have no classes.',
+                HINT = 'dbanon.verify counts what can be counted of them.';
         END IF;
         SELECT array_agg(c.name ORDER BY c.position) INTO names
         FROM dbanon.release_column AS c

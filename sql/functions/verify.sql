@@ -6,6 +6,8 @@
 -- ZK001: a class is smaller than k. ZK007: something else differs; the message says what.
 -- unchanged is NULL where the rows could not be compared; digest says why.
 -- A release with guarantee per_attribute is counted column by column, and a warning says so.
+-- A differentially private release has no classes: rows, NULLs and bounds are counted, and a notice
+-- says that its privacy cannot be.
 -- A release with entity counted persons, in its privacy models, too; only its rows can be counted
 -- now, which notices say.
 CREATE OR REPLACE FUNCTION dbanon.verify(
@@ -36,7 +38,7 @@ BEGIN
                 HINT = 'GRANT dbanon_runner to it, or name quasi_identifiers and k.';
         END IF;
         PERFORM dbanon._require_ledger();
-        SELECT r.release_id, r.k_requested, r.histogram, r.arguments->>'entity' AS entity,
+        SELECT r.release_id, r.k_requested, r.histogram, r.epsilon, r.rows_out, r.arguments->>'entity' AS entity,
                r.arguments->>'guarantee' = 'per_attribute' AS alone,
                jsonb_array_length(r.arguments->'models') AS models, r.digest,
                r.arguments @? '$.models[*] ? (@.counted_in == "persons")' AS of_persons,
@@ -62,6 +64,28 @@ BEGIN
                         AND a.attnum > 0 AND NOT a.attisdropped)) THEN
             outcome := dbanon._changed_release(verify.relation, differing);
 @RAISE@
+        END IF;
+        IF entry.epsilon IS NOT NULL THEN
+            IF verify.k IS NOT NULL THEN
+                RAISE EXCEPTION USING ERRCODE = '22023',
+                    MESSAGE = 'The rows are synthetic: they stand for nobody, and have no classes.',
+                    HINT = 'Leave out k.';
+            END IF;
+            result.relation := verify.relation;
+            IF columns_now IS NULL THEN
+                result.rows := dbanon._verify_synthesis(verify.relation, entry.release_id);
+                result.digest := dbanon._compare_rows(verify.relation, entry.digest);
+            END IF;
+            IF result.digest = 'changed' THEN
+                differing := differing || 'rows (digest)'::text;
+            END IF;
+            IF differing <> '{}' THEN
+                outcome := dbanon._changed_release(verify.relation, differing);
+@RAISE@
+            END IF;
+            result.unchanged := CASE result.digest WHEN 'unchanged' THEN true END;
+            RAISE NOTICE 'Rows, NULLs and bounds were counted; differential privacy cannot be.';
+            RETURN result;
         END IF;
     ELSIF wanted IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023',

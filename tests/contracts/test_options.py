@@ -156,6 +156,11 @@ def parameter_of(name: str) -> Parameter:
 def test_the_default_is_the_same_at_all_doors(one: Parameter, door: str) -> None:
     listed = inspect.signature(getattr(dbanon, door)).parameters[one.name]
     [option] = [found for found in main.commands[door].params if found.name == one.name]
+    if (one.name, door) == ("k", "anonymize"):
+        # Asked for once the method is known: dp_ranks has none.
+        assert listed.default is None
+        assert not option.required
+        return
     if one.default is REQUIRED:
         assert listed.default is inspect.Parameter.empty
         assert option.required or one.kind is tuple

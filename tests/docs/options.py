@@ -12,6 +12,7 @@ from dbanon.doors.plpython_options import keys
 from dbanon.doors.sql_script import arguments
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
+from dbanon.job.private import own_options
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 _TABLE = re.compile(r"(<!-- options -->\n).*?(<!-- end of options -->)", re.S)
@@ -53,7 +54,7 @@ def of_command() -> list[Parameter]:
     found: list[Parameter] = []
     for one in all_parameters(Job):
         found += [one, *parameters(Chain)[1:]] if one.kind is Chain else [one]
-    return found
+    return [*found, *own_options()]
 
 
 def pages() -> dict[str, list[str]]:

@@ -8,12 +8,18 @@ any distance between records that are still to come.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Toll = TypeVar("Toll", Fraction, float)
+NO_TOLLS: Mapping[tuple[int, ...], Any] = MappingProxyType({})
 
 
 def exact_sse(points: Floats, members: tuple[int, ...]) -> Fraction:
@@ -25,14 +31,10 @@ def exact_sse(points: Floats, members: tuple[int, ...]) -> Fraction:
     return total
 
 
-def dearest_exactly(points: Floats, k: int, prices: Floats) -> Fraction:
-    """The least of SSE minus prices over all classes of k to 2k-1 records."""
-    exact = [Fraction(float(price)) for price in prices]
-    return min(
-        exact_sse(points, members) - sum(exact[i] for i in members)
-        for size in range(k, min(2 * k, len(points) + 1))
-        for members in itertools.combinations(range(len(points)), size)
-    )
+def toll_of(members: tuple[int, ...], tolls: Mapping[tuple[int, ...], Toll]) -> Toll | int:
+    """What a class pays: the toll of each triple of which it holds two records or three."""
+    held = set(members)
+    return sum(each for triple, each in tolls.items() if len(held.intersection(triple)) >= 2)
 
 
 def least_loss(points: Floats, k: int) -> Fraction:
@@ -56,8 +58,16 @@ def least_loss(points: Floats, k: int) -> Fraction:
     return best[(1 << n) - 1]
 
 
-def dearest(points: Floats, k: int, prices: Floats, enough: float = np.inf) -> float:
+def dearest(
+    points: Floats,
+    k: int,
+    prices: Floats,
+    enough: float = np.inf,
+    tolls: Mapping[tuple[int, ...], float] = NO_TOLLS,
+) -> float:
     """The least of SSE minus prices over all classes of k records, by another search.
+
+    With tolls, which are added, over all classes of k to 2k-1 records.
 
     Parameters
     ----------
@@ -69,31 +79,55 @@ def dearest(points: Floats, k: int, prices: Floats, enough: float = np.inf) -> f
         apart += np.square(column[:, None] - column[None, :])
     least = enough
     falling = np.argsort(-prices, kind="stable")
-    for place, seed in enumerate(falling):
-        # Those behind the seed only: every class has one member of the highest price.
-        rest = falling[place + 1 :]
-        if len(rest) >= k - 1:
-            least = _from(apart, k, prices, [int(seed)], rest, apart[seed], least)
+    for size in range(k, 2 * k if tolls else k + 1):
+        search = _Search(apart, size, prices, _by_record(tolls))
+        for place, seed in enumerate(falling):
+            # Those behind the seed only: every class has one member of the highest price.
+            rest = falling[place + 1 :]
+            if len(rest) >= size - 1:
+                least = search.least_from([int(seed)], rest, apart[seed], least)
     return float(least)
 
 
-def _from(
-    apart: Floats, k: int, prices: Floats, chosen: list[int], rest: NDArray[np.int64],
-    together: Floats, least: float,
-) -> float:  # fmt: skip
-    """The least found by adding to the chosen some of the rest, one after the other."""
-    inside = apart[np.ix_(chosen, chosen)].sum() / 2
-    base = inside / k - prices[chosen].sum()
-    missing = k - len(chosen)
-    gain = together[rest] / k - prices[rest]
-    if missing == 1:
-        return float(min(least, base + gain.min(initial=np.inf)))
-    order = np.argsort(gain, kind="stable")
-    rest, gain = rest[order], gain[order]
-    for first in range(len(rest) - missing + 1):
-        if base + gain[first : first + missing].sum() >= least:
-            break
-        one = int(rest[first])
-        after = rest[first + 1 :]
-        least = _from(apart, k, prices, [*chosen, one], after, together + apart[one], least)
-    return least
+def _by_record(tolls: Mapping[tuple[int, ...], float]) -> dict[int, dict[tuple[int, ...], float]]:
+    found: dict[int, dict[tuple[int, ...], float]] = {}
+    for triple, each in tolls.items():
+        for record in triple:
+            found.setdefault(record, {})[triple] = each
+    return found
+
+
+@dataclass(frozen=True)
+class _Search:
+    """For the least of all classes of a size."""
+
+    apart: Floats
+    size: int
+    prices: Floats
+    tolls: Mapping[int, Mapping[tuple[int, ...], float]]
+
+    def least_from(
+        self, chosen: list[int], rest: NDArray[np.int64], together: Floats, least: float
+    ) -> float:
+        """The least found by adding to the chosen some of the rest, one after the other."""
+        inside = self.apart[np.ix_(chosen, chosen)].sum() / 2
+        base = inside / self.size - self.prices[chosen].sum()
+        missing = self.size - len(chosen)
+        gain = together[rest] / self.size - self.prices[rest]
+        order = np.argsort(gain, kind="stable")
+        rest, gain = rest[order], gain[order]
+        for first in range(len(rest) - missing + 1):
+            if base + gain[first : first + missing].sum() >= least:
+                break
+            one = int(rest[first])
+            if missing == 1:
+                least = min(least, base + gain[first] + self._toll(chosen, one))
+                continue
+            both = together + self.apart[one]
+            least = self.least_from([*chosen, one], rest[first + 1 :], both, least)
+        return least
+
+    def _toll(self, chosen: list[int], one: int) -> float:
+        members = (*chosen, one)
+        near = {t: each for i in members for t, each in self.tolls.get(i, {}).items()}
+        return toll_of(members, near)

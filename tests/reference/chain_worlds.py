@@ -7,9 +7,21 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
-from tests.reference.chains import Chain, Person, Row, Rules
+from tests.reference.chains import Chain, ModelKind, Person, Row, Rules, Value
+
+Models: TypeAlias = tuple[tuple[ModelKind, float], ...]
+
+NO_MODEL: Models = ()
+MODELS: tuple[Models, ...] = (
+    (("distinct_l", 2),),
+    (("distinct_l", 3),),
+    (("entropy_l", 1.8),),
+    (("recursive_cl", 2.5),),
+    (("alpha_k", 0.6),),
+    (("distinct_l", 2), ("alpha_k", 0.75)),
+)
 
 
 @dataclass(frozen=True)
@@ -142,6 +154,26 @@ def too_small(world: World) -> list[Any]:
     return small
 
 
+def broken_models(world: World) -> list[Any]:
+    """What does not keep to the models: rows that a cell shows, and those that a batch took away.
+
+    Whose row each is nobody is told; but a batch that leaves takes rows from those shown, and what
+    is missing is theirs.
+    """
+    chain, broken = Chain(world.rules), []
+    for source, erased in zip_longest(world.sources(), world.erased, fillvalue=()):
+        before = [dict(zip(sorted(cell.whose), cell.shown, strict=True)) for cell in chain.cells]
+        chain.release(source, erased)
+        for cell, shown in zip_longest(chain.cells, before, fillvalue={}):
+            taken: list[Value] = [shown[p] for p in shown.keys() - cell.members if cell.whose]
+            broken += [
+                values
+                for values in (cell.shown, taken)
+                if values and not chain.rules.kept_by(values)
+            ]
+    return broken
+
+
 def random_world(chance: random.Random, **rules: Any) -> World:
     """A world with joining, leaving, returning, changes, strata, NULLs, batches and moves."""
     k = chance.choice((2, 2, 3, 4))
@@ -153,7 +185,7 @@ def random_world(chance: random.Random, **rules: Any) -> World:
         "admit_every": chance.choice((1, 1, 1, 2, 3)),
         "departures": chance.choice(("hold", "hold", "hold", "withdraw")),
         "withdraw_above": chance.choice((None, None, 0.5, 0.3)),
-        "diverse": chance.choice((1, 1, 1, 2)),
+        "models": chance.choice((NO_MODEL, NO_MODEL, NO_MODEL, *MODELS)),
     }
     values = chance.choice((2, 3, 10, 1000))
     # A small range gives classes with equal combinations.

@@ -6,6 +6,7 @@ that passes without one of them does not test it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,22 @@ Value = Hashable
 # What a reader sees of a class: stratum and released values; None where nothing was known.
 Combination = tuple[Any, ...]
 State = Literal["live", "held", "gone", "withdrawn", "refused"]
+ModelKind = Literal["distinct_l", "entropy_l", "recursive_cl", "alpha_k"]
 
 # Without them persons can be told apart: `hold` of cells that somebody left; the released values of
 # the day of admission; keeping out for good whom a model refused, and who left and came back; no
-# batches where changes are held.
+# batches where changes are held, or where a model is kept; the rows shown last where a model would
+# be broken by those of now.
 DEFENCES = frozenset(
-    {"holds", "frozen values", "refused for good", "left for good", "no batches under hold"}
+    {
+        "holds",
+        "frozen values",
+        "refused for good",
+        "left for good",
+        "no batches under hold",
+        "no batches under models",
+        "held by models",
+    }
 )
 
 
@@ -53,7 +64,7 @@ class Rules:
     admit_every : newcomers are let in at the first release and at each so many-th after it.
     departures : whether a cell that somebody left is held or withdrawn.
     withdraw_above : a held cell is withdrawn when more than this share of it has left.
-    diverse : so many kept values a class and a cell must have (a privacy model; 1 for none).
+    models : privacy models, a kind and a level each, that the kept values of a class must keep to.
     without : the defences that are left out.
     """
 
@@ -63,7 +74,7 @@ class Rules:
     admit_every: int = 1
     departures: Literal["hold", "withdraw"] = "hold"
     withdraw_above: float | None = None
-    diverse: int = 1
+    models: tuple[tuple[ModelKind, float], ...] = ()
     without: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -73,6 +84,26 @@ class Rules:
     def size(self) -> int:
         """How many newcomers make a class."""
         return self.class_size or self.k
+
+    def kept_by(self, values: Sequence[Value]) -> bool:
+        """Whether a class with these values keeps to the models."""
+        counts = sorted(Counter(values).values(), reverse=True)
+        return all(_MODELS[kind](counts, level) for kind, level in self.models)
+
+
+def _entropy(counts: list[int]) -> float:
+    shares = [count / sum(counts) for count in counts]
+    return math.exp(-sum(share * math.log(share) for share in shares))
+
+
+# Of a class by how often its values occur, the most frequent first.
+_MODELS: dict[str, Callable[[list[int], float], bool]] = {
+    "distinct_l": lambda counts, l: len(counts) >= l,  # noqa: E741
+    "entropy_l": lambda counts, l: _entropy(counts) > l - 1e-6,  # noqa: E741
+    # Of l = 2.
+    "recursive_cl": lambda counts, c: len(counts) > 1 and counts[0] < c * sum(counts[1:]),
+    "alpha_k": lambda counts, alpha: counts[0] < alpha * sum(counts) + 1e-6,
+}
 
 
 @dataclass
@@ -196,7 +227,7 @@ class Chain:
         rules = self.rules
         stay = {person for person in cell.members if person in source}
         leave = cell.members - stay
-        batches = rules.diverse == 1 and (
+        batches = (not rules.models or "no batches under models" in rules.without) and (
             rules.changes == "show" or "no batches under hold" in rules.without
         )
         if not stay:
@@ -228,7 +259,8 @@ class Chain:
         if "frozen values" in rules.without:
             cell.combination = self.combine([source[person] for person in sorted(stay)])
         now = [source[person].kept for person in sorted(stay)]
-        held = held or len(set(now)) < rules.diverse
+        if rules.changes != "freeze" and "held by models" not in rules.without:
+            held = held or not rules.kept_by(now)
         cell.state = "held" if held else "live"
         if not held and rules.changes != "freeze" and not self._few_differ(cell, now):
             cell.shown, cell.whose = now, stay
@@ -267,8 +299,8 @@ class Chain:
         for number, members in enumerate(classes):
             waiting.append(members)
             together = sorted(person for core in waiting for person in core)
-            diverse = len({source[person].kept for person in together}) >= self.rules.diverse
-            if not diverse and number < len(classes) - 1:
+            keeps = self.rules.kept_by([source[person].kept for person in together])
+            if not keeps and number < len(classes) - 1:
                 continue
             cell = Cell(
                 self.combine([source[person] for person in together]),
@@ -280,8 +312,8 @@ class Chain:
                 set(together),
             )
             waiting = []
-            if diverse or "refused for good" not in self.rules.without:
+            if keeps or "refused for good" not in self.rules.without:
                 self.cells.append(cell)
                 self.waiting -= set(together)
-            if not diverse and "refused for good" not in self.rules.without:
+            if not keeps and "refused for good" not in self.rules.without:
                 self._end(cell, "refused")

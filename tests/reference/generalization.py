@@ -119,13 +119,19 @@ class Chance:
     def __init__(self, seed):
         self.state = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 2**64 or 1
 
-    def below(self, n):
+    def next(self):
         x = self.state
         x ^= x >> 12
         x = (x ^ (x << 25)) % 2**64
         x ^= x >> 27
         self.state = x
-        return (((x * 0x2545F4914F6CDD1D) % 2**64 >> 32) * n) >> 32
+        return (x * 0x2545F4914F6CDD1D) % 2**64
+
+    def below(self, n):
+        return ((self.next() >> 32) * n) >> 32
+
+    def share(self):
+        return (self.next() >> 11) * 2.0**-53
 
 
 def merging(space, k, seed, threshold):

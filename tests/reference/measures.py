@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.spaces.mixed import _GRID_STEPS
+from dbanon.spaces.codes import _GRID_STEPS
 
 
 def standardized(numbers, how, valid=None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.job.synthesis import RANKS
 from dbanon.synthesis.dcmdp import centroids, dense, noise_factor
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.ranks import dp_ranks
@@ -68,10 +69,21 @@ class Recording:
         """What the draws cost, by what each is about."""
         prices = {
             shares.margin_scale: self.laplace_price(shares.margin_scale, GRID),
+            shares.leaf_scale: self.laplace_price(shares.leaf_scale, 2),
             shares.count_scale: self.laplace_price(shares.count_scale, 2),
             shares.choice_scale: self.choice_price(shares.choice_scale, shares.score_sensitivity),
         }
-        return sum(prices[scale] for _, _, scale in self.drawn)
+        spent = sum(prices[scale] for _, _, scale in self.drawn if scale in prices)
+        edges = shares.edges
+        if edges is not None:
+            counts = sum(scale == edges.count_scale for _, _, scale in self.drawn)
+            choices = sum(scale == edges.choice_scale for _, _, scale in self.drawn)
+            levels, rest = divmod(choices * edges.depth, 2**edges.depth - 1)
+            assert rest == 0
+            spent += counts * self.laplace_price(edges.count_scale, 2)
+            # Each of the parts of a level sees a part of the rows; a row that moves is in two.
+            spent += levels * 2 * self.choice_price(edges.choice_scale, 1)
+        return spent
 
 
 class Seeded(Recording):
@@ -120,13 +132,17 @@ def on_grid(values: NDArray[np.float64], bounds: NDArray[np.float64]) -> NDArray
 
 
 def released(
-    values: NDArray[np.float64], bounds: NDArray[np.float64], epsilon: float, noise: Noise
+    values: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+    epsilon: float,
+    noise: Noise,
+    margins: str = RANKS,
 ) -> NDArray[np.float64]:
     """What dp_ranks makes of values, (n, p), between bounds, (p, 2)."""
     low, high = bounds.T
     grid = on_grid(values, bounds)
     rng = np.random.default_rng(0)
-    rows = dp_ranks(grid, shares(*values.shape, epsilon), noise, rng)
+    rows = dp_ranks(grid, shares(*values.shape, epsilon, margins=margins), noise, rng)
     return low + rows.T / GRID * (high - low)
 
 

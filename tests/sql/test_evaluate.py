@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -209,4 +210,23 @@ def test_rows_that_policies_would_hide_are_an_error(
         anna.execute(
             b"SELECT dbanon.evaluate('app.people', 'app.people',"
             b' \'{"quasi_identifiers": ["age"]}\')'
+        )
+
+
+def test_a_release_made_inside_the_database_has_a_certificate(run_sql: Run, sql_url: str) -> None:
+    run_sql(PEOPLE)
+    run_sql(MADE.replace('{"evaluate": true}', '{"certificate": 30}'))
+    shown = dbanon.show(sql_url, "release.p")
+    told = shown["arguments"]["certificate"]
+    assert (told["limit"], told["records"], told["k"]) == (30, 120, 5)
+    assert told["way"] in ("neighbours", "pairs", "classes")
+    numbers = run_sql("SELECT age, income, weight FROM app.people")
+    bound = dbanon.lower_bound(np.array(numbers, float), 5)
+    assert 0 < told["lower_bound"] <= bound * 1.0001
+    assert told["above"] == pytest.approx(shown["information_loss"] / told["lower_bound"] - 1)
+    with pytest.raises(psycopg.Error, match="certificate"):
+        run_sql(
+            MADE.replace("release.p", "release.q").replace(
+                '{"evaluate": true}', '{"certificate": 0}'
+            )
         )

@@ -26,6 +26,7 @@ CALLS: dict[str, tuple[str, list[str], dict[str, Any], dict[str, Any]]] = {
     "generalized": (
         "gaa_cp", ["age", "pay", "place"], {"place": {"ordered": True}}, {"local_range": True},
     ),
+    "refined": ("gaa_cp", ["age", "pay", "wide", "place"], {}, {"refine": "fast"}),
     "models": (
         "gaa_cp", ["age", "place"], {"place": {"mask": True}},
         {"t_closeness": {"ill": 0.6}, "refine": "fast"},

@@ -132,6 +132,11 @@ class Chained:
 
     def history(self, persons: Sequence[Any]) -> dict[Any, tuple[int, int | None]]:
         """The history of each of these persons who has one."""
+        cells = self.cells()
+        return {one: cells[tag] for one, tag in self.tags(persons).items() if tag in cells}
+
+    def tags(self, persons: Sequence[Any]) -> dict[Any, bytes]:
+        """The tag of each of these persons."""
         from dbanon.run.chain_key import read_key
         from dbanon.stores import chain_state
 
@@ -139,6 +144,4 @@ class Chained:
         with open_store(self.database.url).session(write=False) as session:
             identity = chain_state.find(session, self.name).identity
         tags = chain_state.tags(secret, identity, [str(one) for one in persons])
-        cells = self.cells()
-        found = zip(persons, tags, strict=True)
-        return {one: cells[tag] for one, tag in found if tag in cells}
+        return dict(zip(persons, tags, strict=True))

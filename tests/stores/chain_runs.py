@@ -76,13 +76,17 @@ class ChainRun:
             "if_exists": "replace",
             "quasi_identifiers": ["q0", "q1"],
             "by": ["stratum"],
-            "keep": ["kept"],
+            **self._kept(),
             "nulls": "category",
             "k": self.world.rules.k,
             "entity": "person",
             "chain": dbanon.Chain(NAME, key=f"file:{self.key}", accept_turnover=True),
         }
         return dbanon.anonymize(self.database.url, **(given | more))
+
+    def _kept(self) -> dict[str, Any]:
+        models = [dbanon.Model(kind, "kept", level) for kind, level in self.world.rules.models]
+        return {"sensitive": ["kept"], "models": models} if models else {"keep": ["kept"]}
 
     def rows(self) -> Counter[Any]:
         """The release as it can be read, as a multiset."""

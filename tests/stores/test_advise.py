@@ -266,6 +266,17 @@ def test_the_command_that_is_printed_runs(database: Database) -> None:
     assert command.partition(" --table ")[2] in table.stdout
 
 
+def test_the_rule_of_a_paper_is_named_and_not_followed() -> None:
+    """k >= sqrt(n), the next whole number: 15^2 is below 240, 16^2 above."""
+    frame = pd.DataFrame(ROWS, columns=list(COLUMNS))
+    advice = dbanon.advise(frame, quasi_identifiers=["weight", "income"], **QUICK)
+    told = dict(advice.recommended())["Liu and Li"]
+    assert told.startswith("k >= sqrt(n), here 16, ")
+    assert "nothing private" in told
+    assert ("recommended", "Liu and Li", told, {}) in list(advice.table_rows())
+    assert advice.recommendation.point.k < 16
+
+
 def test_the_arguments_for_a_frame_are_taken() -> None:
     frame = pd.DataFrame(ROWS, columns=list(COLUMNS))
     found = dbanon.advise(frame, **QUICK)

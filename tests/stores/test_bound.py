@@ -108,3 +108,62 @@ def test_ranks_and_what_a_frame_may_not_be() -> None:
     with pytest.raises(InvalidParameter):
         dbanon.certificate(frame, 2, quasi_identifiers=["age"])
     assert dbanon.lower_bound([[1.0], [1.0], [1.0]], 2) == 0.0
+
+
+def test_a_release_says_how_near_it_is_to_the_least_loss(database: Database) -> None:
+    load_people(database)
+    report = database.anonymize(**TABLE, k=4, refine="fast", certificate=30)
+    told = report.arguments["certificate"]
+    bound = dbanon.lower_bound(frame_of(database), 4)
+    assert told["limit"] == 30
+    assert (told["way"], told["records"]) == ("classes", 40)
+    assert told["lower_bound"] == pytest.approx(bound, rel=1e-4)
+    assert told["above"] == pytest.approx(report.information_loss / told["lower_bound"] - 1)
+    assert f"at most {100 * told['above']:.2f} % above the least possible loss" in str(report)
+    assert "certificate" in report.seconds
+    # The ledger has it, too.
+    kept = dbanon.show(database.url, "release.people")
+    assert kept["arguments"]["certificate"] == told
+
+
+def test_without_being_asked_nothing_is_bounded(database: Database) -> None:
+    load_people(database)
+    report = database.anonymize(**TABLE, k=4)
+    assert report.arguments["certificate"] is None
+    assert report.nearness is None
+    assert "certificate" not in str(report)
+
+
+def test_a_release_that_cannot_be_bounded_stands_and_says_why(database: Database) -> None:
+    load_people(database)
+    database.execute(f"UPDATE {database.relation('people')} SET age = NULL WHERE id < 6")
+    report = database.anonymize(**TABLE, k=4, nulls="category", certificate=5)
+    assert "NULL" in report.arguments["certificate"]["failed"]
+    assert "not known" in str(report)
+
+
+def test_withheld_rows_are_no_part_of_the_bound(database: Database) -> None:
+    load_people(database)
+    database.execute(f"UPDATE {database.relation('people')} SET age = NULL WHERE id = 1")
+    given = {"nulls": "suppress", "max_suppression": 0.1}
+    report = database.anonymize(**TABLE, k=4, certificate=30, **given)
+    told = report.arguments["certificate"]
+    assert told["records"] == 39
+    assert 0 < told["lower_bound"] <= report.information_loss_before_rounding
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"certificate": 0},
+        {"certificate": "long"},
+        {"certificate": 5, "method": "mondrian"},
+        {"certificate": 5, "method": "individual_ranking", "guarantee": "per_attribute"},
+    ],
+)
+def test_what_no_release_can_be_certified_by_is_refused(
+    database: Database, more: dict[str, Any]
+) -> None:
+    load_people(database)
+    with pytest.raises(InvalidParameter):
+        database.anonymize(**TABLE, k=4, **more)

@@ -19,10 +19,11 @@ from dbanon.errors import (
     ChainModel,
     InvalidParameter,
     OutputExists,
+    RecountFailed,
     TooFewRecords,
     TraceTooSmall,
 )
-from dbanon.stores import chain_cells
+from dbanon.stores import chain_cells, chain_rows, chain_target
 from dbanon.stores.exports.formats import metadata_of
 from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
 from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
@@ -120,8 +121,8 @@ def test_without_holds_the_recount_refuses(
     """That exchanges can be seen then, tests/unit/test_chain_theorem.py shows."""
     decide = chain_cells.CellState.decide
 
-    def without_holds(state: chain_cells.CellState) -> None:
-        decide(state)
+    def without_holds(state: chain_cells.CellState, **how: Any) -> None:
+        decide(state, **how)
         state.session.run("UPDATE \"dbanon_verdict\" SET state = 'live' WHERE state = 'held'")
 
     monkeypatch.setattr(chain_cells.CellState, "decide", without_holds)
@@ -130,6 +131,61 @@ def test_without_holds_the_recount_refuses(
     chained = Chained.made(database, tmp_path, changes="show")
     with pytest.raises(TraceTooSmall):
         run_months(chained, months, 5)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE {rows} SET k0 = 'else' WHERE cell IN (SELECT cell FROM {held})",
+        "DELETE FROM {rows} WHERE cell IN (SELECT min(cell) FROM {held})",
+        "INSERT INTO {rows} SELECT * FROM {rows} WHERE cell IN (SELECT max(cell) FROM {rows})",
+        "UPDATE {rows} SET cell = -cell WHERE cell IN (SELECT max(cell) FROM {rows})",
+        "DELETE FROM {values} WHERE cell IN (SELECT max(cell) FROM {rows})",
+        "INSERT INTO {values} SELECT * FROM {values} WHERE cell IN (SELECT max(cell) FROM {rows})",
+    ],
+    ids=["held changed", "held lost", "shown twice", "of nobody", "no values", "values twice"],
+)
+def test_the_recount_sees_rows_that_are_not_as_they_must_be(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    months = Months()
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, changes="show")
+    run_months(chained, months, 2)
+    before, rewrite = released(database), chain_rows.rewrite
+
+    def damaged(state: chain_cells.CellState, *given: Any) -> dict[str, int]:
+        told = rewrite(state, *given)
+        held = f"(SELECT cell FROM {state.name('chain_cell')} WHERE state = 'held') AS held"
+        state.session.run(damage.format(rows=state.rows, values=state.values, held=held))
+        return told
+
+    monkeypatch.setattr(chain_rows, "rewrite", damaged)
+    with pytest.raises(RecountFailed):
+        run_months(chained, months, 1)
+    assert released(database) == before
+    assert chained.shown().sequence == 2
+
+
+def test_the_recount_sees_a_release_that_is_not_the_state(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    months = Months()
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, changes="show")
+    write = chain_target.ChainTarget.write
+
+    def moved(target: chain_target.ChainTarget, *given: Any) -> Any:
+        written = write(target, *given)
+        # A whole class under other values: as many rows as before, all shared by k.
+        table = written.relation.quoted
+        one = f"SELECT max(age) FROM {table}"
+        target.session.run(f"UPDATE {table} SET age = age + 0.5 WHERE age IN ({one})")
+        return written
+
+    monkeypatch.setattr(chain_target.ChainTarget, "write", moved)
+    with pytest.raises(RecountFailed, match="combinations"):
+        chained.release()
 
 
 def test_strata_nulls_and_conditions(database: Database, tmp_path: Path) -> None:
@@ -201,8 +257,11 @@ def test_what_is_not_as_at_first_is_refused(database: Database, tmp_path: Path) 
     database.execute("CREATE TABLE others AS SELECT * FROM people")
     with pytest.raises(ChainChanged, match="follows"):
         chained.release(table="others")
-    with pytest.raises(ChainModel):
+    with pytest.raises(ChainChanged) as refused:
         chained.release(models=[dbanon.Model("distinct_l", "ill", 2)])
+    assert refused.value.detail == "Otherwise: models."
+    with pytest.raises(ChainModel):
+        chained.release(models=[dbanon.Model("t_closeness", "ill", 0.5)])
     with pytest.raises(InvalidParameter, match="not evaluated"):
         chained.release(evaluate=True)
     assert chained.shown().sequence == 1
@@ -319,3 +378,16 @@ def test_a_chain_needs_a_database_and_an_entity(
     with pytest.raises(InvalidParameter, match="a file has none"):
         dbanon.anonymize(f"file:{file}", table="people", output="o",
                          **GIVEN | {"chain": chained.chain()}, target=sqlite_file.url)  # fmt: skip
+
+
+def test_more_rows_than_duckdb_keeps_together(tmp_path: Path) -> None:
+    """Of a table that was made empty and then filled with as many, DuckDB 2.0 ordered none."""
+    database = DuckdbDatabase(tmp_path / "many.duckdb")
+    database.execute(
+        "CREATE TABLE people AS SELECT g AS id, g % 977 AS age, g % 1009 AS income,"
+        " 'ill ' || g % 7 AS ill FROM range(130000) AS s(g)"
+    )
+    chained = Chained.made(database, tmp_path, changes="show")
+    for _ in range(2):
+        assert chained.release().rows_out == 130_000
+        database.execute("DELETE FROM people WHERE id % 1000 = 0")

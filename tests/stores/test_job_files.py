@@ -318,3 +318,17 @@ def test_a_signal_after_the_commit_leaves_the_release_told(
 def failing_always(runs: list[str], of: Any) -> Any:
     runs.append(of.run_id)
     raise DatabaseBusy
+
+
+def test_a_job_has_a_certificate_of_its_own_seconds(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    file = write(tmp_path, job(certificate="30"))
+    done = call("run", file, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    [one] = json.loads(done.stdout)["jobs"]
+    told = one["report"]["arguments"]["certificate"]
+    assert (told["limit"], told["records"], told["k"]) == (30, 40, 3)
+    assert 0 < told["lower_bound"] <= one["report"]["information_loss_before_rounding"]
+    refused = call("run", write(tmp_path, job(certificate="0")), "--format", "json")
+    assert refused.exit_code == 2
+    assert "certificate" in refused.output

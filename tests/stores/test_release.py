@@ -347,4 +347,4 @@ def test_the_history_of_the_ledger_has_one_head() -> None:
 
     config = Config()
     config.set_main_option("script_location", str(share_path("migrations")))
-    assert ScriptDirectory.from_config(config).get_heads() == ["0006"]
+    assert ScriptDirectory.from_config(config).get_heads() == ["0007"]

@@ -154,6 +154,10 @@ WITH_URL = {
 }
 
 
+# Asked for by what else is given, not by the parser.
+ALSO = {(("anonymize",), "k"), (("chain", "create"), "key_out")}
+
+
 def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
     """A call of a command that needs its URL, and has none."""
     line = list(names)
@@ -165,9 +169,9 @@ def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
         elif param.name == "sql_only":
             # What an editable install lacks for Python is said before anything is asked.
             line.append("--sql-only")
-        elif isinstance(param, click.Option) and param.required:
+        elif isinstance(param, click.Option) and (param.required or (names, param.name) in ALSO):
             given = {
-                "k": "5", "path": "never-written.html", "changes": "show",
+                "k": "5", "epsilon": "3", "path": "never-written.html", "changes": "show",
                 "key_out": "never-written.key", "key": "env:A_KEY",
             }  # fmt: skip
             line.append(param.opts[0])

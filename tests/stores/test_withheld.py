@@ -67,6 +67,9 @@ CASES: dict[str, dict[str, Any]] = {
         "method": "mdav", "quasi_identifiers": QUASI_IDENTIFIERS, "standardize": "mahalanobis",
     },
     "generalized": {"method": "gaa_cp", "quasi_identifiers": [*QUASI_IDENTIFIERS, "place"]},
+    "refined": {
+        "method": "gaa_cp", "quasi_identifiers": [*QUASI_IDENTIFIERS, "place"], "refine": "fast",
+    },
     "levels": {
         "method": "full_domain", "quasi_identifiers": ["age", "place"],
         "hierarchies": {"place": {"mask": True}},

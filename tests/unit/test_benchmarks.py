@@ -1,5 +1,7 @@
 """What the benchmarks measure with, on small tables."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ import dbanon
 from benchmarks.adult import Adult
 from benchmarks.beside import medians, versions
 from benchmarks.markdown import table
+from benchmarks.models_adult import entropy
 from dbanon.hierarchy.tree import Hierarchy
 
 WAYS = {"a": ["a", "x", "*"], "b": ["b", "x", "*"], "c": ["c", "y", "*"]}
@@ -75,3 +78,13 @@ def test_figures_are_the_same_every_time(tmp_path):
     assert texts[0] == texts[1]
     assert ">iloss<" in texts[0]
     assert "dc:date" not in texts[0]
+
+
+def test_entropy_of_labels():
+    """Of a, a, b, c: x covers three rows, * all; one of 20, 20, 30, 40 in [20, 31) is one of 3."""
+    rows = [[20, "a"], [20, "a"], [30, "b"], [40, "c"]]
+    released = [["[20, 31)", "x"]] * 3 + [["40", "*"]]
+    told = 2 * (2 * math.log2(3 / 2) + math.log2(3)) + 2
+    whole = 2 * (2 * 1 + 2 * 2)
+    assert entropy(rows, released, (None, WAYS)) == pytest.approx(told / whole)
+    assert entropy(rows, [["20", "a"], ["20", "a"], ["30", "b"], ["40", "c"]], (None, WAYS)) == 0

@@ -14,7 +14,15 @@ from typing import Any
 
 import pytest
 
-from tests.reference.chain_worlds import World, random_world, told, too_small, visible_exchanges
+from tests.reference.chain_worlds import (
+    MODELS,
+    World,
+    broken_models,
+    random_world,
+    told,
+    too_small,
+    visible_exchanges,
+)
 from tests.reference.chains import DEFENCES, Chain, Row, Rules
 
 FULL = os.environ.get("CHAINS") == "full"
@@ -67,8 +75,8 @@ def test_no_exchange_is_visible_and_no_history_is_rare() -> None:
         ("holds", {}),
         ("frozen values", {}),
         ("left for good", {}),
-        ("refused for good", {"diverse": 2, "class_size": None}),
-        ("no batches under hold", {"changes": "hold", "diverse": 1, "withdraw_above": None}),
+        ("refused for good", {"models": MODELS[0], "class_size": None}),
+        ("no batches under hold", {"changes": "hold", "models": (), "withdraw_above": None}),
     ],
 )
 def test_each_defence_is_needed(without: str, rules: dict[str, Any]) -> None:
@@ -76,6 +84,36 @@ def test_each_defence_is_needed(without: str, rules: dict[str, Any]) -> None:
     found = [
         bool(visible_exchanges(world, chance))
         for world, chance in worlds(300, without=frozenset({without}), **rules)
+    ]
+    assert sum(found) >= 3
+
+
+@pytest.mark.parametrize("models", MODELS, ids=lambda models: str(models))
+def test_every_cell_keeps_to_its_models_at_every_moment(models: Any) -> None:
+    seen: set[Any] = set()
+    for world, chance in worlds(WORLDS // 20, models=models):
+        assert not visible_exchanges(world, chance), world
+        assert not too_small(world), world
+        assert not broken_models(world), world
+        chain = Chain(world.rules)
+        for source, erased in zip(world.sources(), world.erased, strict=True):
+            chain.release(source, erased)
+            seen |= {
+                ("held, and nobody left", cell.state == "held" and cell.members <= set(source))
+                for cell in chain.cells
+            }
+            seen |= {cell.state for cell in chain.cells}
+            seen |= {"merged" for cell in chain.cells if len(cell.cores) > 1 and cell.whose}
+    assert {"live", "refused", "merged", ("held, and nobody left", True)} <= seen
+
+
+@pytest.mark.parametrize("without", ["held by models", "no batches under models"])
+def test_a_model_is_broken_without(without: str) -> None:
+    found = [
+        bool(broken_models(world))
+        for world, _ in worlds(
+            300, without=frozenset({without}), models=MODELS[0], changes="show", withdraw_above=None
+        )
     ]
     assert sum(found) >= 3
 
@@ -89,7 +127,7 @@ def test_rare_histories_are_counted() -> None:
 def test_a_class_merged_for_a_model_is_told_apart() -> None:
     """What the documentation says is not covered: the theorem holds inside the class before."""
     visible = merged = 0
-    for world, _ in worlds(600, diverse=2, class_size=None):
+    for world, _ in worlds(600, models=MODELS[0], class_size=None):
         found = told(world)
         at = {person: admitted for persons, admitted in found.interchangeable for person in persons}
         for cell in found.cells:

@@ -36,7 +36,8 @@ JOB: dict[str, Any] = {
     "sensitive": ["ill"],
 }
 NEW_COLUMNS = {
-    "relation_oid", "output_oid", "digest", "evaluation", "chain_id", "chain_sequence"
+    "relation_oid", "output_oid", "digest", "evaluation", "chain_id", "chain_sequence",
+    "epsilon", "neighbours", "budget",
 }  # fmt: skip
 
 Upgrade = Callable[[Database], None]
@@ -160,6 +161,29 @@ def test_superseded_tables_of_before_are_dropped(old: Database, upgrade: Upgrade
     assert set(kept[1:]) <= names
     assert kept[0] not in names
     assert found(old, "release.shown").k_achieved == 5
+
+
+def test_old_databases_keep_budgets_now(old: Database, upgrade: Upgrade) -> None:
+    """Releases without classes stand beside old ones, whose figures of classes are as they were."""
+    pytest.importorskip("opendp")
+    before = Counter(entry.k_achieved for entry in dbanon.releases(old.url))
+    upgrade(old)
+    dbanon.create_budget(old.url, "people", source="app.people", epsilon=20)
+    report = dbanon.anonymize(
+        old.url,
+        table="app.people",
+        quasi_identifiers=["age"],
+        method="dp_ranks",
+        epsilon=10.0,
+        bounds={"age": (0, 120)},
+        null_as={"age": 0},
+        budget="people",
+        output="release.synthetic",
+    )
+    assert (report.spent, report.total) == (10.0, 20.0)
+    assert found(old, "release.synthetic").unchanged
+    now = Counter(entry.k_achieved for entry in dbanon.releases(old.url))
+    assert now - before == Counter({None: 1})
 
 
 # -- what PostgreSQL has besides -----------------------------------------------------------------

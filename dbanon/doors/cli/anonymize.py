@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,13 @@ from dbanon.doors.cli.support import (
 )
 from dbanon.doors.machine import half_of_memory
 from dbanon.job.job import Job
+from dbanon.job.private import METHOD, own_options
+from dbanon.release.report import Report
 
 OPTIONS = all_parameters(Job)
+# What method dp_ranks has beside them; it has no k.
+PRIVATE = own_options()
+_ALL = tuple(replace(one, default=None) if one.name == "k" else one for one in OPTIONS)
 
 # What the command line can say in a way of its own, beside the option it stands for.
 _OWN: dict[str, Decorator] = {
@@ -81,7 +87,7 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @click.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@with_options(OPTIONS)
+@with_options((*_ALL, *PRIVATE))
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -101,10 +107,12 @@ def anonymize(url: str, **given: Any) -> None:
 
         log = current()
         path: Path | None = given["report"]
-        wanted = asked(given)
+        wanted = asked(given) | values(PRIVATE, given)
         if path is not None:
-            require_report_file(path)
-        wanted["evaluate"] |= needs_evaluation(path)
+            require_report_file(path, page=wanted["method"] != METHOD)
+        if wanted["k"] is None and wanted["method"] != METHOD:
+            raise click.UsageError("Missing option '--k'.")
+        wanted["evaluate"] |= needs_evaluation(path) and wanted["method"] != METHOD
         with watched(not given["no_progress"]) as progress:
             report = api.anonymize(
                 url,
@@ -116,7 +124,8 @@ def anonymize(url: str, **given: Any) -> None:
             )
             log.release_id = report.release_id
             committed()
-        warn_of(report)
+        if isinstance(report, Report):
+            warn_of(report)
         if path is not None:
             write_report(report, path, given["target"] or url)
         show(form, report.to_dict(), lambda: report_table(report))

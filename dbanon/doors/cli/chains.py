@@ -80,11 +80,12 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
 @_with_rules
 @click.option(
     "--key-out",
-    required=True,
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where the key is written, for its owner alone; whoever loses it has ended the chain.",
 )
+@click.option("--chain-key", "key", metavar="file:PATH|env:NAME",
+              help="With --new-chain-from: where the key of that chain is.")  # fmt: skip
 @common
 def create(url: str, name: str, **given: Any) -> None:
     """Make a chain: its rules, which stay, and its key."""
@@ -100,6 +101,7 @@ def create(url: str, name: str, **given: Any) -> None:
             table=given["table"],
             entity=given["entity"],
             key_out=given["key_out"],
+            key=given["key"],
             **rules,
             on_sql=sql_printer(given["print_sql"]),
         )

@@ -20,7 +20,7 @@ from dbanon.doors.cli.report_file import write_report
 from dbanon.doors.machine import half_of_memory
 from dbanon.doors.python import anonymize
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
-from dbanon.run.verify import verify
+from dbanon.run.verify import Verification, verify
 from dbanon.stores.base import MARK
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.store import DuckdbStore
@@ -102,6 +102,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
         report_table(report),
     )
     found = verify(DuckdbStore(str(database)), parse_relation("release.person"))
+    assert isinstance(found, Verification)
     tell(verification_table(found), "Anyone can recount it:\n")
     print(found.recount_sql)
     page = directory / "report.html"

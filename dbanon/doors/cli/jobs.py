@@ -24,6 +24,7 @@ from dbanon.doors.cli.support import (
 )
 from dbanon.doors.machine import half_of_memory
 from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
+from dbanon.job.private import PrivateJob
 
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob, JobFile
@@ -60,7 +61,7 @@ def opened(file: Path, inline_password: bool) -> JobFile:
 
 
 def _evaluated(job: FileJob) -> FileJob:
-    if not needs_evaluation(job.report):
+    if not needs_evaluation(job.report) or isinstance(job.job, PrivateJob):
         return job
     return replace(job, job=replace(job.job, policy=replace(job.job.policy, evaluate=True)))
 

@@ -9,6 +9,7 @@ import click
 from dbanon.doors.cli.advise import advise
 from dbanon.doors.cli.anonymize import anonymize
 from dbanon.doors.cli.bound import bound
+from dbanon.doors.cli.budgets import budget
 from dbanon.doors.cli.chains import chain
 from dbanon.doors.cli.commands import Commands, OnDatabase
 from dbanon.doors.cli.hierarchy import hierarchy
@@ -51,6 +52,7 @@ def main() -> None:
 main.add_command(advise)
 main.add_command(anonymize)
 main.add_command(bound)
+main.add_command(budget)
 main.add_command(chain)
 main.add_command(hierarchy)
 main.add_command(of_file(plan, plan_file, (".yaml", ".yml")))

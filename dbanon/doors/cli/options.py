@@ -24,6 +24,7 @@ Decorator = Callable[[Any], Any]
 # What more there is to know of how a value is written.
 _WRITTEN = {
     "NAME=A,B,C": "A value with a comma in it stands in double quotes",
+    "NAME=LOW:HIGH": "As in age=0:120 or seen=2020-01-01:2020-12-31",
     "NAME=HIERARCHY": "A CSV or JSON file, table:ref.tree, name:STORED, or JSON such as"
     ' {"intervals": [5, 10]}',
     "NAME=KIND:LEVEL": "As in illness=distinct_l:3, illness=recursive_cl:3:l=2 or"
@@ -90,6 +91,10 @@ def _value(one: Parameter, given: Any) -> Any:
     if one.item is Export:
         return tuple(map(Export, given))
     pairs = dict(map(pair, given))
+    if one.option.form == "NAME=LOW:HIGH":
+        return {name: ends(text) for name, text in pairs.items()}
+    if one.option.form == "NAME=VALUE" and one.item is Any:
+        return {name: _value_of(text) for name, text in pairs.items()}
     if one.item is float:
         return {name: _number(flag(one), text) for name, text in pairs.items()}
     if get_origin(one.item) is Sequence:
@@ -100,6 +105,30 @@ def _value(one: Parameter, given: Any) -> Any:
 def order(text: str) -> tuple[str, ...]:
     """The values that A,B,C states, from the lowest to the highest."""
     return tuple(next(csv.reader([text], skipinitialspace=True), []))
+
+
+def ends(text: str) -> tuple[Any, Any]:
+    """The two sides of LOW:HIGH; a time of day has colons of its own.
+
+    Raises
+    ------
+    InvalidParameter : there are no two.
+    """
+    parts = text.split(":")
+    low, high = (":".join(half) for half in (parts[: len(parts) // 2], parts[len(parts) // 2 :]))
+    if len(parts) % 2 or not low or not high:
+        raise InvalidParameter("Write NAME=LOW:HIGH, as in age=0:120.")
+    return _value_of(low), _value_of(high)
+
+
+def _value_of(text: str) -> Any:
+    """A number where it is one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _number(option: str, text: str) -> float:

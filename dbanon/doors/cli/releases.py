@@ -13,7 +13,7 @@ from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, si
 from dbanon.errors import InvalidParameter
 
 _RELEASE = ["output", "state", "created_at", "method", "k_requested", "k_achieved", "rows_out",
-            "information_loss", "published_by", "release_id"]  # fmt: skip
+            "information_loss", "epsilon", "published_by", "release_id"]  # fmt: skip
 _ATTEMPT = ["started_at", "finished_at", "state", "error_code", "output", "release_id", "run_by"]
 
 

@@ -17,9 +17,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from dbanon.errors import InvalidParameter
+from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.run.look import Look
 from dbanon.run.verify import Verification
+from dbanon.run.verify_private import PrivateVerification
 
 # Wider than any line.
 _UNBROKEN = 1_000_000
@@ -68,13 +70,15 @@ def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]])
     return table
 
 
-def report_table(report: Report) -> Table:
+def report_table(report: Report | PrivateReport) -> Table:
     """A report as a table."""
     return pairs_table("Report", report.rows())
 
 
-def verification_table(found: Verification) -> Table:
+def verification_table(found: Verification | PrivateVerification) -> Table:
     """A verification as a table."""
+    if isinstance(found, PrivateVerification):
+        return pairs_table("Verification", found.pairs())
     if found.release_id is None:
         unchanged = "not in the ledger"
     elif found.digest is None and not found.unchanged:
@@ -116,13 +120,21 @@ def verification_table(found: Verification) -> Table:
     )
 
 
-def require_report_file(path: Path) -> None:
+def require_report_file(path: Path, *, page: bool = True) -> None:
     """Check that a report can be written there.
+
+    Parameters
+    ----------
+    page : False where there is none: it shows what a release says of its source.
 
     Raises
     ------
     InvalidParameter : another ending, or no such directory.
     """
+    if path.suffix == ".html" and not page:
+        raise InvalidParameter(
+            "A differentially private release has no page.", hint="Name a .json or .txt file."
+        )
     if path.suffix not in (".json", ".html", ".txt") or not path.parent.is_dir():
         raise InvalidParameter(
             "The report cannot be written there.",
@@ -130,7 +142,7 @@ def require_report_file(path: Path) -> None:
         )
 
 
-def save_report(report: Report, path: Path, look: Look | None = None) -> None:
+def save_report(report: Report | PrivateReport, path: Path, look: Look | None = None) -> None:
     """Write a report to a file, as its ending says: ``.json``, ``.html`` or ``.txt``.
 
     The file is readable by its owner only, and appears when it is complete.
@@ -147,7 +159,7 @@ def save_report(report: Report, path: Path, look: Look | None = None) -> None:
 
     if path.suffix == ".json":
         text = json.dumps(report.to_dict(), indent=2) + "\n"
-    elif path.suffix == ".html":
+    elif path.suffix == ".html" and isinstance(report, Report):
         text = page(report, look=look)
     elif path.suffix == ".txt":
         text = _unpadded(report_table(report), "utf-8") + "\n"

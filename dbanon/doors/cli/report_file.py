@@ -9,6 +9,7 @@ from dbanon.doors.cli.log import say
 from dbanon.errors import DbanonError
 
 if TYPE_CHECKING:
+    from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
     from dbanon.run.look import Look
 
@@ -18,7 +19,7 @@ def needs_evaluation(path: str | Path | None) -> bool:
     return path is not None and Path(path).suffix == ".html"
 
 
-def write_report(report: Report, path: Path, database: str) -> None:
+def write_report(report: Report | PrivateReport, path: Path, database: str) -> None:
     """Write the report of a release that was just made.
 
     Parameters
@@ -30,7 +31,7 @@ def write_report(report: Report, path: Path, database: str) -> None:
     save_report(report, path, _look_at(database, report) if needs_evaluation(path) else None)
 
 
-def _look_at(database: str, report: Report) -> Look | None:
+def _look_at(database: str, report: Report | PrivateReport) -> Look | None:
     """What the database has of a release; None where it cannot be asked."""
     from dbanon.run.look import look
     from dbanon.run.open import open_store

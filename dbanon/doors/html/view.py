@@ -119,6 +119,7 @@ def _loss(report: Report) -> Row:
         "symbol": symbol,
         "before": before,
         "all": figure(report.information_loss, 6),
+        "nearness": report.nearness or "",
         "all_before": figure(report.information_loss_before_rounding, 6),
         "has_levels": bool(levels),
         "rows": [
@@ -268,7 +269,7 @@ def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
 
 def _options(report: Report) -> list[tuple[str, str]]:
     """The policy's options that say something, as the ledger has them."""
-    found_of_it = {"telling", "models", "hierarchies", "orders", "k", "method", "levels"}
+    found_of_it = {"telling", "models", "hierarchies", "orders", "k", "method", "levels", "told"}
     return [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in report.arguments.items()

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dbanon.data.option import make
+from dbanon.data.option import all_parameters, make
 from dbanon.doors.jobfile.chain import chain_of
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, SensitiveColumn
 from dbanon.doors.jobfile.document import Document, read
@@ -23,8 +23,13 @@ from dbanon.hierarchy.spec import parse
 from dbanon.job.chain import Chain
 from dbanon.job.export import Export
 from dbanon.job.job import Job
+from dbanon.job.private import METHOD, PrivateJob, own_options, private_job, refused, require_other
 from dbanon.measures import Model
 from dbanon.stores.names import RelationName, parse_relation
+
+_PRIVATE = frozenset(one.name for one in own_options())
+# What stands in the defaults of a file and is of dp_ranks, too.
+_SHARED = frozenset(one.name for one in all_parameters(PrivateJob))
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class FileJob:
     """
 
     name: str
-    job: Job
+    job: Job | PrivateJob
     source: str
     target: str | None
     keep_last: int | None
@@ -118,6 +123,13 @@ class JobFile:
             found = beside(place, "chain") if kind == "file" else value(place, "chain")
             return replace(chain, key=f"{kind}:{found}")
 
+        def placed(job: Job | PrivateJob) -> Job | PrivateJob:
+            """The job, its files from where the job file is."""
+            if isinstance(job, PrivateJob):
+                return job
+            exports = tuple(replace(one, path=beside(one.path, "export")) for one in job.exports)
+            return replace(job, chain=with_key(job.chain), exports=exports)
+
         def webhook(text: str | None) -> str | None:
             found = value(text, "webhook")
             if found is not None and found != text and not found.startswith("https://"):
@@ -131,13 +143,7 @@ class JobFile:
                 source=str(value(job.source, "source")),
                 target=value(job.target, "target"),
                 report=beside(job.report, "report"),
-                job=replace(
-                    job.job,
-                    chain=with_key(job.job.chain),
-                    exports=tuple(
-                        replace(one, path=beside(one.path, "export")) for one in job.job.exports
-                    ),
-                ),
+                job=placed(job.job),
             )
             for job in self.jobs
         )
@@ -224,7 +230,8 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
     }
     on_new_column = merged.pop("on_new_column", None)
     retries = merged.pop("retries", None)
-    if "k" not in merged:
+    private = merged.get("method") == METHOD
+    if "k" not in merged and not private:
         document.refuse((*path, "k"), "is missing: write it here, or in defaults")
         return None
     of_role = {
@@ -237,35 +244,42 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         if isinstance(column, QuasiIdentifierColumn)
     }
     view = given.output.view is not None
+    if private:
+        # Defaults of the file are of all methods; what the job itself says must be of this one.
+        merged = {name: getattr(given, name) for name in _set(given)} | {
+            name: value
+            for name, value in merged.items()
+            if name in _SHARED or name in PrivateJob.__dataclass_fields__
+        }
+        merged.pop("on_new_column", None)
+        merged.pop("retries", None)
     try:
-        job = make(
-            Job,
-            {
-                **merged,
-                "table": given.table,
-                "output": _output(spec, given),
-                "output_kind": "view" if view else "table",
-                "if_exists": given.output.if_exists,
-                "where": given.where,
-                "entity": given.entity,
-                "chain": chain_of(given.chain),
-                "key": tuple(given.key),
-                "quasi_identifiers": of_role["quasi_identifier"],
-                "sensitive": of_role["sensitive"],
-                "keep": of_role["keep"],
-                "by": of_role["by"],
-                "hierarchies": hierarchies,
-                "models": models,
-                "exports": exports,
-                "weights": {n: c.weight for n, c in columns.items() if c.weight is not None},
-                "steps": {n: c.step for n, c in columns.items() if c.step is not None},
-                "orders": {n: tuple(c.order) for n, c in columns.items() if c.order is not None},
-                "roles": tuple(given.columns),
-                "on_new_column": on_new_column or "halt",
-                "name": given.name,
-                "door": "job",
-            },
-        )
+        wanted = {
+            **merged,
+            "table": given.table,
+            "output": _output(spec, given),
+            "output_kind": "view" if view else "table",
+            "if_exists": given.output.if_exists,
+            "where": given.where,
+            "entity": given.entity,
+            "chain": chain_of(given.chain),
+            "key": tuple(given.key),
+            "quasi_identifiers": of_role["quasi_identifier"],
+            "sensitive": of_role["sensitive"],
+            "keep": of_role["keep"],
+            "by": of_role["by"],
+            "hierarchies": hierarchies,
+            "models": models,
+            "exports": exports,
+            "weights": {n: c.weight for n, c in columns.items() if c.weight is not None},
+            "steps": {n: c.step for n, c in columns.items() if c.step is not None},
+            "orders": {n: tuple(c.order) for n, c in columns.items() if c.order is not None},
+            "roles": tuple(given.columns),
+            "on_new_column": on_new_column or "halt",
+            "name": given.name,
+            "door": "job",
+        }
+        job = _private(spec, given, wanted) if private else _made(wanted)
     except DbanonError as error:
         document.refuse(path, error.message.rstrip("."))
         return None
@@ -275,11 +289,31 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         spec.source.url,
         spec.target.url,
         given.output.keep_last,
-        retries or 0,
+        0 if private else retries or 0,
         given.report,
         tuple(Notice(tuple(o.on), tuple(o.command or ()), o.webhook) for o in given.notify),
         given.schedule,
     )
+
+
+def _made(wanted: dict[str, Any]) -> Job:
+    require_other(wanted.get("method"), wanted)
+    own = {name: value for name, value in wanted.items() if name not in _PRIVATE}
+    return make(Job, own)
+
+
+def _private(spec: JobFileSpec, given: JobSpec, wanted: dict[str, Any]) -> PrivateJob:
+    """A job of dp_ranks.
+
+    Raises
+    ------
+    InvalidParameter : it asks for what dp_ranks does not have.
+    """
+    if given.retries:
+        raise refused("retries")
+    if given.report is not None and given.report.endswith(".html"):
+        raise InvalidParameter("A differentially private release has no page: report")
+    return private_job(wanted | {"target": spec.target.url})
 
 
 def _set(options: Any) -> list[str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from dbanon.doors.jobfile.outcome import Outcome
 from dbanon.errors import NotTold
+from dbanon.release.private_report import PrivateReport
 
 if TYPE_CHECKING:
     from dbanon.release.report import Report
@@ -62,7 +63,10 @@ def write_metrics(path: Path, jobs: Collection[str], outcomes: Sequence[Outcome]
 def _with(known: dict[Key, str], outcome: Outcome) -> dict[Key, str]:
     job, report = outcome.job, outcome.report
     found = dict(known)
-    if report is not None:
+    if isinstance(report, PrivateReport):
+        found = {key: value for key, value in found.items() if key[1] != job}
+        found["rows", job, ""] = str(report.rows_out)
+    elif report is not None:
         # A phase that there was not this time is no longer one.
         found = {key: value for key, value in found.items() if key[1] != job}
         found |= {("duration_seconds", job, p): f"{s:.6f}" for p, s in report.seconds.items()}

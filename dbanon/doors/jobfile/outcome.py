@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dbanon.errors import DbanonError, NotTold, error_code
 
 if TYPE_CHECKING:
+    from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
 
 EVENTS = ("failure", "success", "skipped")
@@ -59,12 +60,12 @@ class Outcome:
     job: str
     ended_at: float
     release_id: str | None = None
-    report: Report | None = None
+    report: Report | PrivateReport | None = None
     code: str | None = None
     exit_code: int = 0
 
     @classmethod
-    def released(cls, job: str, report: Report) -> Outcome:
+    def released(cls, job: str, report: Report | PrivateReport) -> Outcome:
         """Of a job that made a release."""
         return cls(job, time.time(), report.release_id, report)
 

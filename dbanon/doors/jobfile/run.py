@@ -22,11 +22,14 @@ from dbanon.errors import (
     TablesLeft,
 )
 from dbanon.job.job import Job
+from dbanon.job.private import PrivateJob, refused
+from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.run.gc import collect_garbage
 from dbanon.run.noted import run_noted
 from dbanon.run.open import open_store
 from dbanon.run.outlook import Outlook, outlook
+from dbanon.run.private import run_private
 from dbanon.run.unchanged import unchanged_since
 from dbanon.stores.exports.places import place_for
 from dbanon.stores.names import parse_relation
@@ -54,7 +57,7 @@ class Published:
     attempts : runs until it succeeded.
     """
 
-    report: Report
+    report: Report | PrivateReport
     unclassified: tuple[str, ...]
     dropped: tuple[str, ...]
     attempts: int
@@ -106,7 +109,9 @@ def run_file_job(
     InvalidParameter : a job of a chain is not skipped.
     DbanonError : what the last attempt raised; nothing was published.
     """
-    if skip_unchanged and job.job.chain is not None:
+    if skip_unchanged and isinstance(job.job, PrivateJob):
+        raise refused("skip_unchanged")
+    if skip_unchanged and isinstance(job.job, Job) and job.job.chain is not None:
         raise InvalidParameter(
             f'Job "{job.name}" is of a chain, which is never skipped: code 99 would tell that'
             " nothing changed.",
@@ -115,7 +120,7 @@ def run_file_job(
     source, target = stores_of(job, on_sql)
     attempt = 1
     job = replace(job, job=replace(job.job, accept_types=accept_types))
-    if skip_unchanged:
+    if skip_unchanged and isinstance(job.job, Job):
         job = replace(job, job=replace(job.job, fingerprint_key=_key_for(source)))
     with (target or source).job_lock(job.name):
         while True:
@@ -123,7 +128,7 @@ def run_file_job(
                 last = _unchanged(job, source, target) if skip_unchanged else None
                 if last is not None:
                     return Skipped(last)
-                report = run_noted(job.job, source, target, progress)
+                report = _noted(job.job, source, target, progress)
                 break
             except DbanonError as error:
                 if error.exit_code != _RETRIED or attempt > job.retries:
@@ -137,6 +142,17 @@ def run_file_job(
         made = Published(report, unclassified(job, report.not_copied), (), attempt)
         committed(made)
         return replace(made, dropped=_drop_old(job, target or source))
+
+
+def _noted(
+    job: Job | PrivateJob,
+    source: ClientStore,
+    target: ClientStore | None,
+    progress: PhaseProgress | None,
+) -> Report | PrivateReport:
+    if isinstance(job, PrivateJob):
+        return run_private(job, source, progress)
+    return run_noted(job, source, target, progress)
 
 
 def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
@@ -159,6 +175,7 @@ def _key_for(source: ClientStore) -> bytes:
 
 def _unchanged(job: FileJob, source: ClientStore, target: ClientStore | None) -> str | None:
     """The last release where it is as a run would make it, with its report."""
+    assert isinstance(job.job, Job)
     try:
         last = unchanged_since(job.job, source, target)
     except DbanonError as error:
@@ -171,7 +188,7 @@ def _unchanged(job: FileJob, source: ClientStore, target: ClientStore | None) ->
     return last if place_for(job.report.replace("{job}", job.name), last).is_file() else None
 
 
-def again(job: FileJob) -> Job:
+def again(job: FileJob) -> Job | PrivateJob:
     """The job as a run of its own."""
     return replace(job.job, run_id=str(uuid.uuid4()))
 
@@ -189,7 +206,7 @@ def run_job(
     accept_types: bool = False,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
-) -> Report | None:
+) -> Report | PrivateReport | None:
     """Run a job of a job file; None where it was skipped.
 
     Parameters
@@ -256,6 +273,8 @@ def plan_file_job(
     ------
     DbanonError : as ``dbanon.plan``.
     """
+    if isinstance(job.job, PrivateJob):
+        raise refused("plan")
     source, target = stores_of(job, on_sql)
     return outlook(
         job.job, source, target, cluster=cluster, keep_last=job.keep_last, progress=progress
@@ -265,7 +284,10 @@ def plan_file_job(
 def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
     """The rights that a job's role lacks, as statements for who may give them."""
     source, target = stores_of(job, on_sql)
-    columns = [*job.job.named, *job.job.guarantee.persons, *job.job.key]
+    if isinstance(job.job, PrivateJob):
+        columns = list(job.job.read)
+    else:
+        columns = [*job.job.named, *job.job.guarantee.persons, *job.job.key]
     with source.session(write=False) as session:
         found = session.missing_to_read(parse_relation(job.job.table), columns)
     with (target or source).session(write=False) as session:

@@ -22,6 +22,7 @@ from dbanon.doors.ways import bytes_of
 from dbanon.errors import DbanonError
 from dbanon.job.condition import require_condition
 from dbanon.job.job import Job
+from dbanon.job.private import METHOD, own_options
 from dbanon.methods import METHODS
 from dbanon.stores.names import parse_relation
 
@@ -44,9 +45,10 @@ OF_FILES = {"exports": "export"}
 OF_JOBS = ("table", "output", "entity", "chain", "key", "where", "output_kind", "if_exists")
 _OPTIONS = {
     one.name: one
-    for one in all_parameters(Job)
+    for one in (*all_parameters(Job), *own_options())
     if one.name not in {*OF_COLUMNS, *OF_JOBS, *OF_FILES}
 }
+_METHODS = (*METHODS, METHOD)
 # Of these null is a value.
 NULLABLE = frozenset(name for name, one in _OPTIONS.items() if one.nullable)
 
@@ -124,7 +126,7 @@ def _schema_of(one: Parameter) -> dict[str, Any]:
         schema["exclusiveMinimum" if option.above else "minimum"] = option.minimum
     if option.maximum is not None:
         schema["maximum"] = option.maximum
-    choices = tuple(METHODS) if one.name == "method" else option.choices
+    choices = _METHODS if one.name == "method" else option.choices
     if choices:
         schema["enum"] = [*choices, *([None] if one.nullable else [])]
     if one.default is not REQUIRED and isinstance(one.default, (int, float, str, bool)):
@@ -141,8 +143,8 @@ def typed(one: Parameter) -> Any:
             if size is None:
                 raise refused("must be a number of bytes, or a size such as 4GiB or 500MB")
             value = size
-        if one.name == "method" and value not in (*METHODS,):
-            raise refused("must be one of " + ", ".join(METHODS))
+        if one.name == "method" and value not in _METHODS:
+            raise refused("must be one of " + ", ".join(_METHODS))
         try:
             return one.check(value)
         except DbanonError:

@@ -82,6 +82,20 @@ def number(position: int, attribute: Attribute) -> str:
     return f"CAST({column} AS DOUBLE)"
 
 
+def bounded(attribute: Attribute, low: str, high: str) -> str:
+    column, kind = f"s.{quote(attribute.name)}", attribute.kind
+    if kind is Kind.FLOAT:
+        return f"CASE WHEN NOT isnan({column}) THEN CAST({column} AS DOUBLE) END"
+    if kind not in (Kind.DATE, Kind.TIMESTAMP):
+        return f"CAST({column} AS DOUBLE)"
+    # Infinite moments, and those that another unit has no room for, are no numbers.
+    ends = (f"CAST('{end}' AS {attribute.sql_type})" for end in (low, high))
+    within = "least(greatest({}, {}), {})".format(column, *ends)
+    number = f"{within} - DATE '1970-01-01'" if kind is Kind.DATE else f"epoch_us({within})"
+    # Of functions, greatest and least pass over NULL.
+    return f"CASE WHEN {column} IS NOT NULL THEN CAST(({number}) AS DOUBLE) END"
+
+
 def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
     """Class values as staging holds them: SQL type and Arrow array."""
     values, missing = column.values, column.missing

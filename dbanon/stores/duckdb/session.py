@@ -52,7 +52,7 @@ class DuckdbSession(FileSession):
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID", "timestamp": "TIMESTAMP WITH TIME ZONE", "text": "VARCHAR",
         "json": "VARCHAR", "integer": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
-        "bytes": "BLOB",
+        "bytes": "BLOB", "amount": "DECIMAL(18,9)",
     }  # fmt: skip
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
@@ -218,6 +218,14 @@ class DuckdbSession(FileSession):
                 raise cannot_travel() from None
             rows = list(zip(*lists, strict=True)) if lists else [()] * batch.num_rows
             yield batch.column(0).to_numpy().astype(np.int64).reshape(-1, 1), rows
+
+    def bounded(self, attribute: Attribute, low: str, high: str) -> str:
+        return types.bounded(attribute, low, high)
+
+    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+        for batch in self._batches(query, chunk_rows):
+            columns = [column.fill_null(np.nan).to_numpy() for column in batch.columns]
+            yield np.column_stack(columns)
 
     # -- staging ----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ class PlpySession(PostgresqlSession):
         return self._source
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
-        self._require_no_staging()
+        self.require_no_staging()
         snapshot.copy(self, source, columns)
         keys = source.located.mapped or source.located.unchecked
         source = replace(source, copy=COPY)
@@ -153,7 +154,8 @@ class PlpySession(PostgresqlSession):
         """Check that the key of a located source is unique and never NULL."""
         self._check_keys(source, source.located.mapped or source.located.unchecked)
 
-    def _require_no_staging(self) -> None:
+    def require_no_staging(self) -> None:
+        """Check that the caller's session has none of the tables that staging makes."""
         if self._staging():
             raise OutputExists(
                 "This session has a temporary relation whose name starts with dbanon_.",
@@ -181,6 +183,11 @@ class PlpySession(PostgresqlSession):
             buffer = found[0]["string_agg"]
             if buffer:
                 yield packed.unpack(buffer, locator.types, attributes)
+
+    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+        rows = (tuple(row.values()) for row in self.fetched(query, chunk_rows))
+        while piece := list(islice(rows, chunk_rows)):
+            yield np.array(piece, np.float64)
 
     # -- staging ----------------------------------------------------------------------------------
 

@@ -150,6 +150,12 @@ class PsycopgSession(PostgresqlSession):
                     [row[width:] for row in rows],
                 )
 
+    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+        with self._cursor(query, name="dbanon_figures", binary=True) as cursor:
+            cursor.itersize = chunk_rows
+            while rows := cursor.fetchmany(chunk_rows):
+                yield np.array(rows, np.float64)
+
     # -- staging ----------------------------------------------------------------------------------
 
     def load_labels(

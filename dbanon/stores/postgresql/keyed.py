@@ -5,7 +5,6 @@ from __future__ import annotations
 from dbanon.data.schema import Attribute
 from dbanon.stores.base import Relation
 from dbanon.stores.keyed import INNER, OUTER, KeyedSession, staged_block
-from dbanon.stores.names import RelationName
 
 # Whether = of a column is that of its bytes: of its type, and of its collation.
 _DETERMINISTIC = """
@@ -20,6 +19,7 @@ class PostgresqlKeyed(KeyedSession):
     """The part of a session that chains ask for."""
 
     bytes_type = "bytea"
+    computed_once = " OFFSET 0"
 
     def keyed_tag(self, text: str) -> str:
         inside = f"sha256({staged_block(INNER)} || convert_to({text}, 'UTF8'))"
@@ -42,6 +42,3 @@ class PostgresqlKeyed(KeyedSession):
     def tells_all_apart(self, source: Relation, attribute: Attribute) -> bool:
         given = (source.name.schema, source.name.name, attribute.name)
         return bool(self.rows(_DETERMINISTIC, given)[0][0])
-
-    def empty(self, relation: RelationName) -> None:
-        self.run(f"TRUNCATE {relation.quoted}")

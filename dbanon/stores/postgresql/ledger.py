@@ -1,8 +1,8 @@
 """The ledger on PostgreSQL: whom it may belong to, who may write it, and how.
 
-Where dbanon is installed, a role that nobody can become owns the ledger, and two functions of that
-role write it; elsewhere it belongs to the role that made the first release. Whatever runs when the
-ledger is read or written runs as the caller, so a ledger of anybody else is not touched.
+Where dbanon is installed, a role that nobody can become owns the ledger, and three functions of
+that role write it; elsewhere it belongs to the role that made the first release. Whatever runs when
+the ledger is read or written runs as the caller, so a ledger of anybody else is not touched.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dbanon.stores.ledger_tables import RELEASE_COLUMNS, TABLES
+from dbanon.stores.ledger_tables import CHECKS, RELEASE_COLUMNS, TABLES
+from dbanon.stores.postgresql.text import literal
 
 # The role that owns an installed ledger: it cannot log in, and only superusers are its members.
 OWNER = "dbanon_ledger"
@@ -22,13 +23,27 @@ WRITER = """
     WHERE n.nspname = 'dbanon' AND p.proname = '_record_release'
       AND oidvectortypes(p.proargtypes) = 'jsonb, jsonb, jsonb'"""
 
+SPENDER = """
+    SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'dbanon' AND p.proname = '_spend'
+      AND oidvectortypes(p.proargtypes) = 'text, numeric, uuid'"""
+
 # The tables of each chain's own.
 _OF_CHAINS = "^chain_(row|value)_[0-9a-f]{12}$"
 _TABLES = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
 
+# The checks of our own, as the catalog spells them but for spaces, brackets and casts of numbers.
+_OWN_CHECKS = ", ".join(
+    f"({literal(table)}, {literal(name)}, {literal('CHECK' + ''.join(held.split()))})"
+    for table, checks in CHECKS.items()
+    for name, held in checks.items()
+)
+
 # What of the ledger is not to be trusted, to whom it belongs, and what kind of thing it is. Nothing
 # of ours is a trigger, rule, policy, default, check, reference, child or expression, so any is one
-# too many, whoever made it. A right to make one later is as bad; it is kind 'grant'.
+# too many, whoever made it, but for checks of ours: of these words, and of built-in operators
+# alone, which nothing is noted to depend on. A right to make one later is as bad; it is kind
+# 'grant'.
 UNTRUSTED = f"""
 WITH trusted AS (
     SELECT r.oid FROM pg_catalog.pg_roles AS r
@@ -58,7 +73,7 @@ WITH trusted AS (
     SELECT 'function ' || p.oid::regprocedure, p.proowner, 'owner'
     FROM pg_catalog.pg_proc AS p
     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
-    WHERE n.nspname = 'dbanon' AND p.proname IN ('_record_release', '_record_run')
+    WHERE n.nspname = 'dbanon' AND p.proname IN ('_record_release', '_record_run', '_spend')
       AND p.proowner NOT IN (SELECT oid FROM trusted)
     UNION ALL
     SELECT name || ', which is no table', owner, 'code' FROM held WHERE relkind <> 'r'
@@ -89,6 +104,16 @@ WITH trusted AS (
     FROM held AS h JOIN pg_catalog.pg_constraint AS k
         ON k.conrelid = h.oid AND k.contype NOT IN ('p', 'u', 'n') OR k.confrelid = h.oid
     JOIN pg_catalog.pg_class AS c ON c.oid = k.conrelid
+    WHERE NOT (
+        k.contype = 'c' AND k.conrelid = h.oid AND EXISTS (
+            SELECT FROM (VALUES {_OWN_CHECKS}) AS own(relname, conname, told)
+            WHERE own.relname = c.relname AND own.conname = k.conname
+              AND own.told = regexp_replace(pg_get_constraintdef(k.oid),
+                                            '[() ]|::numeric', '', 'g'))
+        AND NOT EXISTS (
+            SELECT FROM pg_catalog.pg_depend AS d
+            WHERE d.classid = 'pg_constraint'::regclass AND d.objid = k.oid
+              AND d.refclassid <> 'pg_class'::regclass))
     UNION ALL
     SELECT format('child or parent %s of %s', c.oid::regclass, h.name), c.relowner, 'code'
     FROM held AS h JOIN pg_catalog.pg_inherits AS i ON h.oid IN (i.inhparent, i.inhrelid)

@@ -41,6 +41,7 @@ from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql import ledger as postgresql_ledger
 from dbanon.stores.postgresql.keyed import PostgresqlKeyed
 from dbanon.stores.postgresql.locks import run_patiently
+from dbanon.stores.postgresql.private import PostgresqlPrivate
 from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
 from dbanon.stores.sql import Session
 from dbanon.version import share_path
@@ -56,7 +57,7 @@ class _Relation(NamedTuple):
     has_children: bool
 
 
-class PostgresqlSession(PostgresqlKeyed, Session):
+class PostgresqlSession(PostgresqlKeyed, PostgresqlPrivate, Session):
     """One transaction on PostgreSQL."""
 
     name_limit = 63

@@ -71,6 +71,20 @@ def is_well_formed(attribute: Attribute) -> str:
     return condition
 
 
+def bounded(attribute: Attribute) -> str:
+    """SQL of a value as a number; NULL where what is stored is nothing of the column's type."""
+    column, kind = f"s.{quote(attribute.name)}", attribute.kind
+    if kind is Kind.DATE:
+        fine, number = is_well_formed(attribute), f"julianday({column}) - 2440587.5"
+    elif kind is Kind.TIMESTAMP:
+        fine = is_well_formed(attribute)
+        number = f"CAST(strftime('%s', substr({column}, 1, 19)) AS REAL) * 1000000"
+    else:
+        # SQLite holds nobody to a type: any number is one.
+        fine, number = f"typeof({column}) IN ('integer', 'real')", f"CAST({column} AS REAL)"
+    return f"CASE WHEN {fine} THEN {number} END"
+
+
 def extent(attribute: Attribute) -> str:
     """SQL of the longest text of a timestamp, and of the largest amount of a decimal."""
     column = f"s.{quote(attribute.name)}"

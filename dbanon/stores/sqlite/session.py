@@ -6,7 +6,6 @@ SQLite has no schemas: the schema part of a name becomes a prefix (``release.peo
 
 from __future__ import annotations
 
-import hashlib
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,32 +39,28 @@ from dbanon.stores.base import (
     is_integer_key,
     key_required,
 )
-from dbanon.stores.file_session import FileSession
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.sqlite import dialect as types
 from dbanon.stores.sqlite import digest
 from dbanon.stores.sqlite.errors import translated
+from dbanon.stores.sqlite.keyed import SqliteKeyed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-# The function that tags persons, for as long as a key is staged.
-_TAG = "dbanon_keyed_tag"
 _ROWIDS = ("rowid", "_rowid_", "oid")
 
 
-class SqliteSession(FileSession):
+class SqliteSession(SqliteKeyed):
     """One transaction on SQLite."""
 
     digest_way = digest.WAY
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
-        super().__init__(on_sql)
-        self._connection = connection
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
-        self._driver = driver
-        self._tags = False
+        super().__init__(driver, on_sql)
+        self._connection = connection
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -203,6 +198,16 @@ class SqliteSession(FileSession):
         for rows in self._pieces(query, chunk_rows):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
+
+    def bounded(self, attribute: Attribute, low: str, high: str) -> str:
+        return types.bounded(attribute)
+
+    def bound_of(self, sql_type: str) -> str:
+        # A column gives it its own affinity; CAST to DATE would make a number of it.
+        return "?"
+
+    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+        return (np.array(rows, np.float64) for rows in self._pieces(query, chunk_rows))
 
     # -- staging ----------------------------------------------------------------------------------
 
@@ -348,28 +353,6 @@ class SqliteSession(FileSession):
 
     def digest_probe(self) -> str:
         return digest.probe()
-
-    def stage_key(self, inner: bytes, outer: bytes) -> None:
-        def tag(text: str | None) -> bytes | None:
-            if text is None:
-                return None
-            inside = hashlib.sha256(inner + text.encode()).digest()
-            return hashlib.sha256(outer + inside).digest()[:16]
-
-        self._driver.create_function(_TAG, 1, tag, deterministic=True)
-        self._tags = True
-
-    def drop_staging(self) -> None:
-        super().drop_staging()
-        if self._tags:
-            # A connection that the caller keeps would keep the key.
-            self._driver.create_function(_TAG, 1, None)
-
-    def keyed_tag(self, text: str) -> str:
-        return f"{_TAG}({text})"
-
-    def shuffled(self, alias: str) -> str:
-        return "randomblob(16)"
 
     # -- ledger -----------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from dbanon.doors.jobfile.schema import FILE, json_schema, schema_text
 from dbanon.doors.jobfile.shapes import OF_COLUMNS, OF_FILES, OF_JOBS
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
+from dbanon.job.private import own_options
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
 
@@ -61,7 +62,7 @@ def test_documented_keys_are_those_of_the_models() -> None:
 
 
 def test_every_option_of_a_job_can_be_said_in_a_file() -> None:
-    known = {one.name for one in all_parameters(Job)}
+    known = {one.name for one in (*all_parameters(Job), *own_options())}
     assert known == keys(Defaults) - {"on_new_column", "retries"} | {
         *OF_COLUMNS, *OF_JOBS, *OF_FILES
     }  # fmt: skip

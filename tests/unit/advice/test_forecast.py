@@ -67,3 +67,14 @@ def test_advice_is_given_where_it_helps() -> None:
     assert little is not None
     assert (little.advice, little.held) == ((), 0)
     assert [label for label, _ in told(much)].count("advice") == len(much.advice)
+
+
+def test_with_models_nobody_leaves_in_a_group_and_no_wider_class_is_advised() -> None:
+    wide, churn = Rules(changes="show", class_size=50), two_releases(0.05, 0.05, 0.03)
+    groups, alone = (forecast(wide, 5, churn, models=models) for models in (False, True))
+    assert groups is not None
+    assert alone is not None
+    assert alone.held > groups.held + 0.2
+    narrow = (forecast(Rules(changes="show"), 5, churn, models=models) for models in (False, True))
+    advised = [any("class_size" in text for text in found.advice) for found in narrow if found]
+    assert advised == [True, False]

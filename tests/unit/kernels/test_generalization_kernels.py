@@ -1,12 +1,19 @@
 """k-member, KACA, EBKC and the local search: kernels against the plain versions."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon import kernels
-from tests.generalization_data import spaces
+from dbanon.hierarchy.tree import flat
+from dbanon.spaces.label_costs import LabelCosts
+from dbanon.spaces.mixed import UNIT, MixedSpace
+from tests.generalization_data import draw_costs, draw_space, spaces
 from tests.reference import generalization as reference
+from tests.reference import refine_loss
 
 
 def finish(kernel, budget=kernels.DEFAULT_BUDGET):
@@ -68,3 +75,70 @@ def test_refine_leaves_suppressed_records_alone(case, seed):
     start = np.where(start == start.max(), -1, start).astype(np.int32)
     refined = finish(kernels.RefineLoss(*space.arrays(), start, k, 100, seed, *no_models(space)))
     np.testing.assert_array_equal(refined < 0, start < 0)
+
+
+@given(spaces(largest=40), st.data(), st.integers(0, 2**63 - 1), st.integers(0, 40), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_refine_equals_the_plain_version(case, data, seed, rounds, labelled):
+    space, k = case
+    if labelled:
+        space = replace(space, labels=draw_costs(data.draw, space))
+    start = finish(kernels.GaaCp(*space.arrays(), k))
+    if labelled and start.max() > 1:
+        start = np.where(start == 1, -1, start - (start > 1)).astype(np.int32)
+    arrays = (*space.arrays(), start, k, rounds, seed, *no_models(space))
+    found = finish(kernels.RefineLoss(*arrays, *space.label_costs.arrays()))
+    np.testing.assert_array_equal(found, refine_loss.refine(space, start, k, rounds, seed))
+    if not labelled:
+        np.testing.assert_array_equal(found, finish(kernels.RefineLoss(*arrays)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_refine_holds_where_an_attribute_costs_nothing(seed):
+    """Different rows lose nothing together; they lend no more copies than each has."""
+    rng = np.random.default_rng(seed)
+    codes = np.column_stack([rng.integers(0, 3, 60) * (UNIT // 4), rng.integers(0, 3, 60)])
+    units = np.array([UNIT, 0], np.int64)
+    space = MixedSpace(codes.astype(np.int32), units, (None, flat("abc")), ("a", "b"))
+    start = finish(kernels.GaaCp(*space.arrays(), 3))
+    found = finish(kernels.RefineLoss(*space.arrays(), start, 3, 60, seed, *no_models(space)))
+    assert np.bincount(found).min() >= 3
+    np.testing.assert_array_equal(found, refine_loss.refine(space, start, 3, 60, seed))
+
+
+@given(st.data(), st.integers(0, 9))
+@settings(max_examples=6, deadline=None)
+def test_refine_equals_the_plain_version_on_many_numbers(data, seed):
+    """More than 256 different ones: labels by their pieces, own ranges by subtraction."""
+    space = draw_space(data.draw, 300)
+    numbers = np.random.default_rng(seed).permutation(300) * (int(space.units[0]) // 300)
+    codes = np.column_stack([numbers, space.codes[:, 1:]]).astype(np.int32)
+    space = replace(space, codes=codes, trees=(None, *space.trees[1:]))
+    space = replace(space, labels=draw_costs(data.draw, space))
+    start = finish(kernels.GaaCp(*space.arrays(), 4))
+    arrays = (*space.arrays(), start, 4, 25, seed, *no_models(space))
+    found = finish(kernels.RefineLoss(*arrays, *space.label_costs.arrays()))
+    np.testing.assert_array_equal(found, refine_loss.refine(space, start, 4, 25, seed))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "firsts", "costs"),
+    [
+        ([2], [0], [0, 1, 0, 0]),
+        ([2], [0, 5], [0, 1, 0]),
+        ([2], [5, 0], [0, 1, 0, 0]),
+        ([2], [0, 5], [0, -1, 0, 0]),
+        ([2], [1, 5], [0, 1, 0, 0]),
+        ([257], range(257), np.zeros(257 * 257)),
+        ([-1], [], []),
+        ([1, 1], [0, 0], [0, 0]),
+    ],
+)
+def test_refine_refuses_wrong_costs_of_labels(pieces, firsts, costs):
+    codes = np.arange(6, dtype=np.int32)[:, None]
+    none = np.empty(0, np.int32)
+    arrays = (codes, np.array([10], np.int64), np.zeros(1, np.int32), none, none)
+    models = np.empty((6, 0), np.int32), kernels.Models(none)
+    wrong = LabelCosts(*(np.array(list(part), np.int32) for part in (pieces, firsts, costs)))
+    with pytest.raises(ValueError):
+        kernels.RefineLoss(*arrays, np.zeros(6, np.int32), 2, 9, 1, *models, *wrong.arrays())

@@ -93,9 +93,27 @@ def test_the_kernel_equals_the_plain_version(case, budget, size):
     arrays = (*space.arrays(), labels, guard.values, guard.models, budget)
     found = finish(kernels.Enforce(*arrays))
     np.testing.assert_array_equal(
-        found, reference_enforce.enforce(space, labels, named, models, budget)
+        found,
+        reference_enforce.enforce(space, labels, named, models, budget, exact=guard.models),
     )
     np.testing.assert_array_equal(found, finish(kernels.Enforce(*arrays), 1))
+
+
+@given(cases(), st.integers(1, 3), st.integers(4, 40))
+@settings(max_examples=150)
+def test_cuts_equal_the_plain_version(case, k, size):
+    space, _, codes, models = case
+    n = space.n_records
+    k = min(k, n)
+    labels = (np.random.default_rng(n).permutation(n) // size).astype(np.int32)
+    guard, wholes = guard_of(codes, models, labels)
+    arrays = (*space.arrays(), labels, k, guard.values, guard.models)
+    found = finish(kernels.Split(*arrays))
+    named = {m.attribute: codes[m.attribute] for m in models}
+    np.testing.assert_array_equal(
+        found, reference_enforce.split(space, labels, k, named, models, wholes)
+    )
+    np.testing.assert_array_equal(found, finish(kernels.Split(*arrays), 1))
 
 
 def test_slices_are_short_where_there_are_many_values():
@@ -132,6 +150,10 @@ def test_keeping_to_a_model_is_what_the_measure_says(case, data):
         m.satisfied(counts[m.attribute].reshape(1, -1), wholes[m.attribute])[0] for m in models
     )
     assert guard.models.keeps(together) == wanted
+    lacking = reference_enforce.lack(
+        models, {name: counts[name].reshape(1, -1) for name in wholes}, wholes
+    )
+    assert guard.models.lack(together) == pytest.approx(lacking[0], abs=1e-9)
 
 
 @given(cases(largest=60), st.integers(0, 2**63 - 1), st.integers(0, 300))

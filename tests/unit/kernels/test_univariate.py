@@ -131,8 +131,10 @@ def test_cut_equals_reference(seed, k, more, p):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 5, 17])
-def test_optimal_univariate_equals_microagg1d(k):
+def test_optimal_univariate_equals_microagg1d(k, monkeypatch):
     """Its method "simple", the one it takes for small k, is not always optimal; "wilber" is."""
+    # Its import compiles for a minute what these few values do not need compiled.
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     microagg1d = pytest.importorskip("microagg1d")
     values = np.random.default_rng(0).normal(size=20_000)
     found = dbanon.partition(values.reshape(-1, 1), k, method="optimal_univariate")

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import dbanon
-from tests.iloss_evaluator import iloss, read_paths
+from dbanon.errors import KeptColumnTells
+from tests.iloss_evaluator import iloss, published_iloss, read_paths
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +37,30 @@ def test_losses(adult, k, refine, most):
     assert counted <= most
     measured = dbanon.generalization_loss(frame, partition, hierarchies=files)
     assert measured == pytest.approx(counted, rel=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("k", "published", "own"),
+    [(5, 8_900, 8_238), (10, 14_700, 13_856), (50, 34_800, 33_354)],
+)
+def test_published_losses(adult, k, published, own):
+    """By default labels, and on the classes' own ranges."""
+    frame, files, rows, paths = adult
+    place = np.arange(len(frame))
+    with pytest.warns(KeptColumnTells, match="place"):
+        released, report = dbanon.anonymize_frame(
+            frame.assign(place=place),
+            quasi_identifiers=list(frame.columns),
+            keep=["place"],
+            k=k,
+            method="gaa_cp",
+            refine="fast",
+            hierarchies=files,
+        )
+    assert report.k_achieved >= k
+    released = released.sort_values("place")[list(frame.columns)].to_numpy().tolist()
+    counted = published_iloss(rows, released, paths)
+    assert report.information_loss * frame.size == pytest.approx(counted, rel=1e-12)
+    assert counted <= published
+    assert report.information_loss_before_rounding * frame.size <= own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +85,24 @@ def test_a_class_of_dbscan_can_be_smaller_than_k():
     assert np.bincount(labels).tolist() == [4, 3]
     found = dbanon.partition(values, 4, method="dcm", radius=0.1000001, standardize="none")
     assert found.sizes.tolist() == [7]
+
+
+def test_a_report_says_what_dbscan_found_and_that_it_was_repaired():
+    """4 and 3 of one column, twice as strata: counts add up; a refinement does not lose them."""
+    values = [-0.1, -0.1, 0.0, 0.1, 0.2, 0.3, 0.3]
+    frame = pd.DataFrame({"x": values * 2, "part": [0] * 7 + [1] * 7})
+    given = {"quasi_identifiers": ["x"], "k": 4, "method": "dcm"}
+    for options, told in (
+        ({"by": ["part"]}, "classes of DBSCAN: 4, noise: 0"),
+        ({"by": ["part"], "refine": "fast"}, "classes of DBSCAN: 4, noise: 0"),
+    ):
+        _, report = dbanon.anonymize_frame(
+            frame, **given, **options, options={"radius": 0.1000001}, standardize="none"
+        )
+        assert dict(report.rows())["found by the method"] == told
+        assert "as published, DCM does not ensure it; classes were repaired" in report.guarantee
+    _, plain = dbanon.anonymize_frame(frame, **given | {"method": "mdav"})
+    assert "found by the method" not in dict(plain.rows())
 
 
 def test_much_noise_is_a_class_and_nobody_dense_makes_one_class():

@@ -15,11 +15,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import beta, chi2
 
+from dbanon.hierarchy.tree import flat
+from dbanon.synthesis import edges
 from dbanon.synthesis.dcmdp import centroids, dense, noise_scale
-from dbanon.synthesis.margins import sums_of_ranks
+from dbanon.synthesis.edges import counts_between, noisy_edges
+from dbanon.synthesis.leaves import TRUTHS
+from dbanon.synthesis.margins import counts_of_leaves, sums_of_ranks
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.shares import GRID, shares
+from dbanon.synthesis.shares import GRID, Edges, shares
 from tests.reference.synthesis import (
     CHAIN,
     EIGHT,
@@ -149,10 +153,15 @@ def noise() -> OpenDpNoise:
 def of_sums(noise: OpenDpNoise, one: Draws, other: Draws, size: int, scale: float) -> float:
     """The audit of a margin's noisy sums, 40,000 draws."""
     sums = [sums_of_ranks(table.astype(np.int64), size) for table in (one, other)]
+    return of_figures(noise, *sums, scale)
+
+
+def of_figures(noise: OpenDpNoise, one: Draws, other: Draws, scale: float) -> float:
+    """The audit of noisy whole numbers of two tables, 40,000 draws."""
     found = []
-    for of_table in sums:
+    for of_table in (one, other):
         rows = noise.laplace(np.tile(of_table, 20_000), scale).reshape(20_000, -1)
-        found.append(likelihood(rows.astype(float), *sums, scale))
+        found.append(likelihood(rows.astype(float), one, other, scale))
     return surely(*found, NEVER)
 
 
@@ -171,6 +180,38 @@ def test_margins_keep_their_claim_and_half_their_noise_is_caught(name, noise):
     whole = of_sums(noise, one, other, 2, GRID / 1.0)
     assert 0.4 < whole <= 1.0
     assert of_sums(noise, one, other, 2, GRID / 2.0) > 1.0
+
+
+@pytest.mark.parametrize("counted", ["values", "between edges"])
+def test_counts_keep_their_claim_and_half_their_noise_is_caught(counted, noise):
+    """A row goes from the first value, or part, to the last: one is one less, one one more."""
+    if counted == "values":
+        one, other = (counts_of_leaves(np.array([at, 1, 1, 2]), 4) for at in (0, 3))
+    else:
+        edges = np.array([0, 10, 20, GRID])
+        one, other = (counts_between(np.sort([at, 15, 15]), edges) for at in (5, GRID))
+    assert 0.4 < of_figures(noise, one, other, 2 / 1.0) <= 1.0
+    assert of_figures(noise, one, other, 2 / 2.0) > 1.0
+
+
+def test_quantiles_keep_their_claim_and_half_their_noise_is_caught(noise, monkeypatch):
+    """A row goes from below two candidates to above them: one halves better for it, one worse."""
+    monkeypatch.setattr(edges, "CANDIDATES", 16)
+    one, other = (
+        np.sort(np.array([*[0] * low, *[GRID // 2] * 2, *[GRID] * (8 - low)])) for low in (5, 4)
+    )
+
+    def audit(epsilon: float) -> float:
+        scale = Edges(1, 2 * 2 / epsilon, 1.0).choice_scale
+        found = [
+            np.array([noisy_edges(table, 1, scale, noise)[1] for _ in range(6000)], float)
+            for table in (other, one)
+        ]
+        return surely(*found, NEVER)
+
+    assert noise.choice_price(2 * 2 / 1.0, 2) == pytest.approx(1.0)
+    assert 0.2 < audit(1.0) <= 1.0
+    assert audit(2.0) > 1.0
 
 
 def test_laplace_keeps_its_claim(noise):
@@ -199,6 +240,32 @@ def test_the_whole_of_dp_ranks_keeps_its_claim(noise):
         lambda row: -np.corrcoef(row)[0, 1],
         lambda row: row[1].max() - row[0].max(),
         lambda row: (row[1] - row[0]).max(),
+    ):
+        told = surely(*(np.array([figure(row) for row in rows]) for rows in (first, second)), NEVER)
+        assert told <= 2.0
+
+
+@pytest.mark.parametrize("margins", ["ranks", "quantiles"])
+def test_the_whole_of_dp_ranks_keeps_its_claim_with_listed_values(margins, noise):
+    """One row of 1,000 has the one value that nobody else has, and goes to the other end."""
+    rng = np.random.default_rng(0)
+    tree = flat([str(i) for i in range(5)])
+    truth = rng.integers(0, 2, 1000)
+    one = np.array([rng.integers(0, GRID + 1, 1000), truth * 3, truth])
+    one[:, 0] = 0, 4, 1
+    other = one.copy()
+    other[:, 0] = GRID, 0, 0
+    divided = shares(1000, 3, 2.0, (None, tree, TRUTHS), margins)
+    assert divided.dependent
+    first, second = (
+        [dp_ranks(table, divided, noise, np.random.default_rng()) for _ in range(600)]
+        for table in (one, other)
+    )
+    for figure in (
+        lambda row: (row[1] == 4).mean(),
+        lambda row: row[1].mean() + row[2].mean(),
+        lambda row: -row[0].max(),
+        lambda row: ((row[1] == 4) & (row[2] == 1)).mean(),
     ):
         told = surely(*(np.array([figure(row) for row in rows]) for rows in (first, second)), NEVER)
         assert told <= 2.0

@@ -75,6 +75,20 @@ def test_rows_keep_their_seed_and_not_their_order():
     assert (np.diff(far.values[:, 0]) < -1).any()
 
 
+@pytest.mark.filterwarnings("ignore::dbanon.errors.NotDifferentiallyPrivate")
+def test_it_says_the_source_s_rule_and_what_it_is_worth():
+    """Eight records, one class, centroid .4988: the variance is lost, by hand 1 - 0."""
+    rule, lost = dbanon.synthesize(EIGHT, **PUBLISHED, radius=0.34).told
+    assert "k >= sqrt(n), here 3, and k = 3 is within it" in rule
+    assert "No k makes this private" in rule
+    assert lost.startswith("Classes of DBSCAN: 1, noise: 0; 100% of the variance")
+    spread = np.repeat([[0.0], [1.0]], 50, axis=0)
+    rule, lost = dbanon.synthesize(spread, **PUBLISHED).told
+    assert "here 10, and k = 3 is below it" in rule
+    assert lost.startswith("Classes of DBSCAN: 2, noise: 0; 0% of the variance")
+    assert "; 0% of" in dbanon.synthesize(np.ones((9, 2)), **PUBLISHED).told[1]
+
+
 def test_noise_is_laplace_of_the_reading():
     """E|x| of Laplace(b) is b; per attribute its own range, whatever the number of attributes."""
     values = np.column_stack((np.tile([0.0, 1.0], 10_000), np.tile([0.0, 50.0], 10_000)))

@@ -1,0 +1,172 @@
+"""The door inside PostgreSQL to differential privacy: what the procedure ``dp_ranks`` calls.
+
+It commits, so it cannot be undone; and the caller's settings hold until it sets its own, in its
+first statement and after each commit. An error is handed back, and the procedure raises it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from dbanon.doors.machine import half_of_memory
+from dbanon.doors.plpython_options import keys_of_private
+from dbanon.doors.ways import in_sql
+from dbanon.errors import (
+    DbanonError,
+    InvalidParameter,
+    MemoryLimit,
+    SourceChanged,
+    TransactionOpen,
+    VersionMismatch,
+)
+from dbanon.job.private import private_job
+from dbanon.run.private import ATTEMPTS, Begun, Spender, begin, release, spend
+from dbanon.stores.budgets import KeptBudget
+from dbanon.stores.postgresql.backend import PlpySession
+from dbanon.stores.postgresql.backend_errors import spi_error
+from dbanon.stores.sql import Session
+from dbanon.version import version
+
+# All names are qualified: whose functions the caller's path has first, is anybody's guess.
+_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
+# As the SET clauses of functions have them.
+_SETTINGS = (
+    ("row_security", "off"),
+    ("timezone", "UTC"),
+    ("datestyle", "ISO, YMD"),
+    ("extra_float_digits", "1"),
+    ("lock_timeout", "60s"),
+    ("jit", "off"),
+    ("array_nulls", "on"),
+)
+_ARGUMENTS = frozenset(
+    ("output", "quasi_identifiers", "epsilon", "bounds", "budget", "entity", "null_as", "if_exists")
+)
+_TERMINATION = "2D000"
+
+
+def dp_ranks(plpy: Any, sql_version: str, given: Mapping[str, Any]) -> str | None:
+    """Run the call; None, or the error as JSON text: what was done until then is rolled back."""
+    try:
+        if sql_version != version():
+            raise VersionMismatch(
+                f"The SQL functions are of version {sql_version}, Python has {version()}.",
+                hint="Ask a superuser to run: dbanon upgrade",
+            )
+        _Call(plpy, given).run()
+        return None
+    except DbanonError as error:
+        refusal = error
+    except MemoryError:
+        refusal = MemoryLimit("The backend has no more memory.")
+    except Exception as failure:
+        if hasattr(failure, "spidata"):
+            refusal = spi_error(failure)
+        else:
+            # The text of an exception may hold a value: only its type is told.
+            kind = type(failure).__name__
+            plpy.log(f"dbanon: unexpected {kind}")
+            refusal = DbanonError(f"dbanon failed unexpectedly ({kind}); nothing was published.")
+    # Whether or not somebody raises what comes back. Where it may not, nothing was done.
+    with suppress(Exception):
+        plpy.rollback()
+    return json.dumps(refusal.to_dict(lambda name, value: in_sql(name, value, _ARGUMENTS)))
+
+
+class _Call:
+    """One call of the procedure."""
+
+    def __init__(self, plpy: Any, given: Mapping[str, Any]) -> None:
+        self._plpy, self._given = plpy, given
+        self._oid = 0
+
+    def run(self) -> None:
+        """Refuse, spend, commit, and release in the transaction that the call ends with."""
+        if self._given["source"] is None:
+            raise InvalidParameter("source must not be NULL.")
+        # Nothing is done yet: it tells whether the call may commit at all.
+        self._commit()
+        self._plpy.execute(_PATH)
+        self._oid = int(self._given["source"])
+        session = self._session()
+        session.require_no_staging()
+        wanted = self._wanted() | {"table": str(session.source_name()), "door": "sql"}
+        begun = begin(private_job(wanted), session, str(uuid.uuid4()))
+        report = release(Spender(begun, self._transaction))
+        names = ", ".join(f'"{name}"' for name in report.not_copied)
+        if names:
+            self._plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
+        self._plpy.notice(
+            f"dbanon: {report.output}, {report.rows_out} synthetic rows, release"
+            f" {report.release_id}; {report.spent:g} of {report.total:g} of budget"
+            f" {report.budget} are spent"
+        )
+
+    def _wanted(self) -> dict[str, Any]:
+        """The arguments by name, with the keys of options."""
+        given = {name: value for name, value in self._given.items() if name in _ARGUMENTS}
+        for name in ("bounds", "null_as"):
+            given[name] = None if given[name] is None else json.loads(given[name])
+        for name in ("quasi_identifiers", "output"):
+            if given[name] is None:
+                raise InvalidParameter(f"{name} must not be NULL.")
+        options = json.loads(self._given["options"] or "{}")
+        if not isinstance(options, dict):
+            raise InvalidParameter("options must be a JSON object.")
+        more = keys_of_private(options, _ARGUMENTS)
+        limit = more.pop("memory_limit", None) or half_of_memory()
+        return {**given, **more, "memory_limit": limit}
+
+    def _session(self) -> PlpySession:
+        """A session of the transaction that has just begun, whose path is set."""
+        for name, value in _SETTINGS:
+            self._plpy.execute(f"SELECT pg_catalog.set_config('{name}', '{value}', true)")
+        session = PlpySession(self._plpy, self._oid)
+        session.source_name()
+        return session
+
+    def _transaction(self, begun: Begun) -> tuple[KeptBudget, Session]:
+        """Spend and commit; a session of the next transaction, which has seen nothing before."""
+        for attempt in range(ATTEMPTS):
+            try:
+                kept = spend(self._session(), begun)
+                self._commit()
+                break
+            except SourceChanged:
+                # Others spent at the same moment, which this snapshot does not show.
+                if attempt + 1 == ATTEMPTS:
+                    raise
+                self._plpy.rollback()
+                self._plpy.execute(_PATH)
+        self._plpy.execute(_PATH)
+        session = self._session()
+        if session.source_name() != begun.relation.name:
+            raise SourceChanged(
+                f"{begun.relation.name} was renamed after epsilon was spent; it stays spent."
+            )
+        return kept, session
+
+    def _commit(self) -> None:
+        """End the transaction.
+
+        Raises
+        ------
+        TransactionOpen : it is the caller's, who could roll it back.
+        SourceChanged : others changed the same.
+        """
+        try:
+            self._plpy.commit()
+        except Exception as error:
+            state = getattr(error, "sqlstate", None)
+            if state == _TERMINATION:
+                raise TransactionOpen(
+                    "A transaction is open: it could be rolled back after a look at the release.",
+                    hint="CALL dbanon.dp_ranks outside of BEGIN, and of functions.",
+                ) from None
+            if hasattr(error, "spidata"):
+                raise spi_error(error) from None
+            raise

@@ -1,0 +1,220 @@
+"""A differentially private release of a table, as it is asked for: values alone, no database."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Annotated, Any
+
+from dbanon.data.option import (
+    REQUIRED,
+    Option,
+    Parameter,
+    all_parameters,
+    check,
+    make,
+    parameter,
+    parameters,
+)
+from dbanon.errors import InvalidParameter, UnknownOption, nearest_names
+from dbanon.job.budget import PERSON, ROW
+from dbanon.job.job import DEFAULT_CHUNK_ROWS, DOORS, Job
+from dbanon.job.synthesis import Private
+
+METHOD = "dp_ranks"
+# Of dbanon.synthesize, and of no database.
+_AS_PUBLISHED = "dcmdp"
+_SEE = "differential-privacy.md#databases"
+
+_BUDGET = Option(
+    "The budget of the source that is spent of, before any noise is drawn: see dbanon budget.",
+    expected="the name of a budget",
+    form="NAME",
+    release=True,
+    see="differential-privacy.md#budgets",
+)
+
+# What other methods take, and why this one does not.
+_COPIED = "A column that is copied has no noise: name it in `quasi_identifiers`, or leave it out."
+_CLASSES = "It is of classes, and synthetic rows have none."
+_REASONS = {
+    "k": "Synthetic rows have no classes, and stand for nobody.",
+    "sensitive": _COPIED,
+    "keep": _COPIED,
+    "by": _COPIED,
+    "where": "A filter is a part of the question: how many rows it leaves would be told.",
+    "models": _CLASSES,
+    "refine": _CLASSES,
+    "recoding": _CLASSES,
+    "max_suppression": _CLASSES,
+    "nulls": "Say what stands for NULL: `null_as`.",
+    "evaluate": "What the release lost is an answer of its own, and nothing is spent for it.",
+    "seed": "Noise has no seed: who knew it would know the data.",
+    "chain": "Rows stand for nobody who could be followed: each release spends of the budget.",
+    "key": "Rows are read once, and never found again.",
+    "target": "The budget is in the database that is read, and so is the release.",
+    "exports": "Copy the release: it may be copied as it is.",
+    "skip_unchanged": "Whether the rows are as they were is an answer that nothing is spent for.",
+    "retries": "Each run spends again.",
+    "plan": "What the rows are like is an answer that nothing is spent for.",
+}
+_OTHERWISE = "Its options: {}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateJob:
+    """A differentially private release of a table.
+
+    Parameters
+    ----------
+    wished : the method's own options.
+    budget : of the ledger of the database.
+    roles, on_new_column, name, accept_types, door, run_id : as of ``Job``.
+
+    Raises
+    ------
+    InvalidParameter : an option is out of range, or a column is named twice.
+    """
+
+    table: Annotated[str, parameter(Job, "table").option]
+    output: Annotated[str, parameter(Job, "output").option]
+    quasi_identifiers: Annotated[tuple[str, ...], parameter(Job, "quasi_identifiers").option]
+    wished: Private
+    budget: Annotated[str, _BUDGET]
+    output_kind: Annotated[str, parameter(Job, "output_kind").option] = "table"
+    if_exists: Annotated[str, parameter(Job, "if_exists").option] = "error"
+    chunk_rows: Annotated[int, parameter(Job, "chunk_rows").option] = DEFAULT_CHUNK_ROWS
+    memory_limit: Annotated[int | None, parameter(Job, "memory_limit").option] = None
+    time_limit: Annotated[float | None, parameter(Job, "time_limit").option] = None
+    roles: tuple[str, ...] | None = None
+    on_new_column: str = "halt"
+    name: str | None = None
+    accept_types: bool = False
+    door: str = "python"
+    run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.door not in DOORS:
+            raise InvalidParameter(f"door must be one of {', '.join(DOORS)}.")
+        if not self.quasi_identifiers:
+            raise InvalidParameter(
+                "No quasi-identifier was named.", hint="Name the columns that are released."
+            )
+        for name in self.quasi_identifiers:
+            if self.quasi_identifiers.count(name) > 1:
+                raise InvalidParameter(f'Column "{name}" is named twice as a quasi-identifier.')
+        if self.wished.entity in self.quasi_identifiers:
+            raise InvalidParameter(
+                f'The entity column "{self.wished.entity}" says whose a row is, so it cannot be'
+                " released.",
+                hint="Name it as `entity` only.",
+            )
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that a release tells something of."""
+        return self.quasi_identifiers
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return (*self.quasi_identifiers, *self.persons)
+
+    @property
+    def persons(self) -> tuple[str, ...]:
+        """The column that says whose a row is; none where each is somebody's of their own."""
+        return tuple(filter(None, (self.wished.entity,)))
+
+    @property
+    def unit(self) -> str:
+        """What one of is protected."""
+        return PERSON if self.persons else ROW
+
+    def arguments(self) -> dict[str, Any]:
+        """What was asked for as plain values, for the ledger: all of it is public."""
+        return {one.name: _told(getattr(self.wished, one.name)) for one in parameters(Private)}
+
+
+def own_options() -> tuple[Parameter, ...]:
+    """The options that no other method has, none of which has to be given to other methods."""
+    known = {one.name for one in all_parameters(Job)}
+    return tuple(
+        Parameter(one.name, one.type, None, one.option) if one.default is REQUIRED else one
+        for one in all_parameters(PrivateJob)
+        if one.name not in known
+    )
+
+
+def private_job(given: Mapping[str, Any]) -> PrivateJob:
+    """The job of options by name, those of other methods at their defaults among them.
+
+    Raises
+    ------
+    InvalidParameter : an option is missing, out of range, or of other methods.
+    UnknownOption : there is no such option.
+    """
+    known = {one.name: one for one in all_parameters(PrivateJob)}
+    others = {one.name: one for one in all_parameters(Job)}
+    own = {name for name in PrivateJob.__dataclass_fields__ if name not in known}
+    wanted = {}
+    for name, value in given.items():
+        if name in known or name in own:
+            wanted[name] = value
+        elif name == "method" or (name in others and _by_default(others[name], value)):
+            continue
+        elif name in others or name in _REASONS:
+            if value is not None:
+                raise refused(name)
+        else:
+            raise UnknownOption(
+                f'Method {METHOD} has no option "{name}".', hint=nearest_names(name, known)
+            )
+    for one in known.values():
+        if one.default is REQUIRED and wanted.get(one.name) is None:
+            raise InvalidParameter(f"Method {METHOD} needs {one.name}.", hint=one.help)
+        if one.default is not REQUIRED and wanted.get(one.name, ...) is None and not one.nullable:
+            del wanted[one.name]
+    return make(PrivateJob, wanted)
+
+
+def refused(what: str) -> InvalidParameter:
+    """The error for what other methods take and this one does not."""
+    known = ", ".join(one.name for one in all_parameters(PrivateJob))
+    return InvalidParameter(
+        f"Method {METHOD} takes no {what}.", hint=_REASONS.get(what, _OTHERWISE.format(known))
+    )
+
+
+def require_other(method: Any, given: Mapping[str, Any]) -> None:
+    """Check that a method which makes classes is given nothing of this one.
+
+    Raises
+    ------
+    InvalidParameter : it is; or the method is of arrays and frames alone.
+    """
+    if method == _AS_PUBLISHED:
+        raise InvalidParameter(
+            f"Method {_AS_PUBLISHED} guarantees nothing, and makes no release of a database.",
+            hint="dbanon.synthesize has it, for arrays and data frames.",
+        )
+    for one in own_options():
+        if not _by_default(one, given.get(one.name)):
+            raise InvalidParameter(f"{one.name} is of method {METHOD}.", hint="Leave it out.")
+
+
+def _by_default(one: Parameter, value: Any) -> bool:
+    """True for what says as much as nothing, whatever empty thing a door has for it."""
+    if value is None or value == one.default:
+        return True
+    return isinstance(value, (tuple, list, Mapping)) and not value and not one.default
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _told(part) for name, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_told(part) for part in value]
+    return value.isoformat() if isinstance(value, date) else value

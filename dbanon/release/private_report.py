@@ -1,0 +1,125 @@
+"""What is said of a differentially private release: public figures, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from typing import Any
+
+from dbanon.release.words import in_lines
+
+NOT_COUNTED = (
+    "other releases of the source: those that name the budget are counted in it, no others"
+)
+NO_SEED = "noise: OpenDP's, without a seed; row order: as drawn, of no row of the source"
+
+
+@dataclass(frozen=True)
+class PrivateReport:
+    """What a differentially private release is, and how it was made.
+
+    Holds no value that was read, and no figure that depends on one, but for the release's own
+    digest: all of it is public, or follows from the release.
+
+    Parameters
+    ----------
+    arguments : what was asked for as plain values; as the ledger has it.
+    quasi_identifiers : the released columns.
+    epsilon, neighbours : what was spent, and what one of is protected: ``row`` or ``person``.
+    spent, total : of the budget, after this release.
+    rows_in, rows_out : how many of these there are, and how many rows were written: as many.
+    told : how it was made, in words.
+    digest : of the rows that were written.
+    """
+
+    release_id: str
+    created_at: str
+    dbanon_version: str
+    source: str
+    output: str
+    output_kind: str
+    relation: str
+    method: str
+    arguments: Mapping[str, Any]
+    quasi_identifiers: tuple[str, ...]
+    not_copied: tuple[str, ...]
+    epsilon: float
+    neighbours: str
+    budget: str
+    spent: float
+    total: float
+    rows_in: int
+    rows_out: int
+    guarantee: str
+    told: tuple[str, ...]
+    digest: str | None = None
+    seed_policy: str = NO_SEED
+    earlier_releases: str = NOT_COUNTED
+    verified: bool = True
+
+    def made(self, **changes: Any) -> PrivateReport:
+        """The report with other values."""
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values, for JSON."""
+        return asdict(self)
+
+    def ledger_row(self) -> dict[str, Any]:
+        """What the ledger keeps of it, but for names; JSON as text."""
+        return {
+            "release_id": self.release_id,
+            "created_at": self.created_at,
+            "dbanon_version": self.dbanon_version,
+            "source": self.source,
+            "output_kind": self.output_kind,
+            "method": self.method,
+            "arguments": json.dumps(self.arguments, sort_keys=True),
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "suppressed": 0,
+            "null_rows": 0,
+            # How long it took may depend on the rows.
+            "seconds": json.dumps({}),
+            "guarantee": self.guarantee,
+            "seed_policy": self.seed_policy,
+            "earlier_releases": self.earlier_releases,
+            "digest": self.digest,
+            "epsilon": self.epsilon,
+            "neighbours": self.neighbours,
+            "budget": self.budget,
+        }
+
+    def __str__(self) -> str:
+        return in_lines(self.rows())
+
+    def _repr_html_(self) -> str:
+        rows = (
+            f"<tr><th style='text-align: left'>{escape(label)}</th>"
+            f"<td style='text-align: left'>{escape(text)}</td></tr>"
+            for label, text in self.rows()
+        )
+        return f"<table>{''.join(rows)}</table>"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The report as pairs of label and text, for people."""
+        pairs = [
+            ("release", self.release_id),
+            ("source", self.source),
+            ("output", f"{self.output} ({self.output_kind})"),
+            ("method", f"{self.method}, dbanon {self.dbanon_version}"),
+            ("columns", ", ".join(self.quasi_identifiers)),
+            ("not copied", ", ".join(self.not_copied) or "none"),
+            ("epsilon", f"{self.epsilon:g} for one {self.neighbours}"),
+            (f"budget {self.budget}", f"{self.spent:g} of {self.total:g} are spent"),
+            (f"{self.neighbours}s in / rows out", f"{self.rows_in} / {self.rows_out}"),
+            *(("how", text) for text in self.told),
+            ("seed policy", self.seed_policy),
+            ("guarantee", self.guarantee),
+            ("earlier releases", self.earlier_releases),
+        ]
+        if self.relation != self.output:
+            pairs.insert(3, ("released table", self.relation))
+        return pairs

@@ -1,0 +1,28 @@
+"""What a report says to people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def in_lines(pairs: Sequence[tuple[str, str]]) -> str:
+    """Labels and texts below each other, with nothing behind them."""
+    width = max((len(label) for label, _ in pairs), default=0)
+    return "\n".join(f"{label:<{width}}  {text}".rstrip() for label, text in pairs)
+
+
+def nearness(told: Mapping[str, Any]) -> str:
+    """How near a loss is to the least possible one, by what a report has of its certificate."""
+    if "failed" in told:
+        return f"not known: {told['failed']}"
+    least = f"the least possible is {told['lower_bound']:.6f} or more ({told['way']})"
+    if told["above"] is None:
+        return least
+    return f"at most {100 * told['above']:.2f} % above the least possible loss; {least}"
+
+
+def told_by_method(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """What a method says of its classes, as a pair of label and text, or none."""
+    text = ", ".join(f"{what}: {count}" for what, count in counts.items())
+    return [("found by the method", text)] if text else []

@@ -1,0 +1,132 @@
+"""Privacy budgets of a database: made, listed, looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dbanon.errors import BudgetExists, OutputExists, UnsupportedType
+from dbanon.job.budget import NewBudget
+from dbanon.stores import budgets
+from dbanon.stores.base import Relation
+from dbanon.stores.budgets import KeptBudget, Spending, plain
+from dbanon.stores.names import parse_relation
+from dbanon.stores.store import Store
+
+# What a budget may be of: a view may show other rows each time.
+_KINDS = ("table", "partitioned table", "inherited table", "materialized view")
+
+
+@dataclass(frozen=True)
+class BudgetShown:
+    """A budget, and what was spent of it.
+
+    Parameters
+    ----------
+    spendings : the newest first; none in a list of budgets.
+    """
+
+    kept: KeptBudget
+    spendings: tuple[Spending, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.kept.name
+
+    @property
+    def total(self) -> float:
+        """What may be spent in all."""
+        return float(self.kept.total)
+
+    @property
+    def spent(self) -> float:
+        """What is spent."""
+        return float(self.kept.spent)
+
+    @property
+    def left(self) -> float:
+        """What may still be spent."""
+        return float(self.kept.left)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The budget as plain values, for JSON."""
+        kept = self.kept
+        return {
+            "name": kept.name,
+            "source": kept.source,
+            "unit": kept.unit,
+            "entity": kept.entity,
+            "total": self.total,
+            "spent": self.spent,
+            "left": self.left,
+            "state": "closed" if kept.closed else "open",
+            "raises": kept.raises,
+            "created_at": kept.created_at,
+            "created_by": kept.created_by,
+            "spendings": [vars(one) | {"epsilon": float(one.epsilon)} for one in self.spendings],
+        }
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Pairs of label and text, for people."""
+        kept = self.kept
+        whose = f", by {kept.entity}" if kept.entity else ""
+        return [
+            ("budget", kept.name + (", closed" if kept.closed else "")),
+            ("source", kept.source),
+            ("protects", f"one {kept.unit}{whose}"),
+            ("total / spent / left", " / ".join(map(plain, (kept.total, kept.spent, kept.left)))),
+            *([("raises", kept.raises)] if kept.raises else []),
+            ("created", kept.created_at + (f" by {kept.created_by}" if kept.created_by else "")),
+            *((f"epsilon {plain(one.epsilon)}", _told(one)) for one in self.spendings),
+            ("counts", "releases that name it; what was released elsewhere is not counted"),
+        ]
+
+
+def require_of_rows(relation: Relation) -> None:
+    """Check that a relation has rows of its own.
+
+    Raises
+    ------
+    UnsupportedType : it shows those of others, which may be others each time.
+    """
+    if relation.kind not in _KINDS:
+        raise UnsupportedType(
+            f"{relation.name} is a {relation.kind}: dp_ranks reads tables and materialized views"
+            " alone, as a view could be another question each time.",
+            hint="Name the table, or make one of the view's rows.",
+        )
+
+
+def create(store: Store, wanted: NewBudget) -> BudgetShown:
+    """Make a budget in the database that its source is in; raises as ``budgets.create``."""
+    with store.session(write=True) as session:
+        relation = session.find_source(parse_relation(wanted.source))
+        require_of_rows(relation)
+        for name in filter(None, (wanted.entity,)):
+            relation.attribute(name)
+        try:
+            return BudgetShown(budgets.create(session, wanted, relation.name))
+        except OutputExists:
+            raise BudgetExists(
+                f"Another session made a budget of {relation.name} meanwhile."
+            ) from None
+
+
+def listed(store: Store) -> list[BudgetShown]:
+    """The budgets of a database, the oldest first."""
+    with store.session(write=False) as session:
+        return [BudgetShown(one) for one in budgets.listed(session)]
+
+
+def shown(store: Store, name: str) -> BudgetShown:
+    """A budget with all that was spent of it; raises BudgetNotFound."""
+    with store.session(write=False) as session:
+        found = budgets.find(session, name)
+        return BudgetShown(found, tuple(budgets.spendings(session, name)))
+
+
+def _told(one: Spending) -> str:
+    by = f" by {one.spent_by}" if one.spent_by else ""
+    came = f"release {one.release_id}" if one.release_id else "nothing was published of it"
+    return f"{one.spent_at}{by}: {came}"

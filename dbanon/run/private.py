@@ -1,0 +1,397 @@
+"""A differentially private release of a table: refused, spent, then read, drawn and counted.
+
+Three transactions. The first looks at public figures alone, and refuses what can be refused. The
+second spends, and is committed. The third sees that it was, and only then are values read and noise
+drawn; what becomes of it, spent is spent.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.synthesis import Synthesis
+from dbanon.errors import InvalidParameter, MemoryLimit, SourceChanged, error_code
+from dbanon.job.private import METHOD, PrivateJob
+from dbanon.release.private_report import PrivateReport
+from dbanon.run.budgets import require_of_rows
+from dbanon.run.plan import require_roles, require_types
+from dbanon.run.run import PhaseProgress
+from dbanon.run.time_limit import within
+from dbanon.stores import budgets, digest, ledger
+from dbanon.stores.base import Output, Relation
+from dbanon.stores.budgets import KeptBudget
+from dbanon.stores.names import check_length, parse_relation
+from dbanon.stores.outputs import plan_output
+from dbanon.stores.sql import Session
+from dbanon.stores.sql_source import SqlSource
+from dbanon.stores.sql_target import SqlTarget
+from dbanon.stores.store import Store
+from dbanon.stores.synthetic import (
+    Kept,
+    SyntheticColumn,
+    count_units,
+    dtype_of,
+    read_figures,
+    require_entity,
+    require_kind,
+    require_recount,
+    synthetic_column,
+    write_rows,
+)
+from dbanon.synthesis.columns import PublicColumn
+from dbanon.synthesis.lines import Line
+from dbanon.synthesis.noise import Noise, OpenDpNoise
+from dbanon.synthesis.private import planned_columns, private_rows
+from dbanon.synthesis.table import Table
+from dbanon.version import version
+
+# To spend, where others spend at the same moment.
+ATTEMPTS = 20
+# Bytes that a figure takes at most, as it was read, on its grid and as it is written.
+_OF_A_FIGURE = 64
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What is known of a release before anything is spent: all of it is public."""
+
+    job: PrivateJob
+    relation: Relation
+    columns: tuple[SyntheticColumn, ...]
+    n: int
+    output: Output
+    release_id: str
+
+
+def begin(job: PrivateJob, session: Session, release_id: str) -> Begun:
+    """Refuse what public figures, names, types and rights refuse.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong; no row was looked at but to be counted.
+    """
+    source = SqlSource(session)
+    relation = source.describe(job)
+    require_of_rows(relation)
+    require_roles(job, relation)
+    if not job.accept_types:
+        require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
+    session.require_rights(relation, job.read)
+    for name in job.persons:
+        require_entity(relation.attribute(name))
+    budget = budgets.find(session, job.budget)
+    _require_of(budget, job, relation)
+    budgets.require_left(budget, job.wished.epsilon)
+    attributes = [relation.attribute(name) for name in job.quasi_identifiers]
+    for attribute in attributes:
+        require_kind(attribute)
+        check_length(attribute.name, session.name_limit, "name of a column")
+    shape = _shape(job, relation, 0)
+    columns = tuple(
+        synthetic_column(session, attribute, _ends_of(public))
+        for attribute, public in zip(attributes, planned_columns(shape, job.wished), strict=True)
+    )
+    output = plan_output(
+        session, parse_relation(job.output), job.output_kind, job.if_exists, release_id
+    )
+    n = count_units(session, relation, job.persons)
+    needed = n * len(columns) * _OF_A_FIGURE
+    if job.memory_limit is not None and needed > job.memory_limit:
+        raise MemoryLimit(
+            f"{n} {job.unit}s of {len(columns)} columns need about {needed / 2**20:.0f} MiB, more"
+            " than the limit.",
+            hint="Raise it: `memory_limit`.",
+        )
+    return Begun(job, relation, columns, n, output, release_id)
+
+
+def _ends_of(public: PublicColumn) -> tuple[float, float]:
+    """The bounds of a column; those of truths are no others."""
+    return (public.low, public.high) if isinstance(public, Line) else (0.0, 1.0)
+
+
+def _require_of(budget: KeptBudget, job: PrivateJob, relation: Relation) -> None:
+    wanted = (str(relation.name), job.unit, job.wished.entity)
+    if (budget.source, budget.unit, budget.entity) != wanted:
+        whose = f" by {budget.entity}" if budget.entity else ""
+        raise InvalidParameter(
+            f"Budget {budget.name} is of {budget.source}, and protects one {budget.unit}{whose}.",
+            hint="All releases of a source spend of the budget of that source and unit.",
+        )
+
+
+def _shape(job: PrivateJob, relation: Relation, n: int) -> Table:
+    """The columns by their types, without a way to read them."""
+    attributes = [relation.attribute(name) for name in job.quasi_identifiers]
+
+    def never(j: int) -> Any:
+        raise AssertionError("columns are not read before they are paid for")
+
+    return Table(
+        n=n,
+        names=job.quasi_identifiers,
+        dtypes=tuple(map(dtype_of, attributes)),
+        nullable=tuple(attribute.nullable for attribute in attributes),
+        read=never,
+        source=str(relation.name),
+    )
+
+
+@dataclass(eq=False)
+class Spender:
+    """A budget of the ledger, for one release; what follows the spending needs its transaction.
+
+    Parameters
+    ----------
+    transaction : spends, commits, and gives the session of a new transaction.
+    """
+
+    begun: Begun
+    transaction: Callable[[Begun], tuple[KeptBudget, Session]]
+    kept: KeptBudget | None = None
+    session: Session | None = None
+    _read: tuple[NDArray[np.float64], NDArray[np.int64] | None] | None = field(
+        default=None, repr=False
+    )
+
+    @property
+    def told(self) -> str:
+        """What is spent, in words."""
+        assert self.kept is not None
+        return self.kept.told
+
+    def spend(self, epsilon: float) -> None:
+        """Spend, and see in another transaction that it is spent."""
+        self.kept, self.session = self.transaction(self.begun)
+        budgets.require_spent(self.session, self.begun.release_id)
+        before = self.begun.relation
+        if self.session.find_source(before.name).schema != before.schema:
+            raise SourceChanged(
+                f"{before.name} has other columns than before epsilon was spent; nothing was"
+                " published, and it stays spent.",
+                hint="Release a table that nobody changes meanwhile.",
+            )
+
+    def table(self) -> Table:
+        """The columns, to be read in the transaction that has seen the spending."""
+        begun = self.begun
+        shape = _shape(begun.job, begun.relation, begun.n)
+        return replace(shape, read=self._column, whose=self._whose if begun.job.persons else None)
+
+    def _figures(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+        """All columns at once, of as many units as were counted before."""
+        if self._read is None:
+            assert self.session is not None
+            begun, job = self.begun, self.begun.job
+            found, whose = read_figures(
+                self.session, begun.relation, begun.columns, job.persons, job.chunk_rows
+            )
+            units = found.shape[1] if whose is None else int(whose.max(initial=0))
+            if units != begun.n:
+                raise SourceChanged(
+                    f"There were {begun.n} {job.unit}s before epsilon was spent, and there are"
+                    f" {units}; nothing was published, and it stays spent.",
+                    hint="Release a table that nobody writes to meanwhile.",
+                )
+            self._read = found, whose
+        return self._read
+
+    def _column(self, j: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        column = self._figures()[0][j]
+        nulls = np.isnan(column)
+        dtype = dtype_of(self.begun.columns[j].source)
+        if dtype.kind == "M":
+            return np.where(nulls, 0, column).astype(np.int64).astype(dtype), nulls
+        return column, nulls
+
+    def _whose(self) -> NDArray[np.int64]:
+        whose = self._figures()[1]
+        assert whose is not None
+        return whose
+
+
+def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> PrivateReport:
+    """Spend, draw, write, count and publish; whoever opened the session commits.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong.
+    """
+    started = time.perf_counter()
+    begun = spender.begun
+    rows = private_rows(spender.table(), begun.job.wished, spender, noise)
+    session = spender.session
+    assert session is not None
+    # Somebody may have taken the output's place since.
+    output = plan_output(
+        session,
+        parse_relation(begun.job.output),
+        begun.job.output_kind,
+        begun.job.if_exists,
+        begun.release_id,
+    )
+    write_rows(session, output, begun.columns, rows.columns)
+    require_recount(session, output.written, [Kept.of(one) for one in begun.columns], begun.n)
+    report = _report(spender, output, rows, digest.take(session, output.written))
+    return _published(session, begun, output, report, time.perf_counter() - started)
+
+
+def _report(spender: Spender, output: Output, rows: Synthesis, taken: str | None) -> PrivateReport:
+    begun, kept = spender.begun, spender.kept
+    assert kept is not None
+    assert rows.epsilon is not None
+    job = begun.job
+    names = [attribute.name for attribute in begun.relation.schema.attributes]
+    return PrivateReport(
+        release_id=begun.release_id,
+        created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
+        dbanon_version=version(),
+        source=str(begun.relation.name),
+        output=str(output.name),
+        output_kind=output.kind,
+        relation=str(output.relation),
+        method=rows.method,
+        arguments={
+            **job.arguments(),
+            "budget": job.budget,
+            "between": {one.attribute.name: _ends(one) for one in begun.columns},
+            "told": list(rows.told),
+        },
+        quasi_identifiers=job.quasi_identifiers,
+        not_copied=tuple(name for name in names if name not in job.quasi_identifiers),
+        epsilon=rows.epsilon,
+        neighbours=job.unit,
+        budget=job.budget,
+        spent=float(kept.spent),
+        total=float(kept.total),
+        rows_in=begun.n,
+        rows_out=begun.n,
+        guarantee=rows.guarantee,
+        told=rows.told,
+        digest=taken,
+    )
+
+
+def _ends(one: SyntheticColumn) -> list[str]:
+    return [one.low, one.high] if one.low else []
+
+
+def _published(
+    session: Session, begun: Begun, output: Output, report: PrivateReport, elapsed: float
+) -> PrivateReport:
+    """Give the table its place, and note it in the ledger, with what was spent for it."""
+    types = dict(session.columns_of(output.written))
+    session.publish(output, [one.attribute.name for one in begun.columns])
+    row = report.ledger_row() | {
+        "output_schema": output.name.schema,
+        "output_name": output.name.name,
+        "relation_name": output.relation.name,
+    }
+    source = {a.name: a.sql_type for a in begun.relation.schema.attributes}
+    columns = [
+        {
+            "release_id": begun.release_id,
+            "position": position,
+            "name": name,
+            "role": "quasi_identifier" if name in types else ledger.NOT_COPIED,
+            "sql_type": types.get(name, source.get(name)),
+            "information_loss": None,
+            "information_loss_before_rounding": None,
+        }
+        for position, name in enumerate([*types, *report.not_copied])
+    ]
+    run = described(begun.job, elapsed)
+    if begun.job.name is not None:
+        run = replace(run, source_types=source)
+    noted = ledger.record_row(session, row, columns, output, run)
+    if session.writes_own_ledger():
+        budgets.published(session, begun.release_id)
+    return report.made(created_at=noted)
+
+
+def described(job: PrivateJob, elapsed: float, error_code: str | None = None) -> ledger.Run:
+    """The run of a job as the ledger keeps it; ``elapsed`` in seconds."""
+    return ledger.Run(
+        job.door,
+        METHOD,
+        str(parse_relation(job.table)),
+        parse_relation(job.output),
+        elapsed,
+        job.run_id,
+        error_code=error_code,
+        job=job.name,
+    )
+
+
+# -- in a database of a client --------------------------------------------------------------------
+
+
+def run_private(
+    job: PrivateJob, store: Store, progress: PhaseProgress | None = None
+) -> PrivateReport:
+    """Run a job as a client; when it fails, leave a row in the ledger, and what is spent spent.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong.
+    """
+    started = time.perf_counter()
+    for name in (job.table, job.output):
+        parse_relation(name)
+    if store.url.startswith("file:"):
+        raise InvalidParameter(
+            "A budget is kept in the database that is read, and a file has none.",
+            hint="Load the rows into a database, and release from there.",
+        )
+    try:
+        with within(job.time_limit, progress) as watched:
+            return _run(job, store, watched)
+    except (Exception, KeyboardInterrupt) as error:
+        ledger.note_failure(store, described(job, time.perf_counter() - started, error_code(error)))
+        raise
+
+
+def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> PrivateReport:
+    tick = progress or (lambda phase, share: None)
+    tick("read", 0.0)
+    with store.planning(staging=False) as session:
+        begun = begin(job, session, str(uuid.uuid4()))
+    with ExitStack() as stack:
+
+        def transaction(begun: Begun) -> tuple[KeptBudget, Session]:
+            kept = _spent(store, begun)
+            tick("read", 0.5)
+            return kept, stack.enter_context(store.session(write=True))
+
+        report = release(Spender(begun, transaction))
+        tick("write", 1.0)
+    tick("verify", 1.0)
+    return report
+
+
+def spend(session: Session, begun: Begun) -> KeptBudget:
+    """Spend, in a transaction that is committed before anything else."""
+    job = begun.job
+    return budgets.spend(session, job.budget, job.wished.epsilon, begun.release_id)
+
+
+def _spent(store: Store, begun: Begun) -> KeptBudget:
+    """Spend in a transaction of its own; tried again where others spent at the same moment."""
+    for attempt in range(ATTEMPTS):
+        try:
+            with store.session(write=True) as session:
+                return spend(session, begun)
+        except SourceChanged:
+            if attempt + 1 == ATTEMPTS:
+                raise
+            time.sleep(0.01 * 2 ** min(attempt, 6))
+    raise AssertionError

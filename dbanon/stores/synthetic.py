@@ -1,0 +1,312 @@
+"""Synthetic rows in a database: what they are made of is read, they are written, and recounted.
+
+Nothing here looks at a value before it is told to, and no value makes it fail: columns are read as
+numbers between public bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter, RecountFailed, UnsupportedType
+from dbanon.recoding import ReleasedColumn
+from dbanon.stores import statements
+from dbanon.stores.base import Output, Relation
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.sql import Session
+
+# How a person may be told: by values that are equal or not, wherever they are looked at.
+_OF_PERSONS = (Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.CATEGORY)
+_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP)
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_MICROS = 86_400_000_000
+_WIDE = 2**62
+
+
+@dataclass(frozen=True)
+class SyntheticColumn:
+    """A column as it is read and as it is released, between two values of its type.
+
+    Parameters
+    ----------
+    attribute : with the type that it has in the release.
+    source : as the source has it.
+    low, high : of released values, as SQL spells them; empty for truths.
+    parts : the same in whole units of the type; None for floating point and truths.
+    """
+
+    attribute: Attribute
+    source: Attribute
+    low: str
+    high: str
+    parts: tuple[int, int] | None
+
+    def released(self, values: NDArray[Any]) -> ReleasedColumn:
+        """Values as staging holds them, within the bounds."""
+        kind = self.attribute.kind
+        if kind is Kind.BOOLEAN:
+            return ReleasedColumn(self.attribute, np.where(values, "1", "0").astype(object))
+        if kind is Kind.FLOAT:
+            return ReleasedColumn(self.attribute, np.asarray(values, np.float64))
+        assert self.parts is not None
+        low, high = self.parts
+        unit = _unit(self.attribute)
+        if kind in (Kind.DATE, Kind.TIMESTAMP):
+            whole = np.rint(values.astype(np.int64) / unit).astype(np.int64).clip(low, high) * unit
+        elif max(-low, high) >= _WIDE:
+            scaled = [round(Decimal(float(one)) * 10**self.attribute.scale) for one in values]
+            whole = np.array([min(max(one, low), high) for one in scaled], object)
+        else:
+            whole = np.rint(np.asarray(values, np.float64) * 10**self.attribute.scale)
+            whole = whole.clip(low, high).astype(np.int64).clip(low, high)
+        return ReleasedColumn(self.attribute, whole)
+
+
+def require_kind(attribute: Attribute) -> None:
+    """Check that a column can be read between public bounds.
+
+    Raises
+    ------
+    UnsupportedType : it is no number, truth or moment.
+    """
+    if attribute.kind not in _KINDS:
+        raise UnsupportedType(
+            f'Column "{attribute.name}" of type {attribute.sql_type} is no number, truth, date or'
+            " timestamp, which dp_ranks takes of databases.",
+            hint="Leave it out.",
+        )
+
+
+def dtype_of(attribute: Attribute) -> np.dtype[Any]:
+    """The type of a column's values, as far as synthesis knows it; object for others."""
+    kind = attribute.kind
+    if kind is Kind.INTEGER:
+        return np.dtype({16: np.int16, 32: np.int32}.get(attribute.bits, np.int64))
+    if kind is Kind.DATE:
+        return np.dtype("datetime64[D]")
+    if kind is Kind.TIMESTAMP:
+        return np.dtype("datetime64[us]")
+    if kind is Kind.FLOAT:
+        return np.dtype(np.float32 if attribute.bits == 32 else np.float64)
+    known = {Kind.DECIMAL: np.float64, Kind.BOOLEAN: np.bool_}
+    return np.dtype(known.get(kind, np.object_))
+
+
+def synthetic_column(
+    session: Session, source: Attribute, bounds: tuple[float, float]
+) -> SyntheticColumn:
+    """A column between public bounds, in the type that this database has for it.
+
+    Parameters
+    ----------
+    bounds : of moments in days or microseconds since 1970; of truths they are not looked at.
+
+    Raises
+    ------
+    InvalidParameter : its type has no two values between them.
+    """
+    kind = source.kind
+    # A numeric without a scale gets its own type and no other digits than a double has; what its
+    # values' scale is, is an answer.
+    loose = kind is Kind.DECIMAL and source.scale < 0
+    attribute = replace(
+        source,
+        kind=Kind.FLOAT if loose else kind,
+        bits=64 if loose else source.bits,
+        sql_type=session.type_of(replace(source, scale=0) if loose else source),
+        nullable=False,
+    )
+    if kind is Kind.BOOLEAN:
+        return SyntheticColumn(attribute, source, "", "", None)
+    if attribute.kind is Kind.FLOAT:
+        narrow = source.bits == 32 and not loose
+        low, high = (
+            repr(float(np.float32(end))) if narrow else f"{end:.15g}" if loose else repr(float(end))
+            for end in bounds
+        )
+        return SyntheticColumn(attribute, source, low, high, None)
+    parts = _parts(attribute, bounds)
+    if parts[0] >= parts[1] or not _has_room(attribute, parts):
+        raise InvalidParameter(
+            f'Between the bounds of "{source.name}" must be two values of its type,'
+            f" {source.sql_type}, and no others."
+        )
+    low, high = (_spelled(attribute, part) for part in parts)
+    return SyntheticColumn(attribute, source, low, high, parts)
+
+
+def _unit(attribute: Attribute) -> int:
+    """Of a moment: how many days or microseconds its type tells apart."""
+    return int(10 ** (6 - attribute.scale)) if attribute.kind is Kind.TIMESTAMP else 1
+
+
+def _parts(attribute: Attribute, bounds: tuple[float, float]) -> tuple[int, int]:
+    """The bounds in whole units of the type, inside of what was given."""
+    low, high = (Decimal(repr(float(end))) for end in bounds)
+    scale = Decimal(10) ** attribute.scale if attribute.kind is Kind.DECIMAL else Decimal(1)
+    unit = _unit(attribute)
+    return (
+        int((low * scale / unit).to_integral_value(ROUND_CEILING)),
+        int((high * scale / unit).to_integral_value(ROUND_FLOOR)),
+    )
+
+
+def _has_room(attribute: Attribute, parts: tuple[int, int]) -> bool:
+    low, high = parts
+    if attribute.kind is Kind.DECIMAL:
+        return not attribute.precision or max(-low, high) < 10**attribute.precision
+    if attribute.kind is Kind.DATE:
+        return low >= _FIRST_DAY and high <= _LAST_DAY
+    if attribute.kind is Kind.TIMESTAMP:
+        unit = _unit(attribute)
+        return low * unit >= _FIRST_DAY * _MICROS and high * unit < (_LAST_DAY + 1) * _MICROS
+    return True
+
+
+def _spelled(attribute: Attribute, part: int) -> str:
+    """A number or moment as SQL spells it."""
+    if attribute.kind is Kind.DATE:
+        return str(np.datetime64(part, "D"))
+    if attribute.kind is Kind.TIMESTAMP:
+        moment = str(np.datetime64(part * _unit(attribute), "us")).replace("T", " ")
+        if attribute.scale == 0:
+            moment = moment.partition(".")[0]
+        return moment + ("+00" if attribute.zoned else "")
+    if attribute.kind is Kind.DECIMAL:
+        return f"{Decimal(part).scaleb(-attribute.scale):f}"
+    return str(part)
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def require_entity(entity: Attribute) -> None:
+    """Check that a column can say whose a row is.
+
+    Raises
+    ------
+    UnsupportedType : it may hold NULL, or values that are not told apart everywhere.
+    """
+    if entity.kind not in _OF_PERSONS or entity.by_output or entity.of_another:
+        raise UnsupportedType(
+            f'Column "{entity.name}" of type {entity.sql_type} cannot say whose a row is.',
+            hint="Use a column of whole numbers, text or uuid.",
+        )
+    if entity.nullable:
+        raise UnsupportedType(
+            f'Column "{entity.name}" says whose a row is, and may hold NULL.',
+            hint="Declare it NOT NULL: whose such a row is would be anybody's guess.",
+        )
+
+
+def count_units(session: Session, relation: Relation, persons: Sequence[str]) -> int:
+    """How many rows there are, or values of the column of persons: it is taken as public."""
+    distinct = [f"DISTINCT s.{quote(name)}" for name in persons]
+    query = f"SELECT count({', '.join(distinct) or '*'}) FROM {relation.name.quoted} AS s"
+    return int(session.rows(query)[0][0])
+
+
+def read_figures(
+    session: Session,
+    relation: Relation,
+    columns: Sequence[SyntheticColumn],
+    persons: Sequence[str],
+    chunk_rows: int,
+) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+    """The columns, float64 (p, rows), NaN where NULL; whose each row is, int64 (rows,), from 1."""
+    parts = [session.bounded(one.source, one.low, one.high) for one in columns]
+    for name in persons:
+        number = f"dense_rank() OVER (ORDER BY s.{quote(name)})"
+        parts.append(f"CAST({number} AS DOUBLE PRECISION)")
+    query = "SELECT " + ", ".join(f"{part} AS c{i}" for i, part in enumerate(parts))
+    query += f" FROM {relation.name.quoted} AS s"
+    pieces = list(session.figures(query, chunk_rows))
+    found = np.concatenate(pieces) if pieces else np.empty((0, len(parts)))
+    whose = found[:, -1].astype(np.int64) if persons else None
+    return np.ascontiguousarray(found[:, : len(columns)].T), whose
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def write_rows(
+    session: Session,
+    output: Output,
+    columns: Sequence[SyntheticColumn],
+    rows: Mapping[str, NDArray[Any]],
+) -> None:
+    """Write rows into a table that nobody else sees, in the order in which they were drawn."""
+    session.make_schema(output.name)
+    released = [one.released(rows[one.attribute.name]) for one in columns]
+    session.load_classes(released, len(released[0].values))
+    session.create_released(
+        output, [(one.attribute.name, one.attribute.sql_type) for one in columns], output.release_id
+    )
+    values = [session.released_expression(i, column) for i, column in enumerate(released)]
+    session.run(
+        f"INSERT INTO {output.written.quoted}"
+        f" ({quote_list(one.attribute.name for one in columns)})"
+        f" SELECT {', '.join(values)} FROM {quote(statements.CLASSES)} AS c ORDER BY c.class"
+    )
+    session.analyze(output.written)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is counted again of a released column.
+
+    Parameters
+    ----------
+    low, high : as SQL spells them; empty for truths.
+    """
+
+    name: str
+    sql_type: str
+    low: str
+    high: str
+
+    @classmethod
+    def of(cls, one: SyntheticColumn) -> Kept:
+        """That of a column that is being released."""
+        return cls(one.attribute.name, one.attribute.sql_type, one.low, one.high)
+
+    def plain(self) -> list[str]:
+        """As the ledger has it: type, low and high."""
+        return [self.sql_type, self.low, self.high]
+
+
+def recount(session: Session, relation: RelationName, kept: Sequence[Kept]) -> tuple[int, int]:
+    """How many rows a relation has, and how many with a NULL or a value outside its bounds."""
+    outside, values = [], []
+    for one in kept:
+        column = f"s.{quote(one.name)}"
+        outside.append(f"{column} IS NULL")
+        if one.low:
+            end = session.bound_of(one.sql_type)
+            outside.append(f"{column} < {end} OR {column} > {end}")
+            values += [one.low, one.high]
+    [(rows, wrong)] = session.rows(
+        f"SELECT count(*), count(CASE WHEN {' OR '.join(outside)} THEN 1 END)"
+        f" FROM {relation.quoted} AS s",
+        values,
+    )
+    return int(rows), int(wrong)
+
+
+def require_recount(session: Session, relation: RelationName, kept: Sequence[Kept], n: int) -> None:
+    """Count what was written; raises RecountFailed where it is not n rows within the bounds."""
+    names = [name for name, _ in session.columns_of(relation)]
+    rows, wrong = recount(session, relation, kept)
+    if rows != n or wrong or names != [one.name for one in kept]:
+        raise RecountFailed(
+            f"{rows} synthetic rows are there and {n} must be, {wrong} of them with a NULL or a"
+            " value outside its bounds; nothing was published.",
+            hint="This is an error in dbanon: please report it.",
+        )

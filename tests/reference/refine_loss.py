@@ -1,0 +1,351 @@
+"""The plain version of generalization's local search: slow, obvious, equal to the kernel record by
+record. Without privacy models.
+"""
+
+from bisect import bisect_right
+
+import numpy as np
+
+from tests.reference.generalization import Chance, Records
+
+NEIGHBOURS = 12
+NOISE = (0.0, 0.8, 1.6, 3.2, 6.4)
+NEVER = float("inf")
+
+
+class Shape:
+    """The ends of some records in each attribute, and what their loss needs."""
+
+    def __init__(self, search, row, copies):
+        self.search, self.low, self.high, self.size = search, list(row), list(row), copies
+        self.shares = [copies * share for share in search.shares(row)]
+
+    def copy(self):
+        other = object.__new__(Shape)
+        other.search, other.size = self.search, self.size
+        other.low, other.high = list(self.low), list(self.high)
+        other.shares = list(self.shares)
+        return other
+
+    def with_(self, other):
+        both = self.copy()
+        both.size += other.size
+        both.low = [min(x) for x in zip(self.low, other.low, strict=True)]
+        both.high = [max(x) for x in zip(self.high, other.high, strict=True)]
+        both.shares = [sum(x) for x in zip(self.shares, other.shares, strict=True)]
+        return both
+
+    def less(self, row, copies):
+        """As wide as before, with fewer records."""
+        rest = self.copy()
+        rest.size -= copies
+        shares = self.search.shares(row)
+        rest.shares = [a - copies * b for a, b in zip(self.shares, shares, strict=True)]
+        return rest
+
+    def loss(self):
+        total = 0
+        for a, tree in enumerate(self.search.trees):
+            low, high = self.low[a], self.high[a]
+            if low == high:
+                continue
+            if tree is None:
+                total += self.size * self.search.width(a, low, high)
+            else:
+                total += self.size * self.search.units[a] - tree.common(low, high) * self.shares[a]
+        return total
+
+
+class Search(Records):
+    def __init__(self, space, labels, k, seed):
+        super().__init__(space)
+        self.k, self.chance = k, Chance(seed)
+        self.most = min(max(4 * min(k, 400), 72), 400)
+        self.firsts, self.costs = tables(space.label_costs)
+        places = {}
+        for i, row in enumerate(self.codes):
+            places.setdefault(tuple(row), []).append(i)
+        self.rows, self.copies = list(places), list(places.values())
+        self.collect(labels)
+
+    def shares(self, row):
+        return [
+            0 if tree is None or not tree.depths[leaf] else tree.unit // tree.depths[leaf]
+            for tree, leaf in zip(self.trees, row, strict=True)
+        ]
+
+    def width(self, a, low, high):
+        first = self.firsts[a]
+        if not first:
+            return high - low
+        ends = [max(bisect_right(first, code) - 1, 0) for code in (low, high)]
+        return (self.costs[a][ends[0]][ends[1]] >> 1) + (high - low >> 1)
+
+    def collect(self, labels):
+        self.classes = [[] for _ in range(int(max(labels)) + 1)]
+        self.withheld = {i for i, label in enumerate(labels) if label < 0}
+        for t, copies in enumerate(self.copies):
+            for label in labels[copies]:
+                if label < 0:
+                    continue
+                held = self.classes[label]
+                if held and held[-1][0] == t:
+                    held[-1][1] += 1
+                else:
+                    held.append([t, 1])
+        self.free, pure = [], {}
+        for c, held in enumerate(self.classes):
+            if len(held) != 1:
+                continue
+            t, count = held[0]
+            if t in pure:
+                self.classes[pure[t]][0][1] += count
+                self.classes[c] = []
+                self.free.append(c)
+            else:
+                pure[t] = c
+        self.classes_of = [[] for _ in self.rows]
+        for c, held in enumerate(self.classes):
+            for t, _ in held:
+                self.classes_of[t].append(c)
+        self.losses = [self.loss_of(held) for held in self.classes]
+
+    def loss_of(self, held):
+        return self.joined(held).loss() if held else 0
+
+    def joined(self, held):
+        shape, *rest = (Shape(self, self.rows[t], count) for t, count in held)
+        for other in rest:
+            shape = shape.with_(other)
+        return shape
+
+    def run(self, rounds):
+        near = min(NEIGHBOURS, len(self.rows) - 1)
+        first = [copies[0] for copies in self.copies]
+        self.neighbours = [
+            sorted(
+                (t for t in range(len(first)) if t != own),
+                key=lambda t: (self.distance(first[t], [first[own]]), t),
+            )[:near]
+            for own in range(len(first))
+        ]
+        for _ in range(rounds):
+            pool = self.choose(near)
+            if pool:
+                before = sum(self.losses[c] for c in pool)
+                self.gather(pool)
+                self.agglomerate()
+                self.move()
+                self.join_same()
+                whole = not any(self.small(i) for i in self.alive)
+                if whole and sum(self.lost[i] for i in self.alive) <= before:
+                    self.keep(pool)
+        return self.labels()
+
+    def labels(self):
+        left = [[i for i in copies if i not in self.withheld] for copies in self.copies]
+        owner = {}
+        for c, held in enumerate(self.classes):
+            for t, count in held:
+                owner.update(dict.fromkeys(left[t][:count], c))
+                del left[t][:count]
+        labels = np.full(len(self.codes), -1, np.int32)
+        number = {}
+        for i in sorted(owner):
+            labels[i] = number.setdefault(owner[i], len(number))
+        return labels
+
+    def choose(self, near):
+        if not self.classes:
+            return []
+        below = self.chance.below
+        c = below(len(self.classes))
+        if self.losses[c] == 0 or len(self.classes[c]) > self.most // 2:
+            return []
+        pool, entries = [c], len(self.classes[c])
+        wanted = 2 + below(7)
+        for _ in range(4 * wanted):
+            if len(pool) == wanted:
+                break
+            source = self.classes[pool[below(len(pool))]]
+            t = source[below(len(source))][0]
+            step = below(near + 1)
+            if step:
+                t = self.neighbours[t][step - 1]
+            holding = self.classes_of[t]
+            if not holding:
+                continue
+            other = holding[below(len(holding))]
+            more = len(self.classes[other])
+            if other in pool or entries + more > self.most:
+                continue
+            entries += more
+            pool.append(other)
+        return pool
+
+    def gather(self, pool):
+        counts = {}
+        for c in pool:
+            for t, count in self.classes[c]:
+                counts[t] = counts.get(t, 0) + count
+        # Entries are tuple, copies and the cluster that they are in.
+        self.entries = [[t, count, e] for e, (t, count) in enumerate(counts.items())]
+        self.shape = [Shape(self, self.rows[t], count) for t, count, _ in self.entries]
+        self.alive = list(range(len(self.entries)))
+        self.lost = [0] * len(self.entries)
+        self.best = [-1] * len(self.entries)
+        self.prices = [NEVER] * len(self.entries)
+
+    def small(self, i):
+        return self.shape[i].size < self.k
+
+    def lends(self, j):
+        """Copies of one tuple lend what they have above k."""
+        _, count, owner = self.entries[j]
+        return owner == j and count == self.shape[j].size and count > self.k
+
+    def price(self, i, j):
+        if self.lends(j):
+            lent = min(self.k - self.shape[i].size, self.shape[j].size - self.k)
+            more = Shape(self, self.rows[self.entries[j][0]], lent)
+            increase = self.shape[i].with_(more).loss() - self.lost[i]
+        else:
+            increase = self.shape[i].with_(self.shape[j]).loss() - self.lost[i] - self.lost[j]
+        return float(increase) * (1.0 + self.noise * self.chance.share())
+
+    def cheapest(self, i):
+        self.best[i], self.prices[i] = -1, NEVER
+        for j in self.alive:
+            if j != i and (value := self.price(i, j)) < self.prices[i]:
+                self.best[i], self.prices[i] = j, value
+
+    def agglomerate(self):
+        self.noise = NOISE[self.chance.below(5)]
+        for i in self.alive:
+            if self.small(i):
+                self.cheapest(i)
+        while len(self.alive) > 1:
+            chosen = min(self.alive, key=lambda i: self.prices[i])
+            if self.prices[chosen] == NEVER:
+                break
+            self.unite(chosen, self.best[chosen])
+
+    def unite(self, i, j):
+        if self.lends(j):
+            lent = min(self.k - self.shape[i].size, self.shape[j].size - self.k)
+            t = self.entries[j][0]
+            self.shape[i] = self.shape[i].with_(Shape(self, self.rows[t], lent))
+            self.shape[j] = self.shape[j].less(self.rows[t], lent)
+            self.entries[j][1] -= lent
+            self.entries.append([t, lent, i])
+        else:
+            self.shape[i] = self.shape[i].with_(self.shape[j])
+            for entry in self.entries:
+                if entry[2] == j:
+                    entry[2] = i
+            self.alive.remove(j)
+            self.prices[j] = NEVER
+        self.lost[i] = self.shape[i].loss()
+        self.prices[i] = NEVER
+        if self.small(i):
+            self.cheapest(i)
+        for other in self.alive:
+            if other == i or not self.small(other):
+                continue
+            if self.best[other] in (i, j):
+                self.cheapest(other)
+            elif (value := self.price(other, i)) < self.prices[other]:
+                self.best[other], self.prices[other] = i, value
+
+    def move(self):
+        for _ in range(4):
+            moved = False
+            e = -1
+            while (e := e + 1) < len(self.entries):
+                t, count, own = self.entries[e]
+                copies = min(self.shape[own].size - self.k, count)
+                if copies <= 0 or not self.lost[own]:
+                    continue
+                if copies == count:
+                    others = [x[:2] for x in self.entries if x[2] == own and x[1]]
+                    others.remove([t, count])
+                    rest = self.joined(others)
+                else:
+                    rest = self.shape[own].less(self.rows[t], copies)
+                gain = least = self.lost[own] - rest.loss()
+                point, target = Shape(self, self.rows[t], copies), None
+                for other in self.alive:
+                    increase = self.shape[other].with_(point).loss() - self.lost[other]
+                    if gain > 0 and other != own and increase < least:
+                        least, target = increase, other
+                if target is None:
+                    continue
+                if copies == count:
+                    self.entries[e][2] = target
+                else:
+                    self.entries[e][1] -= copies
+                    self.entries.append([t, copies, target])
+                self.lost[own] -= gain
+                self.shape[own] = rest
+                self.shape[target] = self.shape[target].with_(point)
+                self.lost[target] += least
+                moved = True
+            if not moved:
+                break
+
+    def join_same(self):
+        x = -1
+        while (x := x + 1) < len(self.alive):
+            for j in reversed(self.alive[x + 1 :]):
+                i = self.alive[x]
+                if (self.shape[i].low, self.shape[i].high) == (
+                    self.shape[j].low,
+                    self.shape[j].high,
+                ):
+                    self.shape[i] = self.shape[i].with_(self.shape[j])
+                    self.lost[i] += self.lost[j]
+                    for entry in self.entries:
+                        if entry[2] == j:
+                            entry[2] = i
+                    self.alive.remove(j)
+
+    def keep(self, pool):
+        for c in pool:
+            for t, _ in self.classes[c]:
+                holding = self.classes_of[t]
+                holding[holding.index(c)] = holding[-1]
+                holding.pop()
+            self.classes[c], self.losses[c] = [], 0
+            self.free.append(c)
+        for i in self.alive:
+            if not self.free:
+                self.free.append(len(self.classes))
+                self.classes.append([])
+                self.losses.append(0)
+            c = self.free.pop()
+            self.losses[c] = self.lost[i]
+            for t, count, own in self.entries:
+                if own != i or not count:
+                    continue
+                same = [held for held in self.classes[c] if held[0] == t]
+                if same:
+                    same[0][1] += count
+                else:
+                    self.classes[c].append([t, count])
+                    self.classes_of[t].append(c)
+
+
+def tables(costs):
+    """By attribute the first codes of its pieces, and the table of its labels' costs."""
+    firsts, found = [], []
+    first = cost = 0
+    for w in costs.pieces.tolist():
+        firsts.append(costs.firsts[first : first + w].tolist())
+        found.append(costs.costs[cost : cost + w * w].reshape(w, w).tolist())
+        first, cost = first + w, cost + w * w
+    return firsts, found
+
+
+def refine(space, labels, k, rounds, seed):
+    """The classes after so many rounds."""
+    return Search(space, labels, k, seed).run(rounds)

@@ -1,0 +1,102 @@
+"""Plans of a chain's next release: what it would come to, while nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dbanon
+from dbanon.errors import ChainEntityRows, ChainTurnover
+from tests.stores.chain_cases import GIVEN, Chained, Months, load
+from tests.stores.databases import Database
+
+
+def planned(chained: Chained, **more: Any) -> Any:
+    given = GIVEN | {"chain": chained.chain(accept_turnover=True), "table": "people"} | more
+    found = dbanon.plan(chained.database.url, output="release.people", **given)
+    assert found.chain is not None
+    return found.chain.coming
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{}, {"class_size": 9, "admit_every": 2}, {"departures": "withdraw"}, {"changes": "freeze"}],
+    ids=str,
+)
+def test_a_plan_says_what_the_run_comes_to(
+    database: Database, tmp_path: Path, rules: dict[str, Any]
+) -> None:
+    months = Months(n=60, join=7, leave=0.1, change=0, come_back=0.3)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, **rules)
+    gone = 0
+    for number in range(1, 5):
+        load(database, months.now)
+        before = database.state()
+        coming = planned(chained)
+        assert database.state() == before
+        ever = chained.history([*months.now, *months.out]) if number > 1 else {}
+        left = sum(there is None and one in months.out for one, (_, there) in ever.items())
+        report = chained.release(chain=chained.chain(accept_turnover=True))
+        told = chained.shown().releases[-1]
+        assert coming.sequence == number == told["sequence"]
+        assert coming.due is (number % 2 == 1 or "admit_every" not in rules)
+        few = {0: 0, 1: "fewer than 3", 2: "fewer than 3"}
+        for mine, count in (
+            (coming.came, told["joined"] + told["waiting"]),
+            (coming.left, left),
+            (coming.returned, told["returned"]),
+        ):
+            assert mine == few.get(count, count)
+        assert coming.cells.get("live", 0) <= told["live"]
+        ended = coming.cells.get("gone", 0) + coming.cells.get("withdrawn", 0)
+        gone, before_it = told["gone"] + told["withdrawn"], gone
+        assert ended == gone - before_it
+        assert coming.cells.get("held", 0) == told["held"]
+        assert report.arguments["chain"]["returned"] == coming.returned
+        months.pass_on()
+
+
+def test_what_is_told_of_few_is_that_they_are_few(database: Database, tmp_path: Path) -> None:
+    months = Months(n=12, leave=0, join=0, change=0)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    months.now.pop(1)
+    months.now |= {50: (30, 2000, "a", "flu", 0), 51: (31, 2100, "a", "gout", 0)}
+    load(database, months.now)
+    coming = planned(chained)
+    assert (coming.came, coming.left, coming.returned) == ("fewer than 3", "fewer than 3", 0)
+    assert coming.cells["held"] == 1
+    words = " ".join(text for pair in coming.pairs() for text in pair)
+    assert "fewer than 3 persons who came, fewer than 3 shown who left, 0 returned" in words
+    assert "1 held" in words
+
+
+def test_a_plan_refuses_whom_the_run_would_refuse(database: Database, tmp_path: Path) -> None:
+    months = Months(n=30, leave=0, join=0)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    load(database, {one + 500: values for one, values in months.now.items()})
+    with pytest.raises(ChainTurnover):
+        planned(chained, chain=chained.chain())
+    load(database, months.now)
+    database.execute("INSERT INTO people SELECT * FROM people WHERE id = 7")
+    with pytest.raises(ChainEntityRows):
+        planned(chained)
+
+
+def test_of_a_chain_that_measures_persons_are_told_and_no_classes(
+    database: Database, tmp_path: Path
+) -> None:
+    months = Months(n=30, join=4)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, mode="measure")
+    chained.release()
+    months.pass_on()
+    load(database, months.now)
+    coming = planned(chained)
+    assert (coming.came, dict(coming.cells), coming.due) == (4, {}, True)

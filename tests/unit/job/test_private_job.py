@@ -1,0 +1,123 @@
+"""A differentially private release as it is asked for, and what of it is refused."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbanon.data.schema import Attribute, Kind
+from dbanon.doors.cli.options import ends
+from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
+from dbanon.job.budget import NewBudget
+from dbanon.job.private import own_options, private_job
+from dbanon.stores.budgets import charged
+from dbanon.stores.synthetic import dtype_of, require_kind, synthetic_column
+
+ASKED: dict[str, Any] = {
+    "table": "people", "output": "release.people", "quasi_identifiers": ["age"], "epsilon": 1.0,
+    "bounds": {"age": (0, 120)}, "budget": "people",
+}  # fmt: skip
+
+
+def test_what_says_nothing_is_as_if_it_was_not_given() -> None:
+    """Doors hand on the options of all methods, at their defaults."""
+    plain = private_job(ASKED)
+    more = {"k": None, "sensitive": (), "nulls": "error", "seed": 0, "where": None, "exports": ()}
+    assert private_job(ASKED | more | {"method": "dp_ranks", "entity": None}) == plain
+    assert plain.arguments()["bounds"] == {"age": [0, 120]}
+    born = private_job(ASKED | {"bounds": {"age": (date(1900, 1, 1), "2020-01-01")}})
+    assert born.arguments()["bounds"] == {"age": ["1900-01-01", "2020-01-01"]}
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"k": 5}, "takes no k"),
+        ({"keep": ["name"]}, "takes no keep"),
+        ({"skip_unchanged": True}, "takes no skip_unchanged"),
+        ({"epsilon": 0}, "epsilon must be a number above 0"),
+        ({"epsilon": float("nan")}, "epsilon must be a number above 0"),
+        ({"epsilon": None}, "needs epsilon"),
+        ({"budget": None}, "needs budget"),
+        ({"quasi_identifiers": []}, "No quasi-identifier"),
+        ({"quasi_identifiers": ["age", "age"]}, "named twice"),
+        ({"entity": "age"}, "cannot be released"),
+        ({"door": "window"}, "door must be"),
+    ],
+)
+def test_refusals(more: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidParameter, match=why):
+        private_job(ASKED | more)
+
+
+def test_an_option_that_is_none() -> None:
+    with pytest.raises(UnknownOption, match="epsilonn"):
+        private_job(ASKED | {"epsilonn": 1})
+    assert {"epsilon", "bounds", "null_as", "budget"} <= {one.name for one in own_options()}
+
+
+def test_two_sides_of_bounds() -> None:
+    assert ends("0:350") == (0, 350)
+    assert ends("-1.5:2e3") == (-1.5, 2000.0)
+    assert ends("2020-01-01:2020-12-31") == ("2020-01-01", "2020-12-31")
+    assert ends("2020-01-01 10:00:2020-01-02 11:30") == ("2020-01-01 10:00", "2020-01-02 11:30")
+    for wrong in ("5", ":5", "5:", "1:2:3"):
+        with pytest.raises(InvalidParameter, match="LOW:HIGH"):
+            ends(wrong)
+
+
+def test_what_an_epsilon_costs_is_never_less() -> None:
+    assert charged(0.1) == Decimal("0.1")
+    assert charged(1e-30) == Decimal("1e-9")
+    assert charged(1.0000000001) == Decimal("1.000000001")
+    assert sum((charged(0.1) for _ in range(3)), Decimal(0)) == Decimal("0.3")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"epsilon": 0}, {"epsilon": float("inf")}, {"epsilon": 1e-12}, {"unit": "person"},
+     {"entity": "id"}, {"unit": "house"}, {"name": "-x"}, {"name": "a b"}],
+)  # fmt: skip
+def test_budgets_that_are_none(more: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter):
+        NewBudget(**({"name": "m", "source": "people", "epsilon": 1.0} | more))
+
+
+def _column(low: float, high: float, **attribute: Any) -> Any:
+    session: Any = SimpleNamespace(type_of=lambda one: "its type")
+    return synthetic_column(session, Attribute("c", **attribute), (low, high))
+
+
+def test_released_values_are_within_the_bounds_in_their_type() -> None:
+    price = _column(0.125, 9.999, kind=Kind.DECIMAL, precision=5, scale=2)
+    assert (price.low, price.high) == ("0.13", "9.99")
+    assert price.released(np.array([0.0, 0.125, 5.005, 9.999])).values.tolist() == [
+        13, 13, 500, 999
+    ]  # fmt: skip
+    seconds = _column(500_000.0, 2_900_000.0, kind=Kind.TIMESTAMP, scale=0)
+    moments = np.array([500_000, 1_400_000, 2_900_000]).astype("datetime64[us]")
+    assert seconds.released(moments).values.tolist() == [1_000_000, 1_000_000, 2_000_000]
+    assert (seconds.low, seconds.high) == ("1970-01-01 00:00:01", "1970-01-01 00:00:02")
+    wide = _column(0, 1e30, kind=Kind.DECIMAL, precision=38, scale=2)
+    assert wide.released(np.array([1e30, 2e30])).values.tolist() == [10**32, 10**32]
+    zoned = _column(0.0, 86_400e6, kind=Kind.TIMESTAMP, scale=6, zoned=True)
+    assert zoned.high == "1970-01-02 00:00:00.000000+00"
+    for wrong in (
+        {"low": 0.001, "high": 0.009, "kind": Kind.DECIMAL, "precision": 5, "scale": 2},
+        {"low": 0, "high": 1e9, "kind": Kind.DECIMAL, "precision": 5, "scale": 2},
+        {"low": -1e9, "high": 1e9, "kind": Kind.DATE},
+    ):
+        with pytest.raises(InvalidParameter, match="two values of its type"):
+            _column(**wrong)
+
+
+def test_columns_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(UnsupportedType, match="no number"):
+        require_kind(Attribute("c", Kind.CATEGORY, sql_type="text"))
+    assert dtype_of(Attribute("c", Kind.INTEGER, bits=16)) == np.int16
+    assert dtype_of(Attribute("c", Kind.DATE)) == np.dtype("datetime64[D]")
