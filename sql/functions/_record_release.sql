@@ -20,6 +20,7 @@ DECLARE
         'median_class', 'largest_class', 'histogram', 'information_loss',
         'information_loss_before_rounding'];
     unknown text;
+    private boolean := release ->> 'budget' IS NOT NULL;
     id uuid;
     own bigint;
     place text;
@@ -108,19 +109,20 @@ BEGIN
     END IF;
     -- A release has figures of classes, or it has spent of a budget; never both, nor neither.
     IF EXISTS (SELECT FROM unnest(ARRAY['arguments', 'seconds']
-                                  || CASE WHEN release ? 'budget' THEN '{}'::text[]
+                                  || CASE WHEN private THEN '{}'::text[]
                                           ELSE ARRAY['histogram'] END) AS key
                WHERE jsonb_typeof(release -> key) IS DISTINCT FROM 'object') THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'arguments, histogram and seconds are objects.';
     END IF;
-    IF release ? 'budget' AND release ?| of_classes
-       OR NOT release ? 'budget' AND release ?| ARRAY['epsilon', 'neighbours'] THEN
+    IF private AND release ?| of_classes
+       OR NOT private AND release ?| ARRAY['epsilon', 'neighbours'] THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'A release has figures of classes, or what it spent of a budget.';
     END IF;
-    IF NOT release ?& (CASE WHEN release ? 'budget' THEN ARRAY['epsilon', 'neighbours']
-                            ELSE of_classes END) THEN
+    IF EXISTS (SELECT FROM unnest(CASE WHEN private THEN ARRAY['epsilon', 'neighbours']
+                                       ELSE of_classes END) AS key
+               WHERE release ->> key IS NULL) THEN
         RAISE EXCEPTION USING ERRCODE = '23502', MESSAGE = 'The entry is not complete.';
     END IF;
     IF coalesce(jsonb_typeof(release -> 'evaluation'), 'object') <> 'object' THEN

@@ -16,6 +16,12 @@ Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
+# What a release has of classes, and synthetic rows have not.
+OF_CLASSES = (
+    "k_requested", "k_achieved", "classes", "smallest_class", "median_class", "largest_class",
+    "histogram", "information_loss", "information_loss_before_rounding",
+)  # fmt: skip
+
 
 def test_a_runner_writes_no_row_by_hand(forger: psycopg.Connection[Any]) -> None:
     for statement in (
@@ -111,6 +117,12 @@ def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connecti
     refused(forger, ["[" * 9999 + "]" * 9999, given[1], given[2]], "54001", "22023")
     refused(forger, entry(one, mine, k_requested="many"), "22P02")
     refused(forger, entry(one, mine, k_requested=None), "23502")
+    # Of no budget, and yet no release of classes.
+    of_none = json.loads(entry(one, mine, budget=None, epsilon=1, neighbours="rows")[0])
+    refused(forger, [json.dumps(of_none), given[1], given[2]], "22023")
+    without = {key: value for key, value in of_none.items() if key not in OF_CLASSES}
+    refused(forger, [json.dumps(without), given[1], given[2]], "22023")
+    refused(forger, entry(one, mine, budget="b", **dict.fromkeys(OF_CLASSES)), "22023")
     refused(forger, entry(one, mine, rows_in=2**70), "22003")
 
 

@@ -90,6 +90,8 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "unknown refinement (word)": ("invalid_parameter", {"refine": "fastest"}),
     "a budget without refinement": ("invalid_parameter", {"refine_iterations": 5}),
     "no time to refine": ("invalid_parameter", {"refine": "fast", "refine_seconds": 0.0}),
+    "no time for a certificate": ("invalid_parameter", {"certificate": 0.0}),
+    "a certificate of ranges": ("invalid_parameter", {**RANGES, "certificate": 5.0}),
     "blocks below 2k": ("invalid_parameter", {"block_size": 9}),
     "an entity that is not there": ("column_not_found", {"entity": "aa"}),
     "an entity that is released": ("invalid_parameter", {"entity": "a"}),

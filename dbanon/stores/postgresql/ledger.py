@@ -32,7 +32,8 @@ SPENDER = """
 _OF_CHAINS = "^chain_(row|value)_[0-9a-f]{12}$"
 _TABLES = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
 
-# The checks of our own, as the catalog spells them but for spaces, brackets and casts of numbers.
+# The checks of our own, as the catalog spells them but for spaces, brackets, casts of
+# numbers, and quotes, which `quote_all_identifiers` adds.
 _OWN_CHECKS = ", ".join(
     f"({literal(table)}, {literal(name)}, {literal('CHECK' + ''.join(held.split()))})"
     for table, checks in CHECKS.items()
@@ -109,7 +110,7 @@ WITH trusted AS (
             SELECT FROM (VALUES {_OWN_CHECKS}) AS own(relname, conname, told)
             WHERE own.relname = c.relname AND own.conname = k.conname
               AND own.told = regexp_replace(pg_get_constraintdef(k.oid),
-                                            '[() ]|::numeric', '', 'g'))
+                                            '[()" ]|::numeric', '', 'g'))
         AND NOT EXISTS (
             SELECT FROM pg_catalog.pg_depend AS d
             WHERE d.classid = 'pg_constraint'::regclass AND d.objid = k.oid
