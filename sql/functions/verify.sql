@@ -25,6 +25,7 @@ DECLARE
     wanted integer := k;
     differing text[] := '{}';
     columns_now text;
+    synthetic boolean := false;
     outcome jsonb;
 BEGIN
     IF verify.relation IS NULL THEN
@@ -38,7 +39,8 @@ BEGIN
                 HINT = 'GRANT dbanon_runner to it, or name quasi_identifiers and k.';
         END IF;
         PERFORM dbanon._require_ledger();
-        SELECT r.release_id, r.k_requested, r.histogram, r.epsilon, r.rows_out, r.arguments->>'entity' AS entity,
+        SELECT r.release_id, r.k_requested, r.histogram, r.epsilon,
+               r.arguments->>'entity' AS entity,
                r.arguments->>'guarantee' = 'per_attribute' AS alone,
                jsonb_array_length(r.arguments->'models') AS models, r.digest,
                r.arguments @? '$.models[*] ? (@.counted_in == "persons")' AS of_persons,
@@ -65,81 +67,74 @@ BEGIN
             outcome := dbanon._changed_release(verify.relation, differing);
 @RAISE@
         END IF;
-        IF entry.epsilon IS NOT NULL THEN
-            IF verify.k IS NOT NULL THEN
-                RAISE EXCEPTION USING ERRCODE = '22023',
-                    MESSAGE = 'The rows are synthetic: they stand for nobody, and have no classes.',
-                    HINT = 'Leave out k.';
-            END IF;
-            result.relation := verify.relation;
-            IF columns_now IS NULL THEN
-                result.rows := dbanon._verify_synthesis(verify.relation, entry.release_id);
-                result.digest := dbanon._compare_rows(verify.relation, entry.digest);
-            END IF;
-            IF result.digest = 'changed' THEN
-                differing := differing || 'rows (digest)'::text;
-            END IF;
-            IF differing <> '{}' THEN
-                outcome := dbanon._changed_release(verify.relation, differing);
-@RAISE@
-            END IF;
-            result.unchanged := CASE result.digest WHEN 'unchanged' THEN true END;
-            RAISE NOTICE 'Rows, NULLs and bounds were counted; differential privacy cannot be.';
-            RETURN result;
+        synthetic := entry.epsilon IS NOT NULL;
+        IF synthetic AND verify.k IS NOT NULL THEN
+            RAISE EXCEPTION USING ERRCODE = '22023',
+                MESSAGE = 'The rows are synthetic: they stand for nobody, and have no classes.',
+                HINT = 'Leave out k.';
         END IF;
     ELSIF wanted IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'k is needed with quasi_identifiers.';
     END IF;
-    SELECT coalesce(sum(found.classes * found.size), 0), coalesce(sum(found.classes), 0),
-           coalesce(min(found.size), 0), coalesce(max(found.size), 0),
-           coalesce(jsonb_object_agg(found.size::text, found.classes), '{}')
-    INTO result.rows, result.classes, result.smallest_class, result.largest_class, counted
-    FROM dbanon._class_sizes(verify.relation, names) AS found;
-    IF result.release_id IS NULL THEN
-        NULL;
-    ELSIF entry.alone THEN
-        RAISE WARNING 'The rows of % are NOT k-anonymous: the rarest combination of released values is'
-                      ' shared by % row(s).', relation, result.smallest_class;
-        SELECT coalesce(sum(found.classes), 0), coalesce(min(found.size), 0),
-               coalesce(max(found.size), 0),
-               coalesce(jsonb_object_agg(found.size::text, found.classes), '{}')
-        INTO result.classes, result.smallest_class, result.largest_class, counted
-        FROM (SELECT own.size, sum(own.classes)::bigint AS classes
-              FROM unnest(names) AS name,
-                   dbanon._class_sizes(verify.relation, name || entry.strata) AS own
-              WHERE name <> ALL (entry.strata)
-              GROUP BY own.size) AS found;
-    END IF;
     result.relation := verify.relation;
-    result.k_requested := wanted;
-    result.k_achieved := result.smallest_class;
-    IF result.k_achieved < wanted THEN
-        RAISE EXCEPTION USING ERRCODE = 'ZK001',
-            MESSAGE = format('The smallest class of %s holds %s rows, fewer than k = %s.',
-                             relation, result.k_achieved, wanted),
-            HINT = CASE
-                WHEN result.release_id IS NULL
-                THEN 'The ledger has no release of this name: these are the rows as they are. What'
-                     ' is to be published is a release of them, made with this k.'
-                ELSE 'Withdraw the relation, and release it again.'
-            END;
+    IF synthetic THEN
+        IF columns_now IS NULL THEN
+            result.rows := dbanon._verify_synthesis(verify.relation, entry.release_id);
+            RAISE NOTICE 'Rows, NULLs and bounds were counted; differential privacy cannot be.';
+        END IF;
+    ELSE
+        SELECT coalesce(sum(found.classes * found.size), 0), coalesce(sum(found.classes), 0),
+               coalesce(min(found.size), 0), coalesce(max(found.size), 0),
+               coalesce(jsonb_object_agg(found.size::text, found.classes), '{}')
+        INTO result.rows, result.classes, result.smallest_class, result.largest_class, counted
+        FROM dbanon._class_sizes(verify.relation, names) AS found;
+        IF result.release_id IS NULL THEN
+            NULL;
+        ELSIF entry.alone THEN
+            RAISE WARNING 'The rows of % are NOT k-anonymous: the rarest combination of released values is'
+                          ' shared by % row(s).', relation, result.smallest_class;
+            SELECT coalesce(sum(found.classes), 0), coalesce(min(found.size), 0),
+                   coalesce(max(found.size), 0),
+                   coalesce(jsonb_object_agg(found.size::text, found.classes), '{}')
+            INTO result.classes, result.smallest_class, result.largest_class, counted
+            FROM (SELECT own.size, sum(own.classes)::bigint AS classes
+                  FROM unnest(names) AS name,
+                       dbanon._class_sizes(verify.relation, name || entry.strata) AS own
+                  WHERE name <> ALL (entry.strata)
+                  GROUP BY own.size) AS found;
+        END IF;
+        result.k_requested := wanted;
+        result.k_achieved := result.smallest_class;
+        IF result.k_achieved < wanted THEN
+            RAISE EXCEPTION USING ERRCODE = 'ZK001',
+                MESSAGE = format('The smallest class of %s holds %s rows, fewer than k = %s.',
+                                 relation, result.k_achieved, wanted),
+                HINT = CASE
+                    WHEN result.release_id IS NULL
+                    THEN 'The ledger has no release of this name: these are the rows as they are. What'
+                         ' is to be published is a release of them, made with this k.'
+                    ELSE 'Withdraw the relation, and release it again.'
+                END;
+        END IF;
+        IF result.release_id IS NOT NULL THEN
+            IF entry.of_persons THEN
+                RAISE NOTICE 'Privacy models of sensitive columns were counted in persons, whom the release'
+                             ' does not tell apart: nobody can count them in it.';
+            ELSIF entry.models > 0 THEN
+                RAISE NOTICE 'Privacy models of sensitive columns are not counted here: the command'
+                             ' dbanon verify counts them.';
+            END IF;
+            IF entry.entity IS NOT NULL THEN
+                RAISE NOTICE 'The release counted persons by %, which it does not hold: rows are counted'
+                             ' now.', quote_ident(entry.entity);
+            END IF;
+            IF counted IS DISTINCT FROM entry.histogram THEN
+                differing := differing || 'class sizes'::text;
+            END IF;
+        END IF;
     END IF;
     IF result.release_id IS NOT NULL THEN
-        IF entry.of_persons THEN
-            RAISE NOTICE 'Privacy models of sensitive columns were counted in persons, whom the release'
-                         ' does not tell apart: nobody can count them in it.';
-        ELSIF entry.models > 0 THEN
-            RAISE NOTICE 'Privacy models of sensitive columns are not counted here: the command'
-                         ' dbanon verify counts them.';
-        END IF;
-        IF entry.entity IS NOT NULL THEN
-            RAISE NOTICE 'The release counted persons by %, which it does not hold: rows are counted'
-                         ' now.', quote_ident(entry.entity);
-        END IF;
-        IF counted IS DISTINCT FROM entry.histogram THEN
-            differing := differing || 'class sizes'::text;
-        END IF;
         IF columns_now IS NULL THEN
             result.digest := dbanon._compare_rows(verify.relation, entry.digest);
         END IF;

@@ -207,27 +207,30 @@ def kinds(run_sql: Run) -> None:
 
 
 @pytest.mark.usefixtures("kinds")
-def test_values_of_every_kind_are_told_apart(run_sql: Run, sql_url: str) -> None:
+def test_values_of_every_kind_are_told_apart(sql_url: str) -> None:
     """In the client's way and in SQL's, which must be the same."""
-    for kind, values in KINDS.items():
-        run_sql(f"CREATE TABLE app.one (x {kind}, y {kind})")
-        sums = set()
-        cells = [(value, values[0]) for value in values]
-        cells += [(values[0], value) for value in values[1:]]
-        for x, y in cells:
-            run_sql(f"INSERT INTO app.one VALUES ({x}, {y})")
-            rows, total = taken(sql_url, "one")
-            assert rows == 1
-            sums.add(total)
+    with psycopg.connect(conninfo(sql_url), autocommit=True) as owner:
+        for kind, values in KINDS.items():
+            cells = [(value, values[0]) for value in values]
+            cells += [(values[0], value) for value in values[1:]]
+            for at, (x, y) in enumerate(cells):
+                owner.execute(f"CREATE TABLE app.one_{at} (x {kind}, y {kind})".encode())
+                owner.execute(f"INSERT INTO app.one_{at} VALUES ({x}, {y})".encode())
+            sums = set()
             with open_store(sql_url).session(write=False) as session:
                 probe = session.digest_probe()
-            recorded = f"pg1:5:{probe}:{rows}:{total}"
-            assert run_sql("SELECT dbanon._compare_rows('app.one', %s)", recorded) == [
-                ("unchanged",)
-            ], (kind, x, y)
-            run_sql("DELETE FROM app.one")
-        assert len(sums) == len(cells), kind
-        run_sql("DROP TABLE app.one")
+                for at, cell in enumerate(cells):
+                    rows, total = session.digest_rows(RelationName("app", f"one_{at}"), 5)
+                    assert rows == 1
+                    sums.add(total)
+                    [(compared,)] = owner.execute(
+                        "SELECT dbanon._compare_rows(%s::regclass, %s)",
+                        (f"app.one_{at}", f"pg1:5:{probe}:{rows}:{total}"),
+                    )
+                    assert compared == "unchanged", (kind, cell)
+            assert len(sums) == len(cells), kind
+            tables = ", ".join(f"app.one_{at}" for at in range(len(cells)))
+            owner.execute(f"DROP TABLE {tables}".encode())
 
 
 @pytest.mark.usefixtures("kinds")
