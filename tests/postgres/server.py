@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
+from tests.postgres.kept import close_kept, kept
 from tests.postgres.tools import (
     binary,
     conninfo,
@@ -93,10 +93,10 @@ class Server(ABC):
     def execute(
         self, statement: str | sql.Composed, *parameters: Any, url: str | None = None
     ) -> list[tuple[Any, ...]]:
-        """Run one statement in a connection of its own (autocommit) and return its rows, if any."""
+        """Run one statement in a connection as new (autocommit) and return its rows, if any."""
         # psycopg's types want literal text, against injection; here it is the callers' own.
         query: Any = statement
-        with psycopg.connect(conninfo(url or self.superuser_url), autocommit=True) as connection:
+        with kept(conninfo(url or self.superuser_url)) as connection:
             cursor = connection.execute(query, parameters or None)
             return cursor.fetchall() if cursor.description is not None else []
 
@@ -123,6 +123,7 @@ class Server(ABC):
     def create_database(self, name: str | None = None, *, template: str = "template1") -> str:
         """Copy `template`, to which nobody may be connected, and return the new database's URL."""
         name = name or f"test_{secrets.token_hex(6)}"
+        close_kept(template)
         self.execute(
             sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
                 sql.Identifier(name), sql.Identifier(template)
@@ -132,6 +133,7 @@ class Server(ABC):
 
     def drop_database(self, name: str) -> None:
         """Drop a database together with the sessions in it."""
+        close_kept(name)
         self.execute(
             sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
         )

@@ -15,6 +15,7 @@ import duckdb
 import psycopg
 
 import dbanon
+from tests.postgres.kept import kept
 from tests.postgres_server import conninfo
 
 Rows = list[tuple[Any, ...]]
@@ -217,12 +218,12 @@ class PostgresqlDatabase(Database):
         return psycopg.connect(conninfo(url or self.url), autocommit=True)
 
     def execute(self, *statements: str) -> None:
-        with self.connect() as connection:
+        with kept(conninfo(self.url)) as connection:
             for statement in statements:
                 connection.execute(statement)  # type: ignore[call-overload]
 
     def rows(self, sql: str) -> Rows:
-        with self.connect() as connection:
+        with kept(conninfo(self.url)) as connection:
             found: Rows = connection.execute(sql).fetchall()  # type: ignore[call-overload]
             return found
 
