@@ -17,10 +17,10 @@ _kept: dict[str, psycopg.Connection[Any]] = {}
 
 @contextmanager
 def kept(told: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection as new (autocommit), by its connection string; closed by whoever needs it closed.
+    """A connection as new (autocommit), by its connection string.
 
-    Settings, temporary tables, plans and locks of earlier uses are gone. What the server's own process
-    has loaded stays, such as Python and its modules: a test of that opens its own.
+    Settings, temporary tables, plans and locks of earlier uses are gone. What the server's own
+    process has loaded stays, such as Python and its modules: a test of that opens its own.
     """
     if threading.current_thread() is not threading.main_thread():
         with psycopg.connect(told, autocommit=True) as connection:
