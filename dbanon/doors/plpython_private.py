@@ -23,8 +23,10 @@ from dbanon.errors import (
     TransactionOpen,
     VersionMismatch,
 )
+from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import private_job
-from dbanon.run.private import ATTEMPTS, Begun, Spender, begin, release, spend
+from dbanon.run.private import ATTEMPTS, Spender, release, spend
+from dbanon.run.private_begin import Begun, begin
 from dbanon.stores.budgets import KeptBudget
 from dbanon.stores.postgresql.backend import PlpySession
 from dbanon.stores.postgresql.backend_errors import spi_error
@@ -118,6 +120,8 @@ class _Call:
         if not isinstance(options, dict):
             raise InvalidParameter("options must be a JSON object.")
         more = keys_of_private(options, _ARGUMENTS)
+        # No files: those of the server are nobody's to name.
+        more["hierarchies"] = parse_all(more.get("hierarchies"), files=False)
         limit = more.pop("memory_limit", None) or half_of_memory()
         return {**given, **more, "memory_limit": limit}
 

@@ -134,8 +134,15 @@ class PrivateJob:
         return PERSON if self.persons else ROW
 
     def arguments(self) -> dict[str, Any]:
-        """What was asked for as plain values, for the ledger: all of it is public."""
-        return {one.name: _told(getattr(self.wished, one.name)) for one in parameters(Private)}
+        """What was asked for as plain values, for the ledger: all of it is public.
+
+        Not the hierarchies, of which the ledger keeps what they are once they are read.
+        """
+        return {
+            one.name: _told(getattr(self.wished, one.name))
+            for one in parameters(Private)
+            if one.name != "hierarchies"
+        }
 
 
 def own_options() -> tuple[Parameter, ...]:

@@ -250,8 +250,9 @@ def test_a_type_that_states_its_values_has_no_other():
     halves = dbanon.Hierarchy.from_nested({"*": {"a": LABELS[:2], "b": LABELS[2:]}})
     by_tree = kinds_of(frame, **usual, hierarchies={"job": halves})[0]
     assert by_tree.tree.height == 2
-    with pytest.raises(errors.InvalidParameter, match="values of its type"):
-        kinds_of(frame, **usual | {"orders": {"job": LABELS[:3]}})
+    # A list of the caller's own goes before that of the type.
+    own = kinds_of(frame, **usual | {"orders": {"job": LABELS[:3]}})[0]
+    assert own.labels == (*LABELS[:3], "other")
 
 
 def test_other_is_a_leaf_and_only_one():
