@@ -13,15 +13,13 @@ from contextlib import suppress
 from typing import Any
 
 from dbanon.doors.machine import half_of_memory
+from dbanon.doors.plpython_errors import refusal_of, require_version
 from dbanon.doors.plpython_options import keys_of_private
 from dbanon.doors.ways import in_sql
 from dbanon.errors import (
-    DbanonError,
     InvalidParameter,
-    MemoryLimit,
     SourceChanged,
     TransactionOpen,
-    VersionMismatch,
 )
 from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import private_job
@@ -31,7 +29,6 @@ from dbanon.stores.budgets import KeptBudget
 from dbanon.stores.postgresql.backend import PlpySession
 from dbanon.stores.postgresql.backend_errors import spi_error
 from dbanon.stores.sql import Session
-from dbanon.version import version
 
 # All names are qualified: whose functions the caller's path has first, is anybody's guess.
 _PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
@@ -54,25 +51,11 @@ _TERMINATION = "2D000"
 def dp_ranks(plpy: Any, sql_version: str, given: Mapping[str, Any]) -> str | None:
     """Run the call; None, or the error as JSON text: what was done until then is rolled back."""
     try:
-        if sql_version != version():
-            raise VersionMismatch(
-                f"The SQL functions are of version {sql_version}, Python has {version()}.",
-                hint="Ask a superuser to run: dbanon upgrade",
-            )
+        require_version(sql_version)
         _Call(plpy, given).run()
         return None
-    except DbanonError as error:
-        refusal = error
-    except MemoryError:
-        refusal = MemoryLimit("The backend has no more memory.")
     except Exception as failure:
-        if hasattr(failure, "spidata"):
-            refusal = spi_error(failure)
-        else:
-            # The text of an exception may hold a value: only its type is told.
-            kind = type(failure).__name__
-            plpy.log(f"dbanon: unexpected {kind}")
-            refusal = DbanonError(f"dbanon failed unexpectedly ({kind}); nothing was published.")
+        refusal = refusal_of(plpy, failure)
     # Whether or not somebody raises what comes back. Where it may not, nothing was done.
     with suppress(Exception):
         plpy.rollback()

@@ -47,8 +47,9 @@ def test_a_call_releases_and_spends(
     assert (state, [(release,)]) == ("published", run_sql("SELECT release_id FROM dbanon.release"))
     found = dbanon.verify(sql_url, "release.magic")
     assert (found.rows, found.unchanged, found.epsilon) == (1000, True, 1.0)
-    [(listed,)] = run_sql("SELECT state FROM dbanon.releases()")
-    assert listed == "current"
+    assert run_sql("SELECT state, epsilon, k_requested FROM dbanon.releases()") == [
+        ("current", 1.0, None)
+    ]
     [(rows, smallest, unchanged)] = run_sql(
         "SELECT rows, smallest_class, unchanged FROM dbanon.verify('release.magic')"
     )

@@ -45,7 +45,7 @@ def test_what_says_nothing_is_as_if_it_was_not_given() -> None:
         ({"epsilon": None}, "needs epsilon"),
         ({"budget": None}, "needs budget"),
         ({"quasi_identifiers": []}, "No quasi-identifier"),
-        ({"quasi_identifiers": ["age", "age"]}, "named twice"),
+        ({"quasi_identifiers": ["age", "age"]}, "more than once"),
         ({"entity": "age"}, "cannot be released"),
         ({"door": "window"}, "door must be"),
     ],
