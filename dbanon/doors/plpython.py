@@ -19,16 +19,14 @@ from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.doors.machine import half_of_memory
+from dbanon.doors.plpython_errors import refusal_of, require_version
 from dbanon.doors.starts import statement
 from dbanon.doors.ways import in_sql, in_sql_classes
 from dbanon.errors import (
     ColumnLost,
-    DbanonError,
     HierarchyBroken,
     InvalidParameter,
-    MemoryLimit,
     PrivacyWarning,
-    VersionMismatch,
 )
 from dbanon.errors.base import Way
 from dbanon.hierarchy import builders as hierarchy_builders
@@ -42,7 +40,6 @@ from dbanon.stores import hierarchies
 from dbanon.stores.names import parse_relation
 from dbanon.stores.postgresql import summary
 from dbanon.stores.postgresql.backend import PlpySession, PlpyStore
-from dbanon.stores.postgresql.backend_errors import spi_error
 from dbanon.stores.postgresql.classes import StableSource
 from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
@@ -291,28 +288,12 @@ def _guarded(
     way: Way = in_sql,
 ) -> str:
     try:
-        if sql_version != version():
-            raise VersionMismatch(
-                f"The SQL functions are of version {sql_version}, Python has {version()}.",
-                hint="Ask a superuser to run: dbanon upgrade",
-            )
+        require_version(sql_version)
         # A subtransaction, so that nothing is left even if nobody raises what comes back.
         if not writes:
             return json.dumps(work())
         with plpy.subtransaction():
             return json.dumps(work())
-    except DbanonError as error:
-        refusal = error
-    except RecursionError:
-        refusal = InvalidParameter("An argument is nested too deep.")
-    except MemoryError:
-        refusal = MemoryLimit("The backend has no more memory.")
     except Exception as failure:
-        if hasattr(failure, "spidata"):
-            refusal = spi_error(failure)
-        else:
-            # The text of an exception may hold a value: only its type is told.
-            kind = type(failure).__name__
-            plpy.log(f"dbanon: unexpected {kind}")
-            refusal = DbanonError(f"dbanon failed unexpectedly ({kind}); nothing was published.")
+        refusal = refusal_of(plpy, failure)
     return json.dumps({"error": refusal.to_dict(way)})

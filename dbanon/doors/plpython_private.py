@@ -13,23 +13,22 @@ from contextlib import suppress
 from typing import Any
 
 from dbanon.doors.machine import half_of_memory
+from dbanon.doors.plpython_errors import refusal_of, require_version
 from dbanon.doors.plpython_options import keys_of_private
 from dbanon.doors.ways import in_sql
 from dbanon.errors import (
-    DbanonError,
     InvalidParameter,
-    MemoryLimit,
     SourceChanged,
     TransactionOpen,
-    VersionMismatch,
 )
+from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import private_job
-from dbanon.run.private import ATTEMPTS, Begun, Spender, begin, release, spend
+from dbanon.run.private import ATTEMPTS, Spender, release, spend
+from dbanon.run.private_begin import Begun, begin
 from dbanon.stores.budgets import KeptBudget
 from dbanon.stores.postgresql.backend import PlpySession
 from dbanon.stores.postgresql.backend_errors import spi_error
 from dbanon.stores.sql import Session
-from dbanon.version import version
 
 # All names are qualified: whose functions the caller's path has first, is anybody's guess.
 _PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
@@ -52,25 +51,11 @@ _TERMINATION = "2D000"
 def dp_ranks(plpy: Any, sql_version: str, given: Mapping[str, Any]) -> str | None:
     """Run the call; None, or the error as JSON text: what was done until then is rolled back."""
     try:
-        if sql_version != version():
-            raise VersionMismatch(
-                f"The SQL functions are of version {sql_version}, Python has {version()}.",
-                hint="Ask a superuser to run: dbanon upgrade",
-            )
+        require_version(sql_version)
         _Call(plpy, given).run()
         return None
-    except DbanonError as error:
-        refusal = error
-    except MemoryError:
-        refusal = MemoryLimit("The backend has no more memory.")
     except Exception as failure:
-        if hasattr(failure, "spidata"):
-            refusal = spi_error(failure)
-        else:
-            # The text of an exception may hold a value: only its type is told.
-            kind = type(failure).__name__
-            plpy.log(f"dbanon: unexpected {kind}")
-            refusal = DbanonError(f"dbanon failed unexpectedly ({kind}); nothing was published.")
+        refusal = refusal_of(plpy, failure)
     # Whether or not somebody raises what comes back. Where it may not, nothing was done.
     with suppress(Exception):
         plpy.rollback()
@@ -118,6 +103,8 @@ class _Call:
         if not isinstance(options, dict):
             raise InvalidParameter("options must be a JSON object.")
         more = keys_of_private(options, _ARGUMENTS)
+        # No files: those of the server are nobody's to name.
+        more["hierarchies"] = parse_all(more.get("hierarchies"), files=False)
         limit = more.pop("memory_limit", None) or half_of_memory()
         return {**given, **more, "memory_limit": limit}
 

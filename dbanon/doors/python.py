@@ -192,6 +192,7 @@ def _private(given: Mapping[str, Any]) -> PrivateReport:
     wanted |= given["options"] | {"target": given["target"]}
     if wanted["run_id"] is None:
         del wanted["run_id"]
+    wanted["hierarchies"] = parse_all(wanted["hierarchies"], files=True)
     job = private_job(wanted)
     return run_private(job, open_store(given["database"], given["on_sql"]), given["progress"])
 

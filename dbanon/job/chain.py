@@ -6,8 +6,8 @@ A chain is made once, under rules that stay; each of its releases names it, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any
 
 from dbanon.data.option import Option, check, make, parameters
@@ -66,6 +66,11 @@ class Chain:
         Option("Accept that many members left and as many newcomers came since the last release."),
     ] = False
     rules: Mapping[str, Any] = field(default_factory=dict)
+
+    def placed(self, path: Callable[[str], str], text: Callable[[str], str]) -> Chain:
+        """The chain with the file of its key where that is; ``text`` for the name of a variable."""
+        kind, _, place = self.key.partition(":")
+        return replace(self, key=f"{kind}:{path(place) if kind == 'file' else text(place)}")
 
     def __post_init__(self) -> None:
         check(self)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Protocol
 
 from dbanon.data.option import Option, check
@@ -201,8 +201,7 @@ class Job:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.door not in DOORS:
-            raise InvalidParameter(f"door must be one of {', '.join(DOORS)}.")
+        check_door(self.door)
         if not _UUID.fullmatch(str(self.run_id)):
             raise InvalidParameter("run_id must be a UUID, in lower case.")
         if self.on_new_column not in ON_NEW_COLUMN:
@@ -220,12 +219,7 @@ class Job:
         check_entity(self.entity, self.named)
         if self.chain is not None:
             require_chained(self.policy, self.entity)
-        for column in self.named:
-            if self.named.count(column) > 1:
-                raise InvalidParameter(
-                    f'Column "{column}" is named more than once.',
-                    hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
-                )
+        check_once(self.named)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -247,6 +241,34 @@ class Job:
     def named(self) -> tuple[str, ...]:
         """The columns that a release tells something of."""
         return (*self.quasi_identifiers, *self.kept)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return (*self.named, *self.guarantee.persons, *self.key)
+
+    def evaluated(self) -> Job:
+        """The job whose run also tells what its release is worth."""
+        return replace(self, policy=replace(self.policy, evaluate=True))
+
+    def placed(self, path: Callable[[str], str], text: Callable[[str], str]) -> Job:
+        """The job with its files where they are; ``text`` for what names none."""
+        exports = tuple(replace(one, path=path(one.path)) for one in self.exports)
+        chain = None if self.chain is None else self.chain.placed(path, text)
+        return replace(self, chain=chain, exports=exports)
+
+    def require_takes(self, what: str) -> None:
+        """Check that ``plan`` or ``skip_unchanged`` may be asked of the job.
+
+        Raises
+        ------
+        InvalidParameter : a job of a chain is not skipped.
+        """
+        if what == "skip_unchanged" and self.chain is not None:
+            raise InvalidParameter(
+                "A job of a chain is never skipped: code 99 would tell that nothing changed.",
+                hint="Run it whether or not something changed.",
+            )
 
 
 def require_chained(policy: Policy, entity: str | None) -> None:
@@ -295,6 +317,27 @@ def require_chained(policy: Policy, entity: str | None) -> None:
             "In a chain nobody is withheld for others' sake: newcomers wait, or join a class.",
             hint="Leave out what withholds records.",
         )
+
+
+def check_door(door: str) -> None:
+    """Check that the ledger has a word for where a run was asked for; raises InvalidParameter."""
+    if door not in DOORS:
+        raise InvalidParameter(f"door must be one of {', '.join(DOORS)}.")
+
+
+def check_once(named: Sequence[str]) -> None:
+    """Check that no column has two roles.
+
+    Raises
+    ------
+    InvalidParameter : one is named twice.
+    """
+    for column in named:
+        if named.count(column) > 1:
+            raise InvalidParameter(
+                f'Column "{column}" is named more than once.',
+                hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
+            )
 
 
 def check_entity(entity: str | None, named: Sequence[str]) -> None:

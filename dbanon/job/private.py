@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from dbanon.data.option import (
 )
 from dbanon.errors import InvalidParameter, UnknownOption, nearest_names
 from dbanon.job.budget import PERSON, ROW
-from dbanon.job.job import DEFAULT_CHUNK_ROWS, DOORS, Job
+from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, check_door, check_entity, check_once
 from dbanon.job.synthesis import Private
 
 METHOD = "dp_ranks"
@@ -97,21 +97,13 @@ class PrivateJob:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.door not in DOORS:
-            raise InvalidParameter(f"door must be one of {', '.join(DOORS)}.")
+        check_door(self.door)
         if not self.quasi_identifiers:
             raise InvalidParameter(
                 "No quasi-identifier was named.", hint="Name the columns that are released."
             )
-        for name in self.quasi_identifiers:
-            if self.quasi_identifiers.count(name) > 1:
-                raise InvalidParameter(f'Column "{name}" is named twice as a quasi-identifier.')
-        if self.wished.entity in self.quasi_identifiers:
-            raise InvalidParameter(
-                f'The entity column "{self.wished.entity}" says whose a row is, so it cannot be'
-                " released.",
-                hint="Name it as `entity` only.",
-            )
+        check_once(self.named)
+        check_entity(self.wished.entity, self.named)
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -122,6 +114,18 @@ class PrivateJob:
     def read(self) -> tuple[str, ...]:
         """The columns that are read."""
         return (*self.quasi_identifiers, *self.persons)
+
+    def evaluated(self) -> PrivateJob:
+        """The job itself: what a release lost is an answer that nothing is spent for."""
+        return self
+
+    def placed(self, path: Callable[[str], str], text: Callable[[str], str]) -> PrivateJob:
+        """The job itself: it has no files."""
+        return self
+
+    def require_takes(self, what: str) -> None:
+        """Refuse what asks for an answer that nothing is spent for; raises InvalidParameter."""
+        raise refused(what)
 
     @property
     def persons(self) -> tuple[str, ...]:
@@ -134,8 +138,15 @@ class PrivateJob:
         return PERSON if self.persons else ROW
 
     def arguments(self) -> dict[str, Any]:
-        """What was asked for as plain values, for the ledger: all of it is public."""
-        return {one.name: _told(getattr(self.wished, one.name)) for one in parameters(Private)}
+        """What was asked for as plain values, for the ledger: all of it is public.
+
+        Not the hierarchies, of which the ledger keeps what they are once they are read.
+        """
+        return {
+            one.name: _told(getattr(self.wished, one.name))
+            for one in parameters(Private)
+            if one.name != "hierarchies"
+        }
 
 
 def own_options() -> tuple[Parameter, ...]:

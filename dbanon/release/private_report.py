@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from typing import Any
 
-from dbanon.release.words import in_lines
+from dbanon.release.words import InWords
 
 NOT_COUNTED = (
     "other releases of the source: those that name the budget are counted in it, no others"
@@ -17,7 +16,7 @@ NO_SEED = "noise: OpenDP's, without a seed; row order: as drawn, of no row of th
 
 
 @dataclass(frozen=True)
-class PrivateReport:
+class PrivateReport(InWords):
     """What a differentially private release is, and how it was made.
 
     Holds no value that was read, and no figure that depends on one, but for the release's own
@@ -91,17 +90,6 @@ class PrivateReport:
             "neighbours": self.neighbours,
             "budget": self.budget,
         }
-
-    def __str__(self) -> str:
-        return in_lines(self.rows())
-
-    def _repr_html_(self) -> str:
-        rows = (
-            f"<tr><th style='text-align: left'>{escape(label)}</th>"
-            f"<td style='text-align: left'>{escape(text)}</td></tr>"
-            for label, text in self.rows()
-        )
-        return f"<table>{''.join(rows)}</table>"
 
     def rows(self) -> list[tuple[str, str]]:
         """The report as pairs of label and text, for people."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
-from html import escape
 from operator import attrgetter
 from typing import Any, Generic, TypeVar, overload
 
@@ -12,7 +11,7 @@ from dbanon.data.counts import Recount
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.recode import ColumnLoss
-from dbanon.release.words import in_lines, nearness, told_by_method
+from dbanon.release.words import InWords, nearness, told_by_method
 
 T = TypeVar("T")
 
@@ -189,7 +188,7 @@ class _Told(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(InWords):
     """What a release is, what it lost and how it was made.
 
     Holds no value that was read. What the call itself wrote out for a builder of a hierarchy, such
@@ -262,6 +261,15 @@ class Report:
         """What whoever reads the release has to be told beside its guarantee."""
         return self.counts.verdict.cautions
 
+    @property
+    def warned(self) -> tuple[str, ...]:
+        """What it tells more than its readers may think, and what of it is lost."""
+        return (
+            *(f"{caution.what}; {caution.why}" for caution in self.cautions),
+            *(f"column {found.describe(self.k_requested)}" for found in self.telling),
+            *(f"column {text}" for text in self.lost_told()),
+        )
+
     def lost_told(self) -> list[str]:
         """Of each column that is lost completely: that it is, and what would help."""
         return [
@@ -294,6 +302,12 @@ class Report:
         return self.found(exports=list(files)).made(seconds=dict(seconds))
 
     @property
+    def by_method(self) -> Mapping[str, int]:
+        """What the method says of its classes, by what was counted."""
+        told: Mapping[str, int] = self.arguments.get("told", {})
+        return told
+
+    @property
     def nearness(self) -> str | None:
         """How near the loss is to the least possible one, in words; None where nobody asked."""
         told = self.arguments.get("certificate")
@@ -306,17 +320,6 @@ class Report:
             # Its key says it.
             del loss["name"]
         return plain
-
-    def __str__(self) -> str:
-        return in_lines(self.rows())
-
-    def _repr_html_(self) -> str:
-        rows = (
-            f"<tr><th style='text-align: left'>{escape(label)}</th>"
-            f"<td style='text-align: left'>{escape(text)}</td></tr>"
-            for label, text in self.rows()
-        )
-        return f"<table>{''.join(rows)}</table>"
 
     def rows(self) -> list[tuple[str, str]]:
         """The report as pairs of label and text, for people."""
@@ -356,7 +359,7 @@ class Report:
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"
                 f" / {self.largest_class}",
             ),
-            *told_by_method(self.arguments.get("told", {})),
+            *told_by_method(self.by_method),
             *((caution.title, caution.why) for caution in self.cautions),
             (f"information loss, {measure}", loss),
             *(

@@ -3,7 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
+
+
+class InWords:
+    """What shows itself as pairs of label and text: in lines, and as a table in a notebook."""
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The pairs, in their order."""
+        raise NotImplementedError
+
+    @property
+    def warned(self) -> tuple[str, ...]:
+        """What is said of it on stderr, each behind "Warning: ": nothing."""
+        return ()
+
+    def __str__(self) -> str:
+        return in_lines(self.rows())
+
+    def _repr_html_(self) -> str:
+        rows = (
+            f"<tr><th style='text-align: left'>{escape(label)}</th>"
+            f"<td style='text-align: left'>{escape(text)}</td></tr>"
+            for label, text in self.rows()
+        )
+        return f"<table>{''.join(rows)}</table>"
 
 
 def in_lines(pairs: Sequence[tuple[str, str]]) -> str:

@@ -84,12 +84,29 @@ def read_hierarchies(
             model = replace(model, distance=tree)
             of_models[name] = tree
         models.append(model)
+    trees, found = read_named(source, relation, job.hierarchies, pulse)
+    return GivenHierarchies(trees, tuple(models), origins | found, of_models)
+
+
+def read_named(
+    source: Source,
+    relation: Relation,
+    given: Mapping[str, Hierarchy | HierarchySpec],
+    pulse: Pulse = no_pulse,
+) -> tuple[dict[str, Hierarchy | HierarchySpec], dict[str, dict[str, Any]]]:
+    """Hierarchies by column, read but for builders, and where they came from, for the ledger.
+
+    Raises
+    ------
+    DbanonError : as ``read_hierarchies``.
+    """
     trees: dict[str, Hierarchy | HierarchySpec] = {}
-    for name, one in job.hierarchies.items():
+    origins: dict[str, dict[str, Any]] = {}
+    for name, one in given.items():
         if isinstance(one, HierarchySpec):
             one, origins[name] = _read(source, relation, name, one, pulse)
         trees[name] = one
-    return GivenHierarchies(trees, tuple(models), origins, of_models)
+    return trees, origins
 
 
 def _read(

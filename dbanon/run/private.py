@@ -19,131 +19,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.synthesis import Synthesis
-from dbanon.errors import InvalidParameter, MemoryLimit, SourceChanged, error_code
+from dbanon.errors import InvalidParameter, SourceChanged, error_code
 from dbanon.job.private import METHOD, PrivateJob
 from dbanon.release.private_report import PrivateReport
-from dbanon.run.budgets import require_of_rows
-from dbanon.run.plan import require_roles, require_types
+from dbanon.run.private_begin import Begun, begin, shape_of
 from dbanon.run.run import PhaseProgress
 from dbanon.run.time_limit import within
 from dbanon.stores import budgets, digest, ledger
-from dbanon.stores.base import Output, Relation
+from dbanon.stores.base import Output
 from dbanon.stores.budgets import KeptBudget
-from dbanon.stores.names import check_length, parse_relation
+from dbanon.stores.listed import ListedColumn
+from dbanon.stores.names import parse_relation
 from dbanon.stores.outputs import plan_output
 from dbanon.stores.sql import Session
-from dbanon.stores.sql_source import SqlSource
-from dbanon.stores.sql_target import SqlTarget
 from dbanon.stores.store import Store
-from dbanon.stores.synthetic import (
-    Kept,
-    SyntheticColumn,
-    count_units,
-    dtype_of,
-    read_figures,
-    require_entity,
-    require_kind,
-    require_recount,
-    synthetic_column,
-    write_rows,
-)
-from dbanon.synthesis.columns import PublicColumn
-from dbanon.synthesis.lines import Line
+from dbanon.stores.synthetic import Kept, dtype_of, read_figures, require_recount, write_rows
 from dbanon.synthesis.noise import Noise, OpenDpNoise
-from dbanon.synthesis.private import planned_columns, private_rows
+from dbanon.synthesis.private import private_rows
 from dbanon.synthesis.table import Table
 from dbanon.version import version
 
 # To spend, where others spend at the same moment.
 ATTEMPTS = 20
-# Bytes that a figure takes at most, as it was read, on its grid and as it is written.
-_OF_A_FIGURE = 64
-
-
-@dataclass(frozen=True)
-class Begun:
-    """What is known of a release before anything is spent: all of it is public."""
-
-    job: PrivateJob
-    relation: Relation
-    columns: tuple[SyntheticColumn, ...]
-    n: int
-    output: Output
-    release_id: str
-
-
-def begin(job: PrivateJob, session: Session, release_id: str) -> Begun:
-    """Refuse what public figures, names, types and rights refuse.
-
-    Raises
-    ------
-    DbanonError : of the class that says what went wrong; no row was looked at but to be counted.
-    """
-    source = SqlSource(session)
-    relation = source.describe(job)
-    require_of_rows(relation)
-    require_roles(job, relation)
-    if not job.accept_types:
-        require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
-    session.require_rights(relation, job.read)
-    for name in job.persons:
-        require_entity(relation.attribute(name))
-    budget = budgets.find(session, job.budget)
-    _require_of(budget, job, relation)
-    budgets.require_left(budget, job.wished.epsilon)
-    attributes = [relation.attribute(name) for name in job.quasi_identifiers]
-    for attribute in attributes:
-        require_kind(attribute)
-        check_length(attribute.name, session.name_limit, "name of a column")
-    shape = _shape(job, relation, 0)
-    columns = tuple(
-        synthetic_column(session, attribute, _ends_of(public))
-        for attribute, public in zip(attributes, planned_columns(shape, job.wished), strict=True)
-    )
-    output = plan_output(
-        session, parse_relation(job.output), job.output_kind, job.if_exists, release_id
-    )
-    n = count_units(session, relation, job.persons)
-    needed = n * len(columns) * _OF_A_FIGURE
-    if job.memory_limit is not None and needed > job.memory_limit:
-        raise MemoryLimit(
-            f"{n} {job.unit}s of {len(columns)} columns need about {needed / 2**20:.0f} MiB, more"
-            " than the limit.",
-            hint="Raise it: `memory_limit`.",
-        )
-    return Begun(job, relation, columns, n, output, release_id)
-
-
-def _ends_of(public: PublicColumn) -> tuple[float, float]:
-    """The bounds of a column; those of truths are no others."""
-    return (public.low, public.high) if isinstance(public, Line) else (0.0, 1.0)
-
-
-def _require_of(budget: KeptBudget, job: PrivateJob, relation: Relation) -> None:
-    wanted = (str(relation.name), job.unit, job.wished.entity)
-    if (budget.source, budget.unit, budget.entity) != wanted:
-        whose = f" by {budget.entity}" if budget.entity else ""
-        raise InvalidParameter(
-            f"Budget {budget.name} is of {budget.source}, and protects one {budget.unit}{whose}.",
-            hint="All releases of a source spend of the budget of that source and unit.",
-        )
-
-
-def _shape(job: PrivateJob, relation: Relation, n: int) -> Table:
-    """The columns by their types, without a way to read them."""
-    attributes = [relation.attribute(name) for name in job.quasi_identifiers]
-
-    def never(j: int) -> Any:
-        raise AssertionError("columns are not read before they are paid for")
-
-    return Table(
-        n=n,
-        names=job.quasi_identifiers,
-        dtypes=tuple(map(dtype_of, attributes)),
-        nullable=tuple(attribute.nullable for attribute in attributes),
-        read=never,
-        source=str(relation.name),
-    )
 
 
 @dataclass(eq=False)
@@ -184,7 +81,7 @@ class Spender:
     def table(self) -> Table:
         """The columns, to be read in the transaction that has seen the spending."""
         begun = self.begun
-        shape = _shape(begun.job, begun.relation, begun.n)
+        shape = shape_of(begun.job, begun.relation, begun.n)
         return replace(shape, read=self._column, whose=self._whose if begun.job.persons else None)
 
     def _figures(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
@@ -208,7 +105,10 @@ class Spender:
     def _column(self, j: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         column = self._figures()[0][j]
         nulls = np.isnan(column)
-        dtype = dtype_of(self.begun.columns[j].source)
+        one = self.begun.columns[j]
+        if isinstance(one, ListedColumn):
+            return one.values(column), nulls
+        dtype = dtype_of(one.source)
         if dtype.kind == "M":
             return np.where(nulls, 0, column).astype(np.int64).astype(dtype), nulls
         return column, nulls
@@ -228,7 +128,7 @@ def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> Priva
     """
     started = time.perf_counter()
     begun = spender.begun
-    rows = private_rows(spender.table(), begun.job.wished, spender, noise)
+    rows = private_rows(spender.table(), begun.wished, spender, noise)
     session = spender.session
     assert session is not None
     # Somebody may have taken the output's place since.
@@ -263,7 +163,13 @@ def _report(spender: Spender, output: Output, rows: Synthesis, taken: str | None
         arguments={
             **job.arguments(),
             "budget": job.budget,
-            "between": {one.attribute.name: _ends(one) for one in begun.columns},
+            "hierarchies": dict(begun.hierarchies),
+            "between": {one.attribute.name: one.ends for one in begun.columns},
+            "listed": {
+                one.attribute.name: list(one.labels)
+                for one in begun.columns
+                if isinstance(one, ListedColumn)
+            },
             "told": list(rows.told),
         },
         quasi_identifiers=job.quasi_identifiers,
@@ -279,10 +185,6 @@ def _report(spender: Spender, output: Output, rows: Synthesis, taken: str | None
         told=rows.told,
         digest=taken,
     )
-
-
-def _ends(one: SyntheticColumn) -> list[str]:
-    return [one.low, one.high] if one.low else []
 
 
 def _published(

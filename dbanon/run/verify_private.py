@@ -12,7 +12,7 @@ from dbanon.stores.ledger_tables import LedgerEntry
 from dbanon.stores.sql import Session
 from dbanon.stores.synthetic import Kept, recount
 
-NOT_COUNTED = "rows, NULLs and bounds; differential privacy cannot be counted"
+NOT_COUNTED = "rows, NULLs, bounds and lists; differential privacy cannot be counted"
 _AGAIN = "Withdraw the relation, and release it again: it spends again."
 
 
@@ -22,7 +22,7 @@ class PrivateVerification:
 
     Parameters
     ----------
-    rows : counted now, all of them without NULL and within the bounds.
+    rows : counted now, all of them without NULL, within the bounds and of the lists.
     release_id, guarantee, epsilon : of the ledger's entry.
     unchanged, digest : as of ``Verification``.
     counted : what was counted, in words, and what cannot be.
@@ -77,12 +77,14 @@ def verify_private(session: Session, entry: LedgerEntry) -> PrivateVerification:
             attribute = relation.attribute(name)
             # Never by what the entry says of types: who published wrote it.
             own = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
-            kept.append(Kept(name, own, *(entry.between.get(name) or ("", ""))))
+            low, high = entry.between.get(name) or ("", "")
+            listed = tuple(entry.listed.get(name, ()))
+            kept.append(Kept(replace(attribute, sql_type=own), low, high, listed))
         rows, wrong = recount(session, entry.name, kept)
         if rows != entry.rows or wrong:
             raise RecountFailed(
                 f"{entry.name} has {rows} rows and was released with {entry.rows}; {wrong} of them"
-                " have a NULL, or a value outside of its bounds.",
+                " have a NULL, or a value outside of its bounds or list.",
                 hint=_AGAIN,
             )
     comparison.compare_rows()

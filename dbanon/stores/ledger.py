@@ -349,6 +349,7 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
         epsilon=None if epsilon is None else float(epsilon),
         rows=int(rows),
         between=arguments.get("between", {}),
+        listed=arguments.get("listed", {}),
     )
 
 

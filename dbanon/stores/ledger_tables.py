@@ -290,7 +290,8 @@ class LedgerEntry:
     epsilon : of a release that is differentially private; it has no classes, and k is 0.
     rows : how many it has.
     between : of such a release, by column: the least and the largest value it may have, as SQL
-        spells them; empty for truths.
+        spells them; empty for truths and for listed values.
+    listed : of such a release, by column of listed values: all that they may be.
     """
 
     release_id: str
@@ -306,3 +307,4 @@ class LedgerEntry:
     epsilon: float | None = None
     rows: int = 0
     between: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    listed: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -115,6 +115,10 @@ class SessionInterface(ABC):
         return f"CAST(? AS {sql_type})"
 
     @abstractmethod
+    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
+        """SQL of a query of texts, with a bind parameter, and what is bound to it."""
+
+    @abstractmethod
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         """The rows of a query of doubles, float64 (c, p), in pieces; NaN where NULL."""
 

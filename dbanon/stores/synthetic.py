@@ -1,7 +1,7 @@
 """Synthetic rows in a database: what they are made of is read, they are written, and recounted.
 
 Nothing here looks at a value before it is told to, and no value makes it fail: columns are read as
-numbers between public bounds.
+numbers between public bounds, or as places in a public list.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,27 @@ from dbanon.errors import InvalidParameter, RecountFailed, UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
 from dbanon.stores.base import Output, Relation
+from dbanon.stores.listed import ListedColumn, drop_lists, place_of, stage_lists
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.sql import Session
 
 # How a person may be told: by values that are equal or not, wherever they are looked at.
 _OF_PERSONS = (Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.CATEGORY)
-_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP)
+_KINDS = (
+    Kind.INTEGER,
+    Kind.DECIMAL,
+    Kind.FLOAT,
+    Kind.BOOLEAN,
+    Kind.DATE,
+    Kind.TIMESTAMP,
+    Kind.CATEGORY,
+)
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _MICROS = 86_400_000_000
 _WIDE = 2**62
+
+
+AnyColumn: TypeAlias = "SyntheticColumn | ListedColumn"
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,11 @@ class SyntheticColumn:
     low: str
     high: str
     parts: tuple[int, int] | None
+
+    @property
+    def ends(self) -> list[str]:
+        """Low and high, where there are any."""
+        return [self.low, self.high] if self.low else []
 
     def released(self, values: NDArray[Any]) -> ReleasedColumn:
         """Values as staging holds them, within the bounds."""
@@ -70,16 +87,16 @@ class SyntheticColumn:
 
 
 def require_kind(attribute: Attribute) -> None:
-    """Check that a column can be read between public bounds.
+    """Check that a column can be read between public bounds, or by a public list.
 
     Raises
     ------
-    UnsupportedType : it is no number, truth or moment.
+    UnsupportedType : it is no number, truth, moment or text.
     """
     if attribute.kind not in _KINDS:
         raise UnsupportedType(
-            f'Column "{attribute.name}" of type {attribute.sql_type} is no number, truth, date or'
-            " timestamp, which dp_ranks takes of databases.",
+            f'Column "{attribute.name}" of type {attribute.sql_type} is no number, truth, date,'
+            " timestamp or text, which dp_ranks takes of databases.",
             hint="Leave it out.",
         )
 
@@ -216,18 +233,34 @@ def count_units(session: Session, relation: Relation, persons: Sequence[str]) ->
 def read_figures(
     session: Session,
     relation: Relation,
-    columns: Sequence[SyntheticColumn],
+    columns: Sequence[AnyColumn],
     persons: Sequence[str],
     chunk_rows: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-    """The columns, float64 (p, rows), NaN where NULL; whose each row is, int64 (rows,), from 1."""
-    parts = [session.bounded(one.source, one.low, one.high) for one in columns]
+    """The columns, float64 (p, rows), NaN where NULL; whose each row is, int64 (rows,), from 1.
+
+    Of listed values their places are read, and ``UNLISTED`` for others.
+    """
+    lists = [one for one in columns if isinstance(one, ListedColumn)]
+    parts: list[str] = []
+    joins: list[str] = []
+    for one in columns:
+        if isinstance(one, ListedColumn):
+            part, join = place_of(session, len(joins), one)
+            joins.append(join)
+        else:
+            part = session.bounded(one.source, one.low, one.high)
+        parts.append(part)
     for name in persons:
         number = f"dense_rank() OVER (ORDER BY s.{quote(name)})"
         parts.append(f"CAST({number} AS DOUBLE PRECISION)")
     query = "SELECT " + ", ".join(f"{part} AS c{i}" for i, part in enumerate(parts))
-    query += f" FROM {relation.name.quoted} AS s"
+    query += f" FROM {relation.name.quoted} AS s{''.join(joins)}"
+    if lists:
+        stage_lists(session, lists)
     pieces = list(session.figures(query, chunk_rows))
+    if lists:
+        drop_lists(session)
     found = np.concatenate(pieces) if pieces else np.empty((0, len(parts)))
     whose = found[:, -1].astype(np.int64) if persons else None
     return np.ascontiguousarray(found[:, : len(columns)].T), whose
@@ -239,7 +272,7 @@ def read_figures(
 def write_rows(
     session: Session,
     output: Output,
-    columns: Sequence[SyntheticColumn],
+    columns: Sequence[AnyColumn],
     rows: Mapping[str, NDArray[Any]],
 ) -> None:
     """Write rows into a table that nobody else sees, in the order in which they were drawn."""
@@ -264,34 +297,39 @@ class Kept:
 
     Parameters
     ----------
-    low, high : as SQL spells them; empty for truths.
+    attribute : as it is released.
+    low, high : as SQL spells them; empty for truths and listed values.
+    listed : all that its values may be; empty where they are no list.
     """
 
-    name: str
-    sql_type: str
-    low: str
-    high: str
+    attribute: Attribute
+    low: str = ""
+    high: str = ""
+    listed: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, one: SyntheticColumn) -> Kept:
+    def of(cls, one: AnyColumn) -> Kept:
         """That of a column that is being released."""
-        return cls(one.attribute.name, one.attribute.sql_type, one.low, one.high)
-
-    def plain(self) -> list[str]:
-        """As the ledger has it: type, low and high."""
-        return [self.sql_type, self.low, self.high]
+        if isinstance(one, ListedColumn):
+            return cls(one.attribute, listed=one.labels)
+        return cls(one.attribute, one.low, one.high)
 
 
 def recount(session: Session, relation: RelationName, kept: Sequence[Kept]) -> tuple[int, int]:
-    """How many rows a relation has, and how many with a NULL or a value outside its bounds."""
-    outside, values = [], []
+    """How many rows a relation has, and how many with a NULL or what no value of it may be."""
+    outside: list[str] = []
+    values: list[Any] = []
     for one in kept:
-        column = f"s.{quote(one.name)}"
+        column = f"s.{quote(one.attribute.name)}"
         outside.append(f"{column} IS NULL")
         if one.low:
-            end = session.bound_of(one.sql_type)
+            end = session.bound_of(one.attribute.sql_type)
             outside.append(f"{column} < {end} OR {column} > {end}")
             values += [one.low, one.high]
+        if one.listed:
+            texts, given = session.texts(one.listed)
+            outside.append(f"{session.text_of(one.attribute)} NOT IN ({texts})")
+            values.append(given)
     [(rows, wrong)] = session.rows(
         f"SELECT count(*), count(CASE WHEN {' OR '.join(outside)} THEN 1 END)"
         f" FROM {relation.quoted} AS s",
@@ -304,7 +342,7 @@ def require_recount(session: Session, relation: RelationName, kept: Sequence[Kep
     """Count what was written; raises RecountFailed where it is not n rows within the bounds."""
     names = [name for name, _ in session.columns_of(relation)]
     rows, wrong = recount(session, relation, kept)
-    if rows != n or wrong or names != [one.name for one in kept]:
+    if rows != n or wrong or names != [one.attribute.name for one in kept]:
         raise RecountFailed(
             f"{rows} synthetic rows are there and {n} must be, {wrong} of them with a NULL or a"
             " value outside its bounds; nothing was published.",

@@ -110,9 +110,8 @@ def _leaves(table: Table, name: str, dtype: np.dtype[Any], wished: Private) -> L
     labels = table.labels.get(name)
     tree = _listed(name, labels, wished)
     if labels is not None and set(labels) != set(tree.positions):
-        raise InvalidParameter(
-            f'The list of "{name}" must have the values of its type, and no others.'
-        )
+        # A list of the caller's own goes before that of the type, and the column becomes text.
+        labels = None
     if tree.n_leaves < 2 or OTHER in set(tree.labels) - set(tree.positions):
         raise InvalidParameter(
             f'The list of "{name}" must have two values or more, and no node "{OTHER}" that is'

@@ -47,6 +47,11 @@ class Leaves:
         """The place of the last one."""
         return self.tree.n_leaves - 1.0
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All that released values may be, in order."""
+        return tuple(self.tree.positions)
+
     def on_line(self, values: NDArray[Any], nulls: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         """The places of the values' leaves, int64 (n,); ``nulls``, bool (n,), are none."""
         if self.dtype.kind == "b":
@@ -80,18 +85,14 @@ class Leaves:
         places = grid.astype(np.int64)
         if self.dtype.kind == "b":
             return np.array(places == 1)
-        return np.array(self._labels()[places])
+        # Not of the column's own width: a listed value may be longer than all that it holds.
+        return np.array(self.labels, "U" if self.dtype.kind == "U" else object)[places]
 
     def holds(self, values: NDArray[Any]) -> bool:
         """Whether all values are leaves."""
         if self.dtype.kind == "b":
             return values.dtype.kind == "b"
         return all(value in self.tree.positions for value in values.tolist())
-
-    def _labels(self) -> NDArray[Any]:
-        # Not of the column's own width: a listed value may be longer than all that it holds.
-        labels = [self.tree.labels[leaf] for leaf in self.tree.leaves.tolist()]
-        return np.array(labels, "U" if self.dtype.kind == "U" else object)
 
 
 def with_other(tree: Hierarchy) -> Hierarchy:

@@ -7,10 +7,10 @@ DO $drop$
 DECLARE
     acl aclitem[];
 BEGIN
-    -- Version 0.1.0 had other columns. Grants to others are noted and made again below.
+    -- Versions before had other columns. Grants to others are noted and made again below.
     SELECT p.proacl INTO acl FROM pg_catalog.pg_proc AS p
     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
-    WHERE n.nspname = 'dbanon' AND p.proname = 'releases' AND NOT 'state' = ANY (p.proargnames);
+    WHERE n.nspname = 'dbanon' AND p.proname = 'releases' AND NOT 'epsilon' = ANY (p.proargnames);
     IF FOUND THEN
         DROP FUNCTION dbanon.releases();
     END IF;
@@ -21,7 +21,7 @@ CREATE OR REPLACE FUNCTION dbanon.releases()
 RETURNS TABLE (
     release_id uuid, created_at timestamptz, output text, method text, k_requested integer,
     k_achieved bigint, rows_out bigint, information_loss double precision, published_by text,
-    superseded boolean, state text
+    superseded boolean, state text, epsilon double precision
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
@@ -35,7 +35,8 @@ BEGIN
                CASE WHEN own.release_id IS NOT NULL THEN 'current'
                     WHEN r.superseded_at IS NOT NULL THEN 'superseded'
                     WHEN c.oid IS NULL THEN 'dropped'
-                    ELSE 'untied' END
+                    ELSE 'untied' END,
+               r.epsilon::double precision
         FROM dbanon.release AS r
         LEFT JOIN pg_namespace AS n ON n.nspname = r.output_schema
         LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = r.output_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,15 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
+import dbanon
 from dbanon.doors import install
+from tests.backend_package import link_opendp
 from tests.conftest import IN_CI
 from tests.extension_files import extension_folder
 from tests.postgres_server import Server, conninfo
 from tests.sql.ledger_entries import PEOPLE
 from tests.sql.mallory import TRAP
+from tests.sql.private_calls import MAGIC
 
 
 @pytest.fixture(scope="session")
@@ -136,3 +140,32 @@ def mallory(
     run_sql("CREATE DOMAIN app.d AS integer CHECK (evil.spring())")
     run_sql("GRANT USAGE ON TYPE app.d TO mallory")
     return connection
+
+
+@pytest.fixture(scope="session")
+def private_template(
+    sql_server: Server, backend_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """As ``sql_template``, with OpenDP beside dbanon, and a table of rows to release."""
+    # Beside the package, where the server's account may look.
+    opendp = link_opendp(backend_path.parent / f"opendp-{uuid.uuid4().hex[:8]}")
+    with sql_server.database() as url:
+        install.install(url, python_paths=[str(backend_path), str(opendp)])
+        for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release", MAGIC):
+            sql_server.execute(statement, url=url)
+        sql_server.execute("GRANT USAGE ON SCHEMA app TO PUBLIC", url=url)
+        sql_server.execute("GRANT SELECT ON app.magic TO PUBLIC", url=url)
+        yield str(make_url(url).database)
+
+
+@pytest.fixture
+def private_url(sql_server: Server, private_template: str) -> Iterator[str]:
+    """A database for CALL dbanon.dp_ranks, as superuser."""
+    with sql_server.database(template=private_template) as url:
+        yield url
+
+
+@pytest.fixture
+def budget(sql_url: str) -> None:
+    """Three of epsilon for the table of ``private_template``."""
+    dbanon.create_budget(sql_url, "magic", source="app.magic", epsilon=3)

@@ -4,69 +4,28 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import NullPool, create_engine, make_url
+from sqlalchemy import NullPool, create_engine
 
 import dbanon
-from dbanon.doors import install
-from tests.backend_package import link_opendp
 from tests.postgres_server import Server
 from tests.sql.mallory import TRAP, sprung
+from tests.sql.private_calls import CALL, Connect, Run, spent, state_of
 from tests.sql.test_logged_values import ALL_LOGGING
 
 pytest.importorskip("opendp")
 
-MAGIC = """CREATE TABLE app.magic AS
-SELECT (g % 350)::float8 AS a, (g * 7919 % 1000)::int AS b, g % 50 AS p
-FROM generate_series(1, 1000) AS g;
-ALTER TABLE app.magic ALTER a SET NOT NULL, ALTER b SET NOT NULL, ALTER p SET NOT NULL"""
-CALL = (
-    "CALL dbanon.dp_ranks('app.magic', 'release.{}', '{{a,b}}', epsilon => {},"
-    """ bounds => '{{"a": [0, 350], "b": [0, 1000]}}', budget => 'magic')"""
-)
 ISOLATIONS = ("read committed", "repeatable read", "serializable")
-
-Run = Callable[..., list[tuple[Any, ...]]]
-Connect = Callable[..., psycopg.Connection[Any]]
-
-
-@pytest.fixture(scope="session")
-def opendp_path(tmp_path_factory: pytest.TempPathFactory, backend_path: Path) -> Path:
-    # Beside the package, where the server's account may look.
-    return link_opendp(backend_path.parent / f"opendp-{uuid.uuid4().hex[:8]}")
-
-
-@pytest.fixture(scope="session")
-def sql_template(sql_server: Server, backend_path: Path, opendp_path: Path) -> Iterator[str]:
-    """As the suite's own, with OpenDP beside dbanon."""
-    with sql_server.database() as url:
-        install.install(url, python_paths=[str(backend_path), str(opendp_path)])
-        for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release", MAGIC):
-            sql_server.execute(statement, url=url)
-        sql_server.execute("GRANT USAGE ON SCHEMA app TO PUBLIC", url=url)
-        sql_server.execute("GRANT SELECT ON app.magic TO PUBLIC", url=url)
-        yield str(make_url(url).database)
 
 
 @pytest.fixture
-def budget(sql_url: str) -> None:
-    dbanon.create_budget(sql_url, "magic", source="app.magic", epsilon=3)
-
-
-def spent(run_sql: Run, name: str = "magic") -> tuple[float, int]:
-    """What is spent of the budget, and in how many spendings."""
-    [(found,)] = run_sql("SELECT spent::float8 FROM dbanon.budget WHERE name = %s", name)
-    [(rows,)] = run_sql("SELECT count(*) FROM dbanon.spending WHERE budget = %s", name)
-    return found, rows
-
-
-def state_of(failure: pytest.ExceptionInfo[Any]) -> str:
-    return str(failure.value.sqlstate)
+def sql_url(private_url: str) -> str:
+    """A database with OpenDP beside dbanon, and rows to release."""
+    return private_url
 
 
 def test_a_call_releases_and_spends(
@@ -88,8 +47,9 @@ def test_a_call_releases_and_spends(
     assert (state, [(release,)]) == ("published", run_sql("SELECT release_id FROM dbanon.release"))
     found = dbanon.verify(sql_url, "release.magic")
     assert (found.rows, found.unchanged, found.epsilon) == (1000, True, 1.0)
-    [(listed,)] = run_sql("SELECT state FROM dbanon.releases()")
-    assert listed == "current"
+    assert run_sql("SELECT state, epsilon, k_requested FROM dbanon.releases()") == [
+        ("current", 1.0, None)
+    ]
     [(rows, smallest, unchanged)] = run_sql(
         "SELECT rows, smallest_class, unchanged FROM dbanon.verify('release.magic')"
     )

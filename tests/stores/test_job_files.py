@@ -244,7 +244,7 @@ def test_a_job_is_run_again_when_the_database_failed(
 ) -> None:
     load_people(database)
     file = write(tmp_path, job(retries="2"))
-    noted, waits, runs = file_runs.run_noted, list[float](), list[str]()
+    noted, waits, runs = file_runs.run_any, list[float](), list[str]()
 
     def failing(of: Any, *stores: Any) -> Any:
         runs.append(of.run_id)
@@ -252,7 +252,7 @@ def test_a_job_is_run_again_when_the_database_failed(
             raise DatabaseBusy
         return noted(of, *stores)
 
-    monkeypatch.setattr(file_runs, "run_noted", failing)
+    monkeypatch.setattr(file_runs, "run_any", failing)
     monkeypatch.setattr(file_runs.time, "sleep", waits.append)
     done = call("run", file, "--format", "json")
     assert done.exit_code == 0, done.stderr
@@ -262,12 +262,12 @@ def test_a_job_is_run_again_when_the_database_failed(
     assert "is run again in 1 seconds" in done.stderr
     # No more often than that, and only for what a retry may help.
     runs.clear()
-    monkeypatch.setattr(file_runs, "run_noted", lambda of, *stores: failing_always(runs, of))
+    monkeypatch.setattr(file_runs, "run_any", lambda of, *stores: failing_always(runs, of))
     assert call("run", file).exit_code == 4
     assert len(runs) == 3
     file = write(tmp_path, job(retries="2", k="41"))
     waits.clear()
-    monkeypatch.setattr(file_runs, "run_noted", noted)
+    monkeypatch.setattr(file_runs, "run_any", noted)
     assert call("run", file).exit_code == 3
     assert waits == []
 

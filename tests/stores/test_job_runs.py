@@ -22,7 +22,7 @@ from tests.stores.people import load_people
 WAITING = """
 import pathlib, sys, time
 from dbanon.doors.jobfile import run
-noted = run.run_noted
+noted = run.run_any
 
 def waiting(job, source, target, progress):
     def watched(phase, share):
@@ -33,7 +33,7 @@ def waiting(job, source, target, progress):
         progress(phase, share)
     return noted(job, source, target, watched)
 
-run.run_noted = waiting
+run.run_any = waiting
 from dbanon.doors.cli.main import main
 main(sys.argv[3:])
 """

@@ -110,14 +110,6 @@ def test_options_of_the_method_are_those_of_a_database_too(budgeted: Database) -
     )
     assert (report.arguments["scale"], report.arguments["margins"]) == ({"a": "log"}, "quantiles")
     assert dbanon.verify(budgeted.url, report.output).unchanged
-    budgeted.load("named", {"name": f"{budgeted.types['text']} NOT NULL"}, [("x",)] * 500)
-    dbanon.create_budget(budgeted.url, "named", source="named", epsilon=9)
-    with pytest.raises(UnsupportedType, match="is no number"):
-        release(
-            budgeted, table="named", quasi_identifiers=["name"], bounds={}, budget="named",
-            orders={"name": ["x", "y"]}, epsilon=5.0, output="release.named",
-        )  # fmt: skip
-    assert dbanon.show_budget(budgeted.url, "named").spent == 0.0
 
 
 def test_a_changed_release_is_found_out(budgeted: Database) -> None:

@@ -27,7 +27,6 @@ from dbanon.doors.cli.support import (
 from dbanon.doors.machine import half_of_memory
 from dbanon.job.job import Job
 from dbanon.job.private import METHOD, own_options
-from dbanon.release.report import Report
 
 OPTIONS = all_parameters(Job)
 # What method dp_ranks has beside them; it has no k.
@@ -124,8 +123,7 @@ def anonymize(url: str, **given: Any) -> None:
             )
             log.release_id = report.release_id
             committed()
-        if isinstance(report, Report):
-            warn_of(report)
+        warn_of(report)
         if path is not None:
             write_report(report, path, given["target"] or url)
         show(form, report.to_dict(), lambda: report_table(report))

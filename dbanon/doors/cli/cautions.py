@@ -12,6 +12,7 @@ from dbanon.errors import ColumnLost, PrivacyWarning
 
 if TYPE_CHECKING:
     from dbanon.doors.cli.progress import ProgressDisplay
+    from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
 
 
@@ -31,11 +32,7 @@ def watched(shown: bool) -> Iterator[ProgressDisplay]:
         yield progress
 
 
-def warn_of(report: Report) -> None:
+def warn_of(report: Report | PrivateReport) -> None:
     """Say what a release tells more than its readers may think, and what of it is lost."""
-    for caution in report.cautions:
-        say(f"Warning: {caution.what}; {caution.why}.")
-    for found in report.telling:
-        say(f"Warning: column {found.describe(report.k_requested)}.")
-    for text in report.lost_told():
-        say(f"Warning: column {text}.")
+    for text in report.warned:
+        say(f"Warning: {text}.")

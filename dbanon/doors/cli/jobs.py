@@ -24,7 +24,6 @@ from dbanon.doors.cli.support import (
 )
 from dbanon.doors.machine import half_of_memory
 from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
-from dbanon.job.private import PrivateJob
 
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob, JobFile
@@ -61,9 +60,7 @@ def opened(file: Path, inline_password: bool) -> JobFile:
 
 
 def _evaluated(job: FileJob) -> FileJob:
-    if not needs_evaluation(job.report) or isinstance(job.job, PrivateJob):
-        return job
-    return replace(job, job=replace(job.job, policy=replace(job.job.policy, evaluate=True)))
+    return replace(job, job=job.job.evaluated()) if needs_evaluation(job.report) else job
 
 
 @click.command()

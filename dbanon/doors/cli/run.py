@@ -16,13 +16,13 @@ from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.report_file import write_report
 from dbanon.doors.cli.support import common, errors, lasting, show, signals, sql_printer
 from dbanon.errors import DbanonError, InvalidParameter
-from dbanon.release.report import Report
 
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob
     from dbanon.doors.jobfile.outcome import Outcome
     from dbanon.doors.jobfile.run import Published
     from dbanon.release.private_report import PrivateReport
+    from dbanon.release.report import Report
 
 
 @click.command()
@@ -184,8 +184,7 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
         done.append(made)
         report = made.report
         log.release_id = report.release_id
-        if isinstance(report, Report):
-            warn_of(report)
+        warn_of(report)
         for name in made.unclassified:
             say(f'Warning: column "{name}" has no role, and was not released.')
         _save(job, report)

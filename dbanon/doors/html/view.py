@@ -11,6 +11,7 @@ from dbanon.doors.html.figures import Row, figure
 from dbanon.job.guarantee import Guarantee, recorded
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
+from dbanon.release.words import told_by_method
 from dbanon.run.look import Look
 
 _METHOD_LOSS = {
@@ -43,6 +44,7 @@ def view(
         "recount_sql": look.recount_sql if look else "",
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "sizes": _sizes(report, pictures),
+        "by_method": "; ".join(text for _, text in told_by_method(report.by_method)),
         "loss": _loss(report),
         "losses": figures.losses(evaluation) if evaluation else [],
         "columns": figures.by_column(evaluation) if evaluation else {"names": [], "rows": []},

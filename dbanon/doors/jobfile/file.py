@@ -20,7 +20,6 @@ from dbanon.doors.jobfile.problems import note_nulls, note_refusals
 from dbanon.doors.jobfile.variables import expanded, written_password
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.hierarchy.spec import parse
-from dbanon.job.chain import Chain
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.private import METHOD, PrivateJob, own_options, private_job, refused, require_other
@@ -115,21 +114,6 @@ class JobFile:
                 return None
             return os.path.join(self.file.resolve().parent, os.path.expanduser(found))
 
-        def with_key(chain: Chain | None) -> Chain | None:
-            """The chain, the file of its key from where the job file is."""
-            if chain is None:
-                return None
-            kind, _, place = chain.key.partition(":")
-            found = beside(place, "chain") if kind == "file" else value(place, "chain")
-            return replace(chain, key=f"{kind}:{found}")
-
-        def placed(job: Job | PrivateJob) -> Job | PrivateJob:
-            """The job, its files from where the job file is."""
-            if isinstance(job, PrivateJob):
-                return job
-            exports = tuple(replace(one, path=beside(one.path, "export")) for one in job.exports)
-            return replace(job, chain=with_key(job.chain), exports=exports)
-
         def webhook(text: str | None) -> str | None:
             found = value(text, "webhook")
             if found is not None and found != text and not found.startswith("https://"):
@@ -143,7 +127,9 @@ class JobFile:
                 source=str(value(job.source, "source")),
                 target=value(job.target, "target"),
                 report=beside(job.report, "report"),
-                job=placed(job.job),
+                job=job.job.placed(
+                    lambda path: str(beside(path, "export")), lambda text: str(value(text, "chain"))
+                ),
             )
             for job in self.jobs
         )

@@ -22,14 +22,13 @@ from dbanon.errors import (
     TablesLeft,
 )
 from dbanon.job.job import Job
-from dbanon.job.private import PrivateJob, refused
+from dbanon.job.private import PrivateJob
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
+from dbanon.run.any import run_any
 from dbanon.run.gc import collect_garbage
-from dbanon.run.noted import run_noted
 from dbanon.run.open import open_store
 from dbanon.run.outlook import Outlook, outlook
-from dbanon.run.private import run_private
 from dbanon.run.unchanged import unchanged_since
 from dbanon.stores.exports.places import place_for
 from dbanon.stores.names import parse_relation
@@ -109,14 +108,8 @@ def run_file_job(
     InvalidParameter : a job of a chain is not skipped.
     DbanonError : what the last attempt raised; nothing was published.
     """
-    if skip_unchanged and isinstance(job.job, PrivateJob):
-        raise refused("skip_unchanged")
-    if skip_unchanged and isinstance(job.job, Job) and job.job.chain is not None:
-        raise InvalidParameter(
-            f'Job "{job.name}" is of a chain, which is never skipped: code 99 would tell that'
-            " nothing changed.",
-            hint="Run it whether or not something changed.",
-        )
+    if skip_unchanged:
+        job.job.require_takes("skip_unchanged")
     source, target = stores_of(job, on_sql)
     attempt = 1
     job = replace(job, job=replace(job.job, accept_types=accept_types))
@@ -128,7 +121,7 @@ def run_file_job(
                 last = _unchanged(job, source, target) if skip_unchanged else None
                 if last is not None:
                     return Skipped(last)
-                report = _noted(job.job, source, target, progress)
+                report = run_any(job.job, source, target, progress)
                 break
             except DbanonError as error:
                 if error.exit_code != _RETRIED or attempt > job.retries:
@@ -142,17 +135,6 @@ def run_file_job(
         made = Published(report, unclassified(job, report.not_copied), (), attempt)
         committed(made)
         return replace(made, dropped=_drop_old(job, target or source))
-
-
-def _noted(
-    job: Job | PrivateJob,
-    source: ClientStore,
-    target: ClientStore | None,
-    progress: PhaseProgress | None,
-) -> Report | PrivateReport:
-    if isinstance(job, PrivateJob):
-        return run_private(job, source, progress)
-    return run_noted(job, source, target, progress)
 
 
 def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
@@ -273,8 +255,8 @@ def plan_file_job(
     ------
     DbanonError : as ``dbanon.plan``.
     """
-    if isinstance(job.job, PrivateJob):
-        raise refused("plan")
+    job.job.require_takes("plan")
+    assert isinstance(job.job, Job)
     source, target = stores_of(job, on_sql)
     return outlook(
         job.job, source, target, cluster=cluster, keep_last=job.keep_last, progress=progress
@@ -284,12 +266,8 @@ def plan_file_job(
 def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
     """The rights that a job's role lacks, as statements for who may give them."""
     source, target = stores_of(job, on_sql)
-    if isinstance(job.job, PrivateJob):
-        columns = list(job.job.read)
-    else:
-        columns = [*job.job.named, *job.job.guarantee.persons, *job.job.key]
     with source.session(write=False) as session:
-        found = session.missing_to_read(parse_relation(job.job.table), columns)
+        found = session.missing_to_read(parse_relation(job.job.table), job.job.read)
     with (target or source).session(write=False) as session:
         found += session.missing_to_write(parse_relation(job.job.output))
     return tuple(dict.fromkeys(found))

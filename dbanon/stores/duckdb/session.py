@@ -222,6 +222,9 @@ class DuckdbSession(FileSession):
     def bounded(self, attribute: Attribute, low: str, high: str) -> str:
         return types.bounded(attribute, low, high)
 
+    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
+        return "SELECT unnest(CAST(? AS VARCHAR[]))", list(given)
+
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         for batch in self._batches(query, chunk_rows):
             columns = [column.fill_null(np.nan).to_numpy() for column in batch.columns]

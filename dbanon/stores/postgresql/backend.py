@@ -112,6 +112,8 @@ class PlpySession(PostgresqlSession):
             cursor = self._plpy.cursor(query)
             while found := cursor.fetch(rows):
                 yield from found
+            # While it is open, no table of it can be dropped.
+            cursor.close()
 
     def savepoint(self) -> AbstractContextManager[Any]:
         found: AbstractContextManager[Any] = self._plpy.subtransaction()

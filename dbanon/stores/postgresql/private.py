@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Any
+
 from dbanon.data.schema import Attribute, Kind
 from dbanon.stores.names import quote
 from dbanon.stores.postgresql import ledger
@@ -33,6 +37,9 @@ class PostgresqlPrivate(SessionInterface):
         else:
             return f"CASE WHEN {column} <> 'NaN' THEN ({within})::double precision END"
         return f"CASE WHEN {column} IS NOT NULL THEN ({number})::double precision END"
+
+    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
+        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json.dumps(given)
 
     def have_spent(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
         if not self.rows(ledger.SPENDER):

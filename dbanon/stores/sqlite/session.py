@@ -6,6 +6,7 @@ SQLite has no schemas: the schema part of a name becomes a prefix (``release.peo
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -205,6 +206,9 @@ class SqliteSession(SqliteKeyed):
     def bound_of(self, sql_type: str) -> str:
         # A column gives it its own affinity; CAST to DATE would make a number of it.
         return "?"
+
+    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
+        return "SELECT value FROM json_each(?)", json.dumps(given)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         return (np.array(rows, np.float64) for rows in self._pieces(query, chunk_rows))

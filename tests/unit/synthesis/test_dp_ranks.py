@@ -16,26 +16,21 @@ from dbanon.synthesis.dependence import expected, score, two_way
 from dbanon.synthesis.margins import isotonic, projected, sums_of_ranks
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import GRID, shares
-from tests.reference.data import data_directory, load_casc, load_magic
-from tests.reference.synthesis import (
-    EXPECTED,
-    MAGIC_BOUNDS,
-    Recording,
-    Seeded,
-    census_bounds,
-    measures,
-    released,
+from tests.reference import private_calls
+from tests.reference.private_calls import (
+    bounded_rows,
+    mean_measures,
+    require_same_draws,
+    unlike_grids,
 )
+from tests.reference.synthesis import EXPECTED, Recording, Seeded
 
 NUMBERS = np.random.default_rng(0).normal(size=(2000, 3))
 BOUNDS = {f"column {j}": (-4, 4) for j in range(3)}
 
 
-def synthesize(data=NUMBERS, budget=None, **options):
-    given = {"epsilon": 1.0, "bounds": BOUNDS, **options}
-    return dbanon.synthesize(
-        data, method="dp_ranks", budget=budget or dbanon.Budget(100.0), **given
-    )
+def synthesize(data=NUMBERS, **options):
+    return private_calls.synthesize(data, **{"epsilon": 1.0, "bounds": BOUNDS, **options})
 
 
 # Sensitivity
@@ -114,21 +109,7 @@ def test_the_price_is_epsilon_and_never_more(p, epsilon):
 @pytest.mark.parametrize(("n", "p", "epsilon"), [(400, 3, 5.0), (300, 1, 1.0), (500, 4, 1.0)])
 def test_draws_are_the_same_whatever_the_data_are(n, p, epsilon):
     divided = shares(n, p, epsilon)
-    rng = np.random.default_rng(0)
-    seen = []
-    for grid in (
-        rng.integers(0, GRID + 1, (p, n)),
-        np.zeros((p, n), np.int64),
-        np.full((p, n), GRID),
-        np.sort(rng.integers(0, 3, (p, n))),
-    ):
-        noise = Recording()
-        dp_ranks(grid, divided, noise, rng)
-        seen.append(noise.drawn)
-    assert all(drawn == seen[0] for drawn in seen)
-    spent = Recording()
-    dp_ranks(np.zeros((p, n), np.int64), divided, spent, rng)
-    assert spent.spent(divided) <= epsilon
+    require_same_draws(divided, unlike_grids(p, n))
 
 
 def test_without_enough_noise_nothing_is_drawn():
@@ -339,25 +320,11 @@ def test_dependence_survives():
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_measures_are_those_of_the_design(name):
-    directory = data_directory()
-    if directory is None:
-        pytest.skip("needs the reference data")
-    values, bounds = {
-        "magic": lambda: (load_magic(directory).values, MAGIC_BOUNDS),
-        "magic_1012": lambda: (load_magic(directory).values[:1012], MAGIC_BOUNDS),
-        "census": lambda: census_bounds(load_casc("census", directory).values),
-    }[name]()
     draws = 5 if name == "magic" else 8
     for epsilon, told in EXPECTED[name].items():
         if told is None:
             with pytest.raises(errors.NoiseTooLarge):
-                shares(*values.shape, epsilon)
+                shares(*bounded_rows(name)[0].shape, epsilon)
             continue
-        found = np.mean(
-            [
-                measures(values, released(values, bounds, epsilon, Seeded(seed)), directions=30)
-                for seed in range(draws)
-            ],
-            axis=0,
-        )
+        found = mean_measures(name, epsilon, draws=draws)
         np.testing.assert_allclose(found, told, rtol=0.4, err_msg=f"{name}, {epsilon}")

@@ -9,22 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dbanon
 from dbanon import errors
 from dbanon.synthesis import edges as module
 from dbanon.synthesis.edges import counts_between, halving_scores, noisy_edges
 from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import GRID, shares
-from tests.reference.data import data_directory, load_casc, load_magic
-from tests.reference.synthesis import (
-    MAGIC_BOUNDS,
-    Recording,
-    Seeded,
-    census_bounds,
-    measures,
-    released,
+from tests.reference.private_calls import (
+    mean_measures,
+    require_same_draws,
+    synthesize,
+    unlike_grids,
 )
+from tests.reference.synthesis import Recording
 
 
 def moved(one, other, edges):
@@ -115,33 +111,16 @@ def test_the_price_is_epsilon_and_never_more(p, epsilon):
 @pytest.mark.parametrize(("n", "p", "epsilon"), [(4000, 3, 5.0), (300, 1, 1.0), (500, 4, 1.0)])
 def test_draws_are_the_same_whatever_the_data_are(n, p, epsilon):
     divided = shares(n, p, epsilon, margins="quantiles")
-    rng = np.random.default_rng(0)
-    seen = []
-    for grid in (
-        rng.integers(0, GRID + 1, (p, n)),
-        np.zeros((p, n), np.int64),
-        np.full((p, n), GRID),
-        np.sort(rng.integers(0, 3, (p, n))),
-    ):
-        noise = Recording()
-        rows = dp_ranks(grid, divided, noise, rng)
-        assert 0 <= rows.min() <= rows.max() <= GRID
-        seen.append(noise.drawn)
-        assert epsilon * (1 - 1e-9) <= noise.spent(divided) <= epsilon
-    assert all(drawn == seen[0] for drawn in seen)
+    require_same_draws(divided, unlike_grids(p, n))
 
 
 def test_a_release_says_so():
     values = np.random.default_rng(0).normal(size=(5000, 2))
     wished = {"epsilon": 2.0, "bounds": {f"column {j}": (-4, 4) for j in range(2)}}
-    found = dbanon.synthesize(
-        values, method="dp_ranks", margins="quantiles", budget=dbanon.Budget(9.0), **wished
-    )
+    found = synthesize(values, margins="quantiles", **wished)
     assert any("noisy quantiles" in line for line in found.told)
     with pytest.raises(errors.InvalidParameter, match="margins"):
-        dbanon.synthesize(
-            values, method="dp_ranks", margins="edges", budget=dbanon.Budget(9.0), **wished
-        )
+        synthesize(values, margins="edges", **wished)
 
 
 # At MAGIC 19,020 and Census, epsilon: at most this W2 and this error of ranges, over 5 seeds. The
@@ -155,23 +134,7 @@ AT_MOST = {
 
 @pytest.mark.parametrize(("name", "epsilon"), AT_MOST)
 def test_ranges_are_answered_better_than_by_ranks(name, epsilon):
-    directory = data_directory()
-    if directory is None:
-        pytest.skip("needs the reference data")
-    values, bounds = {
-        "magic": lambda: (load_magic(directory).values, MAGIC_BOUNDS),
-        "census": lambda: census_bounds(load_casc("census", directory).values),
-    }[name]()
-    found = {
-        margins: np.mean(
-            [
-                measures(values, released(values, bounds, epsilon, Seeded(seed), margins), 30)
-                for seed in range(5)
-            ],
-            axis=0,
-        )
-        for margins in ("ranks", "quantiles")
-    }
+    found = {margins: mean_measures(name, epsilon, margins) for margins in ("ranks", "quantiles")}
     apart, _, ranges = found["quantiles"]
     assert (apart <= AT_MOST[name, epsilon][0], ranges <= AT_MOST[name, epsilon][1]) == (True, True)
     assert ranges < found["ranks"][2]

@@ -1,0 +1,164 @@
+"""What refuses a differentially private release before anything is spent: public figures alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter, MemoryLimit
+from dbanon.hierarchy.spec import TABLE, HierarchySpec
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.private import PrivateJob
+from dbanon.job.synthesis import Private
+from dbanon.run.budgets import require_of_rows
+from dbanon.run.hierarchies import read_named
+from dbanon.run.plan import require_roles, require_types
+from dbanon.stores import budgets
+from dbanon.stores.base import Output, Relation
+from dbanon.stores.budgets import KeptBudget
+from dbanon.stores.listed import listed_column
+from dbanon.stores.names import check_length, parse_relation
+from dbanon.stores.outputs import plan_output
+from dbanon.stores.sql import Session
+from dbanon.stores.sql_source import SqlSource
+from dbanon.stores.sql_target import SqlTarget
+from dbanon.stores.synthetic import (
+    AnyColumn,
+    count_units,
+    dtype_of,
+    require_entity,
+    require_kind,
+    synthetic_column,
+)
+from dbanon.synthesis.columns import PublicColumn
+from dbanon.synthesis.lines import Line
+from dbanon.synthesis.private import planned_columns
+from dbanon.synthesis.table import Table
+
+# Bytes that a figure takes at most, as it was read, on its grid and as it is written.
+_OF_A_FIGURE = 64
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What is known of a release before anything is spent: all of it is public.
+
+    Parameters
+    ----------
+    wished : what the job wishes, its hierarchies read.
+    hierarchies : by column, what the ledger keeps of them.
+    """
+
+    job: PrivateJob
+    wished: Private
+    relation: Relation
+    columns: tuple[AnyColumn, ...]
+    n: int
+    output: Output
+    release_id: str
+    hierarchies: Mapping[str, Mapping[str, Any]]
+
+
+def begin(job: PrivateJob, session: Session, release_id: str) -> Begun:
+    """Refuse what public figures, names, types and rights refuse.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong; no row was looked at but to be counted.
+    """
+    source = SqlSource(session)
+    relation = source.describe(job)
+    require_of_rows(relation)
+    require_roles(job, relation)
+    if not job.accept_types:
+        require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
+    session.require_rights(relation, job.read)
+    for name in job.persons:
+        require_entity(relation.attribute(name))
+    budget = budgets.find(session, job.budget)
+    _require_of(budget, job, relation)
+    budgets.require_left(budget, job.wished.epsilon)
+    attributes = [relation.attribute(name) for name in job.quasi_identifiers]
+    for attribute in attributes:
+        require_kind(attribute)
+        check_length(attribute.name, session.name_limit, "name of a column")
+    wished, hierarchies = _read_trees(job, source, relation)
+    columns = tuple(
+        _column(session, attribute, public)
+        for attribute, public in zip(
+            attributes, planned_columns(shape_of(job, relation, 0), wished), strict=True
+        )
+    )
+    output = plan_output(
+        session, parse_relation(job.output), job.output_kind, job.if_exists, release_id
+    )
+    n = count_units(session, relation, job.persons)
+    needed = n * len(columns) * _OF_A_FIGURE
+    if job.memory_limit is not None and needed > job.memory_limit:
+        raise MemoryLimit(
+            f"{n} {job.unit}s of {len(columns)} columns need about {needed / 2**20:.0f} MiB, more"
+            " than the limit.",
+            hint="Raise it: `memory_limit`.",
+        )
+    return Begun(job, wished, relation, columns, n, output, release_id, hierarchies)
+
+
+def _read_trees(
+    job: PrivateJob, source: SqlSource, relation: Relation
+) -> tuple[Private, dict[str, dict[str, Any]]]:
+    """What a job wishes, its hierarchies read, and what the ledger keeps of them."""
+    given = job.wished.hierarchies
+    for name, one in given.items():
+        if isinstance(one, HierarchySpec) and one.kind == TABLE:
+            of = source.session.find_source(parse_relation(one.value)).name
+            if source.session.same_name(of, relation.name):
+                raise InvalidParameter(
+                    f'The hierarchy of "{name}" is read from the rows that are released.',
+                    hint="Say what anybody may know: never the values that a column holds.",
+                )
+    trees, origins = read_named(source, relation, given)
+    told = {
+        name: {"leaves": tree.n_leaves, "height": tree.height, **origins.get(name, {})}
+        for name, tree in trees.items()
+        if isinstance(tree, Hierarchy)
+    }
+    return replace(job.wished, hierarchies=trees), told
+
+
+def _column(session: Session, attribute: Attribute, public: PublicColumn) -> AnyColumn:
+    """A column as the database has it, of what is public of it."""
+    if isinstance(public, Line):
+        return synthetic_column(session, attribute, (public.low, public.high))
+    if attribute.kind is Kind.BOOLEAN:
+        return synthetic_column(session, attribute, (0.0, 1.0))
+    return listed_column(session, attribute, public.labels)
+
+
+def _require_of(budget: KeptBudget, job: PrivateJob, relation: Relation) -> None:
+    wanted = (str(relation.name), job.unit, job.wished.entity)
+    if (budget.source, budget.unit, budget.entity) != wanted:
+        whose = f" by {budget.entity}" if budget.entity else ""
+        raise InvalidParameter(
+            f"Budget {budget.name} is of {budget.source}, and protects one {budget.unit}{whose}.",
+            hint="All releases of a source spend of the budget of that source and unit.",
+        )
+
+
+def shape_of(job: PrivateJob, relation: Relation, n: int) -> Table:
+    """The columns by their types, without a way to read them."""
+    attributes = [relation.attribute(name) for name in job.quasi_identifiers]
+
+    def never(j: int) -> Any:
+        raise AssertionError("columns are not read before they are paid for")
+
+    return Table(
+        n=n,
+        names=job.quasi_identifiers,
+        dtypes=tuple(map(dtype_of, attributes)),
+        nullable=tuple(attribute.nullable for attribute in attributes),
+        labels={one.name: one.order for one in attributes if one.order},
+        read=never,
+        source=str(relation.name),
+    )

@@ -1,0 +1,96 @@
+"""Calls of dp_ranks that tests share, and rows with text, truths and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import dbanon
+from dbanon.data.synthesis import Synthesis
+from dbanon.synthesis.ranks import dp_ranks
+from dbanon.synthesis.shares import GRID, Shares
+from tests.reference.data import data_directory, load_casc, load_magic
+from tests.reference.synthesis import (
+    MAGIC_BOUNDS,
+    Recording,
+    Seeded,
+    census_bounds,
+    measures,
+    released,
+)
+
+JOB_TREE = dbanon.Hierarchy.from_nested(
+    {"*": {"work": ["nurse", "baker", "clerk"], "none": ["child", "retired"], "other": []}}
+)
+JOBS = ("nurse", "baker", "clerk", "child", "retired")
+
+
+def synthesize(data: Any, budget: dbanon.Budget | None = None, **options: Any) -> Synthesis:
+    """Rows of dp_ranks, at an epsilon of 5 and of a large budget where nothing else is said."""
+    return dbanon.synthesize(
+        data,
+        method="dp_ranks",
+        budget=budget or dbanon.Budget(100.0),
+        **{"epsilon": 5.0, **options},
+    )
+
+
+def people(n: int = 3000, seed: int = 0) -> pd.DataFrame:
+    """Rows with a job, a truth and an age."""
+    rng = np.random.default_rng(seed)
+    job = rng.choice(JOBS, n, p=[0.4, 0.3, 0.1, 0.1, 0.1])
+    return pd.DataFrame({"job": job, "ill": rng.random(n) < 0.2, "age": rng.uniform(0, 100, n)})
+
+
+def unlike_grids(p: int, n: int) -> list[NDArray[np.int64]]:
+    """Tables that have nothing in common but their shape, int64 (p, n) each."""
+    rng = np.random.default_rng(0)
+    return [
+        rng.integers(0, GRID + 1, (p, n)),
+        np.zeros((p, n), np.int64),
+        np.full((p, n), GRID),
+        np.sort(rng.integers(0, 3, (p, n))),
+    ]
+
+
+def require_same_draws(divided: Shares, grids: Sequence[NDArray[np.int64]]) -> None:
+    """Check that number, size and scale of draws are the same, and cost epsilon and no more."""
+    rng, seen = np.random.default_rng(0), []
+    for grid in grids:
+        noise = Recording()
+        rows = dp_ranks(grid, divided, noise, rng)
+        assert 0 <= rows.min() <= rows.max() <= GRID
+        seen.append(noise.drawn)
+        assert divided.epsilon * (1 - 1e-9) <= noise.spent(divided) <= divided.epsilon
+    assert all(drawn == seen[0] for drawn in seen)
+
+
+def bounded_rows(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Reference rows, (n, p), and public bounds of them, (p, 2); the test is skipped without."""
+    directory = data_directory()
+    if directory is None:
+        pytest.skip("needs the reference data")
+    if name == "census":
+        return census_bounds(load_casc("census", directory).values)
+    rows = load_magic(directory).values
+    return (rows if name == "magic" else rows[:1012]), MAGIC_BOUNDS
+
+
+def mean_measures(
+    name: str, epsilon: float, margins: str = "ranks", draws: int = 5
+) -> NDArray[np.float64]:
+    """The three measures of releases of reference rows, over so many seeds."""
+    values, bounds = bounded_rows(name)
+    found: NDArray[np.float64] = np.mean(
+        [
+            measures(values, released(values, bounds, epsilon, Seeded(seed), margins), 30)
+            for seed in range(draws)
+        ],
+        axis=0,
+    )
+    return found

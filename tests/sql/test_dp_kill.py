@@ -1,0 +1,98 @@
+"""Backends that end inside CALL dbanon.dp_ranks, between the spending and the release."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+import dbanon
+from tests.postgres_server import Server
+from tests.sql.private_calls import CALL, Connect, Run, spent
+
+pytest.importorskip("opendp")
+
+LOCK = 4711
+# Once it is spent, tables are made and renamed; each waits for whoever holds the lock.
+WAITING = f"""CREATE FUNCTION app.wait() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_user = 'anna' AND tg_tag = '{{}}' THEN
+        PERFORM pg_catalog.pg_advisory_xact_lock({LOCK});
+    END IF;
+END $$"""
+HELD = (
+    "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database ="
+    " (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+@pytest.fixture
+def sql_url(private_url: str) -> str:
+    """A database with OpenDP beside dbanon, and rows to release."""
+    return private_url
+
+
+def until(done: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 60
+    while not (found := done()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.parametrize("tag", ["CREATE TABLE", "ALTER TABLE"])
+@pytest.mark.parametrize("way", ["pg_terminate_backend", "kill -9"])
+def test_a_backend_that_ends_has_spent_and_published_nothing(
+    run_sql: Run,
+    connect: Connect,
+    sql_role: Callable[..., str],
+    sql_server: Server,
+    sql_url: str,
+    budget: None,
+    way: str,
+    tag: str,
+) -> None:
+    """Before a row is written, and before the table gets its name; then the next call works."""
+    url = sql_role("anna")
+    run_sql(WAITING.format(tag))
+    run_sql("CREATE EVENT TRIGGER waiting ON ddl_command_end EXECUTE FUNCTION app.wait()")
+    holder = connect()
+    holder.execute(f"SELECT pg_advisory_lock({LOCK})")
+    failures: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            connect(url).execute(CALL.format("magic", 1))
+        except psycopg.Error as error:
+            failures.append(error)
+
+    running = threading.Thread(target=call)
+    running.start()
+    [(pid,)] = until(lambda: run_sql(HELD))
+    # Others see it, and nothing else.
+    assert spent(run_sql) == (1.0, 1)
+    starts = sql_server.log_text().count("ready to accept connections")
+    if way == "pg_terminate_backend":
+        assert run_sql("SELECT pg_terminate_backend(%s)", pid) == [(True,)]
+        running.join()
+    else:
+        os.kill(pid, signal.SIGKILL)
+        running.join()
+        until(lambda: sql_server.log_text().count("ready to accept connections") > starts)
+    assert isinstance(failures[0], psycopg.OperationalError)
+    assert spent(run_sql) == (1.0, 1)
+    assert run_sql("SELECT state, release_id FROM dbanon.spending") == [("spent", None)]
+    assert run_sql("SELECT count(*) FROM dbanon.release") == [(0,)]
+    assert run_sql(
+        "SELECT count(*) FROM pg_class WHERE relnamespace = 'release'::regnamespace"
+    ) == [(0,)]  # fmt: skip
+    run_sql("DROP EVENT TRIGGER waiting")
+    connect(url).execute(CALL.format("magic", 1))
+    assert spent(run_sql) == (2.0, 2)
+    assert dbanon.verify(sql_url, "release.magic").unchanged

@@ -1,0 +1,285 @@
+"""Differentially private releases of text, enumerated types and truths of databases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.errors import (
+    BoundsRequired,
+    HierarchyNotFound,
+    InvalidParameter,
+    RecountFailed,
+    SourceChanged,
+    TableNotFound,
+    UnsupportedType,
+)
+from dbanon.run import private
+from tests.stores.databases import Database
+
+pytest.importorskip("opendp")
+
+JOBS = ("nurse", "baker", "clerk", "retired")
+# Whom none of them is.
+STRANGE = ("Nürse", "nurse ", "", "NURSE", "*", "o'neill")
+N = 3000
+TREE = {"tree": {"*": {"at work": ["nurse", "baker", "clerk"], "at home": ["retired"]}}}
+
+
+def load(database: Database, job: str = "", nulls: str = "NOT NULL") -> None:
+    """Jobs of which a tenth is in no list, and truths; a third of both NULL where they may be."""
+    maybe = "" if nulls else None
+    rows = []
+    for g in range(N):
+        known = JOBS[0 if g % 2 else g // 2 % 4]
+        name = STRANGE[g // 10 % len(STRANGE)] if g % 10 == 0 and not job else known
+        none = maybe is None and g % 3 == 0
+        rows.append((None if none else name, None if none else g % 4 == 0, g % 100))
+    truth = "BOOLEAN"
+    kind = job or database.types["text"]
+    database.load(
+        "people",
+        {"job": f"{kind} {nulls}", "ill": f"{truth} {nulls}", "n": "integer NOT NULL"},
+        rows,
+    )
+    dbanon.create_budget(database.url, "people", source="people", epsilon=30)
+
+
+def release(database: Database, **given: Any) -> Any:
+    wanted: dict[str, Any] = {
+        "table": "people",
+        "quasi_identifiers": ["job", "ill"],
+        "method": "dp_ranks",
+        "epsilon": 10.0,
+        "orders": {"job": JOBS},
+        "null_as": {"job": "other"},
+        "budget": "people",
+        "output": "release.people",
+    }
+    return dbanon.anonymize(database.url, **(wanted | given))
+
+
+def jobs(database: Database, of: str = "release.people") -> dict[str, int]:
+    query = f"SELECT job, count(*) FROM {database.relation(of)} GROUP BY job"
+    return {str(job): int(rows) for job, rows in database.rows(query)}
+
+
+def spent(database: Database) -> float:
+    return dbanon.show_budget(database.url, "people").spent
+
+
+def test_text_of_a_public_list(database: Database) -> None:
+    load(database)
+    report = release(database)
+    found = jobs(database)
+    assert set(found) <= {*JOBS, "other"}
+    assert sum(found.values()) == N
+    # 1,500 and a fourth of the others, but for the tenth that is in no list.
+    # Six standard deviations of drawing rows; the noise is of a few.
+    assert abs(found["nurse"] - 1800) < 160
+    assert abs(found["other"] - 300) < 100
+    told = (
+        str(report)
+        + json.dumps(report.to_dict())
+        + str(dbanon.show(database.url, "release.people"))
+    )
+    assert not any(name in told for name in ("Nürse", "NURSE", "o'neill"))
+    kept = dbanon.show(database.url, "release.people")["arguments"]
+    assert kept["listed"] == {"job": [*JOBS, "other"]}
+    assert kept["between"] == {"job": [], "ill": []}
+    assert dbanon.verify(database.url, "release.people").unchanged
+    relation = database.relation("release.people")
+    database.execute(f"UPDATE {relation} SET job = 'nurses' WHERE job = 'nurse'")
+    with pytest.raises(RecountFailed, match=f"{found['nurse']} of them have"):
+        dbanon.verify(database.url, "release.people")
+
+
+def test_a_hierarchy_of_a_table_a_file_or_a_name(database: Database, tmp_path: Path) -> None:
+    load(database)
+    database.load(
+        "tree",
+        {"child": database.types["text"], "parent": database.types["text"]},
+        [("*", None), ("at work", "*"), ("at home", "*"), *((job, "at work") for job in JOBS[:3]),
+         ("retired", "at home")],
+    )  # fmt: skip
+    file = tmp_path / "jobs.json"
+    file.write_text(json.dumps(TREE["tree"]))
+    dbanon.store_hierarchy(database.url, "jobs", dbanon.Hierarchy.from_json(TREE["tree"]))
+    for given in ("table:tree", "name:jobs", file, TREE):
+        report = release(
+            database, orders={}, hierarchies={"job": given}, if_exists="replace", epsilon=3.0
+        )
+        assert set(jobs(database)) <= {*JOBS, "other"}
+        told = report.arguments["hierarchies"]["job"]
+        assert (told["leaves"], told["height"]) == (4, 2)
+    assert spent(database) == 12.0
+
+
+def test_what_public_figures_refuse_spends_nothing(database: Database) -> None:
+    load(database, nulls="")
+    none: dict[str, Any] = {"orders": {}}
+    both = {"job": "other", "ill": False}
+    for error, given in (
+        (BoundsRequired, none),
+        (InvalidParameter, {"null_as": {"job": "other"}}),
+        (InvalidParameter, {"null_as": both | {"job": "smith"}}),
+        (InvalidParameter, {"orders": {"job": [*JOBS, "a\0b"]}}),
+        (InvalidParameter, {"orders": {"job": JOBS[:1] * 2}}),
+        (InvalidParameter, {"hierarchies": {"job": TREE}}),
+        (InvalidParameter, none | {"hierarchies": {"job": {"mask": True}}}),
+        (InvalidParameter, none | {"hierarchies": {"job": {"ordered": True}}}),
+        (InvalidParameter, none | {"hierarchies": {"job": {"enum": True}}}),
+        (InvalidParameter, none | {"hierarchies": {"job": {"table": "people"}}}),
+        (TableNotFound, none | {"hierarchies": {"job": {"table": "nowhere"}}}),
+        (HierarchyNotFound, none | {"hierarchies": {"job": {"name": "nothing"}}}),
+        (InvalidParameter, {"orders": {"job": JOBS, "n": ["1", "2"]}}),
+        (InvalidParameter, {"bounds": {"ill": (0, 2)}}),
+    ):
+        with pytest.raises(error):
+            release(database, **({"null_as": both} | given))
+    assert spent(database) == 0.0
+
+
+def test_no_value_ends_a_run(database: Database) -> None:
+    """NULL, and on SQLite what is no text, or no text of any encoding."""
+    load(database, nulls="")
+    if database.name == "sqlite":
+        database.execute(
+            "UPDATE people SET job = x'ff00fe' WHERE n = 1",
+            "UPDATE people SET job = CAST(x'fffe' AS TEXT) WHERE n = 2",
+            "UPDATE people SET job = 'a' || char(0) || 'b', ill = 'x' WHERE n = 3",
+        )
+    release(database, null_as={"job": "retired", "ill": True})
+    assert set(jobs(database)) <= {*JOBS, "other"}
+    assert jobs(database)["retired"] > N / 4
+    assert dbanon.verify(database.url, "release.people").unchanged
+
+
+def test_persons_have_the_value_that_is_most_frequent(database: Database) -> None:
+    load(database)
+    dbanon.create_budget(
+        database.url, "persons", source="people", epsilon=50, unit="person", entity="n"
+    )
+    report = release(database, budget="persons", entity="n", epsilon=50.0)
+    assert report.rows_out == 100
+    # 50 numbers are nurses' alone, and 20 of the others as often nurses' as clerks': the first.
+    assert abs(jobs(database)["nurse"] - 70) < 25
+
+
+def made_enum(database: Database) -> str:
+    labels = ", ".join(f"'{job}'" for job in JOBS)
+    database.execute(f"CREATE TYPE job_kind AS ENUM ({labels})")
+    return "job_kind"
+
+
+def kind_of(database: Database) -> str:
+    query = (
+        "SELECT data_type, udt_name FROM information_schema.columns"
+        " WHERE table_schema = 'release' AND table_name = 'people' AND column_name = 'job'"
+    )
+    if database.name == "duckdb":
+        query = query.replace("udt_name", "data_type")
+    [(one, other)] = database.rows(query)
+    return f"{one} {other}"
+
+
+def test_the_labels_of_a_type_are_the_list(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The type is in the catalog, whatever rows there are; a list of the caller's goes before."""
+    if database.name == "sqlite":
+        pytest.skip("SQLite has no enumerated types")
+    load(database, made_enum(database), nulls="")
+    own: dict[str, Any] = {"orders": {}, "null_as": {"job": "clerk", "ill": False}}
+    with pytest.raises(InvalidParameter, match="null_as"):
+        release(database, orders={}, null_as={"job": "other", "ill": False})
+    release(database, **own, epsilon=5.0)
+    assert set(jobs(database)) <= set(JOBS)
+    assert "job_kind" in kind_of(database) or "ENUM" in kind_of(database)
+    assert dbanon.verify(database.url, "release.people").unchanged
+    tree = {"tree": {"*": {"a": JOBS[:2], "b": JOBS[2:]}}}
+    for hierarchy in (tree, {"enum": True}):
+        release(database, **own, hierarchies={"job": hierarchy}, if_exists="replace", epsilon=5.0)
+        assert "job_kind" in kind_of(database) or "ENUM" in kind_of(database)
+    release(
+        database, orders={"job": ["nurse", "smith"]}, null_as={"job": "other", "ill": False},
+        if_exists="replace", epsilon=5.0,
+    )  # fmt: skip
+    assert set(jobs(database)) <= {"nurse", "smith", "other"}
+    assert "text" in kind_of(database) or "VARCHAR" in kind_of(database)
+    assert dbanon.verify(database.url, "release.people").unchanged
+    if database.name == "postgresql":
+        # What comes after the spending is another type, and ends the run.
+        spending = private._spent
+
+        def then_altered(store: Any, begun: Any) -> Any:
+            kept = spending(store, begun)
+            database.execute("ALTER TYPE job_kind ADD VALUE 'smith'")
+            return kept
+
+        monkeypatch.setattr(private, "_spent", then_altered)
+        with pytest.raises(SourceChanged, match="stays spent"):
+            release(database, **own, epsilon=5.0, if_exists="replace")
+        assert spent(database) == 25.0
+
+
+def test_types_that_are_no_list_are_refused(database: Database) -> None:
+    kind, value = {
+        "postgresql": ("jsonb", "'[]'"),
+        "duckdb": ("INTEGER[]", "[1]"),
+        "sqlite": ("BLOB", "x'00'"),
+    }[database.name]
+    database.load("people", {"job": f"{kind} NOT NULL"}, [])
+    database.execute(f"INSERT INTO people VALUES ({value})")
+    dbanon.create_budget(database.url, "people", source="people", epsilon=3)
+    with pytest.raises(UnsupportedType, match="is no number"):
+        release(database, quasi_identifiers=["job"], epsilon=1.0)
+    assert spent(database) == 0.0
+
+
+def test_the_command_line_and_a_job_of_a_file(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(database)
+    tree = tmp_path / "jobs.json"
+    tree.write_text(json.dumps(TREE["tree"]))
+    words = [
+        "anonymize", database.url, "--table", "people", "-q", "job", "-q", "ill", "--method",
+        "dp_ranks", "--epsilon", "5", "--budget", "people", "--null-as", "job=other",
+    ]  # fmt: skip
+    for more in (["--order", "job=nurse,baker,clerk,retired"], ["--hierarchy", f"job={tree}"]):
+        done = CliRunner().invoke(
+            main, [*words, *more, "--output", "release.people", "--if-exists", "replace"]
+        )
+        assert done.exit_code == 0, done.output
+        assert set(jobs(database)) <= {*JOBS, "other"}
+    monkeypatch.setenv("DP_SOURCE", database.url)
+    file = tmp_path / "jobs.yaml"
+    for column in ("order: [nurse, baker, clerk, retired]", "hierarchy: {file: jobs.json}"):
+        file.write_text(
+            f"""version: 1
+source: {{url: "${{DP_SOURCE}}"}}
+jobs:
+  - name: people
+    table: people
+    columns:
+      job: {{role: quasi_identifier, {column}}}
+      ill: {{role: quasi_identifier}}
+      n: {{role: identifier}}
+    output: {{table: release.people, if_exists: replace}}
+    method: dp_ranks
+    epsilon: 5
+    null_as: {{job: other}}
+    budget: people
+"""
+        )
+        report = dbanon.run_job(file)
+        assert report.epsilon == 5.0
+        assert set(jobs(database)) <= {*JOBS, "other"}
+    assert spent(database) == 20.0
