@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import math
+import resource
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -21,6 +23,8 @@ from tests.reference.data import data_directory
 
 SENSITIVE = "occupation"
 K = 5
+# CPU seconds of one release: what takes longer is ended.
+LIMIT = 60
 MODELS: dict[str, dict[str, Any]] = {
     "l = 3": {"kind": "distinct_l", "level": 3},
     "l = 5": {"kind": "distinct_l", "level": 5},
@@ -62,7 +66,7 @@ with open(target, "w") as file:
     json.dump(result, file)
 """
 
-INTRODUCTION = """# Privacy models as they are released, measured
+INTRODUCTION = f"""# Privacy models as they are released, measured
 
 UCI Adult: 45,222 rows, 8 quasi-identifiers, `occupation` (14 values) sensitive;
 `dbanon.anonymize_frame(…, method="gaa_cp", k=5)` by default labels. *iloss* is that of own ranges
@@ -72,7 +76,7 @@ non-uniform one: Σ over cells of −log2 of the value's frequency among the val
 over the same with `*` everywhere. Seconds are CPU seconds of one process from the data frame to the
 released one, measured once. This page is written by `python -m benchmarks models_adult`, which
 needs the reference data (`DBANON_DATA`); `--beside PYTHON` has another version take turns,
-which is `beside`.
+which is `beside`. A release that takes more than {LIMIT} CPU seconds is ended.
 
 """
 HEAD = ("model", "refine", "version", "own ranges", "as published", "discernibility", "entropy",
@@ -106,7 +110,12 @@ def measured(
     with TemporaryDirectory() as place:
         target = Path(place, "released.json")
         arguments = (str(folder / "adult"), json.dumps(model), json.dumps(refine), str(target))
-        subprocess.run([python, "-I", "-c", RELEASE, *arguments], check=True)
+        done = subprocess.run(
+            [python, "-I", "-c", RELEASE, *arguments], preexec_fn=_limited, check=False
+        )
+        if done.returncode == -signal.SIGXCPU:
+            return ("no answer", "", "", "", f"over {LIMIT}")
+        done.check_returncode()
         result = json.loads(target.read_text())
     seconds = f"{result['seconds']:.1f}"
     if "refused" in result:
@@ -122,6 +131,10 @@ def measured(
         f"{entropy(rows, result['rows'], data.paths):.4f}",
         seconds,
     )
+
+
+def _limited() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
 
 
 def entropy(rows: list[list[Any]], released: list[list[str]], paths: Any) -> float:

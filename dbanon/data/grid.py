@@ -27,7 +27,7 @@ _MONTHS = (1, 3, 12, 60, 120, 600, 1200)
 _MANY_MONTHS = 5
 # What of ten units is a step, and how many cells of ten units a class meets that is told by it.
 _OF_TEN = ((10, 7), (5, 4), (2, 3))
-# Digits of a border, and what is left of them for a cell.
+# A border has so many significant digits; steps are so wide that two borders differ in them.
 _DIGITS = 15
 
 
@@ -129,10 +129,6 @@ class Grid:
             found.append(cells.borders(np.arange(first + 1, last + 1)))
         borders = np.unique(np.concatenate(found))
         return borders if len(borders) <= limit else None
-
-    def clean(self, value: float) -> float:
-        """A border without the last digits that rounding left in it."""
-        return value if self.finest.months else float(f"{value:.{_DIGITS}g}")
 
 
 def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:

@@ -94,9 +94,9 @@ double Models::lack(const Model& model, const Count* counts, Count persons) cons
             return value;
         case Wish::delta_disclosure:
             for (std::size_t v = 0; v < s; ++v) {
-                if (model.whole[v] <= 0) continue;
+                if (!counts[v] || model.whole[v] <= 0) continue;
                 const double expected = model.whole[v] * size;
-                if (counts[v] && std::abs(std::log(counts[v] / expected)) <= level + kSlack) continue;
+                if (std::abs(std::log(counts[v] / expected)) <= level + kSlack) continue;
                 value += std::abs(counts[v] - expected * std::exp(counts[v] > expected ? level : -level));
             }
             return value;

@@ -39,9 +39,8 @@ class Model:
     distance : of ``t_closeness``: ``equal``, ``ordered`` or a hierarchy of the values, given in
         any form of ``hierarchy.spec``.
 
-    Two classes that keep to a model keep to it together: so do classes that are released alike.
-    Hence delta-disclosure wants every value in every class here. (Not always entropy_l where
-    persons have several values: the recount refuses a release whose classes are alike and do not.)
+    Delta-disclosure looks at the values that a class holds, as ARX and pycanon do; its authors at
+    all values of the table, as it does beside a ``distinct_l`` of their number.
     """
 
     kind: str
@@ -152,6 +151,16 @@ class Model:
         """True when a class is compared with the distribution of the whole table."""
         return self.kind in ("t_closeness", "beta_likeness", "delta_disclosure")
 
+    def holds_together(self, of_persons: bool) -> bool:
+        """True when classes that keep to the model, as it was asked, keep to it as one class, too.
+
+        Not of delta-disclosure: beside a class without a value its share is too small. Nor of
+        entropy_l where persons have several values.
+        """
+        if self.kind == "entropy_l":
+            return not of_persons
+        return self.kind != "delta_disclosure"
+
     def plain(self) -> dict[str, Any]:
         """The model as plain values, for the ledger; a hierarchy is told of, not told."""
         found: dict[str, Any] = {"kind": self.kind, "attribute": self.attribute}
@@ -207,9 +216,8 @@ _KINDS: dict[str, _Each] = {
         sensitive.each_beta(counts, whole, persons),
         False,
     ),
-    # Strict, as in the paper: else two classes that are released alike could break it together.
     "delta_disclosure": lambda model, counts, whole, persons: (
-        sensitive.each_delta(counts, whole, absent=np.inf, persons=persons),
+        sensitive.each_delta(counts, whole, persons),
         False,
     ),
 }

@@ -203,13 +203,12 @@ def enhanced_beta_likeness(counts: Counts) -> float:
 def each_delta(
     counts: Counts,
     whole: Values | None = None,
-    absent: float = 0.0,
     persons: NDArray[np.int64] | None = None,
 ) -> Values:
-    """The largest |ln(q / p)| of a value in each class; ``absent`` is that of one it lacks."""
+    """The largest |ln(q / p)| of a value that each class holds."""
     p = _whole(counts, whole)
     ratios = _shares(counts, persons)[:, p > 0] / p[p > 0]
-    logs = np.full_like(ratios, absent)
+    logs = np.zeros_like(ratios)
     np.log(ratios, out=logs, where=ratios > 0)
     np.abs(logs, out=logs)
     values: Values = logs.max(axis=1, initial=0.0)
@@ -219,8 +218,9 @@ def each_delta(
 def delta_disclosure(counts: Counts) -> float:
     """The delta of delta-disclosure privacy: the largest |ln(q / p)| of a value that a class holds.
 
-    Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. There a value that a
-    class lacks breaks every delta; here, as in pycanon, it is left out.
+    Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. There all values of the
+    table are meant, so that one that a class lacks breaks every delta; here, as in ARX and pycanon,
+    it is left out. Where classes hold every value (``distinct_l``) both are the same.
     """
     return float(each_delta(counts).max(initial=0.0))
 

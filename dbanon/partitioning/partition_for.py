@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found
+from dbanon.data.partition import SUPPRESSED, Found, Partition
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
 from dbanon.hierarchy.subset import Trees
@@ -72,3 +76,47 @@ def partition_for(
             table,
         )
     return Found(partition, levels, given if partition.n_suppressed else measures, told)
+
+
+def joined_for(
+    microdata: Microdata,
+    found: Found,
+    alike: NDArray[np.int32],
+    policy: Policy,
+    *,
+    sensitive: Mapping[str, Attribute],
+    memory_limit: int | None = None,
+    tick: Tick = lambda share: None,
+) -> Found:
+    """The classes once those that are released alike are one, and keep to the models as one.
+
+    Readers have them as one class, which may break a model that each of them keeps to
+    (``Model.holds_together``). Classes are then joined, and merged or withheld as ``protect`` does
+    it, so that they are fewer; ``found`` itself where none breaks a model.
+
+    Parameters
+    ----------
+    alike : int32 (n_classes,), a number from 0, without gaps, for each set of classes alike.
+
+    Raises
+    ------
+    DbanonError : as ``partition_for``.
+    """
+    partition = found.classes
+    assert isinstance(partition, Partition)
+    of_records = np.append(alike, SUPPRESSED)[partition.labels]
+    joined = Partition(of_records)
+    if joined.n_classes == partition.n_classes:
+        return found
+    measures = found.measures or Measures.of(
+        microdata, covariance=policy.standardize == MAHALANOBIS
+    )
+    places, table = released_places(
+        microdata, joined, policy.models, sensitive, measures, memory_limit
+    )
+    kept = protect(
+        microdata, joined, policy, places, tick, measures, table, search=False
+    )
+    if (kept.n_classes, kept.n_suppressed) == (joined.n_classes, joined.n_suppressed):
+        return found
+    return replace(found, classes=kept, measures=None if kept.n_suppressed else measures)

@@ -41,6 +41,8 @@ def protect(
     tick: Tick = lambda share: None,
     measures: Measures | None = None,
     table: Mapping[str, Distribution] | None = None,
+    *,
+    search: bool = True,
 ) -> Partition:
     """The partition with classes merged until each keeps to the models of the policy.
 
@@ -57,6 +59,7 @@ def protect(
     measures : of the table that the records are a part of; None where they are the table.
     table : how often each of these codes occurs among the table's released records; None where
         they are the records that have classes.
+    search : False where classes are to be merged or withheld only.
 
     Raises
     ------
@@ -72,14 +75,14 @@ def protect(
             name: Distribution.of(column[released], units=units) for name, column in codes.items()
         }
     try:
-        return _protected(microdata, partition, policy, codes, tick, measures, table)
+        return _protected(microdata, partition, policy, codes, tick, measures, table, search)
     except ModelInfeasible as error:
         refusal = error
     if policy.withhold_failing:
         # Withholding some may have changed the table, so that others fail.
         without = replace(policy, withhold_failing=False)
         with suppress(ModelInfeasible):
-            return _protected(microdata, partition, without, codes, tick, measures, table)
+            return _protected(microdata, partition, without, codes, tick, measures, table, search)
     raise refusal
 
 
@@ -91,6 +94,7 @@ def _protected(
     tick: Tick,
     measures: Measures,
     table: Mapping[str, Distribution],
+    search: bool,
 ) -> Partition:
     names = list(dict.fromkeys(model.attribute for model in policy.models))
     n = microdata.n_records
@@ -140,7 +144,7 @@ def _protected(
         gone = (before.labels >= 0) & (partition.labels < 0)
         units = persons.of_records(gone)
         table = {name: table[name].without(codes[name][gone], units) for name in names}
-    if not _can_refine(microdata, policy):
+    if not search or not _can_refine(microdata, policy):
         return partition
     k, better = int(policy.k), []
     for records, part in parts:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.grid import Grid, around, grid_for, held_width, unit_of
+from dbanon.data.grid import around, grid_for, held_width, unit_of
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
@@ -131,7 +131,7 @@ def _intervals(
     width = held_width(low, high, scale, 0.0 if closed else unit_of(attribute))
     lost = _none_where(width * partition.sizes, missing)
     if settings.intervals == "text" or (settings.intervals == RANGE and ordinal):
-        texts = _texts(low, high, attribute, grid, closed)
+        texts = _texts(low, high, attribute, closed)
         return [ReleasedColumn(_as_text(attribute), texts, missing, lost=lost)]
     if settings.intervals == "midpoint":
         middle = low + (np.floor((high - low) / 2) if ordinal else (high - low) / 2)
@@ -140,7 +140,7 @@ def _intervals(
         return [ReleasedColumn(attribute, typed, missing, middle, lost=lost)]
     borders = _typed(low, attribute, closed), _typed(high, attribute, closed)
     if settings.intervals == RANGE:
-        lower, upper = (_exact(ends, grid, closed) for ends in borders)
+        lower, upper = (_exact(ends) for ends in borders)
         # The type is the database's to choose.
         ranges = replace(attribute, sql_type="")
         return [ReleasedColumn(ranges, lower, missing, lost=lost, upper=upper, closed=closed)]
@@ -193,11 +193,10 @@ def _texts(
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     attribute: Attribute,
-    grid: Grid,
     closed: bool,
 ) -> NDArray[np.object_]:
     """``[low, high)``; closed ``[low, high]``, or the one value that all share."""
-    ends = [[number_text(grid.clean(x), attribute) for x in side.tolist()] for side in (low, high)]
+    ends = [[number_text(x, attribute) for x in side.tolist()] for side in (low, high)]
     if attribute.kind is Kind.TIMESTAMP and all(_WHOLE in text for side in ends for text in side):
         ends = [[text.replace(_WHOLE, "") for text in side] for side in ends]
     texts = []
@@ -227,11 +226,11 @@ def _typed(
     return np.rint(units).astype(np.int64)
 
 
-def _exact(numbers: NDArray[Any], grid: Grid, closed: bool) -> NDArray[Any]:
+def _exact(numbers: NDArray[Any]) -> NDArray[Any]:
     """Borders of ranges; floats as text, which loses no digit on its way to a decimal type."""
     if numbers.dtype != np.float64:
         return numbers
-    return np.array([repr(x if closed else grid.clean(x)) for x in numbers.tolist()], object)
+    return np.array([repr(x) for x in numbers.tolist()], object)
 
 
 def _as_text(attribute: Attribute) -> Attribute:

@@ -17,8 +17,8 @@ from dbanon.errors import ColumnLost, KeptColumnTells, TellingColumnRefused
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected, Verdict
-from dbanon.partitioning.partition_for import partition_for
-from dbanon.release.recode import Release, lost_completely, recode
+from dbanon.partitioning.partition_for import joined_for, partition_for
+from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import (
     EARLIER,
     NOT_CHECKED,
@@ -159,7 +159,30 @@ def read_and_cluster(
             memory_limit=planned.job.memory_limit,
             tick=tick,
         )
+        found = _as_released(planned, policy, source, microdata, found)
     return microdata, policy, found
+
+
+def _as_released(
+    planned: Plan, policy: Policy, source: Source, microdata: Microdata, found: Found
+) -> Found:
+    """The classes, such that they keep to the models as readers see them: alike ones as one."""
+    of_persons = microdata.entities is not None
+    while not all(model.holds_together(of_persons) for model in policy.models):
+        before = found
+        release = recoded(planned, policy, source, microdata, before)
+        found = joined_for(
+            microdata,
+            before,
+            combinations(microdata, release),
+            policy,
+            sensitive=planned.sensitive,
+            memory_limit=planned.job.memory_limit,
+        )
+        # Other classes have other labels, which may be alike again; but each time they are fewer.
+        if found is before:
+            break
+    return found
 
 
 def recoded(

@@ -11,29 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.release.recode import Release
+from dbanon.release.recode import Release, combinations
 from dbanon.stores import statements
 from dbanon.stores.base import Relation
 from dbanon.stores.chain_cells import CellState
 from dbanon.stores.keyed import PRESENT, TRACES
 from dbanon.stores.names import quote
-
-
-def combinations(microdata: Microdata, release: Release) -> NDArray[np.int32]:
-    """The combination of released values of each class, int32 (n_classes,).
-
-    Classes that are released alike are one: readers cannot tell them apart.
-    """
-    partition, parts = release.partition, []
-    for column in release.columns:
-        for part in column.parts:
-            _, codes = np.unique(part.values.astype(str), return_inverse=True)
-            missing = part.missing
-            parts.append(codes.reshape(-1) if missing is None else np.where(missing, -1, codes))
-    if microdata.strata is not None:
-        parts.append(microdata.strata[partition.members[partition.starts]])
-    _, alike = np.unique(np.column_stack(parts), axis=0, return_inverse=True)
-    return alike.reshape(-1).astype(np.int32)
 
 
 def refine(state: CellState, relation: Relation, microdata: Microdata, release: Release) -> None:

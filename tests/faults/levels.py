@@ -43,7 +43,7 @@ def level(model: Mapping[str, Any], counts: Counts, whole: Counts, numbers: bool
     if kind == "beta_likeness":
         return max(share / p[value] - 1 for value, share in q.items())
     if kind == "delta_disclosure":
-        return max(abs(log(q[value] / p[value])) if value in q else inf for value in p)
+        return max(abs(log(share / p[value])) for value, share in q.items())
     if model.get("distance", "equal") == "equal":
         return sum(abs(q.get(value, 0) - share) for value, share in p.items()) / 2
     running = moved = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,8 @@ def test_levels_by_hand() -> None:
     assert level(ordered, one, whole) == pytest.approx(5 / 24)
     assert keeps(ordered, 5 / 24, 1e-9)
     assert not keeps({"kind": "entropy_l", "level": 3}, level({"kind": "entropy_l"}, one, whole), 0)
-    assert level({"kind": "delta_disclosure"}, one, whole) == float("inf")
+    # Of what it holds, "a" is 3/4 beside 1/2 of all, "b" as much as there.
+    assert level({"kind": "delta_disclosure"}, one, whole) == pytest.approx(log(1.5))
     assert level({"kind": "entropy_l"}, two, whole) == pytest.approx(4)
 
 

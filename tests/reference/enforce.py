@@ -54,7 +54,7 @@ def _lack(model, counts, whole, persons):
             most = (1 + level) * share * size
             if count > most + 1e-9 * share * size:
                 total += count - most
-        elif not count or abs(math.log(count / (share * size))) > level + 1e-9:
+        elif count and abs(math.log(count / (share * size))) > level + 1e-9:
             expected = share * size
             total += abs(count - expected * math.exp(level if count > expected else -level))
     return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from math import exp, inf, log
+from math import exp, log
 from typing import Any
 
 Counts = dict[Any, int]
@@ -55,9 +55,9 @@ def reached(kind: str, classes: list[Counts], order: list[Any] | None = None, l:
             for v, share in shares(counts).items()
         ),
         "delta_disclosure": lambda: max(
-            abs(log(shares(counts)[v] / shares(table)[v])) if v in counts else inf
+            abs(log(share / shares(table)[v]))
             for counts in classes
-            for v in table
+            for v, share in shares(counts).items()
         ),
     }[kind]()
 

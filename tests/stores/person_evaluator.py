@@ -102,9 +102,7 @@ def reached(
     if kind == "beta_likeness":
         return max(share / table[v] - 1 for found in own for v, share in found.items())
     if kind == "delta_disclosure":
-        return max(
-            abs(log(found[v] / table[v])) if v in found else inf for found in own for v in table
-        )
+        return max(abs(log(share / table[v])) for found in own for v, share in found.items())
     levels = [diversity(kind, least_diverse(one), l) for one in classes]
     return min(levels) if kind in ("distinct_l", "entropy_l") else max(levels)
 

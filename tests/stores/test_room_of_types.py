@@ -41,8 +41,8 @@ def test_a_type_without_room_is_refused_by_name(database: Database, exact: str) 
 def test_a_border_without_room_is_refused_by_name(database: Database, intervals: str) -> None:
     if database.name == "sqlite":
         pytest.skip("SQLite has one integer type")
-    # The ranges are 2,000 wide: the last ends at 34,000, and has its middle at 33,000.
-    rows = [(i, 32767 if i % 2 else -7233) for i in range(24)]
+    # Of 52,000 values the ranges are 2,000 wide: the last ends at 34,000, its middle is 33,000.
+    rows = [(i, 32767 if i % 2 else -19233) for i in range(24)]
     database.load("people", {"id": "integer PRIMARY KEY", "age": "smallint"}, rows)
     before = database.relations()
     wanted = {"quasi_identifiers": ["age"], "k": 5, "method": "gaa_cp"}
@@ -51,3 +51,12 @@ def test_a_border_without_room_is_refused_by_name(database: Database, intervals:
     assert "as text" in str(refused.value.hint)
     assert {relation for relation in database.relations() if "release" in relation[0]} <= before
     assert database.anonymize(**wanted, intervals="text").k_achieved >= 5
+
+
+def test_a_middle_that_has_room_is_released(database: Database) -> None:
+    """Of 40,000 values the ranges are 1,000 wide: 32,500 is in the last one, and in the type."""
+    rows = [(i, 32767 if i % 2 else -7233) for i in range(24)]
+    database.load("people", {"id": "integer PRIMARY KEY", "age": "smallint"}, rows)
+    database.anonymize(quasi_identifiers=["age"], k=5, method="gaa_cp", intervals="midpoint")
+    released = database.rows(f"SELECT DISTINCT age FROM {database.relation('release.people')}")
+    assert sorted(released) == [(-7500,), (32500,)]

@@ -1,0 +1,191 @@
+"""Classes that are released alike are one class to a reader, and keep to the models as one."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dbanon
+from dbanon.data.measures import Measures
+from dbanon.data.partition import Found, Partition
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import RecountFailed
+from dbanon.job.policy import Policy
+from dbanon.measures import sensitive
+from dbanon.partitioning.partition_for import joined_for
+from dbanon.partitioning.protect import compiled
+from dbanon.run import run
+from dbanon.spaces.mixed import mixed_space
+from dbanon.stores.frame.microdata import microdata_from_frame
+from tests.reference import enforce as reference
+
+LEVEL = 1.0
+MODEL = dbanon.Model("delta_disclosure", "ill", LEVEL)
+ILLS = ["asthma", "cough", "flu", "gastritis"]
+
+
+def people(seed: int, n: int = 80) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(20, 60, n),
+            "sex": rng.choice(["f", "m"], n),
+            "ill": rng.choice(ILLS, n, p=[0.1, 0.3, 0.5, 0.1]),
+        }
+    )
+
+
+def release(frame: pd.DataFrame, *more_models: dbanon.Model, **more: object) -> tuple[pd.DataFrame, dbanon.Report]:
+    """By decades, so that many classes are released alike."""
+    given: dict[str, object] = {"steps": {"age": 10}, **more}
+    return dbanon.anonymize_frame(
+        frame,
+        quasi_identifiers=["age", "sex"],
+        sensitive=["ill"],
+        k=3,
+        method="gaa_cp",
+        models=[MODEL, *more_models],
+        **given,
+    )
+
+
+def deltas(out: pd.DataFrame, columns: list[str]) -> list[float]:
+    """The delta of each class as a reader counts it, of the values that it holds."""
+    table = out.ill.value_counts(normalize=True)
+    return [
+        max(abs(np.log(share / table[ill])) for ill, share in shares.items())
+        for _, rows in out.groupby(columns)
+        for shares in [rows.ill.value_counts(normalize=True)]
+    ]
+
+
+@pytest.mark.parametrize("refine", [None, "fast"])
+def test_what_breaks_the_model_together_is_joined_and_merged(refine: str | None) -> None:
+    refused = 0
+    for seed in range(12):
+        frame = people(seed)
+        out, report = release(frame, refine=refine)
+        found = deltas(out, ["age", "sex"])
+        assert max(found) <= LEVEL + 1e-9
+        assert report.models[0].achieved == pytest.approx(max(found))
+        assert report.classes == len(found)
+        assert len(out) == 80
+        with mock.patch.object(run, "_as_released", lambda *given: given[-1]):
+            try:
+                release(frame, refine=refine)
+            except RecountFailed:
+                refused += 1
+    assert refused, "without this step no release would have been refused"
+
+
+def test_classes_need_not_hold_every_value() -> None:
+    """Which the published definition wants, and which leaves few classes."""
+    frame = people(3, 400)
+    out, report = release(frame, steps={}, local_range=True)
+    all_of_them = dbanon.Model("distinct_l", "ill", len(ILLS))
+    every, strict = release(frame, all_of_them, steps={}, local_range=True)
+    assert out.groupby(["age", "sex"]).ill.nunique().min() < len(ILLS)
+    assert every.groupby(["age", "sex"]).ill.nunique().min() == len(ILLS)
+    assert strict.classes < report.classes
+    counts = pd.crosstab([out.age, out.sex], out.ill).to_numpy()
+    assert report.models[0].achieved == pytest.approx(sensitive.delta_disclosure(counts))
+
+
+def test_strata_that_are_told_are_not_one() -> None:
+    frame = people(5, 160).assign(site=["a", "b"] * 80)
+    out, report = release(frame, by=["site"])
+    found = deltas(out, ["age", "sex", "site"])
+    assert report.models[0].achieved == pytest.approx(max(found))
+    assert max(found) <= LEVEL + 1e-9
+
+
+def test_withholding_goes_on_within_the_budget() -> None:
+    for seed in range(8):
+        out, report = release(people(seed), withhold_failing=True, max_suppression=0.1)
+        assert report.suppressed <= 8
+        assert max(deltas(out, ["age", "sex"])) <= LEVEL + 1e-9
+
+
+@given(seed=st.integers(0, 2**32), n=st.integers(12, 60), level=st.floats(0.2, 2))
+@settings(max_examples=80, deadline=None)
+def test_joined_as_the_plain_version_does(seed: int, n: int, level: float) -> None:
+    rng = np.random.default_rng(seed)
+    frame = people(seed, n)
+    labels = np.unique(rng.integers(0, n // 3, n), return_inverse=True)[1].astype(np.int32)
+    n_classes = int(labels.max()) + 1
+    alike = np.unique(rng.integers(0, n_classes, n_classes), return_inverse=True)[1]
+    alike = alike.astype(np.int32)
+    model = dbanon.Model("delta_disclosure", "ill", level)
+    policy = Policy(3, method="gaa_cp", models=(model,))
+    microdata = microdata_from_frame(frame, ["age", "sex"])
+    _, codes = np.unique(frame.ill.to_numpy(str), return_inverse=True)
+    codes = {"ill": codes.astype(np.int32)}
+    found = Found(Partition(labels))
+    measures = Measures.of(microdata)
+    with mock.patch(
+        "dbanon.partitioning.partition_for.released_places", lambda *given: (codes, None)
+    ):
+        joined = joined_for(
+            microdata, found, alike, policy, sensitive={"ill": Attribute("ill", Kind.CATEGORY)}
+        )
+
+    together = alike[labels]
+    counts = np.zeros((alike.max() + 1, codes["ill"].max() + 1), np.int64)
+    np.add.at(counts, (together, codes["ill"]), 1)
+    whole = counts.sum(axis=0) / n
+    holds = all(
+        abs(np.log(count / counts[c].sum() / whole[v])) <= level + 1e-9
+        for c, row in enumerate(counts)
+        for v, count in enumerate(row)
+        if count
+    )
+    if holds or len(counts) == n_classes:
+        assert joined is found
+        return
+    space = mixed_space(
+        microdata, measures, standardize=str(policy.standardize), weights={}, hierarchies={}
+    )(np.arange(n))
+    exact = compiled([model], ["ill"], {"ill": whole})
+    wanted = reference.enforce(space, together, codes, [model], exact=exact)
+    np.testing.assert_array_equal(joined.classes.labels, wanted)
+
+
+def test_persons_of_several_values_keep_to_entropy_as_one() -> None:
+    """Two classes that keep to entropy_l, and do not together: one has persons of many values."""
+    held = [[(i + 2 * j) % 6 for j in range(3)] for i in range(20)]
+    held += [[ill] for ill, persons in enumerate((83, 5, 4, 4, 4)) for _ in range(persons)]
+    held += [[i % 6] for i in range(120)]
+    classes = [0] * 20 + [1] * 100 + [2] * 120
+    rows = [
+        (who, 40 if c == 2 else 20 + c, f"ill {ill}", c)
+        for who, (ills, c) in enumerate(zip(held, classes, strict=True))
+        for ill in ills
+    ]
+    frame = pd.DataFrame(rows, columns=["who", "age", "ill", "class"])
+    found = Found(Partition(frame.pop("class")))
+
+    def released(step: int) -> dbanon.Report:
+        with mock.patch.object(run, "partition_for", lambda *given, **more: found):
+            return dbanon.anonymize_frame(
+                frame,
+                quasi_identifiers=["age"],
+                sensitive=["ill"],
+                entity="who",
+                k=20,
+                method="gaa_cp",
+                steps={"age": step},
+                models=[dbanon.Model("entropy_l", "ill", 1.99)],
+            )[1]
+
+    assert released(1).classes == 3
+    assert released(5).classes == 1
+    with (
+        mock.patch.object(run, "_as_released", lambda *given: given[-1]),
+        pytest.raises(RecountFailed, match="1 of 2 classes"),
+    ):
+        released(5)
