@@ -318,7 +318,7 @@ def _check_refinement(policy: Policy, method: Method) -> None:
     if policy.refine == "pass" and policy.refine_iterations is not None:
         raise InvalidParameter(
             "The refinement pass is one search, which has no number of iterations.",
-            hint="Leave out `refine_iterations`, or choose `refine=\"fast\"`.",
+            hint='Leave out `refine_iterations`, or choose `refine="fast"`.',
         )
     if policy.refine_seconds is not None and policy.block_size is not None:
         raise InvalidParameter(

@@ -1,10 +1,10 @@
 """Where a table is cut into blocks: found on all records or a sample, and kept for any record.
 
 A sample is the records whose keys have the smallest hashes: the same ones in whatever order and
-pieces the table is read. Cuts are a tree. Each cut has a direction, the principal one of the points it was found on, and a
-border across it. A record is below when its place along the direction is; where it is on the border
-itself its key decides. No two records have the same key, so that ties are shared out, too, and
-blocks keep their sizes however many records are alike.
+pieces the table is read. Cuts are a tree. Each cut has a direction, the principal one of the points
+it was found on, and a border across it. A record is below when its place along the direction is;
+where it is on the border itself its key decides. No two records have the same key, so that ties are
+shared out, too, and blocks keep their sizes however many records are alike.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 # The direction of a sample cuts as well as the direction of all records.
 SAMPLE = 10_000
 
-# Borders are found on so many points a block, and on so many in all.
+# Borders are found on so many points a block, but in all on no fewer, and no more, than these.
 _SAMPLED_PER_BLOCK = 500
+_LEAST_SAMPLED = 100_000
 _MOST_SAMPLED = 2_000_000
 
 
@@ -27,11 +28,12 @@ def hashed(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
 
     The finalizer of splitmix64: G. Steele, D. Lea & C. Flood, OOPSLA 2014.
     """
-    mixed = keys.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    mixed: NDArray[np.uint64] = keys.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed ^= mixed >> np.uint64(shift)
         mixed *= np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
 
 
 def sampled(keys: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
@@ -41,7 +43,8 @@ def sampled(keys: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
     ----------
     keys : int64 (n,), all different.
     """
-    wanted = max(min(_SAMPLED_PER_BLOCK * parts, _MOST_SAMPLED), parts)
+    wanted = max(_SAMPLED_PER_BLOCK * parts, _LEAST_SAMPLED)
+    wanted = max(min(wanted, _MOST_SAMPLED), parts)
     if wanted >= len(keys):
         return np.arange(len(keys))
     hashes = hashed(keys)

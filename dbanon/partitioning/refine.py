@@ -40,6 +40,7 @@ _REFINEMENTS: dict[str, Refine] = {
     "generalized": refine_generalized.refine,
 }
 
+
 @dataclass(frozen=True)
 class Turn:
     """One refinement of blocks of classes, a part of the whole refinement.
@@ -57,7 +58,7 @@ class Turn:
 
 
 # Across which directions blocks are cut, turn by turn.
-_DIRECTIONS = {"points": (1,), "generalized": (0, 1)}
+_DIRECTIONS = {"points": (1, 0), "generalized": (0, 1)}
 
 
 def max_refined_size(name: str, k: int) -> int | None:
