@@ -95,6 +95,11 @@ class Microdata:
         return self.n_records + self.withheld
 
     @property
+    def ordered_keys(self) -> NDArray[np.int64]:
+        """One number for each record, int64 (n,), ascending: its key, or its place among keys."""
+        return self.keys[:, 0] if self.keys.shape[1] == 1 else np.arange(self.n_records)
+
+    @property
     def numeric(self) -> tuple[Attribute, ...]:
         """The attributes behind the columns of ``numbers``."""
         return tuple(attribute for attribute in self.attributes if attribute.kind.is_numeric)

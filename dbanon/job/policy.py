@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from dbanon.data.option import Option, check, parameter, parameters
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
-from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import InvalidParameter, UnsupportedType
+from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain_guarantee import OfChain
 from dbanon.job.guarantee import GUARANTEES, Guarantee, guarantee
@@ -18,11 +17,11 @@ from dbanon.job.synthesis import WISHES
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
-from dbanon.recoding import INTERVALS, RECODINGS, Recoding, Settings, find_recoding
-from dbanon.spaces.numeric import check_weights, weight_vector
+from dbanon.recoding import INTERVALS, RECODINGS, Settings, find_recoding
+from dbanon.spaces.numeric import check_weights
 
 NULL_POLICIES = ("error", "suppress", "category")
-REFINEMENTS = ("fast", "thorough")
+REFINEMENTS = ("pass", "fast", "thorough")
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class Policy:
         Option(
             "Search for classes of less loss after the method.",
             choices=REFINEMENTS,
-            hint="fast takes moments, thorough loses less.",
+            hint="pass is one search, fast takes moments, thorough loses less.",
             see="methods.md#refinement",
         ),
     ] = None
@@ -158,10 +157,11 @@ class Policy:
     block_size: Annotated[
         int | None,
         Option(
-            "Cut more records than this into blocks that no class crosses: faster, on all cores, a"
-            " little more loss.",
+            "Cut more records than this into blocks of about as many that no class crosses: faster,"
+            " on all cores, a little more loss.",
             minimum=4,
             expected="a whole number, 2k or more",
+            see="methods.md#blocks",
         ),
     ] = None
     models: Annotated[
@@ -311,75 +311,20 @@ class Policy:
         return self.steps if self.recoding == "generalization" and not self.local_range else None
 
 
-def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
-    """Check that the method takes these attributes, before anything is read.
-
-    Raises
-    ------
-    UnsupportedType : an attribute's type is not one the method takes.
-    InvalidParameter : no attribute, or an attribute twice.
-    """
-    if not attributes:
-        raise InvalidParameter(
-            "No quasi-identifier was named.", hint="Name at least one column to anonymize."
-        )
-    names = [attribute.name for attribute in attributes]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidParameter(f'Column "{name}" is named twice as a quasi-identifier.')
-    method = find_method(policy.method)
-    recoding = find_recoding(str(policy.recoding))
-    if policy.hierarchies and not (method.takes_categories or recoding.takes_categories):
-        raise InvalidParameter(
-            "This method measures numbers and takes no hierarchies.",
-            hint='Leave them out, use `recoding="representative"`, or choose a method of'
-            " generalization.",
-        )
-    for attribute in attributes:
-        if attribute.kind is Kind.ORDINAL and not recoding.takes_ranks:
-            raise UnsupportedType(
-                f'Column "{attribute.name}" has an order but no numbers, which recoding'
-                f" {recoding.name} needs.",
-                hint="Use another recoding, or leave the column out of the quasi-identifiers.",
-            )
-        if not attribute.kind.is_numeric or attribute.name in policy.hierarchies:
-            _require_category(attribute, method, recoding)
-    if method.max_attributes is not None and len(attributes) > method.max_attributes:
-        raise InvalidParameter(
-            f"Method {method.name} takes {method.max_attributes} quasi-identifier,"
-            f" not {len(attributes)}.",
-            hint="Name fewer quasi-identifiers, or choose another method.",
-        )
-    weight_vector(tuple(names), policy.weights)
-
-
-def _require_category(attribute: Attribute, method: Method, recoding: Recoding) -> None:
-    """Check that the method and the recoding take an attribute that is no number, or has a tree."""
-    named = f'Column "{attribute.name}" of type {attribute.sql_type or "text"}'
-    if not attribute.kind.is_numeric and not recoding.takes_categories and method.takes_points:
-        hint = 'Use `recoding="representative"`'
-        if method.takes_categories:
-            hint += ' or `recoding="generalization"`.'
-        else:
-            taking = [name for name, other in METHODS.items() if other.takes_categories]
-            hint += ", or a method that generalizes: " + ", ".join(taking)
-            hint += ". Text that has an order can be taken as ranks: state `orders`."
-        raise UnsupportedType(
-            f"{named} is no number, and recoding {recoding.name} takes numbers only.", hint=hint
-        )
-    if not method.takes_points:
-        taking = [name for name, other in METHODS.items() if other.takes_points]
-        raise UnsupportedType(
-            f"{named} has no places on a line, which method {method.name} needs.",
-            hint='Methods that take it, with `recoding="representative"` or'
-            ' `recoding="generalization"`: ' + ", ".join(taking) + ".",
-        )
-
-
 def _check_refinement(policy: Policy, method: Method) -> None:
     budget = (policy.refine_iterations, policy.refine_seconds)
     if policy.refine is None and budget != (None, None):
         raise InvalidParameter("A budget for refinement was given, but no refinement.")
+    if policy.refine == "pass" and policy.refine_iterations is not None:
+        raise InvalidParameter(
+            "The refinement pass is one search, which has no number of iterations.",
+            hint='Leave out `refine_iterations`, or choose `refine="fast"`.',
+        )
+    if policy.refine_seconds is not None and policy.block_size is not None:
+        raise InvalidParameter(
+            "Refinement in blocks, which are worked on side by side, has no limit in seconds.",
+            hint="Leave out `refine_seconds`, or give `refine_iterations`.",
+        )
     if policy.refine is not None and method.refine is None:
         raise InvalidParameter(
             f"Method {method.name} gives no classes of rows that could be refined.",

@@ -21,10 +21,11 @@ from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.shares import most_of, share_needed
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
 from dbanon.hierarchy.subset import Trees, only
-from dbanon.job.policy import Policy, require_kinds
+from dbanon.job.kinds import require_kinds
+from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.methods.registry import Method, Tick
-from dbanon.partitioning.blocks import cut, partition_blocks
+from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.entities import units_of
 from dbanon.partitioning.refine import max_refined_size, refine_classes
 from dbanon.partitioning.strata import count_of, strata_of, too_few
@@ -148,11 +149,12 @@ def _found(
     )
     rng = np.random.Generator(np.random.PCG64(policy.seed))
     tick = tick or _silent
+    keys = microdata.ordered_keys
     if method.gives.at_once:
         # One level for the whole table, whatever its strata are.
         records = np.concatenate(strata)
         apart = np.repeat(np.arange(len(strata)), [len(part) for part in strata])
-        result = _run(method, space(records), policy, tick, rng, strata=apart)
+        result = _run(method, space(records), keys[records], policy, tick, rng, strata=apart)
         return method.gives.joined([(records, result)], n)
     parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     done = 0
@@ -162,7 +164,8 @@ def _found(
         def advance(fraction: float, share: float = share, before: float = before) -> None:
             tick(before + share * fraction)
 
-        parts.append((records, _run(method, space(records), policy, advance, rng)))
+        result = _run(method, space(records), keys[records], policy, advance, rng)
+        parts.append((records, result))
         done += len(records)
     return method.gives.joined(parts, n)
 
@@ -170,13 +173,14 @@ def _found(
 def _run(
     method: Method,
     space: Any,
+    keys: NDArray[np.int64],
     policy: Policy,
     tick: Tick,
     rng: np.random.Generator,
     **more: Any,
 ) -> MethodResult:
     share = 1.0 if policy.refine is None else _METHOD_SHARE
-    result = _run_method(method, space, policy, lambda done: tick(share * done), rng, **more)
+    result = _run_method(method, space, keys, policy, lambda done: tick(share * done), rng, **more)
     max_size = method.max_size(policy.k) if method.max_size else None
     result.require(policy.k, max_size)
     if policy.refine is None or method.refine is None:
@@ -186,6 +190,7 @@ def _run(
         method.refine,
         space,
         result,
+        keys,
         policy,
         lambda share: tick(_METHOD_SHARE + (1 - _METHOD_SHARE) * share),
     )
@@ -196,14 +201,19 @@ def _run(
 def _run_method(
     method: Method,
     space: Any,
+    keys: NDArray[np.int64],
     policy: Policy,
     tick: Tick,
     rng: np.random.Generator,
     **more: Any,
 ) -> MethodResult:
     """The method on all records at once, or on blocks of them."""
-    size = policy.block_size
-    if size is None or space.n_records <= size:
+    blocks = Blocks.of(policy)
+    if blocks is None:
+        return method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options, **more)
+    if blocks.cut_at(space.n_records) is None:
+        # What draws does so in each stratum by itself, as it would in a block.
+        rng = np.random.Generator(np.random.PCG64(policy.seed))
         return method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options, **more)
 
     def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:
@@ -218,7 +228,7 @@ def _run_method(
         assert isinstance(result, Partition)
         return result
 
-    return partition_blocks(cut(space.coordinates, size), run, tick)
+    return partition_blocks(blocks.cut(space.coordinates, keys), run, tick)
 
 
 def _check_budget(policy: Policy, withheld: int, microdata: Microdata) -> None:

@@ -1,9 +1,10 @@
 """Where a table is cut into blocks: found on all records or a sample, and kept for any record.
 
-Cuts are a tree. Each cut has a direction, the principal one of the points it was found on, and a
-border across it. A record is below when its place along the direction is; where it is on the border
-itself its key decides. No two records have the same key, so that ties are shared out, too, and
-blocks keep their sizes however many records are alike.
+A sample is the records whose keys have the smallest hashes: the same ones in whatever order and
+pieces the table is read. Cuts are a tree. Each cut has a direction, the principal one of the points
+it was found on, and a border across it. A record is below when its place along the direction is;
+where it is on the border itself its key decides. No two records have the same key, so that ties are
+shared out, too, and blocks keep their sizes however many records are alike.
 """
 
 from __future__ import annotations
@@ -15,6 +16,40 @@ from numpy.typing import NDArray
 
 # The direction of a sample cuts as well as the direction of all records.
 SAMPLE = 10_000
+
+# Borders are found on so many points a block, but in all on no fewer, and no more, than these.
+_SAMPLED_PER_BLOCK = 500
+_LEAST_SAMPLED = 100_000
+_MOST_SAMPLED = 2_000_000
+
+
+def hashed(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A number for each key, uint64 (n,), that looks drawn: different where keys are.
+
+    The finalizer of splitmix64: G. Steele, D. Lea & C. Flood, OOPSLA 2014.
+    """
+    mixed: NDArray[np.uint64] = keys.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed ^= mixed >> np.uint64(shift)
+        mixed *= np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def sampled(keys: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
+    """The records on which borders of so many blocks are found: positions, int64, ascending.
+
+    Parameters
+    ----------
+    keys : int64 (n,), all different.
+    """
+    wanted = max(_SAMPLED_PER_BLOCK * parts, _LEAST_SAMPLED)
+    wanted = max(min(wanted, _MOST_SAMPLED), parts)
+    if wanted >= len(keys):
+        return np.arange(len(keys))
+    hashes = hashed(keys)
+    last = np.partition(hashes, wanted - 1)[wanted - 1]
+    return np.flatnonzero(hashes <= last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +129,36 @@ class Cuts:
             ]
             made += 1
         return cls(directions, borders, border_keys, following)
+
+    def joined(self, counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
+        """The block of each of these, int64 (n_blocks,), once small ones are joined to others.
+
+        A block of too few records joins the smallest one on the other side of its last cut; blocks
+        are numbered anew, from below.
+
+        Parameters
+        ----------
+        counts : int64 (n_blocks,), the records in each.
+        least : how many there have to be, unless there are fewer in all.
+        """
+        below: dict[int, list[list[int]]] = {}
+        # Cuts are numbered from the root: what is below one has a larger number.
+        for cut in reversed(range(len(self.borders))):
+            sides = [
+                [[-1 - following]] if following < 0 else below.pop(following)
+                for following in self.next[cut].tolist()
+            ]
+            for side, other in (sides, sides[::-1]):
+                # No other has too few: it would have been joined below.
+                if side and counts[side[0]].sum() < least and len(side) == 1 and other:
+                    smallest = min(other, key=lambda block: (int(counts[block].sum()), block))
+                    smallest += side.pop()
+                    smallest.sort()
+            below[cut] = sides[0] + sides[1]
+        number = np.zeros(self.n_blocks, np.int64)
+        for joined, block in enumerate(sorted(below.get(0, [[0]]))):
+            number[block] = joined
+        return number
 
     def assign(
         self, points: NDArray[np.float64], keys: NDArray[np.int64] | None = None

@@ -21,7 +21,7 @@ from dbanon.measures import Model, sensitive_counts
 from dbanon.measures.counted import width_of
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
-from dbanon.partitioning.blocks import cut_classes, partition_blocks
+from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.entities import Persons
 from dbanon.partitioning.infeasible import infeasible
 from dbanon.partitioning.merge import Guard, keeps, merge, merge_block, split
@@ -106,7 +106,7 @@ def _protected(
         hierarchies=policy.hierarchies,
         label_steps=policy.label_steps,
     )
-    persons = Persons.of(microdata, codes)
+    persons, keys = Persons.of(microdata, codes), microdata.ordered_keys
     while True:
         before = partition
         places, wholes = {}, {}
@@ -133,7 +133,7 @@ def _protected(
             _, labels = np.unique(before.labels[records], return_inverse=True)
             part = Partition(labels.reshape(-1))
             if not budget:
-                part = _by_blocks(own, part, guarded, policy, tick)
+                part = _by_blocks(own, part, keys[records], guarded, policy, tick)
             kept = merge(own, part, guarded, tick, budget)
             budget -= kept.n_suppressed
             parts.append((records, kept))
@@ -151,7 +151,9 @@ def _protected(
         own, guarded = space(records), guard.take(records)
         part = split(own, part, k, guarded, tick)
         if policy.refine is not None:
-            part = refine_classes("generalized", own, part, policy, tick, guarded).require(k)
+            part = refine_classes(
+                "generalized", own, part, keys[records], policy, tick, guarded
+            ).require(k)
             part = split(own, part, k, guarded, tick)
         better.append((records, part))
     return combine(better, n)
@@ -222,18 +224,23 @@ def _can_refine(microdata: Microdata, policy: Policy) -> bool:
 
 
 def _by_blocks(
-    space: MixedSpace, part: Partition, guard: Guard, policy: Policy, tick: Tick
+    space: MixedSpace,
+    part: Partition,
+    keys: NDArray[np.int64],
+    guard: Guard,
+    policy: Policy,
+    tick: Tick,
 ) -> Partition:
     """Classes merged inside blocks of them, as far as they get there; all where no blocks are."""
-    size = policy.block_size
-    if size is None or space.n_records <= size:
+    blocks = Blocks.of(policy)
+    if blocks is None or blocks.cut_at(space.n_records) is None:
         return part
 
     def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:
         _, labels = np.unique(part.labels[records], return_inverse=True)
         return merge_block(space.take(records), Partition(labels), guard.take(records), tick)
 
-    return partition_blocks(cut_classes(space.coordinates, part, size), run, tick)
+    return partition_blocks(blocks.cut_classes(space.coordinates, part, keys), run, tick)
 
 
 def compiled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ from dbanon.data.partition import Partition
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.partitioning import refine_generalized, refine_points
-from dbanon.partitioning.blocks import cut_classes, partition_blocks
+from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.merge import Guard
 
 
@@ -29,6 +30,7 @@ class Refine(Protocol):
         seed: int,
         iterations: int | None,
         seconds: float | None,
+        share: float,
     ) -> Partition: ...
 
 
@@ -37,11 +39,26 @@ _REFINEMENTS: dict[str, Refine] = {
     "points": refine_points.refine,
     "generalized": refine_generalized.refine,
 }
-# Those that work in blocks of classes; a pool of the other is small whatever the table is.
-_IN_BLOCKS = ("generalized",)
 
-# Refinements in blocks, each with borders across another direction.
-_TURNS = 2
+
+@dataclass(frozen=True)
+class Turn:
+    """One refinement of blocks of classes, a part of the whole refinement.
+
+    Parameters
+    ----------
+    number : from 0.
+    direction : across which principal direction borders lie, as in ``Blocks.cut_classes``.
+    share : of the effort.
+    """
+
+    number: int
+    direction: int
+    share: float
+
+
+# Across which directions blocks are cut, turn by turn.
+_DIRECTIONS = {"points": (1, 0), "generalized": (0, 1)}
 
 
 def max_refined_size(name: str, k: int) -> int | None:
@@ -49,26 +66,32 @@ def max_refined_size(name: str, k: int) -> int | None:
     return refine_points.max_refined_size(k) if name == "points" else None
 
 
+def turns_of(name: str) -> tuple[Turn, ...]:
+    """The turns of a refinement in blocks."""
+    directions = _DIRECTIONS[name]
+    return tuple(Turn(i, across, 1 / len(directions)) for i, across in enumerate(directions))
+
+
 def refine_classes(
     name: str,
     space: Any,
     partition: Partition,
+    keys: NDArray[np.int64],
     policy: Policy,
     tick: Tick,
     guard: Guard | None = None,
 ) -> Partition:
-    """The refinement of all records at once, or, in generalization, of blocks of classes.
+    """The refinement of all records at once, or of blocks of classes.
 
     Parameters
     ----------
     name : ``points`` or ``generalized``, as ``Method.refine`` says.
+    keys : int64 (n,), of the records, ascending.
     guard : of ``generalized``, the privacy models that classes keep to.
     """
-    refine = _REFINEMENTS[name]
-    guarded = {} if guard is None else {"guard": guard}
-    size = policy.block_size
-    if size is None or space.n_records <= size or name not in _IN_BLOCKS:
-        return refine(
+    blocks = Blocks.of(policy)
+    if blocks is None or blocks.cut_at(space.n_records) is None:
+        return _REFINEMENTS[name](
             space,
             partition,
             int(policy.k),
@@ -77,40 +100,67 @@ def refine_classes(
             seed=policy.seed,
             iterations=policy.refine_iterations,
             seconds=policy.refine_seconds,
-            **guarded,
+            share=1.0,
+            **({} if guard is None else {"guard": guard}),
         )
-    for turn in range(_TURNS):
-        before = partition
+    n = space.n_records
+    turns = turns_of(name)
+    for turn in turns:
 
         def run(
             number: int,
             records: NDArray[np.int64],
             tick: Tick,
-            turn: int = turn,
-            before: Partition = before,
+            turn: Turn = turn,
+            before: Partition = partition,
         ) -> Partition:
-            found, labels = np.unique(before.labels[records], return_inverse=True)
-            # A later turn has fewer classes: those of equal records were joined.
-            rounds = refine_generalized.ROUNDS[str(policy.refine)] * len(found)
-            if policy.refine_iterations is not None:
-                rounds = policy.refine_iterations * len(records) // space.n_records
-            # Of its own, so that the order in which blocks end changes nothing.
-            seed = np.random.SeedSequence([policy.seed, turn, number]).generate_state(1, np.uint64)
-            return refine(
-                space.take(records),
-                Partition(labels),
-                int(policy.k),
-                str(policy.refine),
-                tick=tick,
-                seed=int(seed[0]),
-                iterations=rounds // _TURNS,
-                seconds=policy.refine_seconds,
-                **({} if guard is None else {"guard": guard.take(records)}),
+            _, labels = np.unique(before.labels[records], return_inverse=True)
+            guarded = None if guard is None else guard.take(records)
+            part = Partition(labels.reshape(-1))
+            return refine_block(
+                name, space.take(records), part, policy, turn, number, n, tick, guarded
             )
 
-        def advance(share: float, turn: int = turn) -> None:
-            tick((turn + share) / _TURNS)
+        def advance(share: float, turn: Turn = turn) -> None:
+            tick((turn.number + share) * turn.share)
 
-        blocks = cut_classes(space.coordinates, partition, size, turn)
-        partition = partition_blocks(blocks, run, advance)
+        cut = blocks.cut_classes(space.coordinates, partition, keys, turn.direction)
+        partition = partition_blocks(cut, run, advance)
     return partition
+
+
+def refine_block(
+    name: str,
+    space: Any,
+    partition: Partition,
+    policy: Policy,
+    turn: Turn,
+    number: int,
+    n_records: int,
+    tick: Tick,
+    guard: Guard | None = None,
+) -> Partition:
+    """The refinement of one block, the same wherever its stratum's other blocks are.
+
+    Parameters
+    ----------
+    number : of the block in its stratum and turn.
+    n_records : of the stratum.
+    """
+    iterations = policy.refine_iterations
+    if iterations is not None:
+        iterations = int(iterations * space.n_records // n_records * turn.share)
+    # Of its own, so that the order in which blocks end changes nothing.
+    seed = np.random.SeedSequence([policy.seed, turn.number, number]).generate_state(1, np.uint64)
+    return _REFINEMENTS[name](
+        space,
+        partition,
+        int(policy.k),
+        str(policy.refine),
+        tick=tick,
+        seed=int(seed[0]),
+        iterations=iterations,
+        seconds=policy.refine_seconds,
+        share=turn.share,
+        **({} if guard is None else {"guard": guard}),
+    )

@@ -20,7 +20,7 @@ from dbanon.spaces.mixed import MixedSpace
 
 # Rounds for each class of k records that the table could hold; under models, which make classes
 # larger, for each class that there is.
-ROUNDS = {"fast": 42, "thorough": 1200}
+ROUNDS = {"pass": 4, "fast": 42, "thorough": 1200}
 
 
 def refine(
@@ -33,14 +33,16 @@ def refine(
     seed: int = 0,
     iterations: int | None = None,
     seconds: float | None = None,
+    share: float = 1.0,
     guard: Guard | None = None,
 ) -> Partition:
     """Classes of k or more with no larger loss; suppressed records stay suppressed.
 
     Parameters
     ----------
-    effort : ``fast`` or ``thorough``.
+    effort : ``pass``, ``fast`` or ``thorough``.
     iterations : rounds; None for as many as the effort says.
+    share : of these, where records are a block of several and this is one turn of several.
     guard : privacy models that the classes keep to, and still do afterwards.
 
     Raises
@@ -53,8 +55,10 @@ def refine(
             hint="Give `refine_iterations`.",
         )
     if iterations is None:
-        classes = space.n_records // k if guard is None else partition.n_classes
-        iterations = ROUNDS[effort] * classes
+        # Classes of equal records, of which many hold more than k, were joined before a later turn.
+        counted = guard is not None or share < 1
+        classes = partition.n_classes if counted else space.n_records // k
+        iterations = int(ROUNDS[effort] * classes * share)
     if guard is None:
         guard = Guard(np.empty((space.n_records, 0), np.int32), Models(np.empty(0, np.int32)))
     arrays = (*space.arrays(), partition.labels)

@@ -58,6 +58,8 @@ class _Effort:
 
 _MANY = 2_000
 _EFFORTS = {
+    # No pool is built anew: what is left is the local search, whatever it takes.
+    "pass": _Effort(0, 0, 0, 0, most_heat=0.0, classes=6),
     "fast": _Effort(60_000_000, 60_000_000, 100_000, 8_000, most_heat=0.0, classes=6),
     "thorough": _Effort(
         25_000_000_000, 20_000_000_000, 31_000_000, 2_000_000, most_heat=0.09, classes=7
@@ -80,6 +82,7 @@ def refine(
     seed: int = 0,
     iterations: int | None = None,
     seconds: float | None = None,
+    share: float = 1.0,
 ) -> Partition:
     """A partition of the same records that loses no more, in classes of k to 2k-1.
 
@@ -87,18 +90,21 @@ def refine(
     ----------
     space : the points that the partition was made from.
     partition : every record in a class of at least k.
-    effort : ``fast`` or ``thorough``.
+    effort : ``pass``, ``fast`` or ``thorough``.
     seed : the same seed gives the same classes, unless ``seconds`` is given.
     iterations : pools drawn and built anew; None for as many as the effort's budget allows.
     seconds : when to stop before that; None for no limit.
+    share : of the effort's budget.
     """
     budget = _EFFORTS[effort]
+    if effort == "pass":
+        iterations = 0
     kernel = Refine(
         space.points,
         k,
         partition.labels,
         _NO_LIMIT if iterations is None else iterations,
-        budget.steps(space.n_records) if iterations is None else _NO_LIMIT,
+        int(share * budget.steps(space.n_records)) if iterations is None else _NO_LIMIT,
         seconds or 0.0,
         budget.heat(k),
         budget.classes,

@@ -13,7 +13,8 @@ from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
 from dbanon.errors import NullInQuasiIdentifier, TooFewRecords
 from dbanon.job.job import Job
-from dbanon.job.policy import Policy, require_kinds
+from dbanon.job.kinds import require_kinds
+from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_classes
 from dbanon.run.highs import programs

@@ -15,7 +15,8 @@ from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Asked, Job
-from dbanon.job.policy import Policy, require_kinds
+from dbanon.job.kinds import require_kinds
+from dbanon.job.policy import Policy
 from dbanon.measures.counted import trees_of_models
 from dbanon.methods import find_method
 from dbanon.partitioning.entities import as_identifier

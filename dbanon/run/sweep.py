@@ -19,7 +19,8 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, TooFewRecords
 from dbanon.hierarchy.subset import only
-from dbanon.job.policy import Policy, require_kinds
+from dbanon.job.kinds import require_kinds
+from dbanon.job.policy import Policy
 from dbanon.measures.figure import Parameters
 from dbanon.methods import find_method
 from dbanon.partitioning.partition_for import partition_for

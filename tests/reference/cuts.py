@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from dbanon.partitioning.cuts import Cuts
+
+_MASK = 2**64 - 1
+
 
 def assign(cuts, points, keys):
     """The block of each record, walked from the root."""
@@ -24,3 +30,71 @@ def sizes(n, parts):
         return [n]
     below = n * (parts // 2) // parts
     return sizes(below, parts // 2) + sizes(n - below, parts - parts // 2)
+
+
+def hashed(key):
+    """The first number of splitmix64 seeded with a key, as its authors print it."""
+    z = (key + 0x9E3779B97F4A7C15) & _MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)
+
+
+def sampled(keys, wanted):
+    """Positions of the keys of the smallest hashes, ascending."""
+    order = sorted(range(len(keys)), key=lambda i: hashed(keys[i]))
+    return sorted(order[:wanted])
+
+
+def joined(cuts, counts, least):
+    """The block of each leaf: small ones join the smallest on the other side of their cut."""
+
+    def walk(at):
+        if at < 0:
+            return [[-1 - at]]
+        low, high = (walk(int(child)) for child in cuts.next[at])
+        for one, other in ((low, high), (high, low)):
+            if len(one) == 1 and other and sum(counts[i] for i in one[0]) < least:
+                by_size = sorted(other, key=lambda leaves: sum(counts[i] for i in leaves))
+                smallest = sum(counts[i] for i in by_size[0])
+                target = min(
+                    leaves for leaves in other if sum(counts[i] for i in leaves) == smallest
+                )
+                target.extend(one.pop())
+                target.sort()
+        return low + high
+
+    groups = sorted(walk(0 if len(cuts.borders) else -1))
+    return [next(g for g, leaves in enumerate(groups) if i in leaves) for i in range(len(counts))]
+
+
+def _blocks(points, keys, parts, weights, least, direction):
+    sample = sampled(keys.tolist(), 500 * parts)
+    cuts = Cuts.fit(points[sample], parts, direction, keys[sample])
+    leaves = assign(cuts, points, keys)
+    counts = [0] * parts
+    for leaf, weight in zip(leaves, weights, strict=True):
+        counts[leaf] += weight
+    group = joined(cuts, counts, least)
+    return [group[leaf] for leaf in leaves]
+
+
+def _listed(numbers):
+    return [[i for i, b in enumerate(numbers) if b == block] for block in range(max(numbers) + 1)]
+
+
+def blocks(points, keys, size, least, direction=0):
+    """The positions of each block's records."""
+    parts = -(-len(points) // size)
+    return _listed(_blocks(points, keys, parts, [1] * len(keys), least, direction))
+
+
+def blocks_of_classes(points, labels, keys, size, least, direction):
+    """The same of whole classes, which stand at their means under their first keys."""
+    classes = [np.flatnonzero(labels == c) for c in range(labels.max() + 1)]
+    means = np.array([points[members].sum(axis=0) / len(members) for members in classes])
+    firsts = np.array([keys[members[0]] for members in classes])
+    weights = [len(members) for members in classes]
+    parts = -(-len(classes) // max(size * len(classes) // len(labels), 1))
+    numbers = _blocks(means, firsts, parts, weights, least, direction)
+    return _listed([numbers[label] for label in labels.tolist()])

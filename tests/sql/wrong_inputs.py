@@ -93,6 +93,11 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "no time for a certificate": ("invalid_parameter", {"certificate": 0.0}),
     "a certificate of ranges": ("invalid_parameter", {**RANGES, "certificate": 5.0}),
     "blocks below 2k": ("invalid_parameter", {"block_size": 9}),
+    "seconds in blocks": (
+        "invalid_parameter",
+        {"refine": "fast", "refine_seconds": 1.0, "block_size": 24},
+    ),
+    "iterations of a pass": ("invalid_parameter", {"refine": "pass", "refine_iterations": 5}),
     "an entity that is not there": ("column_not_found", {"entity": "aa"}),
     "an entity that is released": ("invalid_parameter", {"entity": "a"}),
     "a column in two roles": ("invalid_parameter", {"sensitive": ["a"]}),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,10 +9,19 @@ import dbanon
 from dbanon.data.partition import SUPPRESSED, Partition
 from dbanon.job.policy import Policy
 from dbanon.methods.mdav import mdav
-from dbanon.partitioning.blocks import cut, cut_classes, partition_blocks
+from dbanon.partitioning import refine_points
+from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.classes import find_classes
 from dbanon.spaces.numeric import Space
 from dbanon.stores.frame.microdata import microdata_from_frame
+
+
+def cut(points, size, direction=0, least=1):
+    return Blocks(size, least).cut(points, np.arange(len(points)), direction)
+
+
+def cut_classes(points, partition, size, direction=0):
+    return Blocks(size, 1).cut_classes(points, partition, np.arange(len(points)), direction)
 
 
 def _run_on(points):
@@ -141,3 +151,84 @@ def test_what_tick_raises_ends_refinement_in_blocks():
     policy = Policy(k=5, method="gaa_cp", refine="fast", block_size=500)
     with pytest.raises(KeyboardInterrupt):
         find_classes(microdata_from_frame(frame, list(frame)), policy, tick)
+
+
+def _plain_passes(points, k, size, how):
+    """MDAV in blocks, then the refinement in blocks of classes, one block after the other."""
+    n = len(points)
+    keys = np.arange(n)
+    cuts = Blocks(size, max(k, size // 20))
+    labels = np.empty(n, np.int64)
+    for number, block in enumerate(cuts.cut(points, keys)):
+        labels[block] = 10**6 * number + _run_on(points)(number, block, lambda share: None).labels
+    for turn, direction in enumerate((1, 0)):
+        before = Partition(np.unique(labels, return_inverse=True)[1])
+        for number, block in enumerate(cuts.cut_classes(points, before, keys, direction)):
+            own = Space(np.ascontiguousarray(points[block]), ("a",) * points.shape[1])
+            part = Partition(np.unique(before.labels[block], return_inverse=True)[1])
+            seed = np.random.SeedSequence([3, turn, number]).generate_state(1, np.uint64)[0]
+            found = refine_points.refine(
+                own, part, k, how, tick=lambda share: None, seed=int(seed), share=0.5
+            )
+            labels[block] = 10**6 * number + found.labels
+    return Partition(np.unique(labels, return_inverse=True)[1])
+
+
+@pytest.mark.parametrize("how", ["pass", "fast"])
+@pytest.mark.parametrize("kind", ["normal", "whole"])
+def test_refinement_of_points_in_blocks_is_that_of_a_plain_loop(how, kind, monkeypatch):
+    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+    rng = np.random.default_rng(8)
+    points = rng.normal(size=(2600, 3))
+    if kind == "whole":
+        points = rng.integers(0, 6, (2600, 3)).astype(float)
+    expected = _plain_passes(points, 5, 900, how)
+    for cores in (1, 3):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        asked = {"standardize": "none", "block_size": 900, "refine": how, "seed": 3}
+        found = dbanon.partition(points, 5, **asked)
+        together = np.unique(np.column_stack([found.labels, expected.labels]), axis=0)
+        assert len(together) == found.n_classes == expected.n_classes
+    assert found.sizes.min() >= 5
+    assert found.sizes.max() <= 9
+
+
+def test_a_pass_mends_what_borders_cost():
+    points = np.random.default_rng(2).normal(size=(20000, 3))
+    asked = {"": {}, "whole": {"refine": "pass"}, "cut": {"block_size": 4000}}
+    asked["both"] = asked["whole"] | asked["cut"]
+    loss = {
+        name: dbanon.information_loss(points, dbanon.partition(points, 5, **given))
+        for name, given in asked.items()
+    }
+    assert loss["whole"] < loss["both"] < 1.03 * loss["whole"] < loss[""] < loss["cut"]
+
+
+def test_a_table_of_one_block_is_anonymized_as_without_blocks():
+    points = np.random.default_rng(3).normal(size=(300, 2))
+    for given in ({}, {"refine": "fast"}, {"method": "genetic", "generations": 20}):
+        whole = dbanon.partition(points[:60], 5, **given)
+        blocks = dbanon.partition(points[:60], 5, block_size=60, **given)
+        np.testing.assert_array_equal(whole.labels, blocks.labels)
+
+
+def test_the_order_and_the_pieces_of_rows_change_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.normal(size=(4000, 3)).round(1), columns=["a", "b", "c"])
+    frame["id"] = rng.permutation(10**6)[:4000]
+    releases = []
+    for rows, chunk_rows in ((frame, 4000), (frame.sample(frac=1, random_state=1), 77)):
+        with duckdb.connect() as connection:
+            connection.register("given", rows)
+            connection.execute(
+                "CREATE TABLE people (id BIGINT PRIMARY KEY, a REAL, b REAL, c REAL)"
+            )
+            connection.execute("INSERT INTO people SELECT id, a, b, c FROM given")
+            connection.unregister("given")
+            dbanon.anonymize(
+                connection, table="people", quasi_identifiers=["a", "b", "c"], keep=["id"], k=5,
+                output="released", block_size=1500, refine="pass", chunk_rows=chunk_rows,
+            )  # fmt: skip
+            releases.append(connection.execute("FROM released ORDER BY id").fetchall())
+    assert releases[0] == releases[1]

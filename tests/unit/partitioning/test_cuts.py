@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.partitioning.blocks import cut
-from dbanon.partitioning.cuts import Cuts
+from dbanon.data.partition import Partition
+from dbanon.partitioning.blocks import Blocks
+from dbanon.partitioning.cuts import Cuts, hashed, sampled
 from tests.reference import cuts as reference
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_samples():
+    """Samples of 500 a block of small tables, too, as large ones have them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+        yield
 
 
 @st.composite
@@ -67,13 +76,14 @@ def test_a_record_goes_there_whoever_comes_with_it(cloud, seed) -> None:
 @settings(max_examples=200, deadline=None)
 def test_every_record_is_in_one_block_of_its_size(cloud, size) -> None:
     points, _, _, direction = cloud
-    blocks = cut(points, size, direction)
+    keys = np.arange(len(points))
+    blocks = Blocks(size, 1).cut(points, keys, direction)
     assert sorted(np.concatenate(blocks).tolist()) == list(range(len(points)))
     assert all((np.diff(block) > 0).all() for block in blocks)
     parts = -(-len(points) // size)
     assert [len(block) for block in blocks] == reference.sizes(len(points), parts)
     assert max(map(len, blocks)) <= size
-    again = cut(points.copy(order="F"), size, direction)
+    again = Blocks(size, 1).cut(points.copy(order="F"), keys, direction)
     assert all((a == b).all() for a, b in zip(blocks, again, strict=True))
 
 
@@ -110,3 +120,84 @@ def test_one_block_has_no_cut_and_each_needs_a_point() -> None:
     assert Cuts.fit(np.empty((0, 2)), 1).assign(np.empty((0, 2))).tolist() == []
     with pytest.raises(ValueError, match="point for each block"):
         Cuts.fit(np.ones((3, 2)), 4)
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(1, 50))
+def test_hashes_are_those_of_splitmix64(first, n) -> None:
+    keys = np.arange(n) + np.int64(first // 2)
+    found = hashed(np.concatenate([keys, -keys]))
+    assert found.tolist() == [reference.hashed(key) for key in [*keys.tolist(), *(-keys).tolist()]]
+    # What the paper's generator gives first, seeded with 1234567.
+    assert int(hashed(np.array([1234567]))[0]) == 6457827717110365317
+
+
+@given(st.integers(1, 3000), st.integers(1, 4), st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_the_sample_is_the_smallest_hashes_in_any_order(n, parts, seed) -> None:
+    rng = np.random.default_rng(seed)
+    keys = rng.choice(10**9, n, replace=False).astype(np.int64)
+    parts = min(parts, n)
+    found = sampled(keys, parts)
+    assert found.tolist() == reference.sampled(keys.tolist(), 500 * parts)
+    order = rng.permutation(n)
+    again = sampled(keys[order], parts)
+    assert set(keys[order][again].tolist()) == set(keys[found].tolist())
+
+
+def test_a_sample_has_limits_but_a_point_for_each_block(monkeypatch) -> None:
+    monkeypatch.setattr("dbanon.partitioning.cuts._MOST_SAMPLED", 700)
+    keys = np.arange(5000)
+    assert len(sampled(keys, 5)) == 700
+    assert len(sampled(keys, 900)) == 900
+    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 650)
+    assert len(sampled(keys, 1)) == 650
+
+
+@given(clouds(), st.integers(0, 60), st.integers(0, 2**32))
+@settings(max_examples=300, deadline=None)
+def test_small_blocks_join_the_smallest_beside_them(cloud, least, seed) -> None:
+    points, keys, parts, direction = cloud
+    cuts = Cuts.fit(points, parts, direction, keys)
+    counts = np.random.default_rng(seed).integers(0, 30, parts)
+    found = cuts.joined(counts, least)
+    assert found.tolist() == reference.joined(cuts, counts.tolist(), least)
+    together = np.bincount(found, counts)
+    assert together.min() >= min(least, counts.sum())
+    # Numbered from below, without gaps.
+    assert list(dict.fromkeys(found.tolist())) == list(range(len(together)))
+
+
+@pytest.mark.parametrize("kind", ["normal", "whole", "zipf", "constant"])
+@pytest.mark.parametrize(("n", "size"), [(7000, 600), (7000, 2500), (1000, 400)])
+def test_blocks_on_a_sample_are_those_of_plain_loops(kind, n, size) -> None:
+    rng = np.random.default_rng(n + size)
+    points = rng.normal(size=(n, 3))
+    if kind == "whole":
+        points = rng.integers(0, 3, (n, 3)).astype(float)
+    elif kind == "zipf":
+        points = rng.zipf(1.6, (n, 3)).clip(0, 10**6).astype(float)
+    elif kind == "constant":
+        points[:, :] = 4.0
+    keys = np.sort(rng.choice(10**12, n, replace=False)).astype(np.int64)
+    blocks = Blocks(size, size // 20)
+    found = blocks.cut(points, keys)
+    expected = reference.blocks(points, keys, size, size // 20)
+    assert [block.tolist() for block in found] == expected
+    assert min(map(len, found)) >= size // 20
+    assert max(map(len, found)) < 1.3 * size
+    # The same whatever other order the records are read in.
+    order = rng.permutation(n)
+    shuffled = blocks.cut(points[order], keys[order])
+    assert [sorted(order[block].tolist()) for block in shuffled] == expected
+
+
+def test_classes_are_cut_by_means_and_first_keys() -> None:
+    rng = np.random.default_rng(0)
+    n, size = 9000, 1200
+    points = rng.normal(size=(n, 2))
+    keys = np.sort(rng.choice(10**9, n, replace=False)).astype(np.int64)
+    labels = np.unique(rng.integers(0, n // 7, n), return_inverse=True)[1]
+    found = Blocks(size, 60).cut_classes(points, Partition(labels), keys, 1)
+    assert [block.tolist() for block in found] == reference.blocks_of_classes(
+        points, labels, keys, size, 60, 1
+    )

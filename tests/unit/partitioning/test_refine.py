@@ -152,6 +152,15 @@ def test_policy():
     assert dbanon.Policy(k=3, refine="fast").arguments()["refine"] == "fast"
 
 
+@given(starts(), st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_a_pass_is_the_search_alone(start, seed):
+    points, labels, k = start
+    passed = run(points, labels, k, "pass", seed=seed)
+    searched = run(points, labels, k, "fast", seed=seed, iterations=0)
+    np.testing.assert_array_equal(passed.labels, searched.labels)
+
+
 def test_weighted_points_are_what_is_refined():
     """With weight 0 on the second column only the first one counts."""
     points = np.random.default_rng(0).normal(size=(300, 2))
@@ -169,6 +178,8 @@ def test_weighted_points_are_what_is_refined():
         {"refine_seconds": 1.0},
         {"refine": "fast", "refine_iterations": -1},
         {"refine": "fast", "refine_seconds": 0.0},
+        {"refine": "pass", "refine_iterations": 0},
+        {"refine": "fast", "refine_seconds": 1.0, "block_size": 50},
     ],
 )
 def test_wrong_policies(wrong):
