@@ -21,7 +21,10 @@ constexpr double kKicks = 0.7;    // share of repairs that only swap a few recor
 constexpr int kDraws = 2;         // records drawn for a pool: that of the class of most loss begins it
 constexpr int kCycles = 3;        // times the heat falls from its most to nothing
 constexpr double kKeeping = 0.3;  // the best state is kept over the last part of a cycle
-constexpr std::int64_t kMerging = 60;  // what that takes of work for each record
+constexpr double kCollecting = 0.6;   // classes are collected over the last part of a cycle
+constexpr double kRecombining = 0.3;  // of all work, what recombines them after each cycle
+constexpr double kPatience = 0.4;  // of that, how much may gain nothing before it ends
+constexpr double kSlack = 0.2;     // classes of pools that lose so much more are collected, too
 
 double distance(const double* a, const double* b, int p) {
     double total = 0.0;
@@ -40,7 +43,8 @@ Refine::Refine(const Table& table, std::int32_t k, const std::int32_t* labels,
       random_(effort.seed),
       records_(make_records(table, Search::automatic)),
       class_of_(labels, labels + table.n),
-      pool_(table.p, k, ops_for(table.p)) {}
+      pool_(table.p, k, ops_for(table.p)),
+      recombine_(table, k) {}
 
 Steps Refine::run() {
     begun_ = std::chrono::steady_clock::now();
@@ -73,30 +77,40 @@ Steps Refine::run() {
         }
     }
     keep_best();
-    std::int64_t spent = 0;
-    int cycle = kCycles - 1;
-    for (std::int64_t i = 0;; ++i) {
-        const double left = share_left(i, spent);
-        if (left <= 0.0) break;
-        while (left * kCycles < cycle) {
-            --cycle;
-            keep_best();
-            take_best();
+    std::int64_t spent = 0, iteration = 0;
+    for (int cycle = kCycles - 1; cycle >= 0; --cycle) {
+        const std::int64_t before = spent;
+        for (;; ++iteration) {
+            const double left = share_left(iteration, spent);
+            if (left <= 0.0 || left * kCycles < cycle) break;
+            const double warmth = left * kCycles - cycle;
+            repair(effort_.heat * warmth * warmth, recombines() && warmth < kCollecting);
+            const std::int64_t price = pool_.spent() + recombine_.spent() + 1;
+            spent += price;
+            work_.left -= price;
+            done_ = 0.2 + 0.8 * (1.0 - left);
+            if (work_.spent()) co_yield nullptr;
+            if (warmth < kKeeping && iteration % table_.n == 0) keep_best();
         }
-        const double warmth = left * kCycles - cycle;
-        repair(effort_.heat * warmth * warmth);
-        const std::int64_t price = pool_.spent() + 1;
-        spent += price;
-        work_.left -= price;
-        done_ = 0.2 + 0.8 * (1.0 - left);
-        if (work_.spent()) co_yield nullptr;
-        if (warmth < kKeeping && i % table_.n == 0) {
-            keep_best();
-            if (effort_.heat > 0.0) spent += kMerging * table_.n;
+        keep_best();
+        if (recombines()) {
+            recombine_.begin(best_);
+            const double share = kRecombining / (1.0 - kRecombining);
+            const double most = share * static_cast<double>(spent - before);
+            double used = 0.0, gained = 0.0;
+            for (bool pricing = true; used < most && used < gained + kPatience * most && in_time();) {
+                const bool better = !pricing && recombine_.improve(random_);
+                pricing = pricing && recombine_.price();
+                const std::int64_t price = recombine_.spent() + 1;
+                used += static_cast<double>(price);
+                if (pricing || better) gained = used;
+                work_.left -= price;
+                if (work_.spent()) co_yield nullptr;
+            }
+            best_ = recombine_.labels();
         }
+        take_best();
     }
-    keep_best();
-    class_of_ = std::move(best_);
     number_classes();
 }
 
@@ -104,10 +118,17 @@ double Refine::share_left(std::int64_t iteration, std::int64_t spent) const {
     const auto share = [](std::int64_t done, std::int64_t all) {
         return all > 0 ? 1.0 - static_cast<double>(done) / static_cast<double>(all) : 0.0;
     };
-    const double left = std::min(share(iteration, effort_.iterations), share(spent, effort_.work));
+    std::int64_t work = effort_.work;
+    if (recombines()) work -= static_cast<std::int64_t>(kRecombining * static_cast<double>(work));
+    const double left = std::min(share(iteration, effort_.iterations), share(spent, work));
     if (effort_.seconds <= 0.0) return left;
-    const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begun_;
-    return std::min(left, 1.0 - gone.count() / effort_.seconds);
+    // The last recombination has its time, too.
+    const double searching = recombines() ? 1.0 - kRecombining / kCycles : 1.0;
+    return std::min(left, 1.0 - gone() / (searching * effort_.seconds));
+}
+
+double Refine::gone() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
 }
 
 void Refine::add_classes() {
@@ -242,6 +263,18 @@ void Refine::write_back() {
     }
 }
 
+// What the pool's classes are, whether they are kept or not.
+void Refine::collect() {
+    found_.resize(static_cast<std::size_t>(pool_.parts()));
+    for (Members& ids : found_) ids.clear();
+    for (std::int32_t x = 0; x < pool_.records(); ++x) {
+        found_[static_cast<std::size_t>(pool_.part(x))].push_back(pooled_[static_cast<std::size_t>(x)]);
+    }
+    for (const Members& ids : found_) {
+        recombine_.add(ids.data(), static_cast<std::int32_t>(ids.size()));
+    }
+}
+
 void Refine::sweep(std::int32_t at) {
     gather(at, kSweepClasses);
     if (chosen_.size() < 2) return;
@@ -250,7 +283,7 @@ void Refine::sweep(std::int32_t at) {
     write_back();
 }
 
-void Refine::repair(double heat) {
+void Refine::repair(double heat, bool collecting) {
     std::int32_t first = class_of(random_.below(table_.n));
     for (int draws = 1; draws < kDraws; ++draws) {
         const std::int32_t other = class_of(random_.below(table_.n));
@@ -269,6 +302,7 @@ void Refine::repair(double heat) {
         }
         pool_.descend();
         const double after = pool_.loss();
+        if (collecting && after < before * (1.0 + kSlack)) collect();
         if (after < before * (1.0 + heat * random_.share())) {
             change_ += after - before;
             write_back();
@@ -278,69 +312,11 @@ void Refine::repair(double heat) {
     }
 }
 
-// Of the best partition and the one at hand the better part of each: where both put the same
-// records into classes of their own, it is decided by itself. Without heat that at hand is the best,
-// unless it gained nothing but a rounding.
+// The one at hand is the best, unless it gained nothing but a rounding.
 void Refine::keep_best() {
-    if (best_.empty() || effort_.heat <= 0.0) {
-        if (!best_.empty() && change_ >= least_) return;
-        least_ = change_;
-        best_ = class_of_;
-        return;
-    }
-    const std::size_t most = size_.size();
-    // Classes of the best, then those at hand: joined where they share a record.
-    std::vector<std::int32_t> parent(2 * most);
-    std::iota(parent.begin(), parent.end(), 0);
-    const auto root = [&](std::int32_t at) {
-        while (parent[static_cast<std::size_t>(at)] != at) {
-            std::int32_t& up = parent[static_cast<std::size_t>(at)];
-            at = up = parent[static_cast<std::size_t>(up)];
-        }
-        return at;
-    };
-    const std::int32_t behind = static_cast<std::int32_t>(most);
-    for (std::int32_t id = 0; id < table_.n; ++id) {
-        const std::int32_t one = root(best_[static_cast<std::size_t>(id)]);
-        parent[static_cast<std::size_t>(one)] = root(behind + class_of(id));
-    }
-    std::vector<double> gain(2 * most, 0.0);
-    const std::vector<double> before = losses(best_), after = losses(class_of_);
-    for (std::size_t at = 0; at < most; ++at) {
-        gain[static_cast<std::size_t>(root(static_cast<std::int32_t>(at)))] += before[at];
-        gain[static_cast<std::size_t>(root(behind + static_cast<std::int32_t>(at)))] -= after[at];
-    }
-    std::vector<std::int32_t> number(2 * most, -1);
-    std::int32_t next = 0;
-    for (std::int32_t id = 0; id < table_.n; ++id) {
-        std::int32_t& kept = best_[static_cast<std::size_t>(id)];
-        const bool better = gain[static_cast<std::size_t>(root(kept))] > 0.0;
-        const std::int32_t at = better ? behind + class_of(id) : kept;
-        std::int32_t& found = number[static_cast<std::size_t>(at)];
-        if (found < 0) found = next++;
-        kept = found;
-    }
-}
-
-// The sum of squares of each class.
-std::vector<double> Refine::losses(const std::vector<std::int32_t>& labels) const {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
-    const std::size_t most = size_.size();
-    std::vector<double> mean(most * p, 0.0), loss(most, 0.0), size(most, 0.0);
-    for (std::int32_t id = 0; id < table_.n; ++id) {
-        const std::size_t at = static_cast<std::size_t>(labels[static_cast<std::size_t>(id)]);
-        size[at] += 1.0;
-        for (std::size_t j = 0; j < p; ++j) mean[at * p + j] += table_.row(id)[j];
-    }
-    for (std::size_t at = 0; at < most; ++at) {
-        if (size[at] == 0.0) continue;
-        for (std::size_t j = 0; j < p; ++j) mean[at * p + j] /= size[at];
-    }
-    for (std::int32_t id = 0; id < table_.n; ++id) {
-        const std::size_t at = static_cast<std::size_t>(labels[static_cast<std::size_t>(id)]);
-        loss[at] += distance(table_.row(id), &mean[at * p], table_.p);
-    }
-    return loss;
+    if (!best_.empty() && change_ >= least_) return;
+    least_ = change_;
+    best_ = class_of_;
 }
 
 void Refine::take_best() {

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "kernel.hpp"
+#include "recombine.hpp"
 #include "refine_pool.hpp"
 
 namespace dbanon {
@@ -43,12 +44,15 @@ class Refine final : public Kernel {
     void gather(std::int32_t first, std::int32_t wanted);
     void fill_pool();
     void write_back();
+    void collect();
     void sweep(std::int32_t at);
-    void repair(double heat);
+    void repair(double heat, bool collecting);
+    bool recombines() const { return effort_.heat > 0.0 && recombine_.useful(); }
     void keep_best();
     void take_best();
-    std::vector<double> losses(const std::vector<std::int32_t>& labels) const;
     void number_classes();
+    double gone() const;
+    bool in_time() const { return effort_.seconds <= 0.0 || gone() < effort_.seconds; }
     double share_left(std::int64_t iteration, std::int64_t spent) const;
 
     const Effort effort_;
@@ -66,9 +70,11 @@ class Refine final : public Kernel {
     std::vector<std::int32_t> chosen_;      // the classes in the pool
     std::vector<std::int32_t> pooled_;      // the records in the pool
     std::vector<std::int32_t> best_;        // [record], as class_of_
+    std::vector<Members> found_;            // of a pool, by part
     double change_ = 0.0, least_ = 0.0;     // of the loss since the sweeps; without heat alone
     double done_ = 0.0;
     Pool pool_;
+    Recombine recombine_;
     std::chrono::steady_clock::time_point begun_;
 };
 
