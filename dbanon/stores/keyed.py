@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -12,11 +13,12 @@ from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session_interface import SessionInterface
 
-# Of chains: the key's blocks, who is in the source, what becomes of each cell, rows put anew, how
-# many of each cell's differ, where these would break a model, what histories are refined to, and
-# what rows are shuffled by.
+# Of chains: the key's blocks, who is in the source, and newly so, what becomes of each cell, rows
+# put anew, how many of each cell's differ, where these would break a model, what histories are
+# refined to, and what rows are shuffled by.
 SECRET = "dbanon_secret"
 PRESENT = "dbanon_present"
+NEWCOMERS = "dbanon_newcomers"
 VERDICT = "dbanon_verdict"
 CURRENT = "dbanon_current"
 DIFFERING = "dbanon_differing"
@@ -29,8 +31,8 @@ SHOWN = "dbanon_shown"
 HISTORIES = "dbanon_histories"
 # And of two chains over the same persons: who is in which class of the earlier one.
 BEFORE = "dbanon_before"
-STAGING = (SECRET, PRESENT, VERDICT, CURRENT, DIFFERING, UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN,
-           HISTORIES, BEFORE)  # fmt: skip
+STAGING = (SECRET, PRESENT, NEWCOMERS, VERDICT, CURRENT, DIFFERING, UNFIT, TRACES, SHUFFLE, ABSENT,
+           SHOWN, HISTORIES, BEFORE)  # fmt: skip
 
 INNER, OUTER = "inner_block", "outer_block"
 
@@ -49,6 +51,26 @@ class KeyedSession(SessionInterface):
     @abstractmethod
     def shuffled(self, alias: str) -> str:
         """SQL by which the rows of a table are ordered at random, as nobody can foretell."""
+
+    def shuffled_by_cell(self, rows: str, values: str) -> tuple[str, str]:
+        """What FROM has for rows r of cells with the values v of each, and SQL as ``shuffled``.
+
+        Parameters
+        ----------
+        rows, values : the tables, quoted; both have a column ``cell``.
+        """
+        return f"{rows} AS r JOIN {values} AS v ON v.cell = r.cell", self.shuffled("r")
+
+    def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
+        """SQL of a hash of columns, of rows with the alias s, under a salt of its own.
+
+        Rows that differ in a byte have another one. None where the database has none.
+
+        Parameters
+        ----------
+        relation : whose columns of these names say of which types they are.
+        """
+        return None
 
     def tells_all_apart(self, source: Relation, attribute: Attribute) -> bool:
         """True where two values of a column of text are equal only if all of their bytes are."""
