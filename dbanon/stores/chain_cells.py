@@ -93,10 +93,10 @@ class CellState:
         """The table with the released values of its cells."""
         return self.chain.table(self.session, "value").quoted
 
-    def make(self, name: str, query: str) -> None:
-        """Stage what a query gives."""
-        suffix = self.session.staging_suffix
-        self.session.run(f"CREATE TEMPORARY TABLE {quote(name)}{suffix} AS {query}")
+    def make(self, name: str, query: str, kind: str = "TABLE") -> None:
+        """Stage what a query gives; a view goes with the table that it is of."""
+        suffix = self.session.staging_suffix if kind == "TABLE" else ""
+        self.session.run(f"CREATE TEMPORARY {kind} {quote(name)}{suffix} AS {query}")
         if suffix:
             self.session.run(f"ANALYZE {quote(name)}")
 
@@ -122,22 +122,21 @@ class CellState:
         names = [statements.kept_column(i) for i in range(len(kept))]
         given = [f"{column} AS person", f"{tag} AS tag"]
         given += [f"{session.kept_value(a)} AS {name}" for a, name in zip(kept, names, strict=True)]
-        found = ["t.person", "t.tag", "m.cell", "m.left_at_release AS left_at"]
-        found += [f"t.{name}" for name in names]
-        self.make(
-            PRESENT,
-            f"SELECT {', '.join(found)} FROM (SELECT {', '.join(given)}"
-            f" FROM {relation.relation.quoted} AS s{session.computed_once}) AS t"
-            f" LEFT JOIN {self.name('chain_member')} AS m ON m.{self.of_chain} AND m.tag = t.tag",
+        persons = f"SELECT {', '.join(given)} FROM {relation.relation.quoted} AS s"
+        members = (
+            "SELECT tag, cell, left_at_release AS left_at"
+            f" FROM {self.name('chain_member')} WHERE {self.of_chain}"
         )
+        for kind, name, query in session.tagged(persons + session.computed_once, names, members):
+            self.make(name, query, kind)
         present = quote(PRESENT)
-        rows, persons, tags, newcomers, left = session.rows(
+        rows, whose, tags, newcomers, left = session.rows(
             "SELECT count(*), count(person), count(DISTINCT tag), count(*) - count(cell),"
             f" count(left_at) FROM {present}"
         )[0]
-        if persons != rows:
+        if whose != rows:
             raise NullInEntity(
-                f'The entity column "{entity.name}" holds NULL in {rows - persons} of {rows} rows.',
+                f'The entity column "{entity.name}" holds NULL in {rows - whose} of {rows} rows.',
                 hint="A chain has to know whose each row is: leave these rows out in a view.",
             )
         if tags != rows:
@@ -345,7 +344,8 @@ class CellState:
         session.run(
             f"INSERT INTO {self.name('chain_member')} (chain_id, tag, cell)"
             f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
-            f" JOIN {self.arrivals} AS p ON p.person = s.{quote(self.chain.entity)} ORDER BY p.tag"
+            f" JOIN {self.arrivals} AS p ON p.person = s.{quote(self.chain.entity)}"
+            " ORDER BY l.class, p.tag"
         )
         if many:
             # Planners take what was just filled for small, and would look rows up one by one.

@@ -12,7 +12,7 @@ from dbanon.data.schema import Attribute
 from dbanon.measures import Model
 from dbanon.stores import statements
 from dbanon.stores.chain_cells import CellState
-from dbanon.stores.keyed import ABSENT, HISTORIES, PRESENT, SHOWN
+from dbanon.stores.keyed import ABSENT, HISTORIES, MISSING, SHOWN
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.sql import Session
 
@@ -103,8 +103,8 @@ def remember(state: CellState, kept: int) -> None:
     state.make(
         ABSENT,
         f"SELECT m.cell, count(*) AS size FROM {state.name('chain_member')} AS m"
-        f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL AND NOT EXISTS"
-        f" (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag) GROUP BY m.cell",
+        f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL"
+        f" AND m.tag IN (SELECT p.tag FROM {quote(MISSING)} AS p) GROUP BY m.cell",
     )
     state.make(SHOWN, _of_absent(state, kept))
 

@@ -88,10 +88,11 @@ def rewrite(
     state.make(CURRENT, " UNION ALL ".join(anew) or nothing)
     replaced = f"{_ENDED} OR {renewed}" if renewed else _ENDED
     session.run(f"DELETE FROM {state.rows} WHERE cell IN ({verdict} {replaced})")
-    # In random order: that of the source would tell whose each row of a cell is.
+    # Those of a cell beside one another, as all counting is by cell, and in random order: that of
+    # the source would tell whose each is.
     session.run(
         f"INSERT INTO {state.rows} ({columns}) SELECT {columns} FROM {quote(CURRENT)} AS n"
-        f" ORDER BY {session.shuffled('n')}"
+        f" ORDER BY n.cell, {session.shuffled('n')}"
     )
     if many:
         session.analyze(state.chain.table(session, "row"))
