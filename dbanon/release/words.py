@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from html import escape
 from typing import Any
 
@@ -35,6 +36,16 @@ def in_lines(pairs: Sequence[tuple[str, str]]) -> str:
     """Labels and texts below each other, with nothing behind them."""
     width = max((len(label) for label, _ in pairs), default=0)
     return "\n".join(f"{label:<{width}}  {text}".rstrip() for label, text in pairs)
+
+
+def now() -> str:
+    """The time in UTC, as reports and the ledger have it."""
+    return time_text(datetime.now(timezone.utc))
+
+
+def time_text(moment: datetime) -> str:
+    """A time as reports and the ledger have it."""
+    return moment.isoformat(timespec="microseconds")
 
 
 def nearness(told: Mapping[str, Any]) -> str:

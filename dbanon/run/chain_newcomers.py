@@ -17,11 +17,10 @@ from dbanon.hierarchy.subset import only
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
-from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.strata import groups
 from dbanon.run import chain_definition as definition
 from dbanon.run.plan import Plan
-from dbanon.run.run import Clock
+from dbanon.run.run import Clock, clustered
 from dbanon.stores.chain_cells import CellState
 from dbanon.stores.sql_source import SqlSource
 
@@ -82,15 +81,7 @@ def newcomers(
                 microdata, policy, Found(Partition(np.empty(0, np.int32))), measures, refused
             )
         microdata, policy, measures = _as_known(planned, state, microdata, policy, measures)
-    with clock.phase("cluster") as tick:
-        found = partition_for(
-            microdata,
-            policy,
-            sensitive=planned.sensitive,
-            memory_limit=job.memory_limit,
-            tick=tick,
-            measures=measures,
-        )
+    found = clustered(planned, policy, microdata, clock, measures=measures)
     assert isinstance(found.classes, Partition)
     if not found.classes.n_suppressed:
         return Newcomers(microdata, policy, found, measures, refused)

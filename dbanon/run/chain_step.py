@@ -186,7 +186,7 @@ def _newcomers(source: SqlSource, job: Job, planned: Plan, state: CellState) -> 
     if state.sequence == 1:
         return planned.relation
     names = [*job.named, state.chain.entity]
-    return source.narrowed(planned.relation, job, names, state.newcomers)
+    return source.narrowed(planned.relation, job, names, state.stage_newcomers())
 
 
 def _of_nobody(session: Session, state: CellState, measures: Measures | None) -> Release:
@@ -241,7 +241,8 @@ def _advanced(
     else:
         columns = chain.definition["columns"]
     models = planned.policy.models
-    state.decide(batches=not models)
+    staged = 0 if chain.rules.changes == FREEZE else len(kept)
+    state.decide(batches=not models, kept=staged)
     changed = rows.compare(state, kept, models)
     state.apply()
     if microdata.n_records:

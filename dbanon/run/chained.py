@@ -154,7 +154,9 @@ def publish(
             hint="Run it again.",
         )
     guarantee = made.guarantee
-    target: ChainTarget | FreshTarget = ChainTarget(writes, state, made.columns)
+    target: ChainTarget | FreshTarget = ChainTarget(
+        writes, state, made.columns, reads is made.state.session
+    )
     if guarantee.only_measured:
         target = FreshTarget(writes)
     with clock.phase("write") as tick:

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from dbanon.data.synthesis import Synthesis
 from dbanon.errors import InvalidParameter, SourceChanged, error_code
 from dbanon.job.private import METHOD, PrivateJob
 from dbanon.release.private_report import PrivateReport
+from dbanon.release.words import now
 from dbanon.run.private_begin import Begun, begin, shape_of
 from dbanon.run.run import PhaseProgress
 from dbanon.run.time_limit import within
@@ -153,7 +153,7 @@ def _report(spender: Spender, output: Output, rows: Synthesis, taken: str | None
     names = [attribute.name for attribute in begun.relation.schema.attributes]
     return PrivateReport(
         release_id=begun.release_id,
-        created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
+        created_at=now(),
         dbanon_version=version(),
         source=str(begun.relation.name),
         output=str(output.name),

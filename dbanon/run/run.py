@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 
 from dbanon.data.counts import Counts, Questions
@@ -31,6 +30,7 @@ from dbanon.release.report import (
     TellingColumn,
 )
 from dbanon.release.telling import Originals, telling
+from dbanon.release.words import now
 from dbanon.run.certify import certify
 from dbanon.run.evaluate import evaluate
 from dbanon.run.fingerprint import fingerprint
@@ -150,17 +150,24 @@ def read_and_cluster(
         tick(0.0)
         microdata = source.read(planned.relation, planned.wanted, planned.job, tick)
         policy = planned.policy_for(microdata, lambda: tick(1.0))
+    found = clustered(planned, policy, microdata, clock, trees=planned.trees)
+    with clock.phase("cluster"):
+        return microdata, policy, _as_released(planned, policy, source, microdata, found)
+
+
+def clustered(
+    planned: Plan, policy: Policy, microdata: Microdata, clock: Clock, **known: Any
+) -> Found:
+    """The classes of records; ``known`` as ``partition_for`` has it."""
     with clock.phase("cluster") as tick:
-        found = partition_for(
+        return partition_for(
             microdata,
             policy,
-            trees=planned.trees,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
+            **known,
         )
-        found = _as_released(planned, policy, source, microdata, found)
-    return microdata, policy, found
 
 
 def _as_released(
@@ -309,7 +316,7 @@ def report_of(
         ),
         MadeBy(
             release_id=output.release_id,
-            created_at=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
+            created_at=now(),
             dbanon_version=version(),
             relation=str(output.relation),
         ),

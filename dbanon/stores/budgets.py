@@ -7,7 +7,6 @@ is committed, before any noise is drawn, whatever comes of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
@@ -20,6 +19,7 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.job.budget import NewBudget
+from dbanon.release.words import now
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
 
@@ -144,7 +144,7 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
         "entity": wanted.entity,
         "epsilon_total": str(total),
         "spent": str(spent),
-        "created_at": session.timestamp(_now()),
+        "created_at": session.timestamp(now()),
         "created_by": session.current_user(),
         "raises": wanted.raises,
         "closed": 0,
@@ -275,7 +275,7 @@ def _spend(session: Session, name: str, amount: Decimal, spending_id: str) -> bo
         "budget": name,
         "epsilon": str(amount),
         "state": "spent",
-        "spent_at": session.timestamp(_now()),
+        "spent_at": session.timestamp(now()),
         "spent_by": session.current_user(),
     }
     _insert(session, "spending", row)
@@ -325,7 +325,3 @@ def _exhausted(budget: KeptBudget, epsilon: float) -> BudgetExhausted:
 
 def _there(session: Session) -> bool:
     return session.find_existing(session.ledger_name("budget")) is not None
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="microseconds")

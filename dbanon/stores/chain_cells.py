@@ -22,7 +22,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
 from dbanon.stores.base import Relation
 from dbanon.stores.chain_state import ChainKept
-from dbanon.stores.keyed import PRESENT, TRACES, VERDICT
+from dbanon.stores.keyed import NEWCOMERS, PRESENT, TRACES, VERDICT
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.sql import Session
 
@@ -93,10 +93,10 @@ class CellState:
         """The table with the released values of its cells."""
         return self.chain.table(self.session, "value").quoted
 
-    def make(self, name: str, query: str) -> None:
-        """Stage what a query gives."""
-        suffix = self.session.staging_suffix
-        self.session.run(f"CREATE TEMPORARY TABLE {quote(name)}{suffix} AS {query}")
+    def make(self, name: str, query: str, kind: str = "TABLE") -> None:
+        """Stage what a query gives; a view goes with the table that it is of."""
+        suffix = self.session.staging_suffix if kind == "TABLE" else ""
+        self.session.run(f"CREATE TEMPORARY {kind} {quote(name)}{suffix} AS {query}")
         if suffix:
             self.session.run(f"ANALYZE {quote(name)}")
 
@@ -122,26 +122,23 @@ class CellState:
         names = [statements.kept_column(i) for i in range(len(kept))]
         given = [f"{column} AS person", f"{tag} AS tag"]
         given += [f"{session.kept_value(a)} AS {name}" for a, name in zip(kept, names, strict=True)]
-        found = ["t.person", "t.tag", "m.cell", "m.left_at_release AS left_at"]
-        found += [f"t.{name}" for name in names]
-        self.make(
-            PRESENT,
-            f"SELECT {', '.join(found)} FROM (SELECT {', '.join(given)}"
-            f" FROM {relation.relation.quoted} AS s{session.computed_once}) AS t"
-            f" LEFT JOIN {self.name('chain_member')} AS m ON m.{self.of_chain} AND m.tag = t.tag",
+        persons = f"SELECT {', '.join(given)} FROM {relation.relation.quoted} AS s"
+        members = (
+            "SELECT tag, cell, left_at_release AS left_at"
+            f" FROM {self.name('chain_member')} WHERE {self.of_chain}"
         )
+        for kind, name, query in session.tagged(persons + session.computed_once, names, members):
+            self.make(name, query, kind)
         present = quote(PRESENT)
-        rows, persons, newcomers, left = session.rows(
-            f"SELECT count(*), count(person), count(*) - count(cell), count(left_at) FROM {present}"
+        rows, whose, tags, newcomers, left = session.rows(
+            "SELECT count(*), count(person), count(DISTINCT tag), count(*) - count(cell),"
+            f" count(left_at) FROM {present}"
         )[0]
-        if persons != rows:
+        if whose != rows:
             raise NullInEntity(
-                f'The entity column "{entity.name}" holds NULL in {rows - persons} of {rows} rows.',
+                f'The entity column "{entity.name}" holds NULL in {rows - whose} of {rows} rows.',
                 hint="A chain has to know whose each row is: leave these rows out in a view.",
             )
-        [(tags,)] = session.rows(
-            f"SELECT count(*) FROM (SELECT tag FROM {present} GROUP BY tag) AS t"
-        )
         if tags != rows:
             raise ChainEntityRows(
                 f'The {rows} rows of {relation.name} are of {tags} values of "{entity.name}": in a'
@@ -179,13 +176,15 @@ class CellState:
                 hint="If they are others in truth, say of the chain that the turnover is accepted.",
             )
 
+    def stage_newcomers(self) -> str:
+        """Stage who is new; the condition of their rows in the source."""
+        self.make(NEWCOMERS, f"SELECT person, tag FROM {quote(PRESENT)} WHERE cell IS NULL")
+        return f"{quote(self.chain.entity)} IN (SELECT p.person FROM {quote(NEWCOMERS)} AS p)"
+
     @property
-    def newcomers(self) -> str:
-        """The condition of the source's rows that are newcomers'."""
-        return (
-            f"{quote(self.chain.entity)} IN (SELECT p.person FROM {quote(PRESENT)} AS p"
-            " WHERE p.cell IS NULL)"
-        )
+    def arrivals(self) -> str:
+        """The staging table of newcomers: at the first release everybody is one."""
+        return quote(NEWCOMERS if self.sequence > 1 else PRESENT)
 
     def in_order(self, relation: Relation, microdata: Microdata) -> NDArray[np.int64]:
         """The records by the tags of their persons, int64 (n,).
@@ -199,7 +198,7 @@ class CellState:
         """
         keys = ", ".join(self.session.keys_as_read(relation))
         rows = self.session.rows(
-            f"SELECT {keys} FROM {relation.from_clause} JOIN {quote(PRESENT)} AS p"
+            f"SELECT {keys} FROM {relation.from_clause} JOIN {self.arrivals} AS p"
             f" ON p.person = s.{quote(self.chain.entity)}{relation.where} ORDER BY p.tag"
         )
         ordered = np.array(rows, np.int64).reshape(len(rows), len(relation.located.types))
@@ -207,11 +206,14 @@ class CellState:
 
     # -- cells ------------------------------------------------------------------------------------
 
-    def decide(self, batches: bool = True) -> None:
+    def decide(self, batches: bool = True, kept: int = 0) -> None:
         """Stage what becomes of each cell; by counts of persons alone.
+
+        Beside it stands whether it has the rows that it was shown with, as far as a hash tells.
 
         Parameters
         ----------
+        kept : how many columns are staged beside the persons.
         batches : whether k persons may leave a cell in which k stay: not where models are kept,
             which the values of those who left can no more be held against.
         """
@@ -226,15 +228,24 @@ class CellState:
         if rules.withdraw_above is not None:
             cases.append(f"WHEN {left} > {float(rules.withdraw_above)!r} * m.members"
                          " THEN 'withdrawn'")  # fmt: skip
-        member = self.name("chain_member")
+        total, same = "", "1" if not kept else "0"
+        names = [statements.kept_column(i) for i in range(kept)]
+        hashed = (
+            self.session.row_hash(self.chain.table(self.session, "row"), names) if kept else None
+        )
+        if hashed is not None:
+            total = f", sum({hashed}) AS total"
+            same = "CASE WHEN p.total = m.total THEN 1 ELSE 0 END"
         self.make(
             VERDICT,
-            "SELECT m.cell, m.members, coalesce(p.present, 0) AS present,"
+            f"SELECT m.cell, m.members, coalesce(p.present, 0) AS present, {same} AS same,"
             f" CASE {' '.join(cases)} ELSE 'held' END AS state FROM"
-            f" (SELECT cell, count(*) AS members FROM {member}"
-            f" WHERE {self.of_chain} AND left_at_release IS NULL GROUP BY cell) AS m LEFT JOIN"
-            f" (SELECT cell, count(*) AS present FROM {quote(PRESENT)}"
-            " WHERE cell IS NOT NULL AND left_at IS NULL GROUP BY cell) AS p ON p.cell = m.cell",
+            # A cell that is shown has a row for each of its members.
+            f" (SELECT s.cell, count(*) AS members{total} FROM {self.rows} AS s"
+            " GROUP BY s.cell) AS m LEFT JOIN"
+            f" (SELECT s.cell, count(*) AS present{total} FROM {quote(PRESENT)} AS s"
+            " WHERE s.cell IS NOT NULL AND s.left_at IS NULL GROUP BY s.cell) AS p"
+            " ON p.cell = m.cell",
         )
 
     def verdicts(self, batches: bool) -> dict[str, int]:
@@ -242,6 +253,8 @@ class CellState:
 
         Nothing is staged that ``decide`` does not, and nothing written.
         """
+        if self.chain.definition is None:
+            return {}
         self.decide(batches)
         found = dict(self.session.rows(
             f"SELECT state, count(*) FROM {quote(VERDICT)} GROUP BY state"
@@ -331,7 +344,8 @@ class CellState:
         session.run(
             f"INSERT INTO {self.name('chain_member')} (chain_id, tag, cell)"
             f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
-            f" JOIN {quote(PRESENT)} AS p ON p.person = s.{quote(self.chain.entity)}"
+            f" JOIN {self.arrivals} AS p ON p.person = s.{quote(self.chain.entity)}"
+            " ORDER BY l.class, p.tag"
         )
         if many:
             # Planners take what was just filled for small, and would look rows up one by one.
@@ -377,6 +391,7 @@ class CellState:
         return int(cells)
 
     @property
-    def joined(self) -> str:
-        """What FROM has for the rows of a release, with the aliases r and v."""
-        return f"{self.rows} AS r JOIN {self.values} AS v ON v.cell = r.cell"
+    def in_random_order(self) -> str:
+        """FROM and ORDER BY of the rows of a release, with the aliases r and v."""
+        joined, shuffled = self.session.shuffled_by_cell(self.rows, self.values)
+        return f"FROM {joined} ORDER BY {shuffled}"

@@ -79,7 +79,7 @@ def keep_out(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> N
     session.run(
         f"INSERT INTO {state.name('chain_member')} (chain_id, tag, cell, left_at_release)"
         f" SELECT {chain}, p.tag, {cell}, {int(state.sequence)} FROM {rows}"
-        f" JOIN {quote(PRESENT)} AS p ON p.person = s.{quote(state.chain.entity)}"
+        f" JOIN {state.arrivals} AS p ON p.person = s.{quote(state.chain.entity)}"
     )
     # The classes of those who are admitted are staged in its place.
     session.run(f"DROP TABLE {quote(statements.LABELS)}")

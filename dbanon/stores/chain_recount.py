@@ -12,7 +12,7 @@ from dbanon.data.schema import Attribute
 from dbanon.measures import Model
 from dbanon.stores import statements
 from dbanon.stores.chain_cells import CellState
-from dbanon.stores.keyed import ABSENT, HISTORIES, PRESENT, SHOWN
+from dbanon.stores.keyed import ABSENT, HISTORIES, MISSING, SHOWN
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.sql import Session
 
@@ -29,8 +29,7 @@ def sizes(state: CellState, staged: bool = False) -> dict[int, int]:
     staged : True where ``stage_histories`` has counted them.
     """
     found = state.session.rows(
-        "SELECT size, count(*) FROM"
-        f" {quote(HISTORIES) if staged else f'({_histories(state)})'} AS histories GROUP BY size"
+        f"SELECT size, count(*) FROM {_counted(state, staged)} AS histories GROUP BY size"
     )
     return {int(size): int(many) for size, many in found}
 
@@ -40,9 +39,13 @@ def stage_histories(state: CellState) -> None:
     state.make(HISTORIES, _histories(state))
 
 
+def _counted(state: CellState, staged: bool) -> str:
+    return quote(HISTORIES) if staged else f"({_histories(state)})"
+
+
 def _histories(state: CellState) -> str:
     return (
-        "SELECT cell, left_at_release AS left_at, count(*) AS size"
+        "SELECT cell, left_at_release AS left_at, CAST(count(*) AS integer) AS size"
         f" FROM {state.name('chain_member')} WHERE {state.of_chain} GROUP BY cell, left_at_release"
     )
 
@@ -77,7 +80,7 @@ def misplaced(state: CellState) -> int:
     )
     rows = (
         "SELECT r.cell, 0, r.size, CASE WHEN v.cell IS NULL THEN 0 ELSE r.size END FROM"
-        f" (SELECT cell, count(*) AS size FROM {state.rows} GROUP BY cell) AS r"
+        f" (SELECT cell, CAST(count(*) AS integer) AS size FROM {state.rows} GROUP BY cell) AS r"
         f" LEFT JOIN {state.values} AS v ON v.cell = r.cell"
     )
     [(apart,)] = state.session.rows(
@@ -100,8 +103,8 @@ def remember(state: CellState, kept: int) -> None:
     state.make(
         ABSENT,
         f"SELECT m.cell, count(*) AS size FROM {state.name('chain_member')} AS m"
-        f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL AND NOT EXISTS"
-        f" (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag) GROUP BY m.cell",
+        f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL"
+        f" AND m.tag IN (SELECT p.tag FROM {quote(MISSING)} AS p) GROUP BY m.cell",
     )
     state.make(SHOWN, _of_absent(state, kept))
 
@@ -130,21 +133,26 @@ def _columns(kept: int) -> str:
     return ", ".join(["cell", *map(statements.kept_column, range(kept))])
 
 
-def uneven(state: CellState, release: RelationName, combination: Sequence[tuple[str, str]]) -> int:
+def uneven(
+    state: CellState,
+    release: RelationName,
+    combination: Sequence[tuple[str, str]],
+    staged: bool = False,
+) -> int:
     """Combinations of released values that have other rows than the cells that share them.
 
     Parameters
     ----------
     release : the relation that was written, in the same database.
     combination : its columns that classes share, with the place of each in the cells' values.
+    staged : as of ``sizes``.
     """
     values = ", ".join(f"v.{place} AS {place}" for _, place in combination)
     places = ", ".join(place for _, place in combination)
     names = quote_list(name for name, _ in combination)
     of_cells = (
-        f"SELECT {values}, m.size AS n FROM (SELECT cell, count(*) AS size"
-        f" FROM {state.name('chain_member')} WHERE {state.of_chain} AND left_at_release IS NULL"
-        f" GROUP BY cell) AS m JOIN {state.values} AS v ON v.cell = m.cell"
+        f"SELECT {values}, h.size AS n FROM {_counted(state, staged)} AS h"
+        f" JOIN {state.values} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
     [(apart,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT {places} FROM"

@@ -88,10 +88,11 @@ def rewrite(
     state.make(CURRENT, " UNION ALL ".join(anew) or nothing)
     replaced = f"{_ENDED} OR {renewed}" if renewed else _ENDED
     session.run(f"DELETE FROM {state.rows} WHERE cell IN ({verdict} {replaced})")
-    # In random order: that of the source would tell whose each row of a cell is.
+    # Those of a cell beside one another, as all counting is by cell, and in random order: that of
+    # the source would tell whose each is.
     session.run(
         f"INSERT INTO {state.rows} ({columns}) SELECT {columns} FROM {quote(CURRENT)} AS n"
-        f" ORDER BY {session.shuffled('n')}"
+        f" ORDER BY n.cell, {session.shuffled('n')}"
     )
     if many:
         session.analyze(state.chain.table(session, "row"))
@@ -103,8 +104,9 @@ def _differing(state: CellState, names: Sequence[str]) -> dict[str, int]:
     columns = ", ".join(["cell", *names])
     old = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
     new = ", ".join(["n.cell", *(f"n.{name}" for name in names)])
+    # Where a hash of the rows of a cell says that they are the same, they are not looked at again.
     whole = f"JOIN {quote(VERDICT)} AS v ON v.cell = {{}}.cell AND v.state = 'live'" \
-            " AND v.present = v.members"  # fmt: skip
+            " AND v.present = v.members AND v.same = 0"  # fmt: skip
     state.make(
         DIFFERING,
         f"SELECT cell, sum(more) AS differ FROM (SELECT {columns}, sum(weight) AS more FROM"

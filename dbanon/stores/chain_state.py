@@ -13,7 +13,6 @@ import secrets
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any
 
 from dbanon.data.schema import Attribute, Kind
@@ -30,6 +29,7 @@ from dbanon.errors import (
     UnsupportedType,
 )
 from dbanon.job.chain import MEASURE, Chain, Rules
+from dbanon.release.words import now
 from dbanon.stores.base import Relation
 from dbanon.stores.ledger import parsed
 from dbanon.stores.names import RelationName
@@ -109,7 +109,7 @@ def create(session: Session, name: str, source: Relation, entity: str, rules: Ru
         "name": name,
         "chain_id": secrets.randbelow(2**31 - 1) + 1,
         "identity": str(uuid.uuid4()),
-        "created_at": session.timestamp(_now()),
+        "created_at": session.timestamp(now()),
         "created_by": session.current_user(),
         "source": str(source.name),
         "entity": entity,
@@ -315,7 +315,7 @@ def close(session: Session, chain: ChainKept) -> None:
     """End a chain: no further release; its state stays."""
     session.run(
         f"UPDATE {session.ledger_name('chain').quoted} SET closed_at = ? WHERE name = ?",
-        (session.timestamp(_now()), chain.name),
+        (session.timestamp(now()), chain.name),
     )
 
 
@@ -326,7 +326,7 @@ def noted(session: Session, chain: ChainKept, sequence: int, release_id: str,
         "chain_id": chain.chain_id,
         "sequence": sequence,
         "release_id": release_id,
-        "created_at": session.timestamp(_now()),
+        "created_at": session.timestamp(now()),
         "counts": json.dumps(counts),
     }
     session.insert_rows(session.ledger_name("chain_release"), list(row), [tuple(row.values())])
@@ -337,7 +337,7 @@ def confirmed(session: Session, chain: ChainKept, sequence: int) -> None:
     session.run(
         f"UPDATE {session.ledger_name('chain_release').quoted} SET confirmed_at = ?"
         " WHERE chain_id = ? AND sequence = ?",
-        (session.timestamp(_now()), chain.chain_id, sequence),
+        (session.timestamp(now()), chain.chain_id, sequence),
     )
 
 
@@ -365,7 +365,3 @@ def absent_before(session: Session, chain: ChainKept) -> int:
     """The persons whom the last release showed, and who were not in the source then."""
     known = history(session, chain)
     return int(known[-1].get("absent", 0)) if known else 0
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="microseconds")

@@ -31,10 +31,12 @@ class ChainTarget(SqlTarget):
     ----------
     state : as the chain's database has it.
     released_columns : the columns: name, place in the state, and what it stands for.
+    counted : whether the transaction has counted histories, too.
     """
 
     state: CellState
     released_columns: tuple[tuple[str, str, str], ...]
+    counted: bool = False
 
     @property
     def _here(self) -> bool:
@@ -59,7 +61,7 @@ class ChainTarget(SqlTarget):
             names = ", ".join(quote(name) for name, _, _ in self.released_columns)
             session.run(
                 f"INSERT INTO {output.written.quoted} ({names}) SELECT {places}"
-                f" FROM {self.state.joined} ORDER BY {session.shuffled('r')}"
+                f" {self.state.in_random_order}"
             )
         else:
             session.load_rows(attributes, self._pieces(attributes))
@@ -77,7 +79,7 @@ class ChainTarget(SqlTarget):
             return 0
         place_of = {name: place for name, place, _ in self.released_columns}
         shared = [(name, place_of[name]) for name in questions.columns]
-        return recount.uneven(self.state, written.relation, shared)
+        return recount.uneven(self.state, written.relation, shared, self.counted)
 
     def _attributes(self) -> list[Attribute]:
         """The columns of the release, with the types that the state has."""
@@ -99,7 +101,7 @@ class ChainTarget(SqlTarget):
             f"{'v' if place.startswith('v') else 'r'}.{place} AS {quote(name)}"
             for name, place, _ in self.released_columns
         )
-        query = f"SELECT {places} FROM {self.state.joined} ORDER BY {session.shuffled('r')}"
+        query = f"SELECT {places} {self.state.in_random_order}"
         rows = _Query(name.schema, name.name, query)
         relation = Relation(name, Schema(tuple(attributes)), "query", filtered=rows)
         relation = replace(relation, locator=Locator(("1",), ("bigint",)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +22,7 @@ from dbanon.hierarchy.edges import Edge, Problem, Pulse, no_pulse, paced, tree_o
 from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.release.words import now
 from dbanon.stores import statements
 from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, parse_relation
@@ -154,9 +154,7 @@ def store(
         "name": name,
         "kind": _KIND,
         "description": description,
-        "created_at": session.timestamp(
-            datetime.now(timezone.utc).isoformat(timespec="microseconds")
-        ),
+        "created_at": session.timestamp(now()),
         "created_by": session.current_user(),
     }
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -12,11 +13,14 @@ from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.session_interface import SessionInterface
 
-# Of chains: the key's blocks, who is in the source, what becomes of each cell, rows put anew, how
-# many of each cell's differ, where these would break a model, what histories are refined to, and
-# what rows are shuffled by.
+# Of chains: the key's blocks, whoever has a tag, who is in the source, who of the members is not,
+# and who is new, what becomes of each cell, rows put anew, how many of each cell's differ, where
+# these would break a model, what histories are refined to, and what rows are shuffled by.
 SECRET = "dbanon_secret"
+TAGGED = "dbanon_tagged"
 PRESENT = "dbanon_present"
+MISSING = "dbanon_missing"
+NEWCOMERS = "dbanon_newcomers"
 VERDICT = "dbanon_verdict"
 CURRENT = "dbanon_current"
 DIFFERING = "dbanon_differing"
@@ -29,8 +33,8 @@ SHOWN = "dbanon_shown"
 HISTORIES = "dbanon_histories"
 # And of two chains over the same persons: who is in which class of the earlier one.
 BEFORE = "dbanon_before"
-STAGING = (SECRET, PRESENT, VERDICT, CURRENT, DIFFERING, UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN,
-           HISTORIES, BEFORE)  # fmt: skip
+STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, VERDICT, CURRENT, DIFFERING, UNFIT, TRACES,
+           SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE)  # fmt: skip
 
 INNER, OUTER = "inner_block", "outer_block"
 
@@ -49,6 +53,46 @@ class KeyedSession(SessionInterface):
     @abstractmethod
     def shuffled(self, alias: str) -> str:
         """SQL by which the rows of a table are ordered at random, as nobody can foretell."""
+
+    def tagged(
+        self, persons: str, columns: Sequence[str], members: str
+    ) -> list[tuple[str, str, str]]:
+        """What is staged of who is in the source, and of members who are not: kind, name, query.
+
+        Parameters
+        ----------
+        persons : SQL of who is in the source: ``person``, ``tag`` and these further columns.
+        members : SQL of all members of the chain: ``tag``, ``cell`` and ``left_at``.
+        """
+        own = ", ".join(f"t.{name}" for name in ("person", "tag", *columns))
+        return [
+            ("TABLE", PRESENT,
+             f"SELECT {own}, m.cell, m.left_at FROM ({persons}) AS t"
+             f" LEFT JOIN ({members}) AS m ON m.tag = t.tag"),
+            ("TABLE", MISSING,
+             f"SELECT m.tag FROM ({members}) AS m WHERE m.left_at IS NULL"
+             f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag)"),
+        ]  # fmt: skip
+
+    def shuffled_by_cell(self, rows: str, values: str) -> tuple[str, str]:
+        """What FROM has for rows r of cells with the values v of each, and SQL as ``shuffled``.
+
+        Parameters
+        ----------
+        rows, values : the tables, quoted; both have a column ``cell``.
+        """
+        return f"{rows} AS r JOIN {values} AS v ON v.cell = r.cell", self.shuffled("r")
+
+    def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
+        """SQL of a hash of columns, of rows with the alias s, under a salt of its own.
+
+        Rows that differ in a byte have another one. None where the database has none.
+
+        Parameters
+        ----------
+        relation : whose columns of these names say of which types they are.
+        """
+        return None
 
     def tells_all_apart(self, source: Relation, attribute: Attribute) -> bool:
         """True where two values of a column of text are equal only if all of their bytes are."""

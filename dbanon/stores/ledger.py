@@ -14,6 +14,7 @@ from dbanon.data.schema import Role
 from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
 from dbanon.job.guarantee import recorded
 from dbanon.release.report import Report
+from dbanon.release.words import time_text
 from dbanon.stores.base import MARK, Existing, Output
 from dbanon.stores.ledger_tables import RELEASE_COLUMNS, LedgerEntry
 from dbanon.stores.names import RelationName, quote
@@ -180,8 +181,8 @@ def insert_run(session: Session, run: Run) -> None:
         "source": run.source,
         "output_schema": run.output.schema,
         "output_name": run.output.name,
-        "started_at": session.timestamp(_text(ended - timedelta(seconds=run.elapsed))),
-        "finished_at": session.timestamp(_text(ended)),
+        "started_at": session.timestamp(time_text(ended - timedelta(seconds=run.elapsed))),
+        "finished_at": session.timestamp(time_text(ended)),
         "state": "failed" if run.error_code else "done",
         "error_code": run.error_code,
         "run_by": session.current_user(),
@@ -212,10 +213,6 @@ def _plain(run: Run) -> dict[str, Any]:
     plain = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
     left_out = {"output", "release_id", "job", "source_types", "fingerprint"}
     return {key: plain[key] for key in plain if key not in left_out} | run.of_job
-
-
-def _text(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds")
 
 
 def entry_of(session: Session, name: RelationName, existing: Existing | None) -> str | None:

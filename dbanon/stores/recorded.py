@@ -14,6 +14,7 @@ from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request, TellingColumn
+from dbanon.release.words import time_text
 from dbanon.stores import ledger
 from dbanon.stores.ledger_rows import rows_of_release
 from dbanon.stores.ledger_tables import RELEASE_COLUMNS, LedgerEntry
@@ -165,4 +166,4 @@ def _time(value: Any) -> str | None:
         return text
     if found.tzinfo is None:
         found = found.replace(tzinfo=timezone.utc)
-    return found.astimezone(timezone.utc).isoformat(timespec="microseconds")
+    return time_text(found.astimezone(timezone.utc))

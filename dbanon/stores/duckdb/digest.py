@@ -24,6 +24,12 @@ PROBE = (
 
 def statement(relation: RelationName, columns: Sequence[Attribute], salt: int) -> str:
     """The number of rows, and the sum of their hashes."""
+    total = f"coalesce(sum({row_hash(columns, salt)}), 0)"
+    return f"SELECT count(*), {total} FROM {relation.quoted} AS s"
+
+
+def row_hash(columns: Sequence[Attribute], salt: int) -> str:
+    """The hash of these columns of a row with the alias s."""
     terms = [f"{salt}::BIGINT"]
     for column in columns:
         name = f"s.{quote(column.name)}"
@@ -34,7 +40,4 @@ def statement(relation: RelationName, columns: Sequence[Attribute], salt: int) -
         else:
             terms.append(name)
     # Hashed again: the last column's hash is otherwise in the row's as it is.
-    return (
-        f"SELECT count(*), coalesce(sum(hash(hash({', '.join(terms)}))), 0)"
-        f" FROM {relation.quoted} AS s"
-    )
+    return f"hash(hash({', '.join(terms)}))"

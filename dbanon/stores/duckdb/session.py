@@ -350,6 +350,11 @@ class DuckdbSession(FileSession):
         inside = f"unhex(sha256({staged_block(INNER)} || encode({text})))"
         return f"unhex(substr(sha256({staged_block(OUTER)} || {inside}), 1, 32))"
 
+    def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
+        held = self.find_source(relation)
+        columns = [held.attribute(name) for name in names]
+        return digest.row_hash(columns, secrets.randbits(62) + 1)
+
     def shuffled(self, alias: str) -> str:
         # Its own random functions can be steered by setseed.
         if not self._shuffles:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Sequence
+
 from dbanon.data.schema import Attribute
 from dbanon.stores.base import Relation
-from dbanon.stores.keyed import INNER, OUTER, KeyedSession, staged_block
+from dbanon.stores.keyed import (
+    INNER,
+    MISSING,
+    OUTER,
+    PRESENT,
+    TAGGED,
+    KeyedSession,
+    staged_block,
+)
+from dbanon.stores.names import RelationName, quote
+from dbanon.stores.postgresql import digest
 
 # Whether = of a column is that of its bytes: of its type, and of its collation.
 _DETERMINISTIC = """
@@ -28,6 +41,34 @@ class PostgresqlKeyed(KeyedSession):
     def shuffled(self, alias: str) -> str:
         # From the server's strong random source, which setseed does not steer.
         return "gen_random_uuid()"
+
+    def tagged(
+        self, persons: str, columns: Sequence[str], members: str
+    ) -> list[tuple[str, str, str]]:
+        # One join gives both: it is most of the time.
+        more = "".join(f", t.{name}" for name in columns)
+        tagged = f"FROM {quote(TAGGED)} WHERE here"
+        return [
+            ("TABLE", TAGGED,
+             "SELECT t.person, coalesce(t.tag, m.tag) AS tag, t.here IS NOT NULL AS here, m.cell,"
+             f" m.left_at{more} FROM (SELECT *, 1 AS here FROM ({persons}) AS s) AS t"
+             f" FULL JOIN ({members}) AS m ON m.tag = t.tag"),
+            ("VIEW", PRESENT, f"SELECT * {tagged}"),
+            ("VIEW", MISSING, f"SELECT tag {tagged} IS FALSE AND left_at IS NULL"),
+        ]  # fmt: skip
+
+    def shuffled_by_cell(self, rows: str, values: str) -> tuple[str, str]:
+        # A secret of 122 bits for each cell, hashed for each of its rows: one for each row costs
+        # as much as the join.
+        own = f"(SELECT s.*, {self.shuffled('s')} AS secret FROM {values} AS s)"
+        joined = f"{rows} AS r JOIN {own} AS v ON v.cell = r.cell"
+        return joined, "uuid_hash_extended(v.secret, hashtidextended(r.ctid, 0))"
+
+    def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
+        salt = str(secrets.randbits(62) + 1)
+        given = (salt, relation.schema, relation.name, list(names))
+        [(hashed,)] = self.rows(digest.OF_COLUMNS, given)
+        return str(hashed)
 
     def keys_as_read(self, source: Relation) -> list[str]:
         locator = source.located
