@@ -114,9 +114,7 @@ def joined_for(
     places, table = released_places(
         microdata, joined, policy.models, sensitive, measures, memory_limit
     )
-    kept = protect(
-        microdata, joined, policy, places, tick, measures, table, search=False
-    )
+    kept = protect(microdata, joined, policy, places, tick, measures, table, search=False)
     if (kept.n_classes, kept.n_suppressed) == (joined.n_classes, joined.n_suppressed):
         return found
     return replace(found, classes=kept, measures=None if kept.n_suppressed else measures)

@@ -7,9 +7,6 @@ seen, too.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dbanon.data.microdata import Microdata
 from dbanon.release.recode import Release, combinations
 from dbanon.stores import statements

@@ -40,7 +40,9 @@ def people(seed: int, n: int = 80) -> pd.DataFrame:
     )
 
 
-def release(frame: pd.DataFrame, *more_models: dbanon.Model, **more: object) -> tuple[pd.DataFrame, dbanon.Report]:
+def release(
+    frame: pd.DataFrame, *more_models: dbanon.Model, **more: object
+) -> tuple[pd.DataFrame, dbanon.Report]:
     """By decades, so that many classes are released alike."""
     given: dict[str, object] = {"steps": {"age": 10}, **more}
     return dbanon.anonymize_frame(
@@ -127,9 +129,8 @@ def test_joined_as_the_plain_version_does(seed: int, n: int, level: float) -> No
     codes = {"ill": codes.astype(np.int32)}
     found = Found(Partition(labels))
     measures = Measures.of(microdata)
-    with mock.patch(
-        "dbanon.partitioning.partition_for.released_places", lambda *given: (codes, None)
-    ):
+    places = "dbanon.partitioning.partition_for.released_places"
+    with mock.patch(places, return_value=(codes, None)):
         joined = joined_for(
             microdata, found, alike, policy, sensitive={"ill": Attribute("ill", Kind.CATEGORY)}
         )
@@ -170,7 +171,7 @@ def test_persons_of_several_values_keep_to_entropy_as_one() -> None:
     found = Found(Partition(frame.pop("class")))
 
     def released(step: int) -> dbanon.Report:
-        with mock.patch.object(run, "partition_for", lambda *given, **more: found):
+        with mock.patch.object(run, "partition_for", return_value=found):
             return dbanon.anonymize_frame(
                 frame,
                 quasi_identifiers=["age"],

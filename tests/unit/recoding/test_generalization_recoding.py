@@ -186,7 +186,9 @@ def test_class_sizes():
 def test_an_own_range_is_told_to_its_last_digit():
     """Its ends are members: 16 digits of microseconds, 17 of a double."""
     rng = np.random.default_rng(0)
-    moments = pd.Timestamp("2024-10-01") + pd.to_timedelta(rng.integers(0, 86_400 * 10**6, 30), "us")
+    moments = pd.Timestamp("2024-10-01") + pd.to_timedelta(
+        rng.integers(0, 86_400 * 10**6, 30), "us"
+    )
     sums = np.array([0.1 + 0.2, 0.3, 0.1 + 0.2, 1.1 + 2.2, 3.3, 1.1 + 2.2] * 5)
     for name, values in (("moment", moments), ("sum", sums)):
         frame = pd.DataFrame({name: values})
