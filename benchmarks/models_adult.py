@@ -82,9 +82,9 @@ which is `beside`. A release that takes more than {LIMIT} CPU seconds is ended.
 
 """
 ENTROPY = """
-No release has an entropy below {:.4f}: that of two years of age, the narrowest label of this column, in
-all rows, and of everything else as it is. What k = 5 comes to without any model stands in the table's
-first lines.
+No release by default labels has an entropy below {:.4f}: that of two years of age, the narrowest
+label of that column, in all rows, and of everything else as it is. What k = 5 comes to without any
+model stands in the first lines.
 """
 HEAD = ("model", "refine", "version", "own ranges", "as published", "discernibility", "entropy",
         "seconds")  # fmt: skip
