@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -233,3 +233,14 @@ def _require_finite(
                 " treated.",
             )
         column += 1
+
+
+def watched(
+    chunks: Iterable[Chunk], rows: int, progress: Callable[[float], None]
+) -> Iterator[Chunk]:
+    """The chunks, with the share of about so many rows told after each."""
+    done = 0
+    for chunk in chunks:
+        done += len(chunk.keys)
+        progress(min(done / rows, 1.0) if rows > 0 else 0.0)
+        yield chunk

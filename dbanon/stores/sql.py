@@ -6,7 +6,7 @@ all at once, and is gone when it is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.chunks import microdata_from_chunks, watched
 from dbanon.data.counts import EntityCount, Recount
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
@@ -113,7 +113,7 @@ class Session(KeyedSession):
         categories = self.stage_values(source, attributes)
         chunks = self.read_chunks(source, attributes, chunk_rows)
         if progress is not None:
-            chunks = _watched(chunks, source.estimated_rows, progress)
+            chunks = watched(chunks, source.estimated_rows, progress)
         microdata = microdata_from_chunks(
             attributes,
             chunks,
@@ -207,6 +207,7 @@ class Session(KeyedSession):
         """
         if self._staged is partition:
             return
+        self.unstage_labels()
         released = np.flatnonzero(partition.labels >= 0)
         self.load_labels(
             microdata.keys[released],
@@ -215,6 +216,12 @@ class Session(KeyedSession):
             types,
         )
         self._staged = partition
+
+    def unstage_labels(self) -> None:
+        """Drop the classes that were staged, so that others take their place."""
+        if self._staged is not None:
+            self.run(f"DROP TABLE {quote(statements.LABELS)}")
+            self._staged = self._class_numbers = None
 
     def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
         """What FROM has for the rows of a source that are released, with the alias s."""
@@ -389,11 +396,3 @@ class Session(KeyedSession):
             rows += int(size) * int(count)
             null_rows += int(size) * int(count) if has_null else 0
         return Recount(rows, histogram, null_rows)
-
-
-def _watched(chunks: Iterable[Chunk], rows: int, progress: Progress) -> Iterator[Chunk]:
-    done = 0
-    for chunk in chunks:
-        done += len(chunk.keys)
-        progress(min(done / rows, 1.0) if rows > 0 else 0.0)
-        yield chunk

@@ -110,11 +110,6 @@ def test_every_class_keeps_to_it_over_persons(kind: str, data: st.DataObject) ->
     except TooFewRecords:
         event("too few")
         return
-    except RecountFailed:
-        event("released alike")
-        # The one model that classes may keep to one by one, and not together.
-        assert kind == "entropy_l"
-        return
     except ModelInfeasible:
         event("infeasible")
         whole = classes_of(frame.assign(age=0), frame, ["age"])

@@ -204,6 +204,7 @@ class PlpySession(PostgresqlSession):
         """
         if self._staged is partition:
             return
+        self.unstage_labels()
         self._staged = partition
         n = microdata.n_records
         classes = np.append(self.class_numbers(partition), np.int32(-1))[partition.labels]
@@ -242,6 +243,12 @@ class PlpySession(PostgresqlSession):
                 ),
             )
         self.run(f"ANALYZE {table}")
+
+    def unstage_labels(self) -> None:
+        if self._staged is not None and self._places is not None:
+            # They are in arrays, and not in a table.
+            self._staged = self._class_numbers = self._places = None
+        super().unstage_labels()
 
     def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
         if (partition.n_suppressed or microdata.withheld) and not self._in_table:
