@@ -16,7 +16,7 @@ GRID = 2**20
 MOST_COLUMNS = 64
 MOST_BINS = 32
 # Of epsilon, where columns are released with their dependence.
-MARGINS, SELECTION, COUNTS = 0.40, 0.15, 0.45
+MARGINS, SELECTION, COUNTS, RESIDUALS = 0.40, 0.10, 0.35, 0.15
 # Noise on the mean of a quarter of the rows, as a share of the range: what is refused, and from
 # where there is some to spare for the dependence.
 _TOO_LARGE, _SMALL = 0.05, 0.02
@@ -62,8 +62,9 @@ class Shares:
     trees : the public values of each column; None where it is on a line.
     bins : of each column, for two-way counts; 1 where columns are released as if independent.
     class_size : order statistics in one sum of a margin.
-    margin_scale, leaf_scale, choice_scale, count_scale : of the noise on such sums, on the counts
-        of values, on the scores of pairs and on two-way counts.
+    margin_scale, leaf_scale, choice_scale, count_scale, residual_scale : of the noise on such sums,
+        on the counts of values, on the scores of pairs, on two-way counts, and on how often two
+        columns agree in what the tree leaves open.
     edges : of columns on a line, where margins have them.
     """
 
@@ -77,7 +78,13 @@ class Shares:
     leaf_scale: float
     choice_scale: float
     count_scale: float
+    residual_scale: float
     edges: Edges | None = None
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of columns there are: one row moves an agreement of each by 1."""
+        return self.p * (self.p - 1) // 2
 
     @property
     def dependent(self) -> bool:
@@ -111,6 +118,7 @@ class Shares:
                 noise.choice_price(self.choice_scale, self.score_sensitivity)
                 + noise.laplace_price(self.count_scale, 2)
             )
+            spent += noise.laplace_price(self.residual_scale, self.pairs)
         return spent
 
 
@@ -158,6 +166,7 @@ def shares(
         leaf_scale=2 / of_margin * _SLACK,
         choice_scale=2 * (2 * bins**2) / (SELECTION * rest) * _SLACK,
         count_scale=2 / (COUNTS * rest) * _SLACK,
+        residual_scale=max(p * (p - 1) // 2, 1) / (RESIDUALS * epsilon) * _SLACK,
         edges=edges,
     )
 
