@@ -5,8 +5,9 @@ and public draws alone. Were the tree all there is, places of two columns would 
 often two columns agree, both places below the middle or both above, tells a correlation r of
 normals that rows are then drawn with: they agree with a probability of 1/2 + arcsin(r) / pi.
 
-Sensitivity. A row that is changed agrees or not: each pair's count moves by 1 at most, and all
-counts together by the number of pairs.
+Sensitivity. A row that is changed is on other sides in some f of the p columns. It agrees no
+longer, or newly, in the pairs of which one is among them, and they are f (p - f): all counts
+together move by p^2 / 4 at most.
 """
 
 from __future__ import annotations

@@ -83,8 +83,13 @@ class Shares:
 
     @property
     def pairs(self) -> int:
-        """How many pairs of columns there are: one row moves an agreement of each by 1."""
+        """How many pairs of columns there are."""
         return self.p * (self.p - 1) // 2
+
+    @property
+    def agreement_sensitivity(self) -> int:
+        """By how much one row can move the agreements of all pairs together."""
+        return _flips(self.p)
 
     @property
     def dependent(self) -> bool:
@@ -118,7 +123,7 @@ class Shares:
                 noise.choice_price(self.choice_scale, self.score_sensitivity)
                 + noise.laplace_price(self.count_scale, 2)
             )
-            spent += noise.laplace_price(self.residual_scale, self.pairs)
+            spent += noise.laplace_price(self.residual_scale, self.agreement_sensitivity)
         return spent
 
 
@@ -166,9 +171,17 @@ def shares(
         leaf_scale=2 / of_margin * _SLACK,
         choice_scale=2 * (2 * bins**2) / (SELECTION * rest) * _SLACK,
         count_scale=2 / (COUNTS * rest) * _SLACK,
-        residual_scale=max(p * (p - 1) // 2, 1) / (RESIDUALS * epsilon) * _SLACK,
+        residual_scale=max(_flips(p), 1) / (RESIDUALS * epsilon) * _SLACK,
         edges=edges,
     )
+
+
+def _flips(p: int) -> int:
+    """How many pairs agree no longer, or newly, when a row changes sides in some columns.
+
+    Those of which it changes sides in one alone: of f columns f (p - f), at most p^2 / 4.
+    """
+    return p * p // 4
 
 
 def _edges(n: int, of_margin: float) -> Edges:

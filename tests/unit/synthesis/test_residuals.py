@@ -18,20 +18,17 @@ from tests.reference.private_calls import mean_measures
 from tests.reference.synthesis import OF_A_TREE, Recording, Seeded
 
 
-def test_agreements_move_by_one_a_pair_at_most_and_reach_it():
-    """All tables of two rows and three columns on either side, and all changes of a row."""
+@pytest.mark.parametrize("p", [2, 3, 4, 5, 6])
+def test_agreements_move_by_a_fourth_of_p_squared_at_most_and_reach_it(p):
+    """All sides that a row may stand on in p columns, before and after, beside another row."""
     worst = 0
-    for values in product((0.25, 0.5, 0.75), repeat=6):
-        places = np.array(values).reshape(3, 2)
-        before = agreements(places)
-        for other in product((0.25, 0.75), repeat=3):
-            changed = places.copy()
-            changed[:, 0] = other
-            moved = np.abs(agreements(changed) - before)
+    for sides in product((0.25, 0.5), repeat=p):
+        for other in product((0.25, 0.5), repeat=p):
+            both = [np.array([one, [0.75] * p]).T for one in (sides, other)]
+            moved = np.abs(agreements(both[0]) - agreements(both[1]))
             assert moved.max() <= 1
             worst = max(worst, int(moved.sum()))
-    # Of three columns two always agree: what changes is two of three.
-    assert worst == 2
+    assert worst == shares(10_000, p, 1.0).agreement_sensitivity == p * p // 4
 
 
 @given(st.integers(0, 2**32), st.integers(2, 6), st.integers(1, 40))
@@ -67,7 +64,7 @@ def test_one_row_moves_one_place_a_column(seed, p, n):
     assert ((places[0] != places[1]).sum(axis=1) <= 1).all()
     moved = np.abs(agreements(places[0]) - agreements(places[1]))
     assert moved.max(initial=0) <= 1
-    assert moved.sum() <= shares(10_000, p, 1.0).pairs
+    assert moved.sum() <= shares(10_000, p, 1.0).agreement_sensitivity
 
 
 def test_places_by_hand():
