@@ -6,7 +6,7 @@
 -- ZK001: a class is smaller than k. ZK007: something else differs; the message says what.
 -- unchanged is NULL where the rows could not be compared; digest says why.
 -- A release with guarantee per_attribute is counted column by column, and a warning says so.
--- A differentially private release has no classes: rows, NULLs and bounds are counted, and a notice
+-- A differentially private release has no classes: rows, NULLs, bounds and lists are counted, and a notice
 -- says that its privacy cannot be.
 -- A release with entity counted persons, in its privacy models, too; only its rows can be counted
 -- now, which notices say.
@@ -84,7 +84,7 @@ BEGIN
 @RAISE@
             END IF;
             result.unchanged := CASE result.digest WHEN 'unchanged' THEN true END;
-            RAISE NOTICE 'Rows, NULLs and bounds were counted; differential privacy cannot be.';
+            RAISE NOTICE 'Rows, NULLs, bounds and lists were counted; differential privacy cannot be.';
             RETURN result;
         END IF;
     ELSIF wanted IS NULL THEN
