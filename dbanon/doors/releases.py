@@ -80,7 +80,8 @@ def verify(
     quasi_identifiers, k : only for relations that the ledger of this database does not know; with
         a ledger entry, ``k`` may ask for more than was requested then.
 
-    Of a differentially private release rows, NULLs and bounds are counted; its privacy cannot be.
+    Of a differentially private release rows, NULLs, bounds and lists are counted; its privacy
+    cannot be.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""How columns depend on each other: a tree of noisy two-way counts, and rows drawn down it."""
+"""How columns depend on each other: a tree of noisy two-way counts, and rows drawn down it.
+
+What the tree leaves open of columns that are not beside each other in it, ``residuals`` has.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def score(counts: NDArray[np.int64], expected: NDArray[np.int64], unit: int) -> 
 
 
 def noisy_tree(
-    codes: Sequence[NDArray[np.int64]],
+    codes: NDArray[np.int64],
     odds: Sequence[NDArray[np.float64]],
     shares: Shares,
     noise: Noise,
@@ -69,7 +72,7 @@ def noisy_tree(
 
     Parameters
     ----------
-    codes : the bin of each row in each column, int64 (n,).
+    codes : the bin of each row in each column, int64 (p, n).
     odds : the share of the rows that is expected in each bin, of noisy figures.
     """
 
@@ -127,38 +130,55 @@ def _ratio(wanted: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[n
 
 
 def drawn(
-    edges: Sequence[Edge], shares: Shares, rng: np.random.Generator
+    edges: Sequence[Edge], normals: NDArray[np.float64], rng: np.random.Generator
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Of each column the bin of n rows, int64 (n,), and where in it they stand, 0 to 1.
 
     Bins follow the tables as closely as whole rows can, and within a bin rows are spread evenly.
+
+    Parameters
+    ----------
+    normals : float64 (p, n): where a row stands in a column among those that are alike in the
+        column above, by its rank among them.
     """
-    n = shares.n
-    codes = [np.zeros(n, np.int64) for _ in range(shares.p)]
+    codes = np.zeros(normals.shape, np.int64)
+    inside = normals.copy()
     if edges:
-        codes[0] = _sample(edges[0].table.sum(axis=1), n, rng)
+        codes[0], inside[0] = _chosen(edges[0].table.sum(axis=1), normals[0], rng)
     for edge in edges:
         for bin_above, of_below in enumerate(edge.table):
             rows = np.flatnonzero(codes[edge.above] == bin_above)
-            codes[edge.below][rows] = _sample(of_below, len(rows), rng)
-    places = []
-    for code in codes:
-        inside = np.empty(n)
+            found = _chosen(of_below, normals[edge.below, rows], rng)
+            codes[edge.below, rows], inside[edge.below, rows] = found
+    for code, place in zip(codes, inside, strict=True):
         for bin_ in range(int(code.max()) + 1):
             rows = np.flatnonzero(code == bin_)
-            inside[rows] = _even(len(rows), rng)
-        places.append((code, inside))
-    return places
+            place[rows] = _even(place[rows], rng)
+    return list(zip(codes, inside, strict=True))
 
 
-def _even(size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """One place in each of so many equal parts of 0 to 1, in random order."""
-    return (rng.permutation(size) + rng.random(size)) / max(size, 1)
+def _even(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """One place in each of so many equal parts of 0 to 1, in the order of the values."""
+    size = len(values)
+    return (_ranks(values) + rng.random(size)) / max(size, 1)
 
 
-def _sample(weights: NDArray[np.float64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """So many choices in random order, of each as many as its weight says, up to one."""
-    places = (rng.permutation(size) + rng.random()) / max(size, 1)
-    reached = np.cumsum(weights if weights.any() else np.ones_like(weights))
-    found: NDArray[np.int64] = np.searchsorted(reached[:-1], places * reached[-1], side="right")
-    return found
+def _chosen(
+    weights: NDArray[np.float64], values: NDArray[np.float64], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Choices in the order of the values, of each as many as its weight says, up to one.
+
+    And how far each stands in what was chosen, 0 to 1.
+    """
+    weights = weights if weights.any() else np.ones_like(weights)
+    reached = np.cumsum(weights)
+    places = (_ranks(values) + rng.random()) / max(len(values), 1) * reached[-1]
+    found = np.searchsorted(reached[:-1], places, side="right").astype(np.int64)
+    width = np.maximum(weights[found], np.finfo(np.float64).tiny)
+    return found, ((places - reached[found] + weights[found]) / width).clip(0.0, 1.0)
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    ranks = np.empty(len(values), np.int64)
+    ranks[np.argsort(values, kind="stable")] = np.arange(len(values))
+    return ranks

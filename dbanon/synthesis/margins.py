@@ -26,8 +26,13 @@ class Margin(Protocol):
     def odds(self) -> NDArray[np.float64]:
         """The share of the rows that is expected in each bin, float64 (bins,)."""
 
-    def codes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The bin of each value, int64 (n,)."""
+    def spots(
+        self, column: NDArray[np.int64], rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The bin of each value, int64 (n,), and where in it it stands, 0 to 1.
+
+        Each is by its own value, noisy figures and ``rng`` alone, which spreads equal values.
+        """
 
     def at(self, codes: NDArray[np.int64], inside: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values, float64 (n,), by bin and by where in it they stand, 0 to 1."""
@@ -52,10 +57,18 @@ class Quantiles:
         """As ``Margin`` says."""
         return np.full(self.bins, 1 / self.bins)
 
-    def codes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+    def spots(
+        self, column: NDArray[np.int64], rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """As ``Margin`` says."""
-        inner = np.arange(1, self.bins) / self.bins
-        return np.searchsorted(self.values_at(inner), column, side="right").astype(np.int64)
+        # Where many rows have one value, the shares that have it are a range.
+        above = np.interp(column, self.values, self.shares)
+        below = -np.interp(-column, -self.values[::-1], -self.shares[::-1])
+        above[column >= self.values[-1]] = 1.0
+        below[column <= self.values[0]] = 0.0
+        reached = (below + rng.random(len(column)) * (above - below)) * self.bins
+        codes = np.minimum(reached.astype(np.int64), self.bins - 1)
+        return codes, (reached - codes).clip(0.0, 1.0)
 
     def at(self, codes: NDArray[np.int64], inside: NDArray[np.float64]) -> NDArray[np.float64]:
         """As ``Margin`` says."""
@@ -86,17 +99,29 @@ class Listed:
         np.add.at(odds, self.bins, self.shares)
         return odds
 
-    def codes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
-        """As ``Margin`` says."""
-        return self.bins[column]
+    def spots(
+        self, column: NDArray[np.int64], rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """As ``Margin`` says: leaves of a bin beside each other, each as wide as its share."""
+        below, width = np.zeros(len(self.bins)), np.zeros(len(self.bins))
+        for bin_ in range(int(self.bins.max()) + 1):
+            leaves = np.flatnonzero(self.bins == bin_)
+            weights = self._weights(leaves)
+            reached = np.cumsum(weights)
+            below[leaves], width[leaves] = (reached - weights) / reached[-1], weights / reached[-1]
+        return self.bins[column], below[column] + rng.random(len(column)) * width[column]
+
+    def _weights(self, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The shares of leaves of a bin; alike where it has none."""
+        weights = self.shares[leaves]
+        return weights if weights.any() else np.ones_like(weights)
 
     def at(self, codes: NDArray[np.int64], inside: NDArray[np.float64]) -> NDArray[np.float64]:
         """As ``Margin`` says: leaves of a bin by their shares; alike where it has none."""
         places = np.empty(len(codes))
         for bin_ in range(int(self.bins.max()) + 1):
             rows, leaves = np.flatnonzero(codes == bin_), np.flatnonzero(self.bins == bin_)
-            weights = self.shares[leaves]
-            reached = np.cumsum(weights if weights.any() else np.ones_like(weights))
+            reached = np.cumsum(self._weights(leaves))
             found = np.searchsorted(reached[:-1], inside[rows] * reached[-1], side="right")
             places[rows] = leaves[found]
         return places

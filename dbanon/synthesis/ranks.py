@@ -1,5 +1,7 @@
 """dp_ranks: margins by sums of order statistics, dependence by a tree of noisy two-way counts.
 
+What the tree leaves open is told by noisy correlations of ranks.
+
 Neighbours are two tables of the same n rows that differ in one row. n, bounds, epsilon and the
 columns are public, and all else depends on the data by noise alone:
 
@@ -9,11 +11,14 @@ columns are public, and all else depends on the data by noise alone:
    too (``edges``).
 3. Bins between noisy quantiles, or of public values; pairs of columns by the exponential mechanism,
    a tree of them, and their two-way counts with Laplace noise (``dependence``).
-4. n rows drawn down the tree, and the noisy quantiles or the values where they stand.
+4. For each pair of columns, how often rows are on one side in both, given the columns above them,
+   with Laplace noise (``residuals``).
+5. n rows drawn down the tree, and the noisy quantiles or the values where they stand.
 
 The whole epsilon is spent whatever the data are. Nothing but ``noise`` sees more than public
-figures and what it gave out before; the draws of step 4 see no data, and their source needs no
-secret.
+figures and what it gave out before; the draws of step 5 see no data, and their source needs no
+secret. Nor do those that spread equal values over their share of a column: they are the same for
+any two tables.
 
 Cost: O(p n log n) for the margins, O(p^2 n) for the counts.
 """
@@ -28,6 +33,7 @@ from dbanon.synthesis.dependence import drawn, noisy_tree
 from dbanon.synthesis.edges import edge_quantiles
 from dbanon.synthesis.margins import Margin, noisy_listed, rank_quantiles
 from dbanon.synthesis.noise import Noise
+from dbanon.synthesis.residuals import noisy_correlations, normals, open_places
 from dbanon.synthesis.shares import Shares
 
 
@@ -50,11 +56,14 @@ def dp_ranks(
         _margin(column, tree, shares, noise)
         for column, tree in zip(grid, shares.trees, strict=True)
     ]
-    edges = []
+    edges, correlations = [], np.eye(shares.p)
     if shares.dependent:
-        codes = [margin.codes(column) for margin, column in zip(margins, grid, strict=True)]
+        spots = [m.spots(column, rng) for m, column in zip(margins, grid, strict=True)]
+        codes = np.array([code for code, _ in spots])
         edges = noisy_tree(codes, [margin.odds for margin in margins], shares, noise)
-    places = drawn(edges, shares, rng)
+        open_ = open_places(edges, codes, np.array([inside for _, inside in spots]))
+        correlations = noisy_correlations(open_, shares, noise)
+    places = drawn(edges, normals(correlations, shares.n, rng), rng)
     return np.array([margin.at(*place) for margin, place in zip(margins, places, strict=True)])
 
 

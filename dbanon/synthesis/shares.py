@@ -16,7 +16,7 @@ GRID = 2**20
 MOST_COLUMNS = 64
 MOST_BINS = 32
 # Of epsilon, where columns are released with their dependence.
-MARGINS, SELECTION, COUNTS = 0.40, 0.15, 0.45
+MARGINS, SELECTION, COUNTS, RESIDUALS = 0.40, 0.10, 0.35, 0.15
 # Noise on the mean of a quarter of the rows, as a share of the range: what is refused, and from
 # where there is some to spare for the dependence.
 _TOO_LARGE, _SMALL = 0.05, 0.02
@@ -62,8 +62,9 @@ class Shares:
     trees : the public values of each column; None where it is on a line.
     bins : of each column, for two-way counts; 1 where columns are released as if independent.
     class_size : order statistics in one sum of a margin.
-    margin_scale, leaf_scale, choice_scale, count_scale : of the noise on such sums, on the counts
-        of values, on the scores of pairs and on two-way counts.
+    margin_scale, leaf_scale, choice_scale, count_scale, residual_scale : of the noise on such sums,
+        on the counts of values, on the scores of pairs, on two-way counts, and on how often two
+        columns agree in what the tree leaves open.
     edges : of columns on a line, where margins have them.
     """
 
@@ -77,7 +78,18 @@ class Shares:
     leaf_scale: float
     choice_scale: float
     count_scale: float
+    residual_scale: float
     edges: Edges | None = None
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of columns there are."""
+        return self.p * (self.p - 1) // 2
+
+    @property
+    def agreement_sensitivity(self) -> int:
+        """By how much one row can move the agreements of all pairs together."""
+        return _flips(self.p)
 
     @property
     def dependent(self) -> bool:
@@ -111,6 +123,7 @@ class Shares:
                 noise.choice_price(self.choice_scale, self.score_sensitivity)
                 + noise.laplace_price(self.count_scale, 2)
             )
+            spent += noise.laplace_price(self.residual_scale, self.agreement_sensitivity)
         return spent
 
 
@@ -158,8 +171,17 @@ def shares(
         leaf_scale=2 / of_margin * _SLACK,
         choice_scale=2 * (2 * bins**2) / (SELECTION * rest) * _SLACK,
         count_scale=2 / (COUNTS * rest) * _SLACK,
+        residual_scale=max(_flips(p), 1) / (RESIDUALS * epsilon) * _SLACK,
         edges=edges,
     )
+
+
+def _flips(p: int) -> int:
+    """How many pairs agree no longer, or newly, when a row changes sides in some columns.
+
+    Those of which it changes sides in one alone: of f columns f (p - f), at most p^2 / 4.
+    """
+    return p * p // 4
 
 
 def _edges(n: int, of_margin: float) -> Edges:

@@ -28,7 +28,8 @@ def guarantee(shares: Shares, unit: str, source: str, budget: str) -> str:
 def told(shares: Shares) -> tuple[str, ...]:
     """How it was made."""
     dependence = (
-        f"Dependence: a tree of {shares.p - 1} two-way counts of up to {shares.bins} bins a column."
+        f"Dependence: a tree of {shares.p - 1} two-way counts of up to {shares.bins} bins a column,"
+        f" and {shares.pairs} noisy correlations of what it leaves open."
         if shares.dependent
         else "One column: there is nothing to depend on."
         if shares.p == 1

@@ -6,7 +6,7 @@
 -- ZK001: a class is smaller than k. ZK007: something else differs; the message says what.
 -- unchanged is NULL where the rows could not be compared; digest says why.
 -- A release with guarantee per_attribute is counted column by column, and a warning says so.
--- A differentially private release has no classes: rows, NULLs and bounds are counted, and a notice
+-- A differentially private release has no classes: rows, NULLs, bounds and lists are counted, and a notice
 -- says that its privacy cannot be.
 -- A release with entity counted persons, in its privacy models, too; only its rows can be counted
 -- now, which notices say.
@@ -81,7 +81,7 @@ BEGIN
     IF synthetic THEN
         IF columns_now IS NULL THEN
             result.rows := dbanon._verify_synthesis(verify.relation, entry.release_id);
-            RAISE NOTICE 'Rows, NULLs and bounds were counted; differential privacy cannot be.';
+            RAISE NOTICE 'Rows, NULLs, bounds and lists were counted; differential privacy cannot be.';
         END IF;
     ELSE
         SELECT coalesce(sum(found.classes * found.size), 0), coalesce(sum(found.classes), 0),

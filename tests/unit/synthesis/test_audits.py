@@ -23,6 +23,7 @@ from dbanon.synthesis.leaves import TRUTHS
 from dbanon.synthesis.margins import counts_of_leaves, sums_of_ranks
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.ranks import dp_ranks
+from dbanon.synthesis.residuals import agreements
 from dbanon.synthesis.shares import GRID, Edges, shares
 from tests.reference.synthesis import (
     CHAIN,
@@ -180,6 +181,18 @@ def test_margins_keep_their_claim_and_half_their_noise_is_caught(name, noise):
     whole = of_sums(noise, one, other, 2, GRID / 1.0)
     assert 0.4 < whole <= 1.0
     assert of_sums(noise, one, other, 2, GRID / 2.0) > 1.0
+
+
+@pytest.mark.parametrize("pairs", [1, 4])
+def test_agreements_keep_their_claim_and_half_their_noise_is_caught(pairs, noise):
+    """A row changes sides in half of the columns, which is the most it can do."""
+    p = {1: 2, 4: 4}[pairs]
+    rows = np.full((p, 30), 0.75)
+    other = rows.copy()
+    other[: p // 2, 0] = 0.25
+    one, two = agreements(rows), agreements(other)
+    assert 0.4 < of_figures(noise, one, two, pairs / 1.0) <= 1.0
+    assert of_figures(noise, one, two, pairs / 2.0) > 1.0
 
 
 @pytest.mark.parametrize("counted", ["values", "between edges"])

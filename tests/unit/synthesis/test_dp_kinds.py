@@ -134,11 +134,11 @@ def test_draws_are_the_same_whatever_the_data_are(epsilon):
         noise = Recording()
         dp_ranks(grid, divided, noise, rng)
         # The tables' sizes follow from which pairs were chosen, by noisy scores; their price not.
-        tables = [(kind, scale) for kind, _, scale in noise.drawn[-3:]]
-        seen.append((noise.drawn[:-3], tables))
+        tables = divided.count_scale
+        seen.append([(kind, scale != tables and m, scale) for kind, m, scale in noise.drawn])
         assert noise.spent(divided) <= epsilon
     assert seen[0] == seen[1] == seen[2]
-    assert [m for kind, m, _ in seen[0][0][1:4] if kind == "laplace"] == [6, 2, 300]
+    assert [m for kind, m, _ in seen[0][1:4] if kind == "laplace"] == [6, 2, 300]
 
 
 # Bins
@@ -174,7 +174,11 @@ def test_values_are_drawn_by_their_shares_within_a_bin():
     drawn = margin.at(np.zeros(1000, np.int64), inside)
     assert np.bincount(drawn.astype(int)).tolist() == [750, 250]
     assert set(margin.at(np.full(10, 2), np.linspace(0, 0.999, 10))) == {3.0, 4.0}
-    assert margin.codes(np.array([4, 0, 2])).tolist() == [2, 0, 1]
+    codes, places = margin.spots(np.array([4, 0, 2, 1]), np.random.default_rng(0))
+    assert codes.tolist() == [2, 0, 1, 0]
+    # The first bin is the first leaf's to three quarters, the last is none's and half of each.
+    assert 0.5 <= places[0] <= 1
+    assert 0 <= places[1] <= 0.75 <= places[3] <= 1
 
 
 # What is refused, and what is public

@@ -1,0 +1,137 @@
+"""What a tree leaves open: what one row can change, what correlations tell, what they are worth."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbanon.synthesis.dependence import Edge, drawn, noisy_tree
+from dbanon.synthesis.margins import Listed, Quantiles
+from dbanon.synthesis.ranks import dp_ranks
+from dbanon.synthesis.residuals import agreements, noisy_correlations, normals, open_places
+from dbanon.synthesis.shares import GRID, shares
+from tests.reference.private_calls import mean_measures
+from tests.reference.synthesis import OF_A_TREE, Recording, Seeded
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 5, 6])
+def test_agreements_move_by_a_fourth_of_p_squared_at_most_and_reach_it(p):
+    """All sides that a row may stand on in p columns, before and after, beside another row."""
+    worst = 0
+    for sides in product((0.25, 0.5), repeat=p):
+        for other in product((0.25, 0.5), repeat=p):
+            both = [np.array([one, [0.75] * p]).T for one in (sides, other)]
+            moved = np.abs(agreements(both[0]) - agreements(both[1]))
+            assert moved.max() <= 1
+            worst = max(worst, int(moved.sum()))
+    assert worst == shares(10_000, p, 1.0).agreement_sensitivity == p * p // 4
+
+
+@given(st.integers(0, 2**32), st.integers(2, 6), st.integers(1, 40))
+@settings(max_examples=200, deadline=None)
+def test_one_row_moves_one_place_a_column(seed, p, n):
+    """From the table to what is counted, the same public draws given: lines and lists."""
+    rng = np.random.default_rng(seed)
+    grid = rng.integers(0, 5, (p, n))
+    other = grid.copy()
+    other[:, rng.integers(n)] = rng.integers(0, 5, p)
+    cut = np.sort(rng.integers(0, 5, 9)).astype(float)
+    margins = [
+        Listed(rng.dirichlet(np.full(5, 0.5)), rng.permutation([0, 0, 1, 2, 2]))
+        if j % 2
+        else Quantiles((np.arange(9) + 0.5) / 9, cut, 3)
+        for j in range(p)
+    ]
+    tables = [rng.dirichlet(np.full(9, 0.3)).reshape(3, 3) for _ in range(p - 1)]
+    tables[0][0] = 0.0
+    edges = [Edge(int(rng.integers(j)), j, tables[j - 1]) for j in range(1, p)]
+    places = []
+    for table in (grid, other):
+        public = np.random.default_rng(1)
+        spots = [
+            margin.spots(column, public) for margin, column in zip(margins, table, strict=True)
+        ]
+        codes = np.array([code for code, _ in spots])
+        assert 0 <= codes.min() <= codes.max() <= 2
+        inside = np.array([place for _, place in spots])
+        assert 0 <= inside.min() <= inside.max() <= 1
+        places.append(open_places(edges, codes, inside))
+        assert np.isfinite(places[-1]).all()
+    assert ((places[0] != places[1]).sum(axis=1) <= 1).all()
+    moved = np.abs(agreements(places[0]) - agreements(places[1]))
+    assert moved.max(initial=0) <= 1
+    assert moved.sum() <= shares(10_000, p, 1.0).agreement_sensitivity
+
+
+def test_places_by_hand():
+    table = np.array([[1.0, 3.0], [2.0, 2.0]]) / 8
+    codes = np.array([[0, 0, 1], [0, 1, 1]])
+    inside = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.5]])
+    found = open_places([Edge(0, 1, table)], codes, inside)
+    np.testing.assert_allclose(found[0], [0.25, 0.25, 0.5])
+    # Of the first row of the table a quarter is in bin 0; of the second half.
+    np.testing.assert_allclose(found[1], [0.125, 0.625, 0.75])
+
+
+def test_equal_values_are_spread_over_their_share():
+    margin = Quantiles(np.array([0.1, 0.3, 0.5, 0.7, 0.9]), np.array([0, 0, 0, 7, 9.0]), 10)
+    codes, inside = margin.spots(np.zeros(20_000, np.int64), np.random.default_rng(0))
+    spread = np.sort((codes + inside) / 10)
+    np.testing.assert_allclose(spread, np.linspace(0, 0.5, 20_000), atol=0.02)
+    codes, inside = margin.spots(np.array([9, 10, 7]), np.random.default_rng(0))
+    assert 0.9 <= (codes[0] + inside[0]) / 10 <= 1
+    assert (codes[2] + inside[2]) / 10 == pytest.approx(0.7)
+
+
+def test_agreement_tells_the_correlation_of_normals():
+    n, told = 100_000, np.array([[1, 0.8, -0.3], [0.8, 1, 0.1], [-0.3, 0.1, 1.0]])
+    drawn_ = normals(told, n, np.random.default_rng(0))
+    np.testing.assert_allclose(np.corrcoef(drawn_), told, atol=0.02)
+    ranks = drawn_.argsort(axis=1).argsort(axis=1) / n
+    divided = shares(n, 3, 10.0)
+    found = noisy_correlations(ranks, divided, Recording())
+    np.testing.assert_allclose(found, told, atol=0.02)
+    # What may be noise alone is none.
+    apart = np.random.default_rng(1).random((3, n))
+    loud = shares(n, 3, 0.01)
+    assert (noisy_correlations(apart, loud, Recording()) == np.eye(3)).all()
+
+
+def test_impossible_correlations_become_possible_ones():
+    divided = shares(1000, 3, 5.0)
+
+    class Liar(Recording):
+        def laplace(self, values, scale):
+            return np.array([1000, 1000, 0])
+
+    found = noisy_correlations(np.zeros((3, 1000)), divided, Liar())
+    assert np.linalg.eigvalsh(found).min() >= 0
+    np.testing.assert_allclose(np.diag(found), 1.0)
+
+
+def test_columns_that_a_tree_sets_apart_depend_again():
+    """Three that are alike: of any two that are not beside each other a tree tells a part."""
+    rng = np.random.default_rng(0)
+    n, divided = 20_000, shares(20_000, 3, 5.0)
+    own, common = rng.normal(size=(3, n)), rng.normal(size=n)
+    ranks = (0.63 * own + 0.77 * common).argsort(axis=1).argsort(axis=1)
+    grid = (ranks * (GRID // n)).astype(np.int64)
+    told = np.corrcoef(grid)
+    found = np.corrcoef(dp_ranks(grid, divided, Seeded(0), np.random.default_rng(0)))
+    assert np.abs(found - told).max() < 0.06
+    bins = np.full(divided.bins, 1 / divided.bins)
+    edges = noisy_tree(grid * divided.bins // (GRID + 1), [bins] * 3, divided, Recording())
+    apart = drawn(edges, rng.normal(size=(3, n)), rng)
+    tree = np.corrcoef([code + inside for code, inside in apart])
+    assert np.abs(tree - told).max() > 0.15
+
+
+@pytest.mark.parametrize(("name", "epsilon"), OF_A_TREE)
+def test_rows_and_ranges_are_nearer_than_of_a_tree_alone(name, epsilon):
+    rows, _, ranges = mean_measures(name, epsilon, draws=8)
+    assert (rows, ranges) < OF_A_TREE[name, epsilon]
+    assert ranges < OF_A_TREE[name, epsilon][1]
