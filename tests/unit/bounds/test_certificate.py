@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from dbanon.bounds import certificate as bounds
 from dbanon.bounds.tolls import Tolls
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
-from dbanon.run.highs import programs
 from tests.reference.bounds import (
     dearest,
     exact_sse,
@@ -27,7 +25,7 @@ from tests.reference.bounds import (
 from tests.reference.data import data_directory, load_casc
 
 Floats = NDArray[np.float64]
-certificate = partial(bounds.certificate, programs=programs())
+certificate = bounds.certificate
 FREE = (np.zeros((0, 2), np.int32), np.zeros(0))  # pairs and their tolls
 
 
@@ -258,7 +256,7 @@ def test_ways_get_better_and_time_ends_them() -> None:
 
 
 def test_without_the_solver_the_bound_is_that_of_neighbours(monkeypatch: Any) -> None:
-    monkeypatch.setattr("dbanon.run.highs.find_spec", lambda name: None)
+    monkeypatch.setattr("dbanon.bounds.program.find_spec", lambda name: None)
     found = dbanon.certificate(some(1, 50, 2, "normal"), 3)
     assert (found.way, found.complete) == ("neighbours", True)
     assert found.share == found.simple > 0
