@@ -89,7 +89,7 @@ class Recombine {
     bool bound();
     void settle();
     void branch(Mask left, double cost);
-    std::int32_t hardest(Mask left, double cost) const;
+    std::int32_t hardest(Mask left, double cost);
 
     const Table table_;
     const std::int32_t k_, room_;
@@ -114,7 +114,7 @@ class Recombine {
     std::vector<std::int32_t> lack_, chosen_, best_;
     double width_ = Mask::kRecords / 2;  // records of a region, about
     double least_ = 0.0;
-    std::int64_t nodes_ = 0;
+    std::int64_t effort_ = 0;
 };
 
 }  // namespace dbanon

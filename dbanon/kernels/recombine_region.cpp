@@ -13,7 +13,7 @@ constexpr int kSteps = 100;  // of the prices
 // Classes among which those that a region grows by are drawn, the best of a record.
 constexpr std::int32_t kGrowing = 8;
 constexpr std::size_t kLocal = 6000;     // classes looked at in a region
-constexpr std::int64_t kNodes = 20'000;  // of branch and bound in a region
+constexpr std::int64_t kEffort = 1 << 21;  // classes that branch and bound looks at in a region
 // How the width of regions changes after one that was too much, or was not; it ends there.
 constexpr double kNarrower = 0.85, kWider = 1.02, kLeast = 48.0;
 // The share of a region's loss that counts as a gain: less may be rounding.
@@ -62,6 +62,7 @@ void Recombine::gather(Random& random) {
     for (int tries = 2 * Mask::kRecords; tries > 0; --tries) {
         const std::int32_t count = static_cast<std::int32_t>(records_.size());
         if (count >= most) break;
+        spent_ += 10 + 4 * k_;
         const std::size_t from =
             static_cast<std::size_t>(records_[static_cast<std::size_t>(random.below(count))]);
         const std::int32_t best = std::min(first_[from + 1] - first_[from], kGrowing);
@@ -113,7 +114,7 @@ void Recombine::collect() {
                 static_cast<std::uint8_t>(place_[static_cast<std::size_t>(members(at)[i])]);
         }
     }
-    spent_ += static_cast<std::int64_t>(local_.size()) * (4 + k_);
+    spent_ += std::ssize(local_) * (4 + k_) + 8 * std::ssize(records_);
     for (const std::int32_t id : records_) place_[static_cast<std::size_t>(id)] = -1;
 }
 
@@ -140,7 +141,7 @@ bool Recombine::bound() {
             const std::uint8_t* places = inside_.data() + c * static_cast<std::size_t>(room_);
             for (std::int32_t i = 0; i < size(local_[c].at); ++i) --lack_[places[i]];
         }
-        spent_ += static_cast<std::int64_t>(local_.size()) * (2 + k_ / 2);
+        spent_ += std::ssize(local_) * (2 + k_ / 2) + 4 * std::ssize(records_);
         if (!around_.step(value, most, lack_)) break;
     }
     return around_.bound < most;
@@ -180,13 +181,14 @@ void Recombine::settle() {
 }
 
 // Of the records that are left, the one that fewest classes can take; -1 where none can take one.
-std::int32_t Recombine::hardest(Mask left, double cost) const {
+std::int32_t Recombine::hardest(Mask left, double cost) {
     std::int32_t found = -1, fewest = std::numeric_limits<std::int32_t>::max();
     for (Mask rest = left; !rest.empty() && fewest > 1;) {
         const std::int32_t x = rest.pop();
         std::int32_t count = 0;
         for (const std::int32_t c : of_place_[static_cast<std::size_t>(x)]) {
             const Local& one = local_[static_cast<std::size_t>(c)];
+            ++effort_;
             if (cost + one.cost >= least_ || count >= fewest) break;
             if (one.mask.within(left)) ++count;
         }
@@ -206,7 +208,7 @@ void Recombine::branch(Mask left, double cost) {
     if (x < 0) return;
     for (const std::int32_t c : of_place_[static_cast<std::size_t>(x)]) {
         const Local& one = local_[static_cast<std::size_t>(c)];
-        if (cost + one.cost >= least_ || ++nodes_ > kNodes) return;
+        if (cost + one.cost >= least_ || ++effort_ > kEffort) return;
         if (!one.mask.within(left)) continue;
         Mask rest = left;
         rest.remove(one.mask);
@@ -223,12 +225,12 @@ bool Recombine::improve(Random& random) {
     settle();
     Mask all;
     for (std::size_t x = 0; x < records_.size(); ++x) all.add(static_cast<std::int32_t>(x));
-    nodes_ = 0;
+    effort_ = 0;
     best_.clear();
     branch(all, 0.0);
-    spent_ += 60 * nodes_;
+    spent_ += 2 * effort_;
     // As wide as can be answered, mostly.
-    width_ = std::clamp(width_ * (nodes_ > kNodes ? kNarrower : kWider), kLeast, 1.0 * Mask::kRecords);
+    width_ = std::clamp(width_ * (effort_ > kEffort ? kNarrower : kWider), kLeast, 1.0 * Mask::kRecords);
     for (const std::int32_t at : best_) {
         for (std::int32_t i = 0; i < size(at); ++i) {
             current_[static_cast<std::size_t>(members(at)[i])] = at;

@@ -274,14 +274,14 @@ def test_a_cancel_ends_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("k", "name", "gap"), [(4, "tarragona", 0.012), (3, "tarragona", 0.02), (3, "census", 0.04)]
+    ("k", "name", "gap"), [(4, "tarragona", 0.012), (3, "tarragona", 0.01), (3, "census", 0.045)]
 )
 def test_the_gap_of_reference_data(k: int, name: str, gap: float) -> None:
     directory = data_directory()
     if directory is None:
         pytest.skip("the reference data are not here")
-    data = load_casc(name, directory).values
-    # Of wall time: it takes some seconds where nothing else is done.
+    # Half of the records: all of them are for `python -m benchmarks bounds`.
+    data = load_casc(name, directory).values[::2]
     found = dbanon.certificate(data, k, seconds=600)
     assert found.complete
     loss = dbanon.information_loss(data, dbanon.partition(data, k, refine="fast"))
