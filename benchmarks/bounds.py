@@ -8,9 +8,8 @@ from __future__ import annotations
 import time
 
 import dbanon
-from benchmarks.markdown import NotMeasuredError, table
-from benchmarks.methods import SETS, SIZES
-from tests.reference.data import data_directory, load_casc
+from benchmarks.markdown import table
+from benchmarks.methods import SIZES, reference, timed
 
 SECONDS = 240.0
 TITLE = """# Lower bounds, measured
@@ -27,23 +26,17 @@ minutes.
 
 def run(quick: bool = False) -> str:
     """Markdown of losses, bounds, gaps and CPU seconds."""
-    directory = data_directory()
-    if directory is None:
-        raise NotMeasuredError
     rows: list[list[object]] = []
-    for name in SETS[:1] if quick else SETS:
-        data = load_casc(name, directory).values
+    for name, data in reference(quick):
         for k in SIZES:
-            refine = "fast" if quick else "thorough"
-            classes = dbanon.partition(data, k, method="mdav", refine=refine)
-            loss = dbanon.information_loss(data, classes)
+            loss, _ = timed(data, k, method="mdav", refine="fast" if quick else "thorough")
             started = time.process_time()
             found = dbanon.certificate(data, k, seconds=SECONDS)
             seconds = time.process_time() - started
             rows.append(
-                [name, k, f"{100 * loss:.4f}", f"{100 * found.simple:.4f}",
+                [name, k, f"{loss:.4f}", f"{100 * found.simple:.4f}",
                  f"{100 * found.share:.4f}", found.way + ("" if found.complete else ", ended"),
-                 f"{100 * found.gap(loss):.2f} %", f"{seconds:.1f}"]
+                 f"{100 * found.gap(loss / 100):.2f} %", f"{seconds:.1f}"]
             )  # fmt: skip
             print(*rows[-1], flush=True)
     header = ["data", "k", "thorough", "simple bound", "best bound", "by", "gap", "CPU s"]

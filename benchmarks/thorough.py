@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import statistics
-import time
 
-import dbanon
-from benchmarks.markdown import NotMeasuredError, table
-from benchmarks.methods import SETS, SIZES
-from tests.reference.data import data_directory, load_casc
+from benchmarks.markdown import table
+from benchmarks.methods import SIZES, reference, timed
 
 TITLE = """# mdav, refine=thorough, measured
 
@@ -23,19 +20,12 @@ SEEDS = (0, 1, 2, 3, 4)
 
 def run(quick: bool = False) -> str:
     """Markdown of loss and CPU seconds."""
-    directory = data_directory()
-    if directory is None:
-        raise NotMeasuredError
     rows: list[list[object]] = []
-    for name in SETS[:1] if quick else SETS:
-        data = load_casc(name, directory).values
+    for name, data in reference(quick):
         cells: dict[int, list[tuple[float, float]]] = {k: [] for k in SIZES}
         for seed in SEEDS[:1] if quick else SEEDS:
             for k in SIZES:
-                started = time.process_time()
-                found = dbanon.partition(data, k, method="mdav", refine="thorough", seed=seed)
-                seconds = time.process_time() - started
-                cells[k].append((100 * dbanon.information_loss(data, found), seconds))
+                cells[k].append(timed(data, k, method="mdav", refine="thorough", seed=seed))
             told = [f"{cells[k][-1][0]:.4f} ({cells[k][-1][1]:.2g})" for k in SIZES]
             rows.append([name, f"seed {seed}", *told])
             print(*rows[-1], flush=True)

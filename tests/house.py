@@ -19,7 +19,7 @@ GUARANTEE = PACKAGE / "job" / "guarantee.py"
 # What a method gives, and what only some guarantees have; an array of persons is no wish.
 RESULTS = {"Partition", "AttributePartition", "Levels"}
 # Noise and linear programs: imported by what draws or solves them, when it does.
-WHEN_USED = {("dbanon.synthesis.noise", "opendp"), ("dbanon.run.highs", "highspy")}
+WHEN_USED = {("dbanon.synthesis.noise", "opendp"), ("dbanon.bounds.program", "highspy")}
 OF_SOME = {"entity", "k_rows", ".entity", ".k_rows", ".persons"}
 
 LONGEST_FUNCTION = 80

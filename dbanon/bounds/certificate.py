@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.bounds import classes, pairs
-from dbanon.bounds.program import Programs
+from dbanon.bounds.program import solved_here
 from dbanon.bounds.rounding import SLACK, lowered, raised
 from dbanon.bounds.tolls import Tolls, no_tolls
 from dbanon.data.partition import Partition
@@ -115,7 +115,6 @@ def certificate(
     k: int,
     start: Sequence[Partition] = (),
     *,
-    programs: Programs | None,
     seconds: float,
     tick: Tick = lambda share: None,
 ) -> Certificate:
@@ -126,22 +125,20 @@ def certificate(
     points : float64 (n, p), C order, finite: z-scores of k records or more.
     start : partitions of them into classes of k or more, the better the sooner it ends; without any
         of them ``classes`` is not tried.
-    programs : makes linear programs; None where nothing solves them, so that ``neighbours`` is all.
-    seconds : of wall time, for the linear programs. ``neighbours`` takes what it takes.
+    seconds : of wall time, for the linear programs. ``neighbours`` takes what it takes, and is all
+        where HiGHS is not installed.
     tick : called with a share now and then; what it raises ends it.
     """
     started, ends = time.process_time(), time.monotonic() + seconds
     prices = neighbour_prices(points, k, tick)
     simple, way, complete = prices, "neighbours", True
     tolls = no_tolls()
-    if programs is not None and len(points) <= MOST_RECORDS and simple.any():
-        found, complete = pairs.pair_prices(points, k, programs, ends, tick)
+    if solved_here() and len(points) <= MOST_RECORDS and simple.any():
+        found, complete = pairs.pair_prices(points, k, ends, tick)
         if math.fsum(found) > math.fsum(prices):
             prices, way = found, "pairs"
         if start and k <= MOST_PRICED:
-            better, paid, complete = classes.class_prices(
-                points, k, start, prices, programs, ends, tick
-            )
+            better, paid, complete = classes.class_prices(points, k, start, prices, ends, tick)
             if math.fsum(better) - math.fsum(paid.tolls) > math.fsum(prices):
                 prices, tolls, way = better, paid.charged(), "classes"
     total = _total(points)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.bounds.pool import Pool
-from dbanon.bounds.program import NEAR_ENOUGH, Programs
+from dbanon.bounds.program import NEAR_ENOUGH
 from dbanon.bounds.rounding import SLACK
 from dbanon.bounds.tolls import SIZE, Around, Tolls
 from dbanon.data.partition import Partition
@@ -54,7 +54,6 @@ def class_prices(
     k: int,
     start: Sequence[Partition],
     prices: Floats,
-    programs: Programs,
     ends: float,
     tick: Tick,
 ) -> tuple[Floats, Tolls, bool]:
@@ -66,7 +65,7 @@ def class_prices(
     prices : a certificate.
     ends : when to end, of the monotonic clock.
     """
-    search = _Search(points, k, start, prices, programs, tick)
+    search = _Search(points, k, start, prices, tick)
     while True:
         solved = search.pool.program.solve(ends)
         if solved is None:
@@ -90,16 +89,15 @@ class _Search:
         k: int,
         start: Sequence[Partition],
         prices: Floats,
-        programs: Programs,
         tick: Tick,
     ) -> None:
         self._points, self._k, self._tick = points, k, tick
-        self.pool = Pool(points, programs)
+        self.pool = Pool(points)
         for one in start:
             for part in _parts(one, k):
                 self.pool.add(part)
             if k == SIZE:
-                self.pool.add_all(np.split(one.members, one.starts[1:]))
+                self.pool.add(np.split(one.members, one.starts[1:]))
         near, self._bars = _near(points, k, tick)
         self.pool.add(near)
         self._around = Around(points)
@@ -132,7 +130,7 @@ class _Search:
         error = SLACK * (np.abs(prices).max() - threshold)
         least, around = self._around.look(prices, tolls, error)
         better = prices + np.minimum(kernel.least(), least)
-        new = self.pool.add(kernel.classes().reshape(-1, self._k)) + self.pool.add_all(around)
+        new = self.pool.add(kernel.classes().reshape(-1, self._k)) + self.pool.add(around)
         bound = math.fsum(better) - math.fsum(tolls.tolls)
         if bound > self.bound:
             self._prices, self._tolls, self.bound = better, tolls.tolls, bound

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.bounds.program import NEAR_ENOUGH, Programs
+from dbanon.bounds.program import NEAR_ENOUGH, Program
 from dbanon.bounds.rounding import SLACK, error_of, lowered
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
@@ -35,9 +35,7 @@ _ROUNDS = 4
 _AT_ONCE = 2**22
 
 
-def pair_prices(
-    points: Floats, k: int, programs: Programs, ends: float, tick: Tick
-) -> tuple[Floats, bool]:
+def pair_prices(points: Floats, k: int, ends: float, tick: Tick) -> tuple[Floats, bool]:
     """Prices, float64 (n,), and whether they are the best there are, but for a hundred-thousandth.
 
     Parameters
@@ -50,7 +48,7 @@ def pair_prices(
         tick(kernel.progress)
     others = kernel.ids().reshape(n, -1)
     ties = np.stack([np.repeat(np.arange(n), others.shape[1]), others.ravel()], axis=1)
-    program = programs(n, k - 1, math.inf)
+    program = Program(n, k - 1, math.inf)
     known = np.zeros(0, np.int64)
     prices = np.zeros(n)
     for _ in range(_ROUNDS):

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.bounds.program import Programs
+from dbanon.bounds.program import Program
 from dbanon.bounds.tolls import MOST, no_tolls, taken_too_often
 
 Floats = NDArray[np.float64]
@@ -22,11 +22,10 @@ class Pool:
     Parameters
     ----------
     points : float64 (n, p).
-    programs : makes the program.
     """
 
-    def __init__(self, points: Floats, programs: Programs) -> None:
-        self.program = programs(len(points), 1.0, 1.0)
+    def __init__(self, points: Floats) -> None:
+        self.program = Program(len(points), 1.0, 1.0)
         self.triples = no_tolls().triples
         self._points = points
         self._classes: list[tuple[int, ...]] = []
@@ -34,11 +33,7 @@ class Pool:
         self._triples: set[tuple[int, ...]] = set()
         self._cuts_of: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
 
-    def add(self, classes: NDArray[np.int32]) -> int:
-        """Add those that are new, of one size each, int32 (m, size); tells how many."""
-        return self.add_all(classes)
-
-    def add_all(self, classes: Iterable[Iterable[int]]) -> int:
+    def add(self, classes: Iterable[Iterable[int]]) -> int:
         """Add classes of any sizes that are new; tells how many."""
         new = []
         for one in classes:

@@ -1,8 +1,14 @@
-"""Linear programs as bounds ask for them; who solves them is for the rooms above."""
+"""Linear programs solved by HiGHS, the extra ``dbanon[bound]``, column by column.
+
+Q. Huangfu and J. A. J. Hall, "Parallelizing the dual revised simplex method", Mathematical
+Programming Computation 10 (2018). Its prices are only a proposal: whoever uses them repairs them.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import time
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +17,35 @@ from numpy.typing import NDArray
 NEAR_ENOUGH = 1e-5
 
 
-class Program(Protocol):
-    """The least sum of costs of columns that take every row as often as they shall."""
+def solved_here() -> bool:
+    """Whether HiGHS is installed; it is imported where the first program is made."""
+    return find_spec("highspy") is not None
+
+
+class Program:
+    """The least sum of costs of columns that take every row ``least`` to ``most`` times.
+
+    Parameters
+    ----------
+    rows : how many.
+    """
+
+    def __init__(self, rows: int, least: float, most: float) -> None:
+        import highspy
+
+        solver: Any = highspy.Highs
+        self._solver = solver()
+        for name, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("presolve", "off"),  # Each solution starts from the last.
+            ("solver", "simplex"),
+            ("simplex_strategy", 4),  # Primal: what is added are columns.
+        ):
+            self._solver.setOptionValue(name, value)
+        empty = np.zeros(rows, np.int32)
+        low, high = np.full(rows, least), np.full(rows, most)
+        self._solver.addRows(rows, low, high, 0, empty, empty[:0], np.zeros(0))
 
     def add(
         self,
@@ -30,6 +63,10 @@ class Program(Protocol):
         costs : float64 (m,).
         most : how often a column may be taken.
         """
+        count, upper, ones = len(starts), np.full(len(starts), most), np.ones(len(rows))
+        self._solver.addCols(
+            count, costs, np.zeros(count), upper, len(rows), starts, rows.astype(np.int32), ones
+        )
 
     def limit(self, columns: NDArray[np.int32], starts: NDArray[np.int32]) -> None:
         """Add rows that are taken once at most.
@@ -39,6 +76,9 @@ class Program(Protocol):
         columns : int32, those that take each once, one row after the other.
         starts : int32 (m,), where each row begins in them.
         """
+        count, ones = len(starts), np.ones(len(columns))
+        low, high = np.full(count, -np.inf), np.ones(count)
+        self._solver.addRows(count, low, high, len(columns), starts, columns, ones)
 
     def solve(self, ends: float) -> tuple[NDArray[np.float64], float] | None:
         """The rows' prices, float64 (rows,), and the least sum; None where there was no time.
@@ -49,12 +89,18 @@ class Program(Protocol):
         ----------
         ends : when to end, of the monotonic clock.
         """
+        left = ends - time.monotonic()
+        if left <= 0:
+            return None
+        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + left)
+        self._solver.run()
+        if self._solver.modelStatusToString(self._solver.getModelStatus()) != "Optimal":
+            return None
+        prices = np.array(self._solver.getSolution().row_dual)
+        if not np.isfinite(prices).all():
+            return None
+        return prices, float(self._solver.getInfo().objective_function_value)
 
     def taken(self) -> NDArray[np.float64]:
         """How often each column was taken by the last solution, float64 (columns,)."""
-
-
-class Programs(Protocol):
-    """Makes a program of so many rows, each of which is taken ``least`` to ``most`` times."""
-
-    def __call__(self, rows: int, least: float, most: float) -> Program: ...
+        return np.array(self._solver.getSolution().col_value)

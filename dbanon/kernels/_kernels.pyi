@@ -1,5 +1,6 @@
 """Compiled kernels. Arrays are float64, C-contiguous, (n, p); labels are int32, (n,)."""
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -312,6 +313,20 @@ class Refine(Kernel):
         classes: int,
         seed: int,
     ) -> None: ...
+
+def recombined(
+    points: npt.NDArray[np.float64],
+    k: int,
+    labels: npt.NDArray[np.int32],
+    others: Sequence[npt.NDArray[np.int32]],
+    regions: int,
+    seed: int,
+) -> npt.NDArray[np.int32]:
+    """Of partitions (n,) into classes of k to 2k - 1 the best put together from all their classes.
+
+    `labels`, or what loses less: so many regions of it are looked into, drawn by the seed. Classes
+    are numbered by their first records. k is at most 32.
+    """
 
 class NearestPath(Kernel):
     """Nearest point next, from the record farthest from the centroid; with groups, (n,), one group

@@ -1,4 +1,5 @@
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <optional>
@@ -7,6 +8,7 @@
 #include "dbscan.hpp"
 #include "genetic.hpp"
 #include "path.hpp"
+#include "recombine.hpp"
 #include "refine.hpp"
 
 namespace dbanon {
@@ -55,6 +57,31 @@ class RefineRun : public Run {
         : Run(points,
               make_refine(points, k, labels, {iterations, work, seconds, heat, classes, seed})) {}
 };
+
+// For tests: refinement recombines by itself.
+Labels recombined(const Points& points, std::int64_t k, const GivenLabels& labels,
+                  const std::vector<GivenLabels>& others, std::int32_t regions, std::uint64_t seed) {
+    const Table table = checked(points, k);
+    if (k > Recombine::kLargest) throw nb::value_error("k is too large");
+    Recombine recombine(table, static_cast<std::int32_t>(k));
+    const auto listed = [&](const GivenLabels& given) {
+        const std::int32_t* data = checked_labels(given, table, k);
+        std::vector<std::int64_t> size(static_cast<std::size_t>(table.n / k), 0);
+        for (std::int32_t id = 0; id < table.n; ++id) {
+            if (++size[static_cast<std::size_t>(data[id])] >= 2 * k) {
+                throw nb::value_error("a class has 2k records or more");
+            }
+        }
+        return std::vector<std::int32_t>(data, data + table.n);
+    };
+    for (const GivenLabels& other : others) recombine.begin(listed(other));
+    recombine.begin(listed(labels));
+    while (recombine.price()) {
+    }
+    Random random(seed);
+    for (; regions > 0; --regions) recombine.improve(random);
+    return copied(recombine.labels());
+}
 
 class DbscanRun : public Run {
    public:
@@ -138,6 +165,8 @@ void bind_variable(nb::module_& m) {
              nb::arg("points").noconvert(), nb::arg("k"), nb::arg("labels").noconvert(),
              nb::arg("iterations"), nb::arg("work"), nb::arg("seconds"), nb::arg("heat"),
              nb::arg("classes"), nb::arg("seed"));
+    m.def("recombined", &recombined, nb::arg("points").noconvert(), nb::arg("k"),
+          nb::arg("labels"), nb::arg("others"), nb::arg("regions"), nb::arg("seed"));
 }
 
 }  // namespace dbanon

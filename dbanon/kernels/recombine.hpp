@@ -4,8 +4,9 @@
 // lose the least is asked for some ten to eighty neighbouring classes at a time, exactly where time
 // allows: by branch and bound on reduced costs. A record's price says what it loses at least,
 // nearly; a class costs what it loses above its prices. Prices come from the Lagrangean relaxation
-// in which records may be held twice or never, by subgradients: M. Held, P. Wolfe and H. Crowder,
-// "Validation of subgradient optimization", Mathematical Programming 6 (1974).
+// in which records may be held twice or never, by subgradients with a memory: P. Camerini, L. Fratta
+// and F. Maffioli, "On improving relaxation methods by modified gradient techniques", Mathematical
+// Programming Study 3 (1975).
 #pragma once
 
 #include <array>
@@ -33,10 +34,11 @@ class Mask {
 
 class Recombine {
    public:
+    // Of larger k a region would hold too few classes.
+    static constexpr std::int32_t kLargest = Mask::kRecords / 8;
+
     Recombine(const Table& table, std::int32_t k);
 
-    // Whether regions of some classes are possible at all.
-    bool useful() const { return useful_; }
     // A class that was seen, ids in any order.
     void add(const std::int32_t* ids, std::int32_t size) {
         if (size_.size() < most_) find(ids, size);
@@ -51,12 +53,11 @@ class Recombine {
     std::vector<std::int32_t> labels() const;
     // The steps since the last call, each about a nanosecond.
     std::int64_t spent();
-   
 
    private:
     // The Lagrangean relaxation of classes: which take records away that have prices.
     struct Ascent {
-        std::vector<double> prices, best;
+        std::vector<double> prices, best, way;
         double bound = 0.0, pace = 1.0;
         int stalled = 0;
         void start(std::vector<double> from);
@@ -80,6 +81,7 @@ class Recombine {
     std::int32_t size(std::int32_t at) const { return size_[static_cast<std::size_t>(at)]; }
     double loss(std::int32_t at) const { return loss_[static_cast<std::size_t>(at)]; }
     double reduced(std::int32_t at, const std::vector<double>& prices) const;
+    void lower(std::vector<double>& prices);
     double total() const;
     void list();
     void gather(Random& random);
@@ -87,11 +89,10 @@ class Recombine {
     bool bound();
     void settle();
     void branch(Mask left, double cost);
-    std::int32_t hardest(Mask left, double cost) const;
+    std::int32_t hardest(Mask left, double cost);
 
     const Table table_;
     const std::int32_t k_, room_;
-    const bool useful_;
     std::size_t most_;                  // classes kept
     std::vector<std::int32_t> members_;  // [class][room], rising
     std::vector<std::int32_t> size_;
@@ -111,8 +112,9 @@ class Recombine {
     std::vector<std::vector<std::int32_t>> of_place_;
     Ascent around_;
     std::vector<std::int32_t> lack_, chosen_, best_;
+    double width_ = Mask::kRecords / 2;  // records of a region, about
     double least_ = 0.0;
-    std::int64_t nodes_ = 0;
+    std::int64_t effort_ = 0;
 };
 
 }  // namespace dbanon

@@ -83,12 +83,12 @@ Steps Refine::run() {
         for (;; ++iteration) {
             const double left = share_left(iteration, spent);
             if (left <= 0.0 || left * kCycles < cycle) break;
-            const double warmth = left * kCycles - cycle;
+            const double warmth = std::min(left * kCycles - cycle, 1.0);
             repair(effort_.heat * warmth * warmth, recombines() && warmth < kCollecting);
             const std::int64_t price = pool_.spent() + recombine_.spent() + 1;
             spent += price;
             work_.left -= price;
-            done_ = 0.2 + 0.8 * (1.0 - left);
+            done_ = std::max(done_, 0.2 + 0.8 * (1.0 - left));
             if (work_.spent()) co_yield nullptr;
             if (warmth < kKeeping && iteration % table_.n == 0) keep_best();
         }
@@ -107,6 +107,7 @@ Steps Refine::run() {
                 work_.left -= price;
                 if (work_.spent()) co_yield nullptr;
             }
+            saved_ += static_cast<std::int64_t>(std::max(most - used, 0.0));
             best_ = recombine_.labels();
         }
         take_best();
@@ -119,7 +120,10 @@ double Refine::share_left(std::int64_t iteration, std::int64_t spent) const {
         return all > 0 ? 1.0 - static_cast<double>(done) / static_cast<double>(all) : 0.0;
     };
     std::int64_t work = effort_.work;
-    if (recombines()) work -= static_cast<std::int64_t>(kRecombining * static_cast<double>(work));
+    if (recombines()) {
+        work -= static_cast<std::int64_t>(kRecombining * static_cast<double>(work));
+        work += saved_;
+    }
     const double left = std::min(share(iteration, effort_.iterations), share(spent, work));
     if (effort_.seconds <= 0.0) return left;
     // The last recombination has its time, too.

@@ -47,7 +47,7 @@ class Refine final : public Kernel {
     void collect();
     void sweep(std::int32_t at);
     void repair(double heat, bool collecting);
-    bool recombines() const { return effort_.heat > 0.0 && recombine_.useful(); }
+    bool recombines() const { return effort_.heat > 0.0 && k_ <= Recombine::kLargest; }
     void keep_best();
     void take_best();
     void number_classes();
@@ -72,6 +72,7 @@ class Refine final : public Kernel {
     std::vector<std::int32_t> best_;        // [record], as class_of_
     std::vector<Members> found_;            // of a pool, by part
     double change_ = 0.0, least_ = 0.0;     // of the loss since the sweeps; without heat alone
+    std::int64_t saved_ = 0;  // work that recombination was not in need of
     double done_ = 0.0;
     Pool pool_;
     Recombine recombine_;

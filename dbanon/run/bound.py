@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dbanon.bounds.certificate import MOST_PRICED, MOST_RECORDS, Certificate, certificate
+from dbanon.bounds.program import solved_here
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
@@ -17,7 +18,6 @@ from dbanon.job.kinds import require_kinds
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_classes
-from dbanon.run.highs import programs
 from dbanon.run.plan import plan
 from dbanon.stores.ports import Source
 
@@ -68,7 +68,6 @@ def bound(
     scales = Measures.of(microdata).numbers
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
     points = np.ascontiguousarray(transform.apply(microdata.numbers))
-    solver = programs()
-    if not start and solver is not None and n <= MOST_RECORDS and k <= MOST_PRICED:
+    if not start and solved_here() and n <= MOST_RECORDS and k <= MOST_PRICED:
         start = [find_classes(microdata, policy, tick)]
-    return certificate(points, k, start, programs=solver, seconds=seconds, tick=tick)
+    return certificate(points, k, start, seconds=seconds, tick=tick)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from dbanon.bounds import certificate as bounds
 from dbanon.bounds.tolls import Tolls
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
-from dbanon.run.highs import programs
 from tests.reference.bounds import (
     dearest,
     exact_sse,
@@ -27,7 +25,7 @@ from tests.reference.bounds import (
 from tests.reference.data import data_directory, load_casc
 
 Floats = NDArray[np.float64]
-certificate = partial(bounds.certificate, programs=programs())
+certificate = bounds.certificate
 FREE = (np.zeros((0, 2), np.int32), np.zeros(0))  # pairs and their tolls
 
 
@@ -258,7 +256,7 @@ def test_ways_get_better_and_time_ends_them() -> None:
 
 
 def test_without_the_solver_the_bound_is_that_of_neighbours(monkeypatch: Any) -> None:
-    monkeypatch.setattr("dbanon.run.highs.find_spec", lambda name: None)
+    monkeypatch.setattr("dbanon.bounds.program.find_spec", lambda name: None)
     found = dbanon.certificate(some(1, 50, 2, "normal"), 3)
     assert (found.way, found.complete) == ("neighbours", True)
     assert found.share == found.simple > 0
@@ -276,14 +274,14 @@ def test_a_cancel_ends_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("k", "name", "gap"), [(4, "tarragona", 0.012), (3, "tarragona", 0.02), (3, "census", 0.04)]
+    ("k", "name", "gap"), [(4, "tarragona", 0.012), (3, "tarragona", 0.01), (3, "census", 0.045)]
 )
 def test_the_gap_of_reference_data(k: int, name: str, gap: float) -> None:
     directory = data_directory()
     if directory is None:
         pytest.skip("the reference data are not here")
-    data = load_casc(name, directory).values
-    # Of wall time: it takes some seconds where nothing else is done.
+    # Half of the records: all of them are for `python -m benchmarks bounds`.
+    data = load_casc(name, directory).values[::2]
     found = dbanon.certificate(data, k, seconds=600)
     assert found.complete
     loss = dbanon.information_loss(data, dbanon.partition(data, k, refine="fast"))

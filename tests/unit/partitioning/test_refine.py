@@ -209,6 +209,32 @@ def test_fast_on_reference_tables(casc, name):
         assert 100 * dbanon.information_loss(values, found) <= limit
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_thorough_puts_classes_together_anew(casc, seed):
+    """Without that these iterations end at 4.736 or more."""
+    values = casc("census").values
+    found = dbanon.partition(values, 3, refine="thorough", refine_iterations=300_000, seed=seed)
+    assert 100 * dbanon.information_loss(values, found) <= 4.73
+
+
+@pytest.mark.parametrize("k", [32, 33, 60])
+def test_thorough_of_classes_that_are_too_large_for_regions(k):
+    points = np.random.default_rng(k).normal(size=(500, 3))
+    start = dbanon.partition(points, k, standardize="none")
+    refined = run(points, start.labels, k, "thorough", iterations=300)
+    refined.require(k, 2 * k - 1)
+    assert loss(points, refined) <= loss(points, start)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.5])
+def test_seconds_end_thorough_with_classes_of_k(seconds):
+    points = np.random.default_rng(4).normal(size=(2000, 4))
+    start = dbanon.partition(points, 3, standardize="none")
+    refined = run(points, start.labels, 3, "thorough", seconds=seconds)
+    refined.require(3, 5)
+    assert loss(points, refined) <= loss(points, start)
+
+
 def test_every_refinement_knows_the_efforts_that_a_policy_knows():
     assert tuple(refine_points._EFFORTS) == tuple(refine_generalized.ROUNDS) == REFINEMENTS
     for method in METHODS.values():

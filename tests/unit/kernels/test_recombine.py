@@ -1,0 +1,158 @@
+"""Classes of several partitions put together anew: the least loss of all ways, by plain search."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from dbanon import kernels
+
+Points = NDArray[np.float64]
+Labels = NDArray[np.int32]
+
+
+def cut(rng: np.random.Generator, records: NDArray[np.int64], k: int, labels: Labels) -> None:
+    """Classes of k to 2k - 1 of these records in a drawn order; labels are of no other class."""
+    order = rng.permutation(records)
+    at = 0
+    while at < len(order):
+        left = len(order) - at
+        most = min(2 * k - 1, left)
+        sizes = [s for s in range(k, most + 1) if left - s == 0 or left - s >= k]
+        size = int(rng.choice(sizes))
+        labels[order[at : at + size]] = labels.max() + 1
+        at += size
+
+
+def drawn(rng: np.random.Generator, n: int, k: int) -> Labels:
+    """A partition that shares borders with others: within four parts, or two of them together."""
+    labels = np.full(n, -1, np.int32)
+    bounds = [0, n // 4, n // 2, 3 * n // 4, n]
+    if rng.random() < 0.3:
+        bounds.pop(int(rng.integers(1, 4)))
+    for first, last in pairwise(bounds):
+        cut(rng, np.arange(first, last), k, labels)
+    return labels
+
+
+def classes_of(labels: Labels) -> list[tuple[int, ...]]:
+    found = [tuple(map(int, np.flatnonzero(labels == at))) for at in range(labels.max() + 1)]
+    return [one for one in found if one]
+
+
+def sse(points: Points, one: tuple[int, ...]) -> float:
+    members = points[list(one)]
+    return float(np.square(members - members.mean(axis=0)).sum())
+
+
+def loss(points: Points, labels: Labels) -> float:
+    return sum(sse(points, one) for one in classes_of(labels))
+
+
+def least(points: Points, partitions: list[Labels]) -> float:
+    """The least loss of all partitions by classes of these."""
+    known = {one: sse(points, one) for labels in partitions for one in classes_of(labels)}
+    by_first: dict[int, list[tuple[int, float]]] = {}
+    for one, cost in known.items():
+        by_first.setdefault(one[0], []).append((sum(1 << i for i in one), cost))
+
+    @cache
+    def best(left: int) -> float:
+        if not left:
+            return 0.0
+        first = (left & -left).bit_length() - 1
+        return min(
+            (
+                cost + best(left & ~mask)
+                for mask, cost in by_first.get(first, ())
+                if mask & ~left == 0
+            ),
+            default=np.inf,
+        )
+
+    return best((1 << len(points)) - 1)
+
+
+@given(st.integers(0, 2**32), st.integers(2, 4), st.sampled_from(["normal", "grid", "far"]))
+@settings(max_examples=60, deadline=None)
+def test_nothing_put_together_from_the_given_classes_loses_less(
+    seed: int, k: int, kind: str
+) -> None:
+    rng = np.random.default_rng(seed)
+    n = 4 * (2 * k + int(rng.integers(0, 3)))
+    points = rng.normal(size=(n, 2))
+    points += np.arange(n)[:, None] // (n // 4) * 3
+    if kind == "grid":
+        points = points.round()
+    elif kind == "far":
+        points[0] += 1e6
+    partitions = [drawn(rng, n, k) for _ in range(25)]
+    found = kernels.recombined(points, k, partitions[0], partitions[1:], 200, seed)
+    given_classes = {one for labels in partitions for one in classes_of(labels)}
+    assert set(classes_of(found)) <= given_classes
+    assert [one[0] for one in classes_of(found)] == sorted(one[0] for one in classes_of(found))
+    assert loss(points, found) == pytest.approx(least(points, partitions), rel=1e-8)
+    again = kernels.recombined(points, k, partitions[0], partitions[1:], 200, seed)
+    np.testing.assert_array_equal(found, again)
+
+
+def test_it_loses_less_than_any_of_them() -> None:
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(36, 2)) + np.arange(36)[:, None] // 9 * 3
+    partitions = [drawn(rng, 36, 3) for _ in range(25)]
+    found = kernels.recombined(points, 3, partitions[0], partitions[1:], 200, 1)
+    assert loss(points, found) < 0.9 * min(loss(points, labels) for labels in partitions)
+
+
+def test_regions_of_a_larger_table_never_lose_more() -> None:
+    rng = np.random.default_rng(2)
+    points = rng.normal(size=(900, 3))
+    bounds = range(0, 901, 10)
+    points[:, 0] += np.arange(900) / 30
+    partitions = []
+    for _ in range(40):
+        labels = np.full(900, -1, np.int32)
+        for first, last in pairwise(bounds):
+            cut(rng, np.arange(first, last), 3, labels)
+        partitions.append(labels)
+    losses = []
+    for regions in (0, 5, 50, 500):
+        found = kernels.recombined(points, 3, partitions[0], partitions[1:], regions, 1)
+        assert np.bincount(found).min() >= 3
+        losses.append(loss(points, found))
+    assert losses[0] == pytest.approx(loss(points, partitions[0]))
+    assert losses == sorted(losses, reverse=True)
+    # Every ten records by themselves: the best cut of each.
+    best = [
+        min(
+            sum(sse(points, one) for one in classes_of(labels) if one[0] // 10 == ten)
+            for labels in partitions
+        )
+        for ten in range(90)
+    ]
+    assert losses[-1] <= sum(best) * (1 + 1e-9)
+
+
+def test_points_of_which_distances_overflow() -> None:
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(36, 2)) * 1e200
+    partitions = [drawn(rng, 36, 3) for _ in range(5)]
+    found = kernels.recombined(points, 3, partitions[0], partitions[1:], 20, 1)
+    assert np.bincount(found).min() >= 3
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 0, 1], [0, 0, 0, 0], [0, 0, -1, 0], [0, 0, 1]])
+def test_wrong_labels_are_refused(labels: list[int]) -> None:
+    points, given_labels = np.zeros((4, 1)), np.array(labels, np.int32)
+    right = np.array([0, 0, 1, 1], np.int32)
+    for one, others in ((given_labels, []), (right, [given_labels])):
+        with pytest.raises(ValueError):
+            kernels.recombined(points, 2, one, others, 1, 0)
+    with pytest.raises(ValueError):
+        kernels.recombined(np.zeros((100, 1)), 40, np.zeros(100, np.int32), [], 1, 0)
