@@ -134,14 +134,36 @@ def course(
 
 
 def state(url: str, rows: Rows) -> str:
-    """A line with the size of the state."""
-    if not url.startswith("postgresql"):
-        counts = [f"{name} {rows(f'SELECT count(*) FROM dbanon.{name}')[0][0]:,}" for name in STATE]
-        return f"\nRows of state: {', '.join(counts)}.\n"
-    sizes = rows(
-        "SELECT relname, pg_total_relation_size(oid) FROM pg_class WHERE relkind = 'r'"
-        " AND relnamespace = 'dbanon'::regnamespace AND relname LIKE 'chain%'"
-        " AND pg_total_relation_size(oid) > 100000 ORDER BY relname"
+    """A line with the bytes of the state; DuckDB's is dropped for it, table after table."""
+    counts = [f"{name} {rows(f'SELECT count(*) FROM dbanon.{name}')[0][0]:,}" for name in STATE]
+    if url.startswith("postgresql"):
+        sizes = rows(
+            "SELECT relname, pg_total_relation_size(oid) FROM pg_class WHERE relkind = 'r'"
+            " AND relnamespace = 'dbanon'::regnamespace AND relname LIKE 'chain%' ORDER BY relname"
+        )
+    else:
+        sizes = _freed(rows)
+    told = [f"{name} {size / 2**20:.0f} MiB" for name, size in sizes if size >= 2**20]
+    whole = sum(size for _, size in sizes) / 2**20
+    return (
+        f"\nState with its indexes: {whole:.0f} MiB ({', '.join(told)})."
+        f" Rows of it: {', '.join(counts)}.\n"
     )
-    told = ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in sizes)
-    return f"\nState with its indexes: {told}.\n"
+
+
+def _freed(rows: Rows) -> list[tuple[Any, ...]]:
+    """The bytes of the file that each table of the state gives back when it is dropped."""
+
+    def used() -> int:
+        rows("CHECKPOINT")
+        return int(rows("SELECT used_blocks * block_size FROM pragma_database_size()")[0][0])
+
+    found = []
+    for (name,) in rows(
+        "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'dbanon'"
+        " AND table_name LIKE 'chain%' ORDER BY table_name"
+    ):
+        before = used()
+        rows(f"DROP TABLE dbanon.{name}")
+        found.append((name, before - used()))
+    return found

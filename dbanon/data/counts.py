@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +28,17 @@ class Recount:
     histogram: Mapping[int, int]
     null_rows: int = 0
     k_rows: int | None = None
+
+    @classmethod
+    def of_sizes(cls, found: Iterable[Sequence[int]]) -> Recount:
+        """Of rows of the size of a class, whether it has NULL, and how many classes are so."""
+        histogram: dict[int, int] = {}
+        null_rows = rows = 0
+        for size, has_null, count in found:
+            histogram[int(size)] = histogram.get(int(size), 0) + int(count)
+            rows += int(size) * int(count)
+            null_rows += int(size) * int(count) if has_null else 0
+        return cls(rows, histogram, null_rows)
 
     @classmethod
     def of_attributes(cls, attributes: Sequence[Recount], rows: Recount) -> Recount:

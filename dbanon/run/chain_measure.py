@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from dbanon.data.counts import Histories
+from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.errors import ChainChanged
 from dbanon.job.chain_guarantee import OfChain
 from dbanon.run.chain_step import Advanced, Begun
@@ -16,12 +16,22 @@ from dbanon.stores.ports import Draft
 from dbanon.stores.sql_target import SqlTarget, SqlWritten
 
 
+@dataclass(frozen=True)
 class FreshTarget(SqlTarget):
-    """What one transaction writes of a chain that measures: as of any release."""
+    """What one transaction writes of a chain that measures: as of any release.
 
-    def uneven(self, written: SqlWritten, questions: object) -> int:
-        """Rows are counted by their combinations alone: there are no cells."""
-        return 0
+    Parameters
+    ----------
+    histories : as they were counted.
+    """
+
+    histories: Histories
+
+    def count(
+        self, written: SqlWritten, questions: Questions, rows: Recount | None = None
+    ) -> Counts:
+        """The answers; rows are counted by their combinations alone: there are no cells."""
+        return replace(super().count(written, questions, rows), histories=self.histories)
 
 
 def advance_measured(begun: Begun, clock: Clock) -> Advanced:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any, cast
 
-from dbanon.data.counts import Counts, Histories
+from dbanon.data.counts import Histories
 from dbanon.errors import DbanonError, InvalidParameter, SourceChanged
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
@@ -155,10 +155,10 @@ def publish(
         )
     guarantee = made.guarantee
     target: ChainTarget | FreshTarget = ChainTarget(
-        writes, state, made.columns, reads is made.state.session
+        writes, state, made.columns, made.histories, reads is made.state.session
     )
     if guarantee.only_measured:
-        target = FreshTarget(writes)
+        target = FreshTarget(writes, made.histories)
     with clock.phase("write") as tick:
         tick(0.0)
         output = target.plan(job, made.planned.release_id)
@@ -170,8 +170,8 @@ def publish(
         tick(0.0)
         questions = questions_of(made.planned, made.release)
         counts = target.count(written, questions)
-        histories = replace(made.histories, uneven=target.uneven(written, questions))
-        counts = Counts(counts.rows, counts.persons, counts.cells, histories)
+        histories = counts.histories
+        assert histories is not None
         nulls = counts.rows.null_rows if job.policy.nulls == "category" else 0
         holds = guarantee.check(counts, Expected(histories.persons, nulls, made.planned.sensitive))
     with clock.phase("digest"):

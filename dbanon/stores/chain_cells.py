@@ -127,8 +127,10 @@ class CellState:
             "SELECT tag, cell, left_at_release AS left_at"
             f" FROM {self.name('chain_member')} WHERE {self.of_chain}"
         )
-        for kind, name, query in session.tagged(persons + session.computed_once, names, members):
-            self.make(name, query, kind)
+        persons += session.computed_once
+        with session.tagging():
+            for kind, name, query in session.tagged(persons, names, members):
+                self.make(name, query, kind)
         present = quote(PRESENT)
         rows, whose, tags, newcomers, left = session.rows(
             "SELECT count(*), count(person), count(DISTINCT tag), count(*) - count(cell),"

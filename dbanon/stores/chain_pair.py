@@ -71,13 +71,14 @@ def pair_sizes(state: CellState, relation: Relation, key: bytes) -> dict[int, in
     entity = relation.attribute(state.chain.entity)
     tag, member = session.keyed_tag(session.text_of(entity)), state.name("chain_member")
     before, of_earlier = quote(BEFORE), f"chain_id = {int(earlier.chain_id)}"
-    state.make(
-        BEFORE,
-        f"SELECT t.person, m.tag, m.cell, m.left_at_release AS left_at FROM {member} AS m JOIN"
-        f" (SELECT s.{quote(entity.name)} AS person, {tag} AS tag FROM"
-        f" {relation.relation.quoted} AS s{session.computed_once}) AS t ON t.tag = m.tag"
-        f" WHERE m.{of_earlier}",
-    )
+    with session.tagging():
+        state.make(
+            BEFORE,
+            f"SELECT t.person, m.tag, m.cell, m.left_at_release AS left_at FROM {member} AS m JOIN"
+            f" (SELECT s.{quote(entity.name)} AS person, {tag} AS tag FROM"
+            f" {relation.relation.quoted} AS s{session.computed_once}) AS t ON t.tag = m.tag"
+            f" WHERE m.{of_earlier}",
+        )
     # Of everybody who is in the later chain, and of those who are in the earlier one alone.
     found = session.rows(
         "SELECT size, count(*) FROM (SELECT count(*) AS size FROM ("

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dbanon.data.counts import Recount
 from dbanon.data.schema import Attribute
 from dbanon.measures import Model
 from dbanon.stores import statements
@@ -133,13 +134,15 @@ def _columns(kept: int) -> str:
     return ", ".join(["cell", *map(statements.kept_column, range(kept))])
 
 
-def uneven(
+def combinations(
     state: CellState,
     release: RelationName,
     combination: Sequence[tuple[str, str]],
     staged: bool = False,
-) -> int:
-    """Combinations of released values that have other rows than the cells that share them.
+) -> tuple[Recount, int]:
+    """The rows that share each combination of released values, and how many are uneven.
+
+    Those have other rows than the cells that share them.
 
     Parameters
     ----------
@@ -151,15 +154,18 @@ def uneven(
     places = ", ".join(place for _, place in combination)
     names = quote_list(name for name, _ in combination)
     of_cells = (
-        f"SELECT {values}, h.size AS n FROM {_counted(state, staged)} AS h"
+        f"SELECT {values}, 0 AS written, h.size AS n FROM {_counted(state, staged)} AS h"
         f" JOIN {state.values} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
-    [(apart,)] = state.session.rows(
-        f"SELECT count(*) FROM (SELECT {places} FROM"
-        f" ({of_cells} UNION ALL SELECT {names}, -1 FROM {release.quoted}) AS both_ways"
-        f" GROUP BY {places} HAVING sum(n) <> 0) AS apart"
+    null = statements.any_null(place for _, place in combination)
+    found = state.session.rows(
+        "SELECT size, null_in_class, count(*), sum(apart) FROM (SELECT sum(written) AS size,"
+        f" ({null}) AS null_in_class, CASE WHEN sum(n) <> 0 THEN 1 ELSE 0 END AS apart FROM"
+        f" ({of_cells} UNION ALL SELECT {names}, 1, -1 FROM {release.quoted}) AS both_ways"
+        f" GROUP BY {places}) AS classes GROUP BY size, null_in_class"
     )
-    return int(apart)
+    counted = Recount.of_sizes(row[:3] for row in found if row[0])
+    return counted, sum(int(apart) for *_, apart in found)
 
 
 def failing(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]) -> int:

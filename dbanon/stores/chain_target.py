@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.counts import Questions
+from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
 from dbanon.stores import chain_recount as recount
@@ -31,12 +31,14 @@ class ChainTarget(SqlTarget):
     ----------
     state : as the chain's database has it.
     released_columns : the columns: name, place in the state, and what it stands for.
-    counted : whether the transaction has counted histories, too.
+    histories : as they were counted on the state.
+    counted : whether it was in the same transaction.
     """
 
     state: CellState
     released_columns: tuple[tuple[str, str, str], ...]
-    counted: bool = False
+    histories: Histories
+    counted: bool
 
     @property
     def _here(self) -> bool:
@@ -73,13 +75,17 @@ class ChainTarget(SqlTarget):
         session.analyze(output.written)
         return written
 
-    def uneven(self, written: SqlWritten, questions: Questions) -> int:
-        """Combinations that have other rows than the state says; 0 where it is elsewhere."""
-        if not self._here:
-            return 0
-        place_of = {name: place for name, place, _ in self.released_columns}
-        shared = [(name, place_of[name]) for name in questions.columns]
-        return recount.uneven(self.state, written.relation, shared, self.counted)
+    def count(
+        self, written: SqlWritten, questions: Questions, rows: Recount | None = None
+    ) -> Counts:
+        """The answers; where the state is here, whether combinations have the rows that it says."""
+        histories = self.histories
+        if self._here:
+            place_of = {name: place for name, place, _ in self.released_columns}
+            shared = [(name, place_of[name]) for name in questions.columns]
+            rows, uneven = recount.combinations(self.state, written.relation, shared, self.counted)
+            histories = replace(histories, uneven=uneven)
+        return replace(super().count(written, questions, rows), histories=histories)
 
     def _attributes(self) -> list[Attribute]:
         """The columns of the release, with the types that the state has."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar
 
@@ -53,6 +54,11 @@ class KeyedSession(SessionInterface):
     @abstractmethod
     def shuffled(self, alias: str) -> str:
         """SQL by which the rows of a table are ordered at random, as nobody can foretell."""
+
+    @contextmanager
+    def tagging(self) -> Iterator[None]:
+        """While SQL computes a tag for each of many rows."""
+        yield
 
     def tagged(
         self, persons: str, columns: Sequence[str], members: str

@@ -389,10 +389,4 @@ class Session(KeyedSession):
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         """Count the classes of a relation by GROUP BY over its quasi-identifiers."""
-        histogram: dict[int, int] = {}
-        null_rows = rows = 0
-        for size, has_null, count in self.rows(statements.recount(relation, quasi_identifiers)):
-            histogram[int(size)] = histogram.get(int(size), 0) + int(count)
-            rows += int(size) * int(count)
-            null_rows += int(size) * int(count) if has_null else 0
-        return Recount(rows, histogram, null_rows)
+        return Recount.of_sizes(self.rows(statements.recount(relation, quasi_identifiers)))

@@ -201,11 +201,13 @@ class SqlTarget:
 
     # -- counting ---------------------------------------------------------------------------------
 
-    def count(self, written: SqlWritten, questions: Questions) -> Counts:
-        """The answers, by GROUP BY."""
+    def count(
+        self, written: SqlWritten, questions: Questions, rows: Recount | None = None
+    ) -> Counts:
+        """The answers, by GROUP BY; ``rows`` where classes were counted already."""
         session, relation = self.session, written.relation
         return Counts(
-            count_classes(session, relation, questions),
+            rows or count_classes(session, relation, questions),
             {name: self._persons(written, questions) for name in questions.persons},
             cells_of(session, written.draft.relation, relation, questions),
         )

@@ -274,12 +274,17 @@ def different_values(sample: str, values: Sequence[str]) -> str:
 def recount(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
     """The histogram of class sizes, apart for classes with and without a NULL."""
     names = quote_list(quasi_identifiers)
-    null = " OR ".join(f"{quote(name)} IS NULL" for name in quasi_identifiers)
+    null = any_null(map(quote, quasi_identifiers))
     return (
         "SELECT size, null_in_class, count(*) FROM"
         f" (SELECT count(*) AS size, ({null}) AS null_in_class FROM {relation.quoted}"
         f" GROUP BY {names}) AS classes GROUP BY size, null_in_class"
     )
+
+
+def any_null(columns: Iterable[str]) -> str:
+    """The condition that one of these columns, quoted, is NULL."""
+    return " OR ".join(f"{column} IS NULL" for column in columns)
 
 
 def recount_entities(n_columns: int) -> str:

@@ -8,13 +8,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from threading import Timer
 from typing import Any
 
+import psycopg
 import pytest
 
 import dbanon
 from dbanon import errors
 from dbanon.doors.install import install
+from tests.postgres_server import conninfo
 from tests.stores.databases import (
     Database,
     DuckdbDatabase,
@@ -230,4 +233,23 @@ def test_a_connection_lost_midway(postgresql: PostgresqlDatabase, phase: str) ->
 
     error = refuse(postgresql, errors.ConnectionLost, progress=cut, chunk_rows=7)
     assert error.exit_code == 4
+    postgresql.anonymize(quasi_identifiers=["age"])
+
+
+@pytest.mark.parametrize("way", ["made since", "being made"])
+def test_another_makes_the_schema_meanwhile(postgresql: PostgresqlDatabase, way: str) -> None:
+    """After the snapshot, which does not show it; or at the same time, where the index waits."""
+    load_people(postgresql)
+    other = psycopg.connect(conninfo(postgresql.url))
+    timer = Timer(0.5, other.commit)
+
+    def meanwhile(phase: str, share: float) -> None:
+        if (phase, share) == ("write", 0.0):
+            other.execute("CREATE SCHEMA release")
+            (other.commit if way == "made since" else timer.start)()
+
+    with other, pytest.raises(errors.SourceChanged, match='the schema "release" meanwhile'):
+        postgresql.anonymize(quasi_identifiers=["age"], progress=meanwhile)
+    timer.cancel()
+    assert {name for schema, name in postgresql.relations() if schema == "release"} == {""}
     postgresql.anonymize(quasi_identifiers=["age"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbanon.doors.cli.main import main
-from tests.stores.chain_cases import Months, load
+from tests.postgres_server import Server
+from tests.stores.chain_cases import ILLNESSES, Months, load
 from tests.stores.databases import Database
 from tests.stores.job_lines import job, write
 
@@ -39,11 +42,20 @@ class Clerk:
                          "--entity", "id", "--changes", "show", "--key-out", str(self.key),
                          *more)  # fmt: skip
 
+    def next(self, *more: str) -> Result:
+        """Create the chain that follows."""
+        return self.call("chain", "create", self.database.url, "next", "--table", "people",
+                         "--entity", "id", "--changes", "show", *more)  # fmt: skip
+
     def chain(self, command: str, *more: str, stdin: str | None = None) -> Result:
         return self.call("chain", command, self.database.url, "patients", *more, stdin=stdin)
 
     def with_key(self, where: str | None = None) -> tuple[str, str]:
         return "--chain-key", where or f"file:{self.key}"
+
+    def plan(self, *more: str) -> Result:
+        return self.call("plan", self.database.url, *RELEASED, "--chain", "patients",
+                         *self.with_key(), *more)  # fmt: skip
 
     def release(self, *more: str, where: str | None = None, chain: str = "patients") -> Result:
         return self.call("anonymize", self.database.url, *RELEASED, "--chain", chain,
@@ -53,6 +65,13 @@ class Clerk:
         """What the chains are, and their releases; runs that failed are noted beside them."""
         tables = ("chain", "chain_cell", "chain_member", "chain_release", "release")
         return [sorted(map(str, self.database.ledger_rows(table))) for table in tables]
+
+    @contextmanager
+    def logged_by(self, server: Server | None) -> Iterator[None]:
+        """Take what a server logs of every statement for said, too."""
+        with server.capture_log(statements=True) if server else nullcontext() as log:
+            yield
+        self.said += log.text if log else ""
 
     def require_nothing_said(self, persons: Any) -> None:
         """No key, no tag and nobody's id, in no output and in nothing that runners read."""
@@ -69,6 +88,7 @@ class Clerk:
             assert not [secret for secret in (key, *tags) if secret in lower]
             assert repr(bytes.fromhex(key))[2:-1] not in text
             assert not {str(one) for one in persons} & set(re.findall(r"\d{7}", text))
+            assert not ({*ILLNESSES} - {"none"}) & {*re.findall(r"\w+", lower)}
 
 
 @pytest.fixture
@@ -107,6 +127,32 @@ def test_a_year_by_commands(clerk: Clerk) -> None:
     assert told(done) == {"classes": 1}
     assert told(clerk.chain("close"))["state"] == "closed"
     assert clerk.release().exit_code == 2
+    clerk.require_nothing_said({*months.now, *months.out})
+
+
+def test_what_models_hold_back_and_the_next_chain_say(
+    clerk: Clerk, request: pytest.FixtureRequest
+) -> None:
+    """Plans, newcomers whom models keep out, cells that they hold, and what two chains expose."""
+    server = request.getfixturevalue("pg_server") if clerk.database.name == "postgresql" else None
+    held = ("--model", "ill=distinct_l:2", "--accept-turnover")
+    months = world()
+    load(clerk.database, months.now)
+    with clerk.logged_by(server):
+        assert clerk.create().exit_code == 0
+        assert clerk.release(*held).exit_code == 0
+    months.pass_on()
+    # With one value for all, cells would break the model, and so would the newcomers.
+    load(clerk.database, {one: (*v[:3], "flu", v[4]) for one, v in months.now.items()})
+    with clerk.logged_by(server):
+        assert told(clerk.plan(*held))["chain"]["coming"]["came"] == 6
+        report = told(clerk.release(*held))
+        assert report["arguments"]["chain"]["refused"] == 6
+        assert told(clerk.chain("show"))["releases"][-1]["unfit"] > 0
+        assert told(clerk.chain("close"))["state"] == "closed"
+        assert clerk.next("--new-chain-from", "patients", *clerk.with_key()).exit_code == 0
+        assert clerk.release("--max-exposed", "0", chain="next").exit_code == 3
+        assert told(clerk.release(chain="next"))["arguments"]["chain"]["pair_exposed"] > 0
     clerk.require_nothing_said({*months.now, *months.out})
 
 

@@ -81,7 +81,8 @@ def translation(error: Any) -> DbanonError:
         return SourceChanged(
             "Another session dropped a relation that is needed.", hint="Try again."
         )
-    if state in ("42P07", "42710", "23505"):
+    # 42P06: a schema. Where both waited for one another, it is the catalog's index that refuses.
+    if state in ("42P06", "42P07", "42710", "23505"):
         return OutputExists(
             "Another session made a relation of this name.", detail=detail, hint="Try again."
         )
