@@ -32,6 +32,7 @@ MODELS = (
     dbanon.Model("t_closeness", SENSITIVE, 0.5),
     dbanon.Model("t_closeness", SENSITIVE, 0.3),
     dbanon.Model("beta_likeness", SENSITIVE, 4),
+    dbanon.Model("delta_disclosure", SENSITIVE, 2),
 )
 
 INTRODUCTION = """# Privacy models, measured
