@@ -56,7 +56,7 @@ MECHANISMS = """
 ## Mechanisms side by side
 
 Sliced W2^2 over variance / mean difference of correlations / mean error of 300 range counts on two
-columns that hold 40 % each, as a share of the rows; means of 3 draws. 0 0 0 is the table itself.
+columns that hold 40 % each, as a share of the rows; means of 9 draws. 0 0 0 is the table itself.
 All have the one epsilon for the row: noise is split over columns and results are clipped to bounds.
 MAGIC has ten columns with the bounds of what the telescope can see, Census thirteen with 0 to the
 maximum rounded up to one digit (of the data: good for measuring only). Insensitive
@@ -156,7 +156,7 @@ def _mechanisms(tables: Mapping[str, Table], quick: bool) -> str:
     return text
 
 
-def _measured(given: Table, made: Callable[[], NDArray[np.float64]], draws: int = 3) -> str:
+def _measured(given: Table, made: Callable[[], NDArray[np.float64]], draws: int = 9) -> str:
     try:
         found = np.mean([measures(given[0], made(), directions=50) for _ in range(draws)], axis=0)
     except PrivacyRefusal:

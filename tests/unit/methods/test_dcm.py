@@ -12,6 +12,7 @@ from sklearn.cluster import DBSCAN
 import dbanon
 from dbanon import kernels
 from dbanon.data.partition import Partition
+from dbanon.doors.html.page import page
 from dbanon.methods.registry import drive
 from dbanon.spaces.numeric import Space
 from tests.reference import variable as reference
@@ -100,9 +101,11 @@ def test_a_report_says_what_dbscan_found_and_that_it_was_repaired():
             frame, **given, **options, options={"radius": 0.1000001}, standardize="none"
         )
         assert dict(report.rows())["found by the method"] == told
+        assert f"<p>Found by the method: <bdi>{told}</bdi>.</p>" in page(report)
         assert "as published, DCM does not ensure it; classes were repaired" in report.guarantee
     _, plain = dbanon.anonymize_frame(frame, **given | {"method": "mdav"})
     assert "found by the method" not in dict(plain.rows())
+    assert "Found by the method" not in page(plain)
 
 
 def test_much_noise_is_a_class_and_nobody_dense_makes_one_class():
