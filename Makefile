@@ -13,7 +13,7 @@ WORKERS ?= 2
 CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o -name sources.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test schedules faults sanitize bench picture lint clean FORCE
+.PHONY: help setup demo check test schedules faults chains sanitize bench picture lint clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -51,6 +51,11 @@ $(SCHEDULERS)/%/.done:
 faults: setup ## random tables and killed runs against an oracle of its own, in some ten minutes
 	.ci/prepare.sh postgres
 	$(VENV)/bin/python -m tests.faults
+
+chains: setup ## chains at length: 1,000 random worlds, all small ones, killed runs; hours
+	.ci/prepare.sh postgres
+	CHAINS=full $(VENV)/bin/pytest -n $(WORKERS) tests/unit/test_chain_theorem.py \
+	  tests/stores/test_chain_worlds.py tests/stores/test_chain_campaign.py $(PYTEST_ARGS)
 
 sanitize: setup ## kernel tests under AddressSanitizer and UBSan, in a build of their own
 	.ci/sanitize.sh $(VENV) build/sanitize
