@@ -1,12 +1,12 @@
 // The best partition of all classes that a search has seen: set partition, region by region.
 //
 // Every class seen is kept, up to a limit. Which of them, taken together, hold every record once and
-// lose the least is asked for some ten to eighty neighbouring classes at a time, exactly where time
-// allows: by branch and bound on reduced costs. A record's price says what it loses at least,
-// nearly; a class costs what it loses above its prices. Prices come from the Lagrangean relaxation
-// in which records may be held twice or never, by subgradients with a memory: P. Camerini, L. Fratta
-// and F. Maffioli, "On improving relaxation methods by modified gradient techniques", Mathematical
-// Programming Study 3 (1975).
+// lose the least is asked for some ten to eighty neighbouring classes at a time, by branch and bound
+// on reduced costs: exactly where time allows, but for classes that cost more than all of the region
+// does. A record's price says what it loses at least, nearly; a class costs what it loses above its
+// prices. Prices come from the Lagrangean relaxation in which records may be held twice or never, by
+// subgradients with a memory: P. Camerini, L. Fratta and F. Maffioli, "On improving relaxation
+// methods by modified gradient techniques", Mathematical Programming Study 3 (1975).
 #pragma once
 
 #include <array>
@@ -57,7 +57,8 @@ class Recombine {
    private:
     // The Lagrangean relaxation of classes: which take records away that have prices.
     struct Ascent {
-        std::vector<double> prices, best, way;
+        std::vector<double> prices, best;
+        std::vector<double> way;  // of the last step
         double bound = 0.0, pace = 1.0;
         int stalled = 0;
         void start(std::vector<double> from);
@@ -70,9 +71,6 @@ class Recombine {
     };
 
     std::int32_t find(const std::int32_t* ids, std::int32_t size);
-    void forget();
-    void enter(std::int32_t at);
-    double above(std::size_t c, const std::vector<double>& prices) const;
     void index();
     std::int32_t& slot(std::uint64_t hash);
     const std::int32_t* members(std::int32_t at) const {
@@ -83,9 +81,12 @@ class Recombine {
     double reduced(std::int32_t at, const std::vector<double>& prices) const;
     void lower(std::vector<double>& prices);
     double total() const;
+    void forget();
     void list();
     void gather(Random& random);
+    void enter(std::int32_t at);
     void collect();
+    double above(std::size_t c, const std::vector<double>& prices) const;
     bool bound();
     void settle();
     void branch(Mask left, double cost);
@@ -114,7 +115,7 @@ class Recombine {
     std::vector<std::int32_t> lack_, chosen_, best_;
     double width_ = Mask::kRecords / 2;  // records of a region, about
     double least_ = 0.0;
-    std::int64_t effort_ = 0;
+    std::int64_t effort_ = 0;  // classes that branch and bound has looked at
 };
 
 }  // namespace dbanon

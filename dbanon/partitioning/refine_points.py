@@ -14,7 +14,7 @@ a set partition, exact in regions of some ten to eighty classes (kernels/recombi
 Classes: k to 2k-1 whatever the method gave, for a class of 2k or more is cut where that pays most,
 and cutting never adds loss. The loss never rises.
 Cost: the iterations end after a fixed number of elementary steps, the same on every machine: about
-0.1 s for ``fast`` and some 20 s for ``thorough``, more for many records and less for very few
+0.1 s for ``fast`` and 15 to 20 s for ``thorough``, more for many records and less for very few
 (_Effort).
 """
 
@@ -57,7 +57,7 @@ _EFFORTS = {
     # No pool is built anew: what is left is the local search, whatever it takes.
     "pass": _Effort(0, 0, 0, most_heat=0.0, classes=6),
     "fast": _Effort(60_000_000, 100_000, 8_000, most_heat=0.0, classes=6),
-    "thorough": _Effort(18_000_000_000, 22_000_000, 2_000_000, most_heat=0.09, classes=7),
+    "thorough": _Effort(14_000_000_000, 17_000_000, 2_000_000, most_heat=0.09, classes=7),
 }
 
 
