@@ -177,7 +177,7 @@ class Job:
         str | None,
         Option(
             "A directory, made for the run alone, where values and what the database has no memory"
-            " for wait; with `block_size`.",
+            " for wait; for jobs in blocks.",
             expected="the name of a directory",
             form="DIR",
             sql=False,

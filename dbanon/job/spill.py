@@ -15,11 +15,7 @@ def require_spillable(policy: Policy, entity: str | None, chained: bool) -> None
     ------
     InvalidParameter : one does.
     """
-    if policy.block_size is None:
-        raise InvalidParameter(
-            "A table that does not fit into memory is anonymized in blocks.",
-            hint="Say how large they are: `block_size=50000`.",
-        )
+    _ = policy.records_at_once
     asked = {
         "an entity": entity is not None,
         "a chain": chained,

@@ -20,19 +20,11 @@ from dbanon.data.disk import Disk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Role
-from dbanon.errors import (
-    DuplicateKeys,
-    UnsupportedType,
-)
+from dbanon.errors import DuplicateKeys, UnsupportedType
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import (
-    OnSql,
-    Output,
-    Relation,
-    random_order,
-)
+from dbanon.stores.base import OnSql, Output, Relation, random_order
 from dbanon.stores.keyed import STAGING, KeyedSession
 from dbanon.stores.names import RelationName, quote
 

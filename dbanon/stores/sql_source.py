@@ -214,10 +214,11 @@ class SqlSource:
         """The bytes that what is read may take: half of all is the database's, where there is a
         disk, and blocks are worked on beside what was read.
         """
-        limit, size = job.memory_limit, job.policy.block_size
-        if self.disk is None or limit is None or size is None:
+        limit = job.memory_limit
+        if self.disk is None or limit is None:
             return limit
-        return max(limit // 2 - (os.cpu_count() or 1) * size * bytes_per_record(n_columns), 0)
+        in_work = (os.cpu_count() or 1) * job.policy.records_at_once
+        return max(limit // 2 - in_work * bytes_per_record(n_columns), 0)
 
     def exact_totals(
         self,

@@ -29,6 +29,7 @@ from dbanon.errors import (
 )
 from dbanon.stores import scratch
 from dbanon.stores.scratch import scratch_in
+from tests.stores.databases import Database
 
 SECRET = 917_263
 ASKED = {
@@ -99,6 +100,33 @@ def test_reports_tell_the_same_losses(people: str, tmp_path: Path) -> None:
         for i, more in enumerate(({}, {"spill": place}))
     ]
     assert len({report.information_loss for report in reports}) == 1
+
+
+def test_every_database_gives_the_same(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+    rng = np.random.default_rng(4)
+    rows = [
+        (int(key), int(age), float(pay), "ab"[age % 2])
+        for key, age, pay in zip(
+            rng.permutation(1500), rng.integers(18, 90, 1500), rng.normal(size=1500), strict=True
+        )
+    ]
+    kinds = database.types
+    columns = {"id": "bigint", "age": "integer", "pay": "double", "ill": "text"}
+    database.load("people", {name: kinds[kind] for name, kind in columns.items()}, rows)
+    found = []
+    for more in ({}, {"spill": str(tmp_path / "spill"), "memory_limit": 2**30}):
+        database.anonymize(
+            quasi_identifiers=["age", "pay"], keep=["id"], sensitive=["ill"], key=["id"],
+            block_size=600, refine="pass", if_exists="replace", chunk_rows=100, **more,
+        )  # fmt: skip
+        table = database.relation("release.people")
+        found.append(database.rows(f"SELECT * FROM {table} ORDER BY id"))
+    assert found[0] == found[1]
+    assert len(found[0]) == 1500
+    assert not (tmp_path / "spill").exists()
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
