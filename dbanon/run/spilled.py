@@ -25,7 +25,11 @@ def spilled(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
         yield None
         return
     with scratch_in(job.spill) as scratch:
-        for store in stores:
-            if store is not None:
-                store.spill(scratch.path, job.memory_limit and job.memory_limit // 2)
-        yield scratch
+        known = [store for store in stores if store is not None]
+        for store in known:
+            store.spill(scratch.path, job.memory_limit and job.memory_limit // 2)
+        try:
+            yield scratch
+        finally:
+            for store in known:
+                store.spill(None, None)

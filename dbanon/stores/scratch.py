@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dbanon.errors import DatabaseFailure, InsufficientRights, InvalidParameter, JobRunning
+from dbanon.stores.interrupts import held_once_committed
 
 _OWN = re.compile(r"dbanon-[0-9a-f]{32}")
 
@@ -94,15 +95,24 @@ def scratch_in(directory: str) -> Iterator[Scratch]:
             os.mkdir(own, 0o700, dir_fd=held)
         except OSError as error:
             raise _refused(place, error) from None
-        try:
-            with ExitStack() as files:
-                yield Scratch(place / own, files)
-        finally:
+
+        def clear() -> None:
             shutil.rmtree(inside / own, ignore_errors=True)
             # One that was there, and empty, stays: it is somebody's.
             if made or left:
                 with suppress(OSError):
                     place.rmdir()
+
+        try:
+            with ExitStack() as files:
+                yield Scratch(place / own, files)
+        except BaseException:
+            clear()
+            raise
+        # What is committed is not told as interrupted.
+        with held_once_committed() as hold:
+            hold()
+            clear()
     finally:
         os.close(held)
 

@@ -31,10 +31,10 @@ class Store(Protocol):
         create : a file that is missing may be made: it is planned on an empty database.
         """
 
-    def spill(self, directory: Path, memory: int | None) -> None:
+    def spill(self, directory: Path | None, memory: int | None) -> None:
         """Keep to so many bytes from the next session on, and put the rest into a directory.
 
-        Nothing to do where memory is a server's, or the caller's.
+        None for what is usual. Nothing to do where memory is a server's, or the caller's.
         """
 
     def same_database(self, other: Store) -> bool:

@@ -97,10 +97,13 @@ class DuckdbStore:
             if isinstance(self._database, str):
                 connection.close()
 
-    def spill(self, directory: Path, memory: int | None) -> None:
+    def spill(self, directory: Path | None, memory: int | None) -> None:
         """Of a file: what does not fit goes into a directory, and not beside the file."""
+        self._settings = []
+        if directory is None:
+            return
         place = str(directory / "duckdb").replace("'", "''")
-        self._settings = [f"SET temp_directory = '{place}'"]
+        self._settings.append(f"SET temp_directory = '{place}'")
         if memory is not None:
             self._settings.append(f"SET memory_limit = '{memory}B'")
 

@@ -377,7 +377,7 @@ class PlpyStore:
         """The caller's transaction, as it is."""
         return self.session(write=False)
 
-    def spill(self, directory: Path, memory: int | None) -> None:
+    def spill(self, directory: Path | None, memory: int | None) -> None:
         """Its memory is the server's."""
 
     def same_database(self, other: object) -> bool:

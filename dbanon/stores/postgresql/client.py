@@ -356,7 +356,7 @@ class PostgresqlStore:
             connection.invalidate()
             connection.close()
 
-    def spill(self, directory: Path, memory: int | None) -> None:
+    def spill(self, directory: Path | None, memory: int | None) -> None:
         """Its memory is the server's."""
 
     def same_database(self, other: object) -> bool:

@@ -120,7 +120,7 @@ class SqliteStore:
         """A lock file beside the database; none where that is no file."""
         return job_lock(self._path, job)
 
-    def spill(self, directory: Path, memory: int | None) -> None:
+    def spill(self, directory: Path | None, memory: int | None) -> None:
         """Its temporary tables are on a disk already, and its memory is small."""
 
     def same_database(self, other: object) -> bool:
