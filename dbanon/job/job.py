@@ -232,10 +232,10 @@ class Job:
                 )
         require_own_ranges(self.hierarchies, self.policy.local_range)
         check_entity(self.entity, self.named)
-        if self.spill is not None:
-            require_spillable(self.policy, self.entity, self.chain is not None)
         if self.chain is not None:
             require_chained(self.policy, self.entity)
+        if self.spill is not None:
+            require_spillable(self.policy, self.guarantee.persons)
         for column in self.named:
             if self.named.count(column) > 1:
                 raise InvalidParameter(

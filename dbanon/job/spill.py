@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.errors import InvalidParameter
 from dbanon.job.policy import Policy
 from dbanon.recoding import find_recoding
 
 
-def require_spillable(policy: Policy, entity: str | None, chained: bool) -> None:
+def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
     """Check that no part of a job looks at all of a table's values at once.
+
+    Parameters
+    ----------
+    persons : the columns that say whose a row is, as ``Guarantee.persons``.
 
     Raises
     ------
@@ -17,8 +23,7 @@ def require_spillable(policy: Policy, entity: str | None, chained: bool) -> None
     """
     _ = policy.records_at_once
     asked = {
-        "an entity": entity is not None,
-        "a chain": chained,
+        "an entity or a chain": bool(persons),
         "privacy models": bool(policy.models),
         "evaluate": policy.evaluate,
         "a certificate": policy.certificate is not None,
