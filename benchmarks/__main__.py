@@ -29,9 +29,10 @@ NAMES = (
     "models_adult",
     "plpython",
     "privacy",
+    "spill",
     "thorough",
 )
-ON_REQUEST = ("bounds", "chain_speed", "models_adult", "thorough")  # minutes each, only when named
+ON_REQUEST = ("bounds", "chain_speed", "models_adult", "spill", "thorough")  # minutes, if named
 WITH_ANOTHER = ("evaluation", "main_job", "models_adult", "plpython")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"

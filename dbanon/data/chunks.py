@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.disk import Disk, Rows, in_order
 from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.ranks import ranked
 from dbanon.data.schema import Attribute, Kind
@@ -49,18 +50,27 @@ def bytes_per_record(n_columns: int) -> int:
     return _BYTES_PER_RECORD + 8 * _COPIES_OF_THE_MATRIX * n_columns
 
 
-def require_memory(n_records: int, n_columns: int, limit: int | None, read: str) -> int:
+def bytes_on_disk(n_columns: int) -> int:
+    """About the memory of a record whose values wait on a disk, so many columns of it."""
+    # Key, class and place in it; one column at a time, and what classes are released with.
+    return _BYTES_PER_RECORD + 8 * n_columns
+
+
+def require_memory(
+    n_records: int, n_columns: int, limit: int | None, read: str, disk: bool = False
+) -> int:
     """About the bytes that a method takes for so many records, within a limit unless it is None.
 
     Parameters
     ----------
     read : what became of the records, for the message: ``would be read``.
+    disk : True where their values wait on a disk.
 
     Raises
     ------
     MemoryLimit : it is more.
     """
-    each = bytes_per_record(n_columns)
+    each = bytes_on_disk(n_columns) if disk else bytes_per_record(n_columns)
     if limit is not None and n_records * each > limit:
         raise MemoryLimit.over(
             "The job needs",
@@ -78,6 +88,7 @@ def microdata_from_chunks(
     categories: Sequence[Sequence[str]] = (),
     key_width: int = 1,
     memory_limit: int | None = None,
+    disk: Disk | None = None,
 ) -> Microdata:
     """Put the chunks of a relation together, in record order.
 
@@ -89,6 +100,7 @@ def microdata_from_chunks(
         point.
     key_width : the number of key columns, m.
     memory_limit : bytes that the job may use, or None for no limit.
+    disk : where values wait until they are looked at; None for in memory.
 
     Raises
     ------
@@ -99,32 +111,15 @@ def microdata_from_chunks(
     """
     attributes = tuple(attributes)
     n_numbers = sum(not attribute.kind.is_coded for attribute in attributes)
-    pieces: list[Chunk] = []
+    widths = (key_width, n_numbers, len(categories), len(attributes))
+    found = _Gathered(widths) if disk is None else _Written(widths, disk)
     n = 0
     for chunk in chunks:
         n += len(chunk.keys)
-        require_memory(n, len(attributes), memory_limit, "were read so far")
-        pieces.append(chunk)
-
-    keys = _join([piece.keys for piece in pieces], (0, key_width), np.int64)
-    numbers = _join([piece.numbers for piece in pieces], (0, n_numbers), np.float64)
-    valid = _join_valid(pieces, len(attributes))
-    codes = _join(
-        [
-            np.empty((len(piece.keys), 0)) if piece.codes is None else piece.codes
-            for piece in pieces
-        ],
-        (0, len(categories)),
-        np.int32,
-    )
-    wide = frozenset[str]().union(*(piece.wide for piece in pieces))
-    pieces.clear()
-
-    order = _record_order(keys)
-    if order is not None:
-        keys, numbers = keys[order], numbers[order]
-        valid = None if valid is None else valid[order]
-        codes = codes[order]
+        require_memory(n, len(attributes), memory_limit, "were read so far", disk is not None)
+        found.add(chunk)
+    keys, numbers, codes, valid = found.in_record_order()
+    wide = found.wide
     if len(keys) > 1 and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
         raise DuplicateKeys(
             "The row key is not unique.",
@@ -186,21 +181,94 @@ def encode(values: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, 
     return codes, tuple(dictionary)
 
 
+class _Gathered:
+    """Chunks that are kept in memory.
+
+    Parameters
+    ----------
+    widths : of keys, numbers, codes and validity.
+    """
+
+    def __init__(self, widths: tuple[int, int, int, int]) -> None:
+        self._widths, self._pieces = widths, list[Chunk]()
+        self.wide = frozenset[str]()
+
+    def add(self, chunk: Chunk) -> None:
+        """Keep one more."""
+        self._pieces.append(chunk)
+        self.wide |= chunk.wide
+
+    def in_record_order(self) -> tuple[Any, Any, Any, Any]:
+        """Keys, numbers, codes and validity, (n, width) each; no validity where all is valid."""
+        pieces = self._pieces
+        parts = [[p.keys, p.numbers, _codes(p)] for p in pieces]
+        kinds = (np.int64, np.float64, np.int32)
+        arrays = [
+            _join([part[at] for part in parts], (0, self._widths[at]), kinds[at]) for at in range(3)
+        ]
+        if any(piece.valid is not None for piece in pieces):
+            arrays.append(np.concatenate([_valid(p, self._widths[3]) for p in pieces]))
+        pieces.clear()
+        order = _record_order(arrays[0])
+        if order is not None:
+            arrays = [array[order] for array in arrays]
+        keys, numbers, codes, *valid = arrays
+        return keys, numbers, codes, valid[0] if valid else None
+
+
+class _Written:
+    """Chunks whose values are written to a disk; keys stay in memory.
+
+    Parameters
+    ----------
+    widths : as of ``_Gathered``.
+    """
+
+    def __init__(self, widths: tuple[int, int, int, int], disk: Disk) -> None:
+        self._disk, self._width = disk, widths[3]
+        self._keys = [np.empty((0, widths[0]), np.int64)]
+        kinds = (np.float64, np.int32, np.bool_)
+        self._rows = [
+            Rows(disk, width, kind) for width, kind in zip(widths[1:], kinds, strict=True)
+        ]
+        self._holes = False
+        self.wide = frozenset[str]()
+
+    def add(self, chunk: Chunk) -> None:
+        """Write one more."""
+        self._keys.append(chunk.keys)
+        parts: tuple[NDArray[Any], ...] = chunk.numbers, _codes(chunk), _valid(chunk, self._width)
+        for rows, part in zip(self._rows, parts, strict=True):
+            rows.add(part)
+        self._holes |= chunk.valid is not None
+        self.wide |= chunk.wide
+
+    def in_record_order(self) -> tuple[Any, Any, Any, Any]:
+        """As of ``_Gathered``."""
+        keys = np.concatenate(self._keys)
+        self._keys.clear()
+        numbers, codes, valid = (rows.done() for rows in self._rows)
+        order = _record_order(keys)
+        if order is not None:
+            keys = keys[order]
+            numbers, codes, valid = (
+                in_order(self._disk, rows, order) for rows in (numbers, codes, valid)
+            )
+        return keys, numbers, codes, valid if self._holes else None
+
+
+def _codes(chunk: Chunk) -> NDArray[np.int32]:
+    return np.empty((len(chunk.keys), 0), np.int32) if chunk.codes is None else chunk.codes
+
+
+def _valid(chunk: Chunk, width: int) -> NDArray[np.bool_]:
+    return np.ones((len(chunk.keys), width), bool) if chunk.valid is None else chunk.valid
+
+
 def _join(arrays: list[Any], empty_shape: tuple[int, int], dtype: Any) -> Any:
     if not arrays:
         return np.empty(empty_shape, dtype)
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _join_valid(pieces: list[Chunk], width: int) -> NDArray[np.bool_] | None:
-    if all(piece.valid is None for piece in pieces):
-        return None
-    return np.concatenate(
-        [
-            np.ones((len(piece.keys), width), bool) if piece.valid is None else piece.valid
-            for piece in pieces
-        ]
-    )
 
 
 def _record_order(keys: NDArray[np.int64]) -> NDArray[np.int64] | None:

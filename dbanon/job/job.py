@@ -17,6 +17,7 @@ from dbanon.job.condition import require_condition
 from dbanon.job.export import Export
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
+from dbanon.job.spill import require_spillable
 from dbanon.measures import Model
 
 OUTPUT_KINDS = ("table", "view")
@@ -80,6 +81,8 @@ class Job:
     chunk_rows : rows that are read at a time; never changes the result.
     memory_limit : bytes that reading and clustering may use; None for no limit.
     where : SQL of whoever owns the job, as behind WHERE; None for all rows.
+    spill : a directory that is made for the run, and where values wait until they are looked at;
+        None for in memory.
     exports : files that are made of the release.
     time_limit : seconds that a run may take; None for no limit.
     roles : all columns that have a role, those that are not released among them; None where nobody
@@ -170,6 +173,17 @@ class Job:
         int | None,
         MEMORY_LIMIT,
     ] = None
+    spill: Annotated[
+        str | None,
+        Option(
+            "A directory, made for the run alone, where values and what the database has no memory"
+            " for wait; for jobs in blocks.",
+            expected="the name of a directory",
+            form="DIR",
+            sql=False,
+            see="methods.md#tables-beyond-memory",
+        ),
+    ] = None
     exports: Annotated[
         tuple[Export, ...],
         Option(
@@ -219,6 +233,8 @@ class Job:
         check_entity(self.entity, self.named)
         if self.chain is not None:
             require_chained(self.policy, self.entity)
+        if self.spill is not None:
+            require_spillable(self.policy, self.guarantee.persons)
         check_once(self.named)
 
     @property

@@ -48,6 +48,7 @@ class JobOptions(PolicyOptions, total=False):
     if_exists: str
     chunk_rows: int | None
     memory_limit: int | None
+    spill: str | None
     chain: Chain | None
     where: str | None
     time_limit: float | None

@@ -293,6 +293,21 @@ class Policy:
             "method": find_method(self.method).sentence,
         }
 
+    @property
+    def records_at_once(self) -> int:
+        """About how many records a core works on at once.
+
+        Raises
+        ------
+        InvalidParameter : on all of them.
+        """
+        if self.block_size is None:
+            raise InvalidParameter(
+                "A table that does not fit into memory is anonymized in blocks.",
+                hint="Say how large they are: `block_size=50000`.",
+            )
+        return self.block_size
+
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""
         secret = [one.name for one in parameters(type(self)) if one.option.secret]

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dbanon.measures.class_sizes import average_class_size, discernibility
 from dbanon.measures.iloss import iloss
-from dbanon.measures.information_loss import Loss, centroid_loss, released_loss
+from dbanon.measures.information_loss import (
+    Loss,
+    centroid_loss,
+    column_sums,
+    loss_of,
+    released_loss,
+)
 from dbanon.measures.models import HIERARCHICAL, ORDERS, Model, model_kinds
 from dbanon.measures.sensitive import sensitive_counts
 
@@ -15,8 +21,10 @@ __all__ = [
     "Model",
     "average_class_size",
     "centroid_loss",
+    "column_sums",
     "discernibility",
     "iloss",
+    "loss_of",
     "model_kinds",
     "released_loss",
     "sensitive_counts",

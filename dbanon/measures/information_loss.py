@@ -11,6 +11,7 @@ statistical disclosure control", IEEE TKDE 14 (2002), section 2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,21 +90,45 @@ def released_loss(
     part : True where the points are part of a table whose z-scores they are: it varies about its
         own mean, 0, and not about that of the part.
     """
+    sums = [
+        column_sums(
+            points[:, column],
+            partition,
+            released[:, column],
+            None if valid is None else valid[:, column],
+            part=part,
+        )
+        for column in range(points.shape[1])
+    ]
+    return loss_of(sums)
+
+
+def column_sums(
+    points: NDArray[np.float64],
+    partition: Partition,
+    released: NDArray[np.float64],
+    valid: NDArray[np.bool_] | None = None,
+    *,
+    part: bool = False,
+) -> tuple[float, float]:
+    """What a column loses, and what it could lose; arguments as one column of ``released_loss``."""
     records = partition.labels >= 0
-    labels = partition.labels[records]
-    p = points.shape[1]
-    errors, totals = np.zeros(p), np.zeros(p)
-    for column in range(p):
-        original = points[records, column]
-        error = original - released[labels, column]
-        if valid is not None:
-            keep = valid[records, column]
-            original, error = original[keep], error[keep]
-        if part:
-            totals[column] = np.square(original).sum()
-        elif original.size and original.max() != original.min():
-            totals[column] = np.square(original - original.mean()).sum()
-        errors[column] = np.square(error).sum()
-    shares = np.divide(errors, totals, out=np.zeros(p), where=totals > 0)
+    original = points[records]
+    error = original - released[partition.labels[records]]
+    if valid is not None:
+        keep = valid[records]
+        original, error = original[keep], error[keep]
+    total = 0.0
+    if part:
+        total = float(np.square(original).sum())
+    elif original.size and original.max() != original.min():
+        total = float(np.square(original - original.mean()).sum())
+    return float(np.square(error).sum()), total
+
+
+def loss_of(sums: Sequence[tuple[float, float]]) -> Loss:
+    """The loss of columns, of which each has what ``column_sums`` gives."""
+    errors, totals = np.array(sums, np.float64).reshape(-1, 2).T
+    shares = np.divide(errors, totals, out=np.zeros(len(sums)), where=totals > 0)
     total = float(totals.sum())
     return Loss(shares, float(errors[totals > 0].sum() / total) if total else 0.0)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +29,44 @@ SECONDS_BETWEEN_TICKS = 0.05
 # Of the size of a block: with fewer records than this part it joins another.
 _SMALLEST = 20
 
+# Of records that are looked at only to be sent to their blocks.
+_AT_ONCE = 200_000
+
 
 class _StoppedError(Exception):
     """Another block failed, or the caller wants no more."""
+
+
+class Spread(Protocol):
+    """Records of a stratum, of which parts are looked at, as of ``Space`` and ``MixedSpace``."""
+
+    @property
+    def n_records(self) -> int: ...
+
+    def take(self, records: NDArray[np.int64]) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """The space of records that is made part by part, where they are looked at.
+
+    Parameters
+    ----------
+    space : gives the space of some records of the table, int64 (m,).
+    records : those of the stratum, int64 (n,).
+    """
+
+    space: Callable[[NDArray[np.int64]], Any]
+    records: NDArray[np.int64]
+
+    @property
+    def n_records(self) -> int:
+        """The number of records, n."""
+        return len(self.records)
+
+    def take(self, records: NDArray[np.int64]) -> Any:
+        """The space of some of the stratum's records, int64 (m,)."""
+        return self.space(self.records[records])
 
 
 @dataclass(frozen=True)
@@ -58,13 +94,13 @@ class Blocks:
         return -(-n_records // self.size) if n_records > self.size else None
 
     def cut(
-        self, points: NDArray[np.float64], keys: NDArray[np.int64], direction: int = 0
+        self, space: Spread, keys: NDArray[np.int64], direction: int = 0
     ) -> list[NDArray[np.int64]]:
         """Cut records into blocks of about the same size.
 
         Parameters
         ----------
-        points : float64 (n, p).
+        space : where the n records are.
         keys : int64 (n,), ascending, all different.
         direction : across which principal direction, the first being 0; the last when p is less.
 
@@ -72,12 +108,19 @@ class Blocks:
         -------
         Positions of each block's records, int64, ascending.
         """
-        parts = self.cut_at(len(points)) or 1
-        return _groups(self._numbers(points, keys, parts, np.ones(len(keys), np.int64), direction))
+        parts = self.cut_at(len(keys)) or 1
+        sample = sampled(keys, parts)
+        cuts = Cuts.fit(space.take(sample).coordinates, parts, direction, keys[sample])
+        numbers = np.empty(len(keys), np.int32)
+        for start in range(0, len(keys), _AT_ONCE):
+            some = np.arange(start, min(start + _AT_ONCE, len(keys)))
+            numbers[some] = cuts.assign(space.take(some).coordinates, keys[some])
+        counts = np.bincount(numbers, minlength=cuts.n_blocks)
+        return _groups(cuts.joined(counts, self.least)[numbers])
 
     def cut_classes(
         self,
-        points: NDArray[np.float64],
+        space: Spread,
         partition: Partition,
         keys: NDArray[np.int64],
         direction: int = 0,
@@ -86,7 +129,7 @@ class Blocks:
 
         Parameters
         ----------
-        points : float64 (n, p).
+        space : where the n records are.
         partition : of these records; suppressed ones are in no block.
         keys, direction : as for ``cut``.
 
@@ -94,29 +137,27 @@ class Blocks:
         -------
         Positions of each block's records, int64, ascending.
         """
-        members, sizes = partition.members, partition.sizes
-        means = np.add.reduceat(points[members], partition.starts, axis=0) / sizes[:, None]
-        most = max(self.size * len(sizes) // len(members), 1)
+        members, sizes, starts = partition.members, partition.sizes, partition.starts
+        parts = -(-len(sizes) // max(self.size * len(sizes) // len(members), 1))
+        ends = np.append(starts[1:], len(members))
+        means = []
+        first = 0
+        while first < len(sizes):
+            last = max(int(np.searchsorted(ends, starts[first] + _AT_ONCE, "right")), first + 1)
+            points = space.take(members[starts[first] : ends[last - 1]]).coordinates
+            sums = np.add.reduceat(points, starts[first:last] - starts[first], axis=0)
+            means.append(sums / sizes[first:last, None])
+            first = last
+        places = np.concatenate(means)
         # A class goes by the first of its records.
-        own = keys[members[partition.starts]]
-        owner = self._numbers(means, own, -(-len(sizes) // most), sizes, direction)
+        own = keys[members[starts]]
+        sample = sampled(own, parts)
+        cuts = Cuts.fit(places[sample], parts, direction, own[sample])
+        numbers = cuts.assign(places, own)
+        counts = np.bincount(numbers, sizes, cuts.n_blocks).astype(np.int64)
+        owner = cuts.joined(counts, self.least)[numbers]
         records = np.sort(members)
         return [records[block] for block in _groups(owner[partition.labels[records]])]
-
-    def _numbers(
-        self,
-        points: NDArray[np.float64],
-        keys: NDArray[np.int64],
-        parts: int,
-        weights: NDArray[np.int64],
-        direction: int,
-    ) -> NDArray[np.int64]:
-        """The block of each point, int64 (n,); ``weights`` are the records that each stands for."""
-        sample = sampled(keys, parts)
-        cuts = Cuts.fit(points[sample], parts, direction, keys[sample])
-        numbers = cuts.assign(points, keys)
-        counts = np.bincount(numbers, weights, cuts.n_blocks).astype(np.int64)
-        return cuts.joined(counts, self.least)[numbers]
 
 
 def _groups(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:

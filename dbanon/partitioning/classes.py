@@ -25,7 +25,7 @@ from dbanon.job.kinds import require_kinds
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.methods.registry import Method, Tick
-from dbanon.partitioning.blocks import Blocks, partition_blocks
+from dbanon.partitioning.blocks import Blocks, Deferred, partition_blocks
 from dbanon.partitioning.entities import units_of
 from dbanon.partitioning.refine import max_refined_size, refine_classes
 from dbanon.partitioning.strata import count_of, strata_of, too_few
@@ -157,6 +157,7 @@ def _found(
         result = _run(method, space(records), keys[records], policy, tick, rng, strata=apart)
         return method.gives.joined([(records, result)], n)
     parts: list[tuple[NDArray[np.int64], MethodResult]] = []
+    blocks = Blocks.of(policy)
     done = 0
     for records in strata:
         share, before = len(records) / n, done / n
@@ -164,7 +165,10 @@ def _found(
         def advance(fraction: float, share: float = share, before: float = before) -> None:
             tick(before + share * fraction)
 
-        result = _run(method, space(records), keys[records], policy, advance, rng)
+        # What is cut is made block by block: the whole may not fit into memory.
+        is_cut = blocks is not None and blocks.cut_at(len(records)) is not None
+        own = Deferred(space, records) if is_cut else space(records)
+        result = _run(method, own, keys[records], policy, advance, rng)
         parts.append((records, result))
         done += len(records)
     return method.gives.joined(parts, n)
@@ -228,7 +232,7 @@ def _run_method(
         assert isinstance(result, Partition)
         return result
 
-    return partition_blocks(blocks.cut(space.coordinates, keys), run, tick)
+    return partition_blocks(blocks.cut(space, keys), run, tick)
 
 
 def _check_budget(policy: Policy, withheld: int, microdata: Microdata) -> None:

@@ -240,7 +240,7 @@ def _by_blocks(
         _, labels = np.unique(part.labels[records], return_inverse=True)
         return merge_block(space.take(records), Partition(labels), guard.take(records), tick)
 
-    return partition_blocks(blocks.cut_classes(space.coordinates, part, keys), run, tick)
+    return partition_blocks(blocks.cut_classes(space, part, keys), run, tick)
 
 
 def compiled(

@@ -124,7 +124,7 @@ def refine_classes(
         def advance(share: float, turn: Turn = turn) -> None:
             tick((turn.number + share) * turn.share)
 
-        cut = blocks.cut_classes(space.coordinates, partition, keys, turn.direction)
+        cut = blocks.cut_classes(space, partition, keys, turn.direction)
         partition = partition_blocks(cut, run, advance)
     return partition
 

@@ -17,7 +17,7 @@ from dbanon.hierarchy.leaves import leaf_codes, trees_of
 from dbanon.hierarchy.subset import Trees, only
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
-from dbanon.measures import Loss, iloss, released_loss
+from dbanon.measures import Loss, column_sums, iloss, loss_of
 from dbanon.measures.direct_loss import direct_loss
 from dbanon.measures.figure import Task
 from dbanon.recoding import (
@@ -121,23 +121,18 @@ def _sse(
     del policy
     valid = microdata.numeric_valid()
     scales = [measures.numbers[attribute.name] for attribute in microdata.numeric]
-    transform = Standardization.of(scales)
-    points = transform.apply(microdata.numbers)
-    present = points.size if valid is None else int(valid.sum())
-    part = sum(scale.count for scale in scales) != present
-
-    def loss(released: list[NDArray[np.float64]]) -> Loss:
-        standardized = transform.apply(np.column_stack(released))
-        return released_loss(
-            points,
-            partition,
-            standardized,
-            None if microdata.valid is None else valid,
-            part=part,
-        )
-
-    before = loss([_filled(column.unrounded) for column in columns])
-    return before, loss([column.as_float() for column in columns])
+    n_values = microdata.numbers.size if valid is None else int(valid.sum())
+    part = sum(scale.count for scale in scales) != n_values
+    sums = []
+    # Column by column: a table may wait on a disk, as it does not fit into memory.
+    for place, (scale, column) in enumerate(zip(scales, columns, strict=True)):
+        transform = Standardization.of([scale])
+        points = transform.apply(microdata.numbers[:, place : place + 1])[:, 0]
+        for released in (_filled(column.unrounded), column.as_float()):
+            standardized = transform.apply(released[:, None])[:, 0]
+            kept = None if microdata.valid is None or valid is None else valid[:, place]
+            sums.append(column_sums(points, partition, standardized, kept, part=part))
+    return loss_of(sums[::2]), loss_of(sums[1::2])
 
 
 def _iloss(

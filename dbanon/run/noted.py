@@ -21,6 +21,7 @@ from dbanon.release.report import Report
 from dbanon.run.chained import run_chained
 from dbanon.run.files import files_of
 from dbanon.run.run import PhaseProgress, run
+from dbanon.run.spilled import spilled
 from dbanon.run.time_limit import within
 from dbanon.stores import ledger
 from dbanon.stores.names import parse_relation
@@ -76,7 +77,12 @@ def run_between(
         )
     if job.chain is not None:
         return run_chained(job, source, target, progress)
-    with files_of(job, target or source) as exporter, ExitStack() as stack:
+    # Outermost: what databases put there is gone before it goes.
+    with (
+        spilled(job, source, target) as disk,
+        files_of(job, target or source) as exporter,
+        ExitStack() as stack,
+    ):
         if target is None or target.same_database(source):
             writes = stack.enter_context(source.session(write=True))
             reads = writes
@@ -87,7 +93,7 @@ def run_between(
         started = time.perf_counter()
         if exporter is not None:
             exporter.require_places(writes)
-        report = run(job, SqlSource(reads), SqlTarget(writes), progress, exporter)
+        report = run(job, SqlSource(reads, disk), SqlTarget(writes), progress, exporter)
         before_commit = time.perf_counter()
         if exporter is not None:
             exporter.committing = True

@@ -169,7 +169,10 @@ def outlook(
             rows = reads.count(planned.relation)
             withheld = reads.count_withheld(planned.relation)
         columns = len(planned.wanted.columns)
-        memory = require_memory(rows - withheld, columns, job.memory_limit, "would be read")
+        on_disk = job.spill is not None
+        memory = require_memory(
+            rows - withheld, columns, job.memory_limit, "would be read", on_disk
+        )
         found = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
     told = _outlook(planned, rows, withheld, memory, changed, found)

@@ -16,22 +16,15 @@ from numpy.typing import NDArray
 
 from dbanon.data.chunks import microdata_from_chunks, watched
 from dbanon.data.counts import EntityCount, Recount
+from dbanon.data.disk import Disk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Role
-from dbanon.errors import (
-    DuplicateKeys,
-    UnsupportedType,
-)
+from dbanon.errors import DuplicateKeys, UnsupportedType
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import (
-    OnSql,
-    Output,
-    Relation,
-    random_order,
-)
+from dbanon.stores.base import OnSql, Output, Relation, random_order
 from dbanon.stores.keyed import STAGING, KeyedSession
 from dbanon.stores.names import RelationName, quote
 
@@ -95,10 +88,12 @@ class Session(KeyedSession):
         chunk_rows: int = DEFAULT_CHUNK_ROWS,
         memory_limit: int | None = None,
         progress: Progress | None = None,
+        disk: Disk | None = None,
     ) -> Microdata:
         """Read the row keys and the given attributes, and nothing else, in record order.
 
-        Rows that have a NULL where the source may have none are counted, and not read.
+        Rows that have a NULL where the source may have none are counted, and not read. Values wait
+        on the disk, where there is one.
         """
         locator = source.located
         if locator.mapped or locator.unchecked:
@@ -120,6 +115,7 @@ class Session(KeyedSession):
             categories=categories,
             key_width=len(locator.types),
             memory_limit=memory_limit,
+            disk=disk,
         )
         return replace(microdata, withheld=self.count_withheld(source))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Column, Profile
+from dbanon.data.chunks import bytes_per_record
+from dbanon.data.disk import Disk
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -37,9 +40,15 @@ from dbanon.stores.sql import Session
 
 @dataclass(frozen=True)
 class SqlSource:
-    """What one transaction on a database reads."""
+    """What one transaction on a database reads.
+
+    Parameters
+    ----------
+    disk : where values wait until they are looked at; None for in memory.
+    """
 
     session: Session
+    disk: Disk | None = None
 
     def describe(self, job: Asked) -> Relation:
         """The relation of a job; raises as ``ports.Source``."""
@@ -189,8 +198,9 @@ class SqlSource:
                 relation,
                 wanted.columns,
                 chunk_rows=job.chunk_rows,
-                memory_limit=job.memory_limit,
+                memory_limit=self._limit(job, len(wanted.columns)),
                 progress=progress,
+                disk=self.disk,
             )
         )
         ranked = {
@@ -199,6 +209,16 @@ class SqlSource:
             if name not in wanted.leaves
         }
         return replace(microdata, sensitive={**microdata.sensitive, **ranked})
+
+    def _limit(self, job: Job, n_columns: int) -> int | None:
+        """The bytes that what is read may take: half of all is the database's, where there is a
+        disk, and blocks are worked on beside what was read.
+        """
+        limit = job.memory_limit
+        if self.disk is None or limit is None:
+            return limit
+        in_work = (os.cpu_count() or 1) * job.policy.records_at_once
+        return max(limit // 2 - in_work * bytes_per_record(n_columns), 0)
 
     def exact_totals(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from dbanon.stores.sql import Session
@@ -28,6 +29,12 @@ class Store(Protocol):
         ----------
         staging : temporary tables are made, as reading needs them.
         create : a file that is missing may be made: it is planned on an empty database.
+        """
+
+    def spill(self, directory: Path | None, memory: int | None) -> None:
+        """Keep to so many bytes from the next session on, and put the rest into a directory.
+
+        None for what is usual. Nothing to do where memory is a server's, or the caller's.
         """
 
     def same_database(self, other: Store) -> bool:

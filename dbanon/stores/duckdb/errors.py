@@ -14,6 +14,7 @@ from dbanon.errors import (
     DatabaseUnreachable,
     DbanonError,
     InsufficientRights,
+    MemoryLimit,
     OutputChanged,
     OutputExists,
     SourceChanged,
@@ -62,6 +63,11 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
             "A value does not fit the type that it is written as.",
             detail=type(error).__name__,
             hint="Cast the column to a wider type in a view, and anonymize the view.",
+        ) from None
+    except duckdb.OutOfMemoryException:
+        raise MemoryLimit(
+            "The database has no more memory, or no more room where it spills to.",
+            hint="Raise the limit (`memory_limit`), or make room in the directory (`spill`).",
         ) from None
     except duckdb.Error as error:
         raise DatabaseFailure(what, detail=type(error).__name__) from None

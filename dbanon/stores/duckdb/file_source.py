@@ -79,6 +79,8 @@ class FileStore(DuckdbStore):
     def _load(self) -> None:
         if self._loaded:
             return
+        for setting in self._settings:
+            self._connection.execute(setting)
         if not self._file.is_file():
             raise DatabaseNotFound(f"There is no file {self._file}.")
         try:

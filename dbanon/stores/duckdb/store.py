@@ -25,6 +25,7 @@ class DuckdbStore:
         on_sql: OnSql | None = None,
     ) -> None:
         self._database, self._on_sql = database, on_sql
+        self._settings: list[str] = []
 
     @property
     def url(self) -> str:
@@ -72,6 +73,8 @@ class DuckdbStore:
     ) -> Iterator[DuckdbSession]:
         if isinstance(self._database, str):
             connection = _connect(self._database, write)
+            for setting in self._settings:
+                connection.execute(setting)
         else:
             connection = self._database
         try:
@@ -93,6 +96,16 @@ class DuckdbStore:
         finally:
             if isinstance(self._database, str):
                 connection.close()
+
+    def spill(self, directory: Path | None, memory: int | None) -> None:
+        """Of a file: what does not fit goes into a directory, and not beside the file."""
+        self._settings = []
+        if directory is None:
+            return
+        place = str(directory / "duckdb").replace("'", "''")
+        self._settings.append(f"SET temp_directory = '{place}'")
+        if memory is not None:
+            self._settings.append(f"SET memory_limit = '{memory}B'")
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
         """A lock file beside the database; none where that is no file."""

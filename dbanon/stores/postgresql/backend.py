@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -384,6 +385,9 @@ class PlpyStore:
     ) -> AbstractContextManager[PlpySession]:
         """The caller's transaction, as it is."""
         return self.session(write=False)
+
+    def spill(self, directory: Path | None, memory: int | None) -> None:
+        """Its memory is the server's."""
 
     def same_database(self, other: object) -> bool:
         """True for this store only."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -354,6 +355,9 @@ class PostgresqlStore:
             # An engine of the caller's would keep it.
             connection.invalidate()
             connection.close()
+
+    def spill(self, directory: Path | None, memory: int | None) -> None:
+        """Its memory is the server's."""
 
     def same_database(self, other: object) -> bool:
         """True when both have the same host, port and database, and the same role."""

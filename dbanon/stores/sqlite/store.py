@@ -120,6 +120,9 @@ class SqliteStore:
         """A lock file beside the database; none where that is no file."""
         return job_lock(self._path, job)
 
+    def spill(self, directory: Path | None, memory: int | None) -> None:
+        """Its temporary tables are on a disk already, and its memory is small."""
+
     def same_database(self, other: object) -> bool:
         """True when both are the same file, engine or connection."""
         if not isinstance(other, SqliteStore):

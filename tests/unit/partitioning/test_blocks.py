@@ -16,12 +16,18 @@ from dbanon.spaces.numeric import Space
 from dbanon.stores.frame.microdata import microdata_from_frame
 
 
+def space_of(points):
+    return Space(np.ascontiguousarray(points), ("a",) * points.shape[1])
+
+
 def cut(points, size, direction=0, least=1):
-    return Blocks(size, least).cut(points, np.arange(len(points)), direction)
+    return Blocks(size, least).cut(space_of(points), np.arange(len(points)), direction)
 
 
 def cut_classes(points, partition, size, direction=0):
-    return Blocks(size, 1).cut_classes(points, partition, np.arange(len(points)), direction)
+    return Blocks(size, 1).cut_classes(
+        space_of(points), partition, np.arange(len(points)), direction
+    )
 
 
 def _run_on(points):
@@ -159,11 +165,11 @@ def _plain_passes(points, k, size, how):
     keys = np.arange(n)
     cuts = Blocks(size, max(k, size // 20))
     labels = np.empty(n, np.int64)
-    for number, block in enumerate(cuts.cut(points, keys)):
+    for number, block in enumerate(cuts.cut(space_of(points), keys)):
         labels[block] = 10**6 * number + _run_on(points)(number, block, lambda share: None).labels
     for turn, direction in enumerate((1, 0)):
         before = Partition(np.unique(labels, return_inverse=True)[1])
-        for number, block in enumerate(cuts.cut_classes(points, before, keys, direction)):
+        for number, block in enumerate(cuts.cut_classes(space_of(points), before, keys, direction)):
             own = Space(np.ascontiguousarray(points[block]), ("a",) * points.shape[1])
             part = Partition(np.unique(before.labels[block], return_inverse=True)[1])
             seed = np.random.SeedSequence([3, turn, number]).generate_state(1, np.uint64)[0]

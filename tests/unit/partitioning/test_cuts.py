@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.data.partition import Partition
-from dbanon.partitioning.blocks import Blocks
+from dbanon.partitioning.blocks import Blocks, Deferred
 from dbanon.partitioning.cuts import Cuts, hashed, sampled
+from dbanon.spaces.numeric import Space
 from tests.reference import cuts as reference
 
 
@@ -21,6 +22,10 @@ def small_samples():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
         yield
+
+
+def space_of(points):
+    return Space(np.ascontiguousarray(points), ("a",) * points.shape[1])
 
 
 @st.composite
@@ -77,13 +82,17 @@ def test_a_record_goes_there_whoever_comes_with_it(cloud, seed) -> None:
 def test_every_record_is_in_one_block_of_its_size(cloud, size) -> None:
     points, _, _, direction = cloud
     keys = np.arange(len(points))
-    blocks = Blocks(size, 1).cut(points, keys, direction)
+    blocks = Blocks(size, 1).cut(space_of(points), keys, direction)
     assert sorted(np.concatenate(blocks).tolist()) == list(range(len(points)))
     assert all((np.diff(block) > 0).all() for block in blocks)
     parts = -(-len(points) // size)
     assert [len(block) for block in blocks] == reference.sizes(len(points), parts)
     assert max(map(len, blocks)) <= size
-    again = Blocks(size, 1).cut(points.copy(order="F"), keys, direction)
+
+    def deferred(records):
+        return space_of(points[records])
+
+    again = Blocks(size, 1).cut(Deferred(deferred, np.arange(len(points))), keys, direction)
     assert all((a == b).all() for a, b in zip(blocks, again, strict=True))
 
 
@@ -180,24 +189,26 @@ def test_blocks_on_a_sample_are_those_of_plain_loops(kind, n, size) -> None:
         points[:, :] = 4.0
     keys = np.sort(rng.choice(10**12, n, replace=False)).astype(np.int64)
     blocks = Blocks(size, size // 20)
-    found = blocks.cut(points, keys)
+    found = blocks.cut(space_of(points), keys)
     expected = reference.blocks(points, keys, size, size // 20)
     assert [block.tolist() for block in found] == expected
     assert min(map(len, found)) >= size // 20
     assert max(map(len, found)) < 1.3 * size
     # The same whatever other order the records are read in.
     order = rng.permutation(n)
-    shuffled = blocks.cut(points[order], keys[order])
+    shuffled = blocks.cut(space_of(points[order]), keys[order])
     assert [sorted(order[block].tolist()) for block in shuffled] == expected
 
 
-def test_classes_are_cut_by_means_and_first_keys() -> None:
+def test_classes_are_cut_by_means_and_first_keys(monkeypatch) -> None:
     rng = np.random.default_rng(0)
     n, size = 9000, 1200
     points = rng.normal(size=(n, 2))
     keys = np.sort(rng.choice(10**9, n, replace=False)).astype(np.int64)
     labels = np.unique(rng.integers(0, n // 7, n), return_inverse=True)[1]
-    found = Blocks(size, 60).cut_classes(points, Partition(labels), keys, 1)
+    # Means of classes that are made in pieces.
+    monkeypatch.setattr("dbanon.partitioning.blocks._AT_ONCE", 50)
+    found = Blocks(size, 60).cut_classes(space_of(points), Partition(labels), keys, 1)
     assert [block.tolist() for block in found] == reference.blocks_of_classes(
         points, labels, keys, size, 60, 1
     )

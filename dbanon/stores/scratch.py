@@ -1,0 +1,171 @@
+"""A directory for what a run puts on a disk: named by whoever runs it, nobody else's, gone with it.
+
+Files in it lose their names as soon as they are open, so that no way out leaves them behind. What a
+run that was killed leaves is an empty directory, and what a database wrote there: the next run with
+the same directory takes it away.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from dbanon.errors import DatabaseFailure, InsufficientRights, InvalidParameter, JobRunning
+from dbanon.stores.interrupts import held_once_committed
+
+_OWN = re.compile(r"dbanon-[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A run's own directory below the one that was named.
+
+    Parameters
+    ----------
+    path : where it is, for databases that open files by name.
+    files : closes those that are still open.
+    """
+
+    path: Path
+    files: ExitStack
+
+    def file(self) -> BinaryIO:
+        """A new file, empty, for its owner alone, without a name.
+
+        Raises
+        ------
+        DatabaseFailure : the disk takes no more.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        place = self.path / secrets.token_hex(16)
+        try:
+            opened = os.open(place, flags, 0o600)
+            os.unlink(place)
+        except OSError as error:
+            raise self.failed(error) from None
+        file = os.fdopen(opened, "w+b")
+        self.files.callback(_close, file)
+        return file
+
+    def failed(self, error: OSError) -> DatabaseFailure:
+        """The error of a file that cannot be written: a full disk may have room later."""
+        return DatabaseFailure(
+            f"A file in {self.path.parent} cannot be written; nothing was published.",
+            detail=error.strerror,
+        )
+
+
+def _close(file: BinaryIO) -> None:
+    # What it could not write is no matter any more.
+    with suppress(OSError):
+        file.close()
+
+
+@contextmanager
+def scratch_in(directory: str) -> Iterator[Scratch]:
+    """A run's own directory in one that is made where it is missing, and is gone afterwards.
+
+    Raises
+    ------
+    InvalidParameter : it is a link or no directory, or holds files of somebody's.
+    InsufficientRights : it is another account's, others may look into it, or it cannot be made.
+    JobRunning : another run has it.
+    """
+    place = Path(os.path.abspath(os.path.expanduser(directory)))
+    made = _make(place)
+    held = _held(place)
+    try:
+        left = _require_own(place, held)
+        # By number: a name might lead elsewhere meanwhile.
+        inside = Path(f"/dev/fd/{held}")
+        for name in left:
+            shutil.rmtree(inside / name)
+        own = f"dbanon-{secrets.token_hex(16)}"
+        try:
+            os.mkdir(own, 0o700, dir_fd=held)
+        except OSError as error:
+            raise _refused(place, error) from None
+
+        def clear() -> None:
+            shutil.rmtree(inside / own, ignore_errors=True)
+            # One that was there, and empty, stays: it is somebody's.
+            if made or left:
+                with suppress(OSError):
+                    place.rmdir()
+
+        try:
+            with ExitStack() as files:
+                yield Scratch(place / own, files)
+        except BaseException:
+            clear()
+            raise
+        # What is committed is not told as interrupted.
+        with held_once_committed() as hold:
+            hold()
+            clear()
+    finally:
+        os.close(held)
+
+
+def _make(place: Path) -> bool:
+    """Make the directory for its owner alone; False where something has the name."""
+    try:
+        place.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise _refused(place, error) from None
+    return True
+
+
+def _held(place: Path) -> int:
+    """The directory itself, open, locked and no link; for ``os.close``."""
+    try:
+        held = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise InvalidParameter(
+                f"The directory to spill to, {place}, is a link or no directory.",
+                hint="Name a directory that is not there yet.",
+            ) from None
+        raise _refused(place, error) from None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        raise JobRunning(
+            f"Another run has the directory to spill to, {place}.", hint="Name another one."
+        ) from None
+    return held
+
+
+def _require_own(place: Path, held: int) -> list[str]:
+    """What a killed run left in a directory, after a check that it is ours alone."""
+    found = os.fstat(held)
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise InsufficientRights(
+            f"The directory to spill to, {place}, is another account's, or open to others.",
+            hint="Name a directory that is not there yet: it is made for its owner alone.",
+        )
+    names = os.listdir(held)
+    if not all(map(_OWN.fullmatch, names)):
+        raise InvalidParameter(
+            f"The directory to spill to, {place}, is not empty.",
+            hint="Name a directory that is not there yet: it is taken away after the run.",
+        )
+    return names
+
+
+def _refused(place: Path, error: OSError) -> InsufficientRights | InvalidParameter:
+    kind = InsufficientRights if isinstance(error, PermissionError) else InvalidParameter
+    return kind(f"The directory to spill to, {place}, cannot be made.", detail=error.strerror)

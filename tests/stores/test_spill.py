@@ -1,0 +1,421 @@
+"""Values that wait on a disk: the same release in every bit, and nothing of them left anywhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+import dbanon
+from dbanon.data import chunks
+from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import (
+    DatabaseFailure,
+    DbanonError,
+    InsufficientRights,
+    InvalidParameter,
+    JobRunning,
+    MemoryLimit,
+)
+from dbanon.stores import scratch
+from dbanon.stores.scratch import scratch_in
+from tests.stores.databases import Database
+
+SECRET = 917_263
+ASKED = {
+    "table": "people", "quasi_identifiers": ["age", "pay", "born"], "k": 5, "sensitive": ["ill"],
+    "keep": ["id"], "output": "released", "block_size": 800,
+}  # fmt: skip
+
+
+@pytest.fixture
+def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A DuckDB file with 4,000 rows whose keys are in no order, on which samples are taken."""
+    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+    path = tmp_path / "people.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"""CREATE TABLE people AS SELECT (i * 7919 % 4001)::BIGINT AS id,
+            (18 + hash(i) % 70)::INTEGER AS age, (1000 * sin(i) + 0.25)::DOUBLE AS pay,
+            DATE '1950-01-01' + (hash(i + 1) % 20000)::INTEGER AS born,
+            (ARRAY['a', 'b', 'c', 'd'])[1 + (hash(i + 2) % 4)::INTEGER] AS ill,
+            (ARRAY['n', 's', 'w'])[1 + (hash(i + 3) % 3)::INTEGER] AS part,
+            CASE WHEN i % 9 <> 0 THEN (hash(i + 4) % 50)::INTEGER END AS holes,
+            (9007199254740993 + i * {SECRET})::BIGINT AS wide
+            FROM range(1, 4001) AS t(i) ORDER BY hash(i + 5)"""
+        )
+        connection.execute("ALTER TABLE people ADD PRIMARY KEY (id)")
+    return f"duckdb:///{path}"
+
+
+def released(url: str, **more: object) -> list[tuple[object, ...]]:
+    """The released rows, each found by its key."""
+    report = dbanon.anonymize(url, **(ASKED | {"if_exists": "replace"} | more))
+    assert report.k_achieved >= 5
+    with duckdb.connect(url.removeprefix("duckdb:///"), read_only=True) as connection:
+        return connection.execute("FROM released ORDER BY id").fetchall()
+
+
+CASES: dict[str, dict[str, object]] = {
+    "mdav": {},
+    "pass": {"refine": "pass"},
+    "fast": {"refine": "fast", "refine_iterations": 300},
+    "strata": {"by": ["part"], "block_size": 400, "refine": "pass"},
+    "nulls": {"quasi_identifiers": ["age", "holes"], "nulls": "category"},
+    "withheld": {
+        "quasi_identifiers": ["age", "holes"], "nulls": "suppress", "max_suppression": 0.2},
+    "wide": {"quasi_identifiers": ["age", "wide"]},
+    "median": {"recoding": "median", "standardize": "range"},
+    "generalized": {"quasi_identifiers": ["age", "part", "born"], "method": "gaa_cp"},
+    "generalized, refined": {
+        "quasi_identifiers": ["age", "part", "holes"], "method": "gaa_cp", "refine": "pass",
+        "nulls": "category"},
+    "small": {"block_size": 5000},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_release_is_the_same_in_every_bit(people: str, tmp_path: Path, name: str) -> None:
+    place = tmp_path / "spill"
+    expected = released(people, **CASES[name])
+    found = released(people, **CASES[name], spill=str(place), chunk_rows=333)
+    assert found == expected
+    assert not place.exists()
+
+
+def test_reports_tell_the_same_losses(people: str, tmp_path: Path) -> None:
+    place = str(tmp_path / "spill")
+    reports = [
+        dbanon.anonymize(people, **(ASKED | {"output": f"released{i}"}), **more)
+        for i, more in enumerate(({}, {"spill": place}))
+    ]
+    assert len({report.information_loss for report in reports}) == 1
+
+
+def test_every_database_gives_the_same(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
+    rng = np.random.default_rng(4)
+    rows = [
+        (int(key), int(age), float(pay), "ab"[age % 2])
+        for key, age, pay in zip(
+            rng.permutation(1500), rng.integers(18, 90, 1500), rng.normal(size=1500), strict=True
+        )
+    ]
+    kinds = database.types
+    columns = {"id": "bigint", "age": "integer", "pay": "double", "ill": "text"}
+    database.load("people", {name: kinds[kind] for name, kind in columns.items()}, rows)
+    found = []
+    for more in ({}, {"spill": str(tmp_path / "spill"), "memory_limit": 2**30}):
+        database.anonymize(
+            quasi_identifiers=["age", "pay"], keep=["id"], sensitive=["ill"], key=["id"],
+            block_size=600, refine="pass", if_exists="replace", chunk_rows=100, **more,
+        )  # fmt: skip
+        table = database.relation("release.people")
+        found.append(database.rows(f"SELECT * FROM {table} ORDER BY id"))
+    assert found[0] == found[1]
+    assert len(found[0]) == 1500
+    assert not (tmp_path / "spill").exists()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_files_of_rows_are_read_in_the_same_way(people: str, tmp_path: Path, ending: str) -> None:
+    rows = tmp_path / f"people.{ending}"
+    with duckdb.connect(people.removeprefix("duckdb:///"), read_only=True) as connection:
+        connection.execute(f"COPY people TO '{rows}'")
+    found = []
+    for more in ({}, {"spill": str(tmp_path / "spill"), "memory_limit": 2**30}):
+        target = tmp_path / f"target{len(found)}.duckdb"
+        asked = ASKED | {"key": ["id"], "refine": "pass"}
+        dbanon.anonymize(f"file:{rows}", target=f"duckdb:///{target}", **asked, **more)
+        with duckdb.connect(str(target), read_only=True) as connection:
+            found.append(connection.execute("FROM released ORDER BY id").fetchall())
+    assert found[0] == found[1]
+    assert not (tmp_path / "spill").exists()
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("holes", [False, True])
+def test_what_is_read_from_the_disk_is_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffled: bool, holes: bool
+) -> None:
+    monkeypatch.setattr("dbanon.data.disk._AT_ONCE", 7)
+    rng = np.random.default_rng(1)
+    attributes = [Attribute("a", Kind.FLOAT), Attribute("t", Kind.CATEGORY)]
+    keys = rng.permutation(50) if shuffled else np.arange(50)
+    valid = rng.random((50, 2)) < 0.8 if holes else None
+    numbers, codes = rng.normal(size=(50, 1)), rng.integers(0, 3, (50, 1)).astype(np.int32)
+
+    def pieces() -> list[Chunk]:
+        cut = [slice(start, start + 13) for start in range(0, 50, 13)]
+        return [
+            Chunk(keys[p, None], numbers[p], codes[p], None if valid is None else valid[p])
+            for p in cut
+        ]
+
+    given = {"categories": [("x", "y", "z")]}
+    expected = microdata_from_chunks(attributes, pieces(), **given)
+    with scratch_in(str(tmp_path / "spill")) as disk:
+        found = microdata_from_chunks(attributes, pieces(), **given, disk=disk)
+        # No name tells of them, and nothing but the process holds them.
+        assert list(disk.path.iterdir()) == []
+    for name in ("keys", "numbers", "codes"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        assert not getattr(found, name).flags.writeable
+    if expected.valid is None:
+        assert found.valid is None
+    else:
+        np.testing.assert_array_equal(found.valid, expected.valid)
+
+
+def test_no_rows_are_no_file(tmp_path: Path) -> None:
+    with scratch_in(str(tmp_path / "spill")) as disk:
+        found = microdata_from_chunks([Attribute("a", Kind.FLOAT)], [], disk=disk)
+    assert found.numbers.shape == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"block_size": None},
+        {"entity": "id", "keep": []},
+        {"models": [{"kind": "distinct_l", "attribute": "ill", "level": 2}]},
+        {"evaluate": True},
+        {"certificate": 1.0},
+        {"standardize": "mahalanobis"},
+        {"recoding": "representative"},
+        {"orders": {"part": ["n", "s", "w"]}, "quasi_identifiers": ["age", "part"],
+         "recoding": "median"},
+    ],
+)  # fmt: skip
+def test_what_needs_all_values_is_refused(
+    people: str, tmp_path: Path, more: dict[str, object]
+) -> None:
+    with pytest.raises(InvalidParameter, match=r"fit into memory|on a disk"):
+        dbanon.anonymize(people, **(ASKED | more), spill=str(tmp_path / "spill"))
+    assert not (tmp_path / "spill").exists()
+
+
+def test_too_little_memory_is_said_before_it_is_taken(people: str, tmp_path: Path) -> None:
+    place = tmp_path / "spill"
+    # Of the blocks, and of the database, which is opened with half of it.
+    for limit in (2 * 800 * chunks.bytes_per_record(3) * (os.cpu_count() or 1) + 10**5, 10**5):
+        with pytest.raises(MemoryLimit):
+            dbanon.anonymize(people, **ASKED, spill=str(place), memory_limit=limit)
+        assert not place.exists()
+    assert chunks.bytes_on_disk(10) < chunks.bytes_per_record(10) / 2
+
+
+# -- attacks on the directory ----------------------------------------------------------------------
+
+
+def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with scratch_in(str(tmp_path / "spill")) as disk:
+            for path in (tmp_path / "spill", disk.path):
+                assert stat.S_IMODE(path.stat().st_mode) == 0o700
+            with disk.file() as file:
+                found = os.fstat(file.fileno())
+                assert stat.S_IMODE(found.st_mode) == 0o600
+                assert found.st_nlink == 0
+    finally:
+        os.umask(before)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "spill").symlink_to(tmp_path / "real")
+    with pytest.raises(InvalidParameter, match="link"), scratch_in(str(tmp_path / "spill")):
+        pass
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InvalidParameter, match="no directory"), scratch_in(str(tmp_path / "file")):
+        pass
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o755, 0o710, 0o701])
+def test_what_is_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
+    place = tmp_path / "spill"
+    place.mkdir()
+    place.chmod(mode)
+    with pytest.raises(InsufficientRights, match="open to others"), scratch_in(str(place)):
+        pass
+    assert list(place.iterdir()) == []
+
+
+def test_what_is_another_accounts_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "spill"
+    place.mkdir(mode=0o700)
+    monkeypatch.setattr("dbanon.stores.scratch.os.geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(InsufficientRights, match="another account"), scratch_in(str(place)):
+        pass
+
+
+def test_what_holds_files_is_refused_and_left_alone(tmp_path: Path) -> None:
+    place = tmp_path / "spill"
+    place.mkdir(mode=0o700)
+    (place / "thesis.tex").write_text("years of work")
+    (place / f"dbanon-{'0' * 32}").mkdir()
+    with pytest.raises(InvalidParameter, match="not empty"), scratch_in(str(place)):
+        pass
+    assert (place / "thesis.tex").read_text() == "years of work"
+    assert len(list(place.iterdir())) == 2
+
+
+def test_an_empty_one_is_taken_and_stays(tmp_path: Path) -> None:
+    place = tmp_path / "spill"
+    place.mkdir(mode=0o700)
+    with scratch_in(str(place)):
+        assert len(list(place.iterdir())) == 1
+    assert list(place.iterdir()) == []
+
+
+def test_two_runs_do_not_share_it(tmp_path: Path) -> None:
+    place = str(tmp_path / "spill")
+    with scratch_in(place) as disk:
+        with pytest.raises(JobRunning), scratch_in(place):
+            pass
+        assert disk.path.is_dir()
+
+
+def test_a_link_inside_what_was_left_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    place = tmp_path / "spill"
+    left = place / f"dbanon-{'a' * 32}"
+    left.mkdir(parents=True, mode=0o700)
+    place.chmod(0o700)
+    (left / "link").symlink_to(tmp_path / "mine")
+    with scratch_in(str(place)):
+        assert not left.exists()
+    assert (tmp_path / "mine" / "thesis.tex").exists()
+    # Left by a run, it was made by one.
+    assert not place.exists()
+
+
+class _Full:
+    """A file on a disk that is full after so many bytes."""
+
+    def __init__(self, file: object, room: int) -> None:
+        self._file, self._room = file, room
+
+    def write(self, data: bytes) -> int:
+        self._room -= len(data)
+        if self._room < 0:
+            raise OSError(28, "No space left on device", str(SECRET))
+        return self._file.write(data)  # type: ignore[attr-defined]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> _Full:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("room", [0, 5000, 60_000])
+def test_a_full_disk_publishes_nothing_and_tells_no_value(
+    people: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    made = scratch.Scratch.file
+    monkeypatch.setattr(scratch.Scratch, "file", lambda self: _Full(made(self), room))
+    place = tmp_path / "spill"
+    asked = ASKED | {"quasi_identifiers": ["age", "wide"]}
+    with pytest.raises(DatabaseFailure, match="cannot be written") as caught:
+        dbanon.anonymize(people, **asked, spill=str(place))
+    assert str(SECRET) not in f"{caught.value} {caught.value.to_dict()}"
+    assert not place.exists()
+    with duckdb.connect(people.removeprefix("duckdb:///"), read_only=True) as connection:
+        assert ("released",) not in connection.execute("SHOW TABLES").fetchall()
+
+
+@pytest.mark.parametrize("phase", ["read", "cluster", "write", "verify"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, DbanonError])
+def test_every_way_out_takes_it_away(
+    people: str, tmp_path: Path, phase: str, error: type[BaseException]
+) -> None:
+    def stop(now: str, share: float) -> None:
+        if now == phase and (share > 0 or phase == "verify"):
+            raise error
+
+    place = tmp_path / "spill"
+    with pytest.raises(error):
+        dbanon.anonymize(people, **ASKED, spill=str(place), progress=stop)
+    assert not place.exists()
+
+
+_KILLED = """
+import sys, time, dbanon
+def wait(phase, share):
+    if phase == "cluster":
+        print("clustering", flush=True)
+        time.sleep(60)
+dbanon.anonymize(sys.argv[1], table="people", quasi_identifiers=["age", "pay"], k=5,
+                 output="released", block_size=800, spill=sys.argv[2], progress=wait)
+"""
+
+
+def test_after_kill_9_no_value_is_on_the_disk_and_the_next_run_clears(
+    people: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "spill"
+    run = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(_KILLED), people, str(place)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stdout is not None
+    with run.stdout:
+        assert run.stdout.readline() == "clustering\n"
+        run.send_signal(signal.SIGKILL)
+        run.wait(60)
+    [left] = place.iterdir()
+    assert [path for path in left.rglob("*") if path.is_file() and path.stat().st_size] == []
+    released(people, spill=str(place))
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_to_the_command_take_it_away(
+    people: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    place = tmp_path / "spill"
+    with duckdb.connect(people.removeprefix("duckdb:///")) as connection:
+        connection.execute(
+            "CREATE TABLE many AS SELECT i AS id, hash(i) % 1000003 AS a, hash(i + 1) % 1000003"
+            " AS b, hash(i + 2) % 1000003 AS c FROM range(300000) AS t(i)"
+        )
+    run = subprocess.Popen(
+        [
+            sys.executable, "-c", "from dbanon.doors.cli.main import main; main()",
+            "anonymize", people, "--table", "many",
+            "--quasi-identifiers", "a,b,c", "--k", "5", "--block-size", "20000", "--refine",
+            "thorough", "--spill", str(place), "--output", "released",
+        ],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    end = time.monotonic() + 60
+    while not place.exists() and run.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    assert place.exists()
+    run.send_signal(number)
+    run.communicate(timeout=120)
+    assert run.returncode not in (0, -signal.SIGKILL)
+    assert not place.exists()
