@@ -234,15 +234,9 @@ class PlpySession(PostgresqlSession):
         keys = microdata.keys[:, 0]
         for start in range(0, n, PIECE):
             stop = min(start + PIECE, n)
-            self._execute(
-                query,
-                (
-                    _address(keys[start]),
-                    _address(keys[stop - 1]),
-                    array_text(classes[start:stop]),
-                    array_text(positions[start:stop]),
-                ),
-            )
+            ends = (_address(keys[start]), _address(keys[stop - 1]))
+            arrays = [array_text(numbers[start:stop]) for numbers in (classes, positions)]
+            self._execute(query, (*ends, *arrays))
         self.run(f"ANALYZE {table}")
 
     def unstage_labels(self) -> None:
