@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any, Literal
 
 import pytest
@@ -101,7 +102,11 @@ def test_a_server_that_still_waits_is_told_to_end(
             replace(through(proxy, people.url))
         # Too late: nothing comes of it any more.
         proxy.forward()
-        assert no_session_of_ours(people)
+        # It was told to end, and takes a moment to.
+        deadline = time.monotonic() + 30
+        while not no_session_of_ours(people):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         assert people.state() == before
 
 

@@ -12,6 +12,7 @@ import sqlalchemy
 import dbanon
 from dbanon.doors import install
 from dbanon.stores.postgresql import commit as postgresql_commit
+from tests.postgres.kept import close_kept
 from tests.postgres_server import Server, conninfo
 
 pytestmark = pytest.mark.postgresql
@@ -59,6 +60,8 @@ def trapped(pg_server: Server, pg_url: str) -> Callable[[], bool]:
     pg_server.execute("CREATE TABLE public.people AS SELECT g AS id, sin(g) AS a"
                       " FROM generate_series(1, 60) AS g", url=pg_url)  # fmt: skip
     pg_server.execute(f'ALTER DATABASE "{database}" SET search_path = evil, pg_catalog, public')
+    # Only connections that are opened from now on have it.
+    close_kept(database)
 
     def sprung() -> bool:
         [(called,)] = pg_server.execute("SELECT is_called FROM evil.sprung", url=pg_url)
