@@ -53,7 +53,7 @@ def sql_url(sql_server: Server, sql_template: str) -> Iterator[str]:
 
 @pytest.fixture
 def run_sql(sql_server: Server, sql_url: str) -> Callable[..., list[tuple[Any, ...]]]:
-    """One statement in a connection of its own: its rows."""
+    """One statement in a connection as new: its rows."""
 
     def run(statement: str, *parameters: Any, url: str = sql_url) -> list[tuple[Any, ...]]:
         return sql_server.execute(statement, *parameters, url=url)
