@@ -104,6 +104,9 @@ def _leaves(table: Table, name: str, dtype: np.dtype[Any], wished: Private) -> L
         if name in wished.bounds and tuple(wished.bounds[name]) != (0, 1):
             raise InvalidParameter(f'Column "{name}" holds truths, which need no bounds.')
         missing = wished.null_as.get(name)
+        if isinstance(missing, str):
+            # As a command line has it.
+            missing = {"false": False, "true": True}.get(missing, missing)
         if missing not in (None, False, True):
             raise InvalidParameter(f'null_as of "{name}" must be true or false.')
         return Leaves(name, dtype, TRUTHS, None if missing is None else int(missing))

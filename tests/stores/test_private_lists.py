@@ -283,3 +283,21 @@ jobs:
         assert report.epsilon == 5.0
         assert set(jobs(database)) <= {*JOBS, "other"}
     assert spent(database) == 20.0
+
+
+def test_what_stands_for_null_may_look_like_a_number(
+    database: Database,
+) -> None:
+    database.load("people", {"zip": "text", "ill": "boolean"}, [("01", True), (None, None)] * 500)
+    dbanon.create_budget(database.url, "people", source="people", epsilon=9)
+    words = [
+        "anonymize", database.url, "--table", "people", "-q", "zip", "-q", "ill", "--method",
+        "dp_ranks", "--epsilon", "9", "--budget", "people", "--order", "zip=01,02",
+        "--null-as", "zip=02", "--null-as", "ill=false", "--output", "release.people",
+    ]  # fmt: skip
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    found = {
+        one for (one,) in database.rows("SELECT zip FROM " + database.relation("release.people"))
+    }
+    assert {"01", "02"} <= found <= {"01", "02", "other"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 import textwrap
@@ -22,9 +21,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     DatabaseFailure,
     DbanonError,
-    InsufficientRights,
     InvalidParameter,
-    JobRunning,
     MemoryLimit,
 )
 from dbanon.stores import scratch
@@ -215,96 +212,6 @@ def test_too_little_memory_is_said_before_it_is_taken(people: str, tmp_path: Pat
             dbanon.anonymize(people, **ASKED, spill=str(place), memory_limit=limit)
         assert not place.exists()
     assert chunks.bytes_on_disk(10) < chunks.bytes_per_record(10) / 2
-
-
-# -- attacks on the directory ----------------------------------------------------------------------
-
-
-def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        with scratch_in(str(tmp_path / "spill")) as disk:
-            for path in (tmp_path / "spill", disk.path):
-                assert stat.S_IMODE(path.stat().st_mode) == 0o700
-            with disk.file() as file:
-                found = os.fstat(file.fileno())
-                assert stat.S_IMODE(found.st_mode) == 0o600
-                assert found.st_nlink == 0
-    finally:
-        os.umask(before)
-
-
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir(mode=0o700)
-    (tmp_path / "spill").symlink_to(tmp_path / "real")
-    with pytest.raises(InvalidParameter, match="link"), scratch_in(str(tmp_path / "spill")):
-        pass
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(InvalidParameter, match="no directory"), scratch_in(str(tmp_path / "file")):
-        pass
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o755, 0o710, 0o701])
-def test_what_is_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
-    place = tmp_path / "spill"
-    place.mkdir()
-    place.chmod(mode)
-    with pytest.raises(InsufficientRights, match="open to others"), scratch_in(str(place)):
-        pass
-    assert list(place.iterdir()) == []
-
-
-def test_what_is_another_accounts_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path / "spill"
-    place.mkdir(mode=0o700)
-    monkeypatch.setattr("dbanon.stores.scratch.os.geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(InsufficientRights, match="another account"), scratch_in(str(place)):
-        pass
-
-
-def test_what_holds_files_is_refused_and_left_alone(tmp_path: Path) -> None:
-    place = tmp_path / "spill"
-    place.mkdir(mode=0o700)
-    (place / "thesis.tex").write_text("years of work")
-    (place / f"dbanon-{'0' * 32}").mkdir()
-    with pytest.raises(InvalidParameter, match="not empty"), scratch_in(str(place)):
-        pass
-    assert (place / "thesis.tex").read_text() == "years of work"
-    assert len(list(place.iterdir())) == 2
-
-
-def test_an_empty_one_is_taken_and_stays(tmp_path: Path) -> None:
-    place = tmp_path / "spill"
-    place.mkdir(mode=0o700)
-    with scratch_in(str(place)):
-        assert len(list(place.iterdir())) == 1
-    assert list(place.iterdir()) == []
-
-
-def test_two_runs_do_not_share_it(tmp_path: Path) -> None:
-    place = str(tmp_path / "spill")
-    with scratch_in(place) as disk:
-        with pytest.raises(JobRunning), scratch_in(place):
-            pass
-        assert disk.path.is_dir()
-
-
-def test_a_link_inside_what_was_left_leads_nowhere(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
-    place = tmp_path / "spill"
-    left = place / f"dbanon-{'a' * 32}"
-    left.mkdir(parents=True, mode=0o700)
-    place.chmod(0o700)
-    (left / "link").symlink_to(tmp_path / "mine")
-    with scratch_in(str(place)):
-        assert not left.exists()
-    assert (tmp_path / "mine" / "thesis.tex").exists()
-    # Left by a run, it was made by one.
-    assert not place.exists()
 
 
 class _Full:

@@ -93,8 +93,6 @@ def _value(one: Parameter, given: Any) -> Any:
     pairs = dict(map(pair, given))
     if one.option.form == "NAME=LOW:HIGH":
         return {name: ends(text) for name, text in pairs.items()}
-    if one.option.form == "NAME=VALUE" and one.item is Any:
-        return {name: _value_of(text) for name, text in pairs.items()}
     if one.item is float:
         return {name: _number(flag(one), text) for name, text in pairs.items()}
     if get_origin(one.item) is Sequence:

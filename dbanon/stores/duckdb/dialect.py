@@ -67,6 +67,11 @@ def attribute(name: str, sql_type: str, nullable: bool) -> Attribute:
     return Attribute(name, kind, sql_type=sql_type, nullable=nullable)
 
 
+def literal(text: str) -> str:
+    """A text as SQL spells it, where no value can be bound."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def number(position: int, attribute: Attribute) -> str:
     """SQL of a quasi-identifier as a number or a code, NULL where it is."""
     column = f"s.{quote(attribute.name)}"

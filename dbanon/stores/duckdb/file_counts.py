@@ -15,6 +15,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
 from dbanon.job.export import PARQUET
 from dbanon.stores.base import Relation
+from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.exports.arrow import arrow_schema
 from dbanon.stores.names import RelationName
@@ -48,7 +49,9 @@ def file_session(
         if kind == PARQUET:
             read = f"read_parquet({name})"
         else:
-            types = ", ".join(f"{_text(a.name)}: {_text(_type_of(session, a))}" for a in attributes)
+            types = ", ".join(
+                f"{literal(a.name)}: {literal(_type_of(session, a))}" for a in attributes
+            )
             read = (
                 f"read_csv({name}, auto_detect = false, header = true, delim = ',', quote = '\"',"
                 f" escape = '\"', nullstr = '', allow_quoted_nulls = false, columns = {{{types}}})"
@@ -92,7 +95,3 @@ def _other_columns() -> RecountFailed:
         "The file has other columns than what was released; nothing was published.",
         hint="Names that differ in case only are one to many readers: rename them in a view.",
     )
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 
 from dbanon.stores.base import OnSql
+from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.files import DUCKDB, file_for, will_be_made
@@ -102,8 +103,7 @@ class DuckdbStore:
         self._settings = []
         if directory is None:
             return
-        place = str(directory / "duckdb").replace("'", "''")
-        self._settings.append(f"SET temp_directory = '{place}'")
+        self._settings.append(f"SET temp_directory = {types.literal(str(directory / 'duckdb'))}")
         if memory is not None:
             self._settings.append(f"SET memory_limit = '{memory}B'")
 
