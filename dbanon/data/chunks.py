@@ -121,10 +121,7 @@ def microdata_from_chunks(
     keys, numbers, codes, valid = found.in_record_order()
     wide = found.wide
     if len(keys) > 1 and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
-        raise DuplicateKeys(
-            "The row key is not unique.",
-            hint='Name columns that tell every row from every other: `key=["…"]`.',
-        )
+        raise duplicate_keys()
     if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
         numbers, codes, categories = ranked(attributes, numbers, codes, categories)
     _require_finite(attributes, numbers, valid)
@@ -292,15 +289,25 @@ def _require_finite(
         if valid is not None:
             bad &= valid[:, position]
         if bad.any():
-            what = (
-                "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
-            )
-            raise NonFiniteValue(
-                f'Column "{attribute.name}" holds {what} in {int(bad.sum())} of {len(bad)} rows.',
-                hint="Exclude these rows in a view, or set them to NULL and choose how NULLs are"
-                " treated.",
-            )
+            raise non_finite(attribute, int(bad.sum()), len(bad))
         column += 1
+
+
+def duplicate_keys() -> DuplicateKeys:
+    """The error of two rows with the same key."""
+    return DuplicateKeys(
+        "The row key is not unique.",
+        hint='Name columns that tell every row from every other: `key=["…"]`.',
+    )
+
+
+def non_finite(attribute: Attribute, count: int, rows: int) -> NonFiniteValue:
+    """The error of a column that holds what is no number in so many of its rows."""
+    what = "infinity" if attribute.kind in (Kind.DATE, Kind.TIMESTAMP) else "NaN or infinity"
+    return NonFiniteValue(
+        f'Column "{attribute.name}" holds {what} in {count} of {rows} rows.',
+        hint="Exclude these rows in a view, or set them to NULL and choose how NULLs are treated.",
+    )
 
 
 def watched(

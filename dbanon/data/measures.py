@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import Coded, Microdata, first_of_each
 from dbanon.data.scales import Scale, Standardization, Whitening, whitening
+from dbanon.data.schema import Kind
 from dbanon.errors import InvalidParameter
 
 
@@ -116,20 +117,22 @@ class Measures:
     sensitive : the distributions of the columns that privacy models ask for; NULL is a value.
     whitenings : by which of the numeric attributes are not NULL, in their order: the map that makes
         the z-scores of records that hold these uncorrelated. Only for Mahalanobis distances.
+    ranks : of ordinal attributes, float64 (s,), those that occur, ascending.
     """
 
     numbers: Mapping[str, Scale] = field(default_factory=dict)
     categories: Mapping[str, Distribution] = field(default_factory=dict)
     sensitive: Mapping[str, Distribution] = field(default_factory=dict)
     whitenings: Mapping[tuple[bool, ...], Whitening] = field(default_factory=dict)
+    ranks: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("numbers", "categories", "sensitive", "whitenings"):
+        for name in ("numbers", "categories", "sensitive", "whitenings", "ranks"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Plain dictionaries, as views of them do not travel."""
-        found = (self.numbers, self.categories, self.sensitive, self.whitenings)
+        found = (self.numbers, self.categories, self.sensitive, self.whitenings, self.ranks)
         return Measures, tuple(dict(part) for part in found)
 
     @classmethod
@@ -146,12 +149,13 @@ class Measures:
         covariance : True for Mahalanobis distances.
         """
         valid = microdata.numeric_valid()
-        numbers = {
-            attribute.name: Scale.of(values if valid is None else values[valid[:, column]])
+        columns = {
+            attribute: values if valid is None else values[valid[:, column]]
             for column, (attribute, values) in enumerate(
                 zip(microdata.numeric, microdata.numbers.T, strict=True)
             )
         }
+        numbers = {attribute.name: Scale.of(values) for attribute, values in columns.items()}
         categories = {
             attribute.name: Distribution.of(codes, values)
             for attribute, codes, values in zip(
@@ -165,6 +169,7 @@ class Measures:
             categories,
             {name: Distribution.of_column(column, units) for name, column in sensitive},
             _whitenings(microdata, list(numbers.values())) if covariance else {},
+            {a.name: np.unique(x) for a, x in columns.items() if a.kind is Kind.ORDINAL},
         )
 
     def whitening_of(self, present: NDArray[np.bool_]) -> Whitening:

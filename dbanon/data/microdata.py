@@ -191,12 +191,17 @@ def require_entities(codes: NDArray[np.int32], name: str) -> NDArray[np.int32]:
     NullInEntity : one is.
     """
     if missing := int((codes < 0).sum()):
-        raise NullInEntity(
-            f'The entity column "{name}" holds NULL in {missing} of {len(codes)} rows.',
-            hint="Nobody knows whose these rows are: exclude them in a view, or give each an entity"
-            " of its own there.",
-        )
+        raise null_in_entity(name, missing, len(codes))
     return codes
+
+
+def null_in_entity(name: str, missing: int, rows: int) -> NullInEntity:
+    """The error of rows of which nobody knows whose they are."""
+    return NullInEntity(
+        f'The entity column "{name}" holds NULL in {missing} of {rows} rows.',
+        hint="Nobody knows whose these rows are: exclude them in a view, or give each an entity"
+        " of its own there.",
+    )
 
 
 def find_records(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -165,14 +165,8 @@ def parameters(described: type[Any]) -> tuple[Parameter, ...]:
 
 def all_parameters(described: type[Any]) -> tuple[Parameter, ...]:
     """The same, and in their places those of fields that are dataclasses with options."""
-    hints = get_type_hints(described)
-    found: list[Parameter] = []
-    for field in fields(described):
-        if is_dataclass(hints[field.name]):
-            found += all_parameters(hints[field.name])
-        else:
-            found += [one for one in parameters(described) if one.name == field.name]
-    return tuple(found)
+    key: Any = described
+    return _all_parameters(key)
 
 
 def make(described: type[Made], given: Mapping[str, Any]) -> Made:
@@ -183,7 +177,8 @@ def make(described: type[Made], given: Mapping[str, Any]) -> Made:
     TypeError : a name is no option, or one is missing, as of a function that is called.
     InvalidParameter : as ``check``.
     """
-    hints = get_type_hints(described)
+    key: Any = described
+    hints = _hints(key)
     left = dict(given)
     for field in fields(described):  # type: ignore[arg-type]
         kind = hints[field.name]
@@ -196,6 +191,23 @@ def make(described: type[Made], given: Mapping[str, Any]) -> Made:
             near = nearest_names(name, [one.name for one in all_parameters(described)])
             raise TypeError(f"There is no option {name!r}. {near or ''}".rstrip())
     return described(**left)
+
+
+@cache
+def _all_parameters(described: Any) -> tuple[Parameter, ...]:
+    hints = _hints(described)
+    found: list[Parameter] = []
+    for field in fields(described):
+        if is_dataclass(hints[field.name]):
+            found += all_parameters(hints[field.name])
+        else:
+            found += [one for one in parameters(described) if one.name == field.name]
+    return tuple(found)
+
+
+@cache
+def _hints(described: Any) -> Mapping[str, Any]:
+    return get_type_hints(described)
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dbanon import kernels
 from dbanon.data.measures import Measures
 from dbanon.errors import RecountFailed
 
@@ -70,9 +71,7 @@ class Partition:
 
     @cached_property
     def _grouped(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        order = np.argsort(self.labels, kind="stable")[self.n_suppressed :]
-        starts = np.concatenate(([0], np.cumsum(self.sizes)[:-1])) if self.n_classes else self.sizes
-        return order, starts.astype(np.int64)
+        return kernels.grouped(self.labels, self.n_classes)
 
     @property
     def members(self) -> NDArray[np.int64]:

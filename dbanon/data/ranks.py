@@ -51,9 +51,21 @@ def _ranks(
     unknown = int((ranks < 0).sum())
     if unknown:
         count = sum(value not in rank_of for value in values)
-        raise ValueNotInOrder(
-            f'Column "{attribute.name}" holds values that are not in its order:'
-            f" {count} of {len(values)} values, in {unknown} of {len(ranks)} rows.",
-            hint="State all values of the column (`orders`), from the lowest to the highest.",
-        )
+        raise not_in_order(attribute, (count, len(values)), (unknown, len(ranks)))
     return ranks
+
+
+def not_in_order(
+    attribute: Attribute, values: tuple[int, int], rows: tuple[int, int]
+) -> ValueNotInOrder:
+    """The error of a column with values that its order has not.
+
+    Parameters
+    ----------
+    values, rows : how many of how many.
+    """
+    return ValueNotInOrder(
+        f'Column "{attribute.name}" holds values that are not in its order:'
+        f" {values[0]} of {values[1]} values, in {rows[0]} of {rows[1]} rows.",
+        hint="State all values of the column (`orders`), from the lowest to the highest.",
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.sums import Sums
 from dbanon.errors import InvalidParameter
 
 MAHALANOBIS = "mahalanobis"
@@ -26,8 +27,8 @@ class Scale:
     ----------
     count : the number of values.
     least, most : the smallest and the largest; 0 where there is none.
-    mean, deviation : of the values times 2**-exponent: the sample standard deviation, 0 where all
-        are the same.
+    mean, deviation : of the values times 2**-exponent, correctly rounded: the sample standard
+        deviation, 0 where all are the same.
     whole : True where all are whole numbers.
     """
 
@@ -40,16 +41,17 @@ class Scale:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Scale:
-        """The scale of these values, float64 (m,), in record order."""
-        if not values.size:
+        """The scale of these values, float64 (m,), finite, in any order."""
+        return cls.of_sums(Sums.of(values))
+
+    @classmethod
+    def of_sums(cls, sums: Sums) -> Scale:
+        """The scale of values that were added up, in pieces or at once: the same in every bit."""
+        if not sums.count:
             return cls()
-        least, most = float(values.min()), float(values.max())
-        ends = cls(len(values), least, most, whole=not np.mod(values, 1.0).any())
-        small = np.ldexp(values, -ends.exponent)
-        # Not std == 0: the rounding of a mean gives equal values a tiny deviation.
-        spread = 0.0 if ends.constant else float(small.std(ddof=1))
-        mean = float(small[0] if ends.constant else small.mean())
-        return cls(ends.count, least, most, mean, spread, ends.whole)
+        ends = cls(sums.count, sums.least, sums.most, whole=sums.whole)
+        spread = 0.0 if ends.constant else sums.deviation(ends.exponent)
+        return replace(ends, mean=sums.mean(ends.exponent), deviation=spread)
 
     @property
     def constant(self) -> bool:

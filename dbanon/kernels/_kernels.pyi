@@ -23,6 +23,12 @@ def set_simd_level(name: str) -> list[str]:
     Labels do not depend on it. Raises ValueError for a name not among them.
     """
 
+def allow_whole_steps(value: bool) -> None:
+    """Whether kernels made from now on may look at rounded coordinates first.
+
+    For tests and measurements: they do unless told otherwise, and labels do not depend on it.
+    """
+
 class Kernel:
     """Work that is done in slices. Classes are numbered from 0 in the order they are made.
 
@@ -454,3 +460,74 @@ class Linkage(Kernel):
 
     def weights(self) -> npt.NDArray[np.int64]:
         """The weights of all nearest points added up, (n,). RuntimeError before the last step."""
+
+def grouped(
+    labels: npt.NDArray[np.int32], n_classes: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Records by class, in record order within a class, and where each class begins.
+
+    labels: int32 (n,), -1 for no class; one that is none raises ValueError. Returns int64
+    (n - suppressed,) and int64 (n_classes,).
+    """
+
+def class_means(
+    values: npt.NDArray[np.float64], members: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64] | None:
+    """The mean of each class, float64 (n_classes,), within its range; None where a sum overflows.
+
+    values: float64 (n,), finite, at any step; members and starts as ``grouped`` gives them, of
+    classes that are not empty, else ValueError. Values are added as numpy's reduceat adds them.
+    """
+
+def integer_class_means(
+    values: npt.NDArray[np.int64], members: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """The same of whole numbers, int64, rounded half to even, in exact arithmetic."""
+
+def column_squares(
+    values: npt.NDArray[np.float64],
+    labels: npt.NDArray[np.int32],
+    released: npt.NDArray[np.float64],
+    other: npt.NDArray[np.float64] | None,
+    valid: npt.NDArray[np.bool_] | None,
+    exponent: int,
+    shift: float,
+    scale: float,
+    part: bool,
+) -> tuple[float, float, float]:
+    """Sums of squares of a column: about two values of each class, and about its mean.
+
+    values: float64 (n,), at any step; labels: int32 (n,), -1 for records that do not count;
+    released, other: float64 (n_classes,); valid: bool (n,), which values count. All are mapped by
+    x -> (x * 2**-exponent - shift) / scale first, to 0 where scale is 0. The third sum is about 0
+    where ``part``. Values are added as numpy's sum adds them. Other shapes raise ValueError.
+    """
+
+def shuffled(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """0 to n - 1 in a random order, by n random words, uint64; n below 2**31, else ValueError."""
+
+def block_of(
+    points: npt.NDArray[np.float64],
+    keys: npt.NDArray[np.int64],
+    directions: npt.NDArray[np.float64],
+    borders: npt.NDArray[np.float64],
+    cut_keys: npt.NDArray[np.int64],
+    sides: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """The block of each record by a tree of cuts, int64 (n,); without the GIL.
+
+    points: float64 (n, p); keys: int64 (n,). Of each of m cuts the direction, float64 (m, p), the
+    border, float64 (m,), the key that decides on the border, int64 (m,), and where records below it
+    go and the others, int64 (m, 2): to a later cut, or to block b as -1 - b. Other shapes, and cuts
+    that lead back, raise ValueError.
+    """
+
+def exact_sums(
+    values: npt.NDArray[np.float64],
+) -> tuple[float, float, bool, list[tuple[int, int, int, int, int, int]]]:
+    """The smallest and the largest value, whether all are whole, and the sums by exponent.
+
+    values: float64 (n,), at any step; what is not finite raises ValueError. Of each exponent that
+    occurs: the power of two of its unit above 2**-1074; the sum in two words of 64 bits, the first
+    with its sign; and the sum of squares, in squares of that unit, in three. Without the GIL.
+    """

@@ -56,9 +56,15 @@ inline nb::ndarray<nb::numpy, Value, nb::ndim<1>> copied(const std::vector<Value
 
 // Kernels of classes of variable size, and refinement.
 void bind_variable(nb::module_& m);
+// Where records go that are cut into blocks.
+void bind_cutting(nb::module_& m);
 // Record linkage.
 void bind_linkage(nb::module_& m);
 // What lower bounds need.
 void bind_bounds(nb::module_& m);
+// What follows from the labels of all records.
+void bind_labels(nb::module_& m);
+// Sums without rounding.
+void bind_sums(nb::module_& m);
 
 }  // namespace dbanon

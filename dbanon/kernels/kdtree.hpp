@@ -7,9 +7,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "coarse.hpp"
+#include "pages.hpp"
 #include "queries.hpp"
 #include "search.hpp"
 
@@ -71,6 +72,7 @@ class KdTree {
     double* high(std::int32_t node) { return low(node) + p_ * kFan; }
     double* reach(std::int32_t node) { return high(node) + p_ * kFan; }
     double reach_of(std::int32_t id) const;
+    void coarsen(std::int32_t node, int slot);
     void refresh_view();
     void close_slot(std::int32_t node, int slot);
     bool shrink_leaf(std::int32_t leaf, std::int32_t id, double reached);
@@ -80,7 +82,7 @@ class KdTree {
     int p_;
     const Ops& ops_;
     std::int32_t size_;
-    std::vector<std::int32_t> place_;  // record -> leaf * kBlock + lane, -1 once erased
+    Pages<std::int32_t> place_;  // record -> leaf * kBlock + lane, -1 once erased
 
     std::vector<std::int32_t> order_, spare_;
     std::vector<Task> tasks_;
@@ -90,15 +92,23 @@ class KdTree {
     std::int32_t depth_ = 0;
     bool ready_ = false;
 
-    std::vector<double> boxes_, middle_;
-    std::vector<std::int32_t> child_, first_, up_;  // up_: node -> parent * kFan + slot
+    Pages<double> boxes_;
+    std::vector<double> middle_;
+    Pages<std::int32_t> child_, first_;
+    std::vector<std::int32_t> up_;  // up_: node -> parent * kFan + slot
     std::vector<std::uint8_t> live_;
 
     std::int64_t leaf_room_ = 0;
     std::int32_t leaves_ = 0;
-    std::unique_ptr<double[]> leaf_points_, leaf_reach_;
-    std::unique_ptr<std::int32_t[]> leaf_ids_;
+    Pages<double> leaf_points_, leaf_reach_;
+    Pages<std::int32_t> leaf_ids_;
     std::vector<std::int32_t> leaf_count_, leaf_up_;
+
+    // The same in whole steps, where that pays: see search.hpp.
+    Coarse coarse_;
+    Pages<std::int16_t> leaf_coarse_, coarse_boxes_;
+    Pages<double> coarse_reach_;
+    std::vector<std::uint8_t> leaf_beyond_, beyond_;
     TreeView view_{};
 };
 

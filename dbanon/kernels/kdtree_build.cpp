@@ -36,31 +36,21 @@ KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
     : points_(points), p_(p), ops_(ops), size_(n), place_(static_cast<std::size_t>(n), 0) {
     order_.resize(static_cast<std::size_t>(n));
     for (std::int32_t i = 0; i < n; ++i) order_[static_cast<std::size_t>(i)] = i;
+    // The middle need not be exact, only the same in all that follows.
+    middle_ = sampled_middle(points, n, p);
+    coarse_ = Coarse(points, n, p, middle_);
     // Every short range may leave one leaf partly empty, and no short range is shorter than
     // an eighth of kShort but for a bad sample; add_leaf() grows the room if it must.
     grow(size_ / kBlock + size_ / 512 + kFan);
-    // The middle need not be exact, only the same in all that follows.
-    middle_.assign(static_cast<std::size_t>(p_), 0.0);
-    const std::int32_t count = std::min(size_, kSample);
-    for (std::int32_t i = 0; i < count; ++i) {
-        const double* from = row(order_[static_cast<std::size_t>(sampled(0, size_, i))]);
-        for (int j = 0; j < p_; ++j) middle_[static_cast<std::size_t>(j)] += from[j] / count;
-    }
     add_node({0, size_, -1, 0, 1, 0, 0});
 }
 
-// Room for so many leaves. Not a vector: the pages of a large array are better not touched at once.
+// Room for so many leaves; no page of it is touched before it is filled.
 void KdTree::grow(std::int64_t leaves) {
-    const auto enlarge = [&](auto& array, std::int64_t each) {
-        using Value = std::remove_reference_t<decltype(array[0])>;
-        auto larger =
-            std::make_unique_for_overwrite<Value[]>(static_cast<std::size_t>(leaves * each));
-        if (leaves_ > 0) std::copy_n(array.get(), leaves_ * each, larger.get());
-        array = std::move(larger);
-    };
-    enlarge(leaf_points_, kBlock * p_);
-    enlarge(leaf_reach_, kBlock);
-    enlarge(leaf_ids_, kBlock);
+    leaf_points_.resize(static_cast<std::size_t>(leaves * kBlock * p_));
+    leaf_reach_.resize(static_cast<std::size_t>(leaves * kBlock));
+    leaf_ids_.resize(static_cast<std::size_t>(leaves * kBlock));
+    if (coarse_.used()) leaf_coarse_.resize(static_cast<std::size_t>(leaves * coarse_.block()));
     leaf_room_ = leaves;
 }
 
@@ -133,6 +123,11 @@ void KdTree::add_node(const Task& task) {
     boxes_.resize(boxes_.size() + static_cast<std::size_t>((2 * p_ + 1) * kFan));
     child_.resize(child_.size() + kFan, 0);
     first_.resize(first_.size() + kFan, kNone);
+    beyond_.push_back(0);
+    if (coarse_.used()) {
+        coarse_boxes_.resize(coarse_boxes_.size() + static_cast<std::size_t>(coarse_.pairs() * kFan * 4), 0);
+        coarse_reach_.resize(coarse_reach_.size() + kFan, 0.0);
+    }
     up_.push_back(task.node < 0 ? -1 : task.node * kFan + task.slot);
     live_.push_back(0);
     for (int slot = 0; slot < kFan; ++slot) close_slot(node, slot);
@@ -151,9 +146,9 @@ void KdTree::add_leaf(const Task& task) {
     if (leaves_ == leaf_room_) grow(leaf_room_ + leaf_room_ / 2);
     const std::int32_t leaf = leaves_++;
     const std::int32_t count = task.end - task.begin;
-    double* block = leaf_points_.get() + std::int64_t{leaf} * kBlock * p_;
-    std::int32_t* ids = leaf_ids_.get() + std::int64_t{leaf} * kBlock;
-    double* reaches = leaf_reach_.get() + std::int64_t{leaf} * kBlock;
+    double* block = leaf_points_.data() + std::int64_t{leaf} * kBlock * p_;
+    std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * kBlock;
+    double* reaches = leaf_reach_.data() + std::int64_t{leaf} * kBlock;
     std::sort(order_.begin() + task.begin, order_.begin() + task.end);
     for (std::int32_t lane = 0; lane < kBlock; ++lane) {
         // Unused lanes repeat the first record: any finite value would do.
@@ -163,8 +158,10 @@ void KdTree::add_leaf(const Task& task) {
         ids[lane] = id;
         reaches[lane] = reach_of(id);
         place_[static_cast<std::size_t>(id)] = leaf * kBlock + (lane < count ? lane : 0);
+        if (coarse_.used()) coarse_.put(row(id), leaf_coarse_.data() + leaf * coarse_.block(), lane);
     }
     leaf_count_.push_back(count);
+    leaf_beyond_.push_back(0);
     leaf_up_.push_back(task.node * kFan + task.slot);
     double* lo = low(task.node) + task.slot;
     double* hi = high(task.node) + task.slot;
@@ -178,6 +175,7 @@ void KdTree::add_leaf(const Task& task) {
     child_[at] = ~leaf;
     first_[at] = ids[0];
     live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
+    coarsen(task.node, task.slot);
 }
 
 // The distance from the middle, rounded up.
@@ -291,15 +289,21 @@ void KdTree::enclose(std::int32_t node, std::int32_t slot, std::int32_t inner) {
     reach(node)[slot] = *std::max_element(reach(inner), reach(inner) + kFan);
     const auto from = first_.begin() + std::int64_t{inner} * kFan;
     first_[static_cast<std::size_t>(node * kFan + slot)] = *std::min_element(from, from + kFan);
+    coarsen(node, slot);
 }
 
 void KdTree::refresh_view() {
-    view_ = {{p_, leaf_points_.get(), leaf_ids_.get(), leaf_count_.data()},
+    const bool used = coarse_.used();
+    view_ = {{p_, leaf_points_.data(), leaf_ids_.data(), leaf_count_.data(), points_,
+              used ? leaf_coarse_.data() : nullptr, leaf_beyond_.data(), coarse_.step()},
              boxes_.data(),
              middle_.data(),
              child_.data(),
              first_.data(),
-             live_.data()};
+             live_.data(),
+             used ? coarse_boxes_.data() : nullptr,
+             coarse_reach_.data(),
+             beyond_.data()};
 }
 
 }  // namespace dbanon

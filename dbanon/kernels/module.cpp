@@ -1,5 +1,6 @@
 #include "binding.hpp"
 #include "cbfs.hpp"
+#include "coarse.hpp"
 #include "density.hpp"
 #include "diameter.hpp"
 #include "dispatch.hpp"
@@ -47,6 +48,7 @@ NB_MODULE(_kernels, m) {
             return simd_levels();
         },
         nb::arg("name"));
+    m.def("allow_whole_steps", &allow_whole_steps, nb::arg("value"));
     nb::class_<Run>(m, "Kernel")
         .def("step", &Run::step, nb::arg("budget") = kDefaultBudget)
         .def_prop_ro("progress", &Run::progress)
@@ -63,4 +65,7 @@ NB_MODULE(_kernels, m) {
     bind_variable(m);
     bind_linkage(m);
     bind_bounds(m);
+    bind_labels(m);
+    bind_sums(m);
+    bind_cutting(m);
 }

@@ -32,6 +32,7 @@ class NearQuery : public Near {
     void sort() { std::sort(found, found + count, nearer); }
 
     std::vector<Pending> waiting;
+    std::vector<std::int16_t> steps;
 
    private:
     std::vector<Found> heap_;
@@ -47,6 +48,7 @@ class FarQuery : public Far {
 
     std::vector<Pending> waiting;
     std::vector<double> direction;
+    std::vector<std::int16_t> steps;
 };
 
 }  // namespace dbanon

@@ -15,6 +15,7 @@ constexpr int kSteps = 400;        // of the prices
 constexpr int kPatience = 20;      // steps without gain before they become shorter
 constexpr double kKept = 0.6;      // of the direction of the step before
 constexpr double kSlowest = 1e-3;  // the pace at which it ends
+constexpr double kShortest = 1e-2;  // a step of the mean one's length, for any price
 
 std::uint64_t hash_of(const std::int32_t* ids, std::int32_t count) {
     std::uint64_t hash = 0;
@@ -30,6 +31,10 @@ std::uint64_t hash_of(const std::int32_t* ids, std::int32_t count) {
 void Recombine::Ascent::start(std::vector<double> from) {
     prices = std::move(from);
     best = prices;
+    double mean = 0.0;
+    for (const double price : prices) mean += price / static_cast<double>(prices.size());
+    scale = prices;
+    for (double& length : scale) length = std::max(length, kShortest * mean);
     way.assign(prices.size(), 0.0);
     bound = -std::numeric_limits<double>::infinity();
     pace = 1.0;
@@ -50,11 +55,11 @@ bool Recombine::Ascent::step(double value, double most, const std::vector<std::i
     double norm = 0.0;
     for (std::size_t i = 0; i < prices.size(); ++i) {
         way[i] = lack[i] + kKept * way[i];
-        norm += way[i] * way[i];
+        norm += scale[i] * way[i] * way[i];
     }
     if (norm == 0.0 || pace < kSlowest || bound >= most) return false;
     const double by = pace * (most - value) / norm;
-    for (std::size_t i = 0; i < prices.size(); ++i) prices[i] += by * way[i];
+    for (std::size_t i = 0; i < prices.size(); ++i) prices[i] += by * scale[i] * way[i];
     return true;
 }
 
@@ -125,18 +130,32 @@ void Recombine::begin(const std::vector<std::int32_t>& labels) {
         classes[at].push_back(static_cast<std::int32_t>(id));
     }
     current_.resize(labels.size());
-    double most = 0.0;
+    std::vector<double> prices(labels.size());
     for (const auto& ids : classes) {
         if (ids.empty()) continue;
         const std::int32_t at = find(ids.data(), static_cast<std::int32_t>(ids.size()));
         for (const std::int32_t id : ids) current_[static_cast<std::size_t>(id)] = at;
-        most = std::max(most, loss(at));
+        share(at, prices);
     }
-    std::vector<double> prices = std::move(ascent_.best);
-    prices.resize(labels.size(), most);
-    lower(prices);
     ascent_.start(std::move(prices));
     steps_left_ = kSteps;
+}
+
+// What each record of a class loses: half of it by its distance from the mean, half by their number.
+void Recombine::share(std::int32_t at, std::vector<double>& prices) const {
+    const std::int32_t* ids = members(at);
+    for (std::int32_t i = 0; i < size(at); ++i) {
+        double& price = prices[static_cast<std::size_t>(ids[i])];
+        price = 0.0;
+        for (int j = 0; j < table_.p; ++j) {
+            double mean = 0.0;
+            for (std::int32_t l = 0; l < size(at); ++l) mean += table_.row(ids[l])[j] / size(at);
+            const double gap = table_.row(ids[i])[j] - mean;
+            price += gap * gap;
+        }
+        // Also where distances overflow.
+        price = std::min(price, loss(at)) / 2 + loss(at) / size(at) / 2;
+    }
 }
 
 double Recombine::reduced(std::int32_t at, const std::vector<double>& prices) const {
@@ -144,21 +163,6 @@ double Recombine::reduced(std::int32_t at, const std::vector<double>& prices) co
     const std::int32_t* ids = members(at);
     for (std::int32_t i = 0; i < size(at); ++i) left -= prices[static_cast<std::size_t>(ids[i])];
     return left;
-}
-
-// Until no class costs less than its prices.
-void Recombine::lower(std::vector<double>& prices) {
-    std::vector<double> less(prices.size(), 0.0);
-    const std::int32_t count = static_cast<std::int32_t>(size_.size());
-    for (std::int32_t at = 0; at < count; ++at) {
-        const double share = reduced(at, prices) / size(at);
-        for (std::int32_t i = 0; i < size(at); ++i) {
-            double& most = less[static_cast<std::size_t>(members(at)[i])];
-            most = std::min(most, share);
-        }
-    }
-    for (std::size_t id = 0; id < prices.size(); ++id) prices[id] += less[id];
-    spent_ += std::int64_t{count} * (4 + 2 * k_);
 }
 
 double Recombine::total() const {

@@ -6,7 +6,9 @@
 // does. A record's price says what it loses at least, nearly; a class costs what it loses above its
 // prices. Prices come from the Lagrangean relaxation in which records may be held twice or never, by
 // subgradients with a memory: P. Camerini, L. Fratta and F. Maffioli, "On improving relaxation
-// methods by modified gradient techniques", Mathematical Programming Study 3 (1975).
+// methods by modified gradient techniques", Mathematical Programming Study 3 (1975). Their steps are
+// in proportion to the prices they begin with: a record far from all others loses a hundred times as
+// much as most, and steps that suit one do not suit the other.
 #pragma once
 
 #include <array>
@@ -58,7 +60,8 @@ class Recombine {
     // The Lagrangean relaxation of classes: which take records away that have prices.
     struct Ascent {
         std::vector<double> prices, best;
-        std::vector<double> way;  // of the last step
+        std::vector<double> scale;  // of steps, by price
+        std::vector<double> way;    // of the last step
         double bound = 0.0, pace = 1.0;
         int stalled = 0;
         void start(std::vector<double> from);
@@ -79,7 +82,7 @@ class Recombine {
     std::int32_t size(std::int32_t at) const { return size_[static_cast<std::size_t>(at)]; }
     double loss(std::int32_t at) const { return loss_[static_cast<std::size_t>(at)]; }
     double reduced(std::int32_t at, const std::vector<double>& prices) const;
-    void lower(std::vector<double>& prices);
+    void share(std::int32_t at, std::vector<double>& prices) const;
     double total() const;
     void forget();
     void list();

@@ -12,8 +12,10 @@ namespace {
 // Below so many records scanning beats the tree.
 constexpr std::int32_t kFew = 512;
 // For each attribute (``spread_over``); below so many questions scanning takes less time than building the tree and
-// asking it (measured with MDAV: 20,000 and 100,000 records of 2 to 13 attributes, k = 3 to 100).
+// asking it (measured with MDAV: 20,000 and 100,000 records of 2 to 13 attributes, k = 3 to 100). In
+// whole steps, which make scanning faster than walking, it is the second.
 constexpr double kFewQuestions = 250.0;
+constexpr double kFewInSteps = 750.0;
 // Records that are looked at to see how many attributes matter.
 constexpr std::int32_t kSample = 255;
 // Questions between two looks at whether the tree pays.
@@ -53,7 +55,8 @@ std::unique_ptr<Records> make_records(const Table& table, Search search, std::in
     const Ops& ops = ops_for(table.p);
     if (search == Search::index) return std::make_unique<TreeRecords>(table, ops);
     if (search == Search::brute || table.n < kFew ||
-        static_cast<double>(questions) < kFewQuestions * spread_over(table)) {
+        static_cast<double>(questions) <
+            (Coarse::pays(table.p) ? kFewInSteps : kFewQuestions) * spread_over(table)) {
         return std::make_unique<BlockRecords>(table, ops);
     }
     return std::make_unique<AdaptiveRecords>(table, ops);
@@ -72,23 +75,31 @@ BlockRecords::BlockRecords(const Table& table, const Ops& ops)
 BlockRecords::BlockRecords(const Table& table, const Ops& ops, std::vector<std::int32_t> ids)
     : table_(table), ops_(ops), size_(static_cast<std::int32_t>(ids.size())), ids_(std::move(ids)) {
     const std::size_t room = static_cast<std::size_t>(blocks()) * kBlock;
-    points_ = std::make_unique_for_overwrite<double[]>(room * static_cast<std::size_t>(table.p));
+    points_.resize(room * static_cast<std::size_t>(table.p));
     ids_.resize(room, -1);
     place_.resize(static_cast<std::size_t>(table.n));
     count_.assign(static_cast<std::size_t>(blocks()), kBlock);
     if (size_ % kBlock != 0) count_.back() = size_ % kBlock;
-    view_ = {table.p, points_.get(), ids_.data(), count_.data()};
+    coarse_ = Coarse(table.points, table.n, table.p, sampled_middle(table.points, table.n, table.p));
+    if (coarse_.used()) steps_.resize(count_.size() * static_cast<std::size_t>(coarse_.block()));
+    beyond_.assign(count_.size(), 0);
+    view_ = {table.p, points_.data(), ids_.data(), count_.data(), table.points,
+             coarse_.used() ? steps_.data() : nullptr, beyond_.data(), coarse_.step()};
 }
 
 bool BlockRecords::prepare(Work& work) {
     for (; filled_ < static_cast<std::int32_t>(count_.size()); ++filled_) {
         if (work.spent()) return false;
-        double* block = points_.get() + std::int64_t{filled_} * kBlock * table_.p;
+        double* block = points_.data() + std::int64_t{filled_} * kBlock * table_.p;
         for (std::int32_t lane = 0; lane < kBlock; ++lane) {
             const std::int32_t place = filled_ * kBlock + lane;
             const std::int32_t id = ids_[static_cast<std::size_t>(std::min(place, size_ - 1))];
             const double* row = table_.row(id);
             for (int j = 0; j < table_.p; ++j) block[j * kBlock + lane] = row[j];
+            if (coarse_.used()) {
+                beyond_[static_cast<std::size_t>(filled_)] |=
+                    coarse_.put(row, steps_.data() + filled_ * coarse_.block(), lane);
+            }
             if (place < size_) place_[static_cast<std::size_t>(id)] = place;
         }
         work.left -= 2 * block_cost(table_.p);
@@ -101,18 +112,27 @@ void BlockRecords::erase(std::int32_t id) {
     const std::int32_t from = --size_;
     --count_[static_cast<std::size_t>(from / kBlock)];
     if (to == from) return;
-    double* target = points_.get() + std::int64_t{to / kBlock} * kBlock * table_.p + to % kBlock;
+    double* target = points_.data() + std::int64_t{to / kBlock} * kBlock * table_.p + to % kBlock;
     const double* source =
-        points_.get() + std::int64_t{from / kBlock} * kBlock * table_.p + from % kBlock;
+        points_.data() + std::int64_t{from / kBlock} * kBlock * table_.p + from % kBlock;
     for (int j = 0; j < table_.p; ++j) target[j * kBlock] = source[j * kBlock];
+    if (coarse_.used()) {
+        Coarse::move(steps_.data() + to / kBlock * coarse_.block(), to % kBlock,
+                     steps_.data() + from / kBlock * coarse_.block(), from % kBlock, coarse_.pairs());
+        beyond_[static_cast<std::size_t>(to / kBlock)] |= beyond_[static_cast<std::size_t>(from / kBlock)];
+    }
     ids_[static_cast<std::size_t>(to)] = ids_[static_cast<std::size_t>(from)];
     place_[static_cast<std::size_t>(ids_[static_cast<std::size_t>(to)])] = to;
 }
 
 void BlockRecords::update(std::int32_t id) {
     const std::int32_t at = place_[static_cast<std::size_t>(id)];
-    double* target = points_.get() + std::int64_t{at / kBlock} * kBlock * table_.p + at % kBlock;
+    double* target = points_.data() + std::int64_t{at / kBlock} * kBlock * table_.p + at % kBlock;
     for (int j = 0; j < table_.p; ++j) target[j * kBlock] = table_.row(id)[j];
+    if (coarse_.used()) {
+        beyond_[static_cast<std::size_t>(at / kBlock)] |=
+            coarse_.put(table_.row(id), steps_.data() + at / kBlock * coarse_.block(), at % kBlock);
+    }
 }
 
 std::int32_t BlockRecords::piece(std::int32_t from, Work& work) const {
@@ -182,7 +202,7 @@ bool AdaptiveRecords::prepare(Work& work) {
 
 bool AdaptiveRecords::count(std::int64_t before, const Work& work, bool done) {
     // Blocks met in a walk cost this much more than blocks met in order (measured).
-    const double dearer = 1.0 + 24.0 / table_.p;
+    const double dearer = 1.0 + (Coarse::pays(table_.p) ? 60.0 : 24.0) / table_.p;
     spent_ += dearer * static_cast<double>(before - work.left) /
               static_cast<double>(block_cost(table_.p));
     if (done) {

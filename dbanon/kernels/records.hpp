@@ -78,9 +78,9 @@ class BlockRecords final : public Records {
     void erase(std::int32_t id) override;
     // The row of this record has changed.
     void update(std::int32_t id);
-    void begin(NearQuery& q) override { q.pending = 0; }
+    void begin(NearQuery& q) override { begin_scan(q); }
     bool nearest(NearQuery& q, Work& work) override;
-    void begin(FarQuery& q) override { q.pending = 0; }
+    void begin(FarQuery& q) override { begin_scan(q); }
     bool farthest(FarQuery& q, Work& work) override;
     bool around(NearQuery& near, FarQuery& far, Work& work) override;
     void begin_moving(FarQuery& q, int) override { begin(q); }
@@ -89,12 +89,21 @@ class BlockRecords final : public Records {
    private:
     std::int32_t blocks() const { return (size_ + kBlock - 1) / kBlock; }
     std::int32_t piece(std::int32_t from, Work& work) const;
+    template <class Query>
+    void begin_scan(Query& q) const {
+        q.pending = 0;
+        q.coarse = {};
+        if (coarse_.used()) coarse_.ask(q.point, q.steps, q.coarse);
+    }
 
     Table table_;
     const Ops& ops_;
     std::int32_t size_;
     std::int32_t filled_ = 0;
-    std::unique_ptr<double[]> points_;
+    Pages<double> points_;
+    Coarse coarse_;
+    Pages<std::int16_t> steps_;
+    std::vector<std::uint8_t> beyond_;
     std::vector<std::int32_t> ids_, count_, place_;  // place_: record -> position in ids_
     BlocksView view_{};
 };

@@ -4,164 +4,16 @@
 #include <limits>
 #include <utility>
 
+#include "coarse_search.hpp"
+#include "exact.hpp"
 #include "lanes.hpp"
 
 namespace {
 
 using namespace dbanon;
 
-constexpr int kBlockParts = kBlock / Lanes::width;
-constexpr int kFanParts = kFan / Lanes::width;
-
-bool before(const Found& a, const Found& b) {
-    return a.distance < b.distance || (a.distance == b.distance && a.id < b.id);
-}
-
-void offer(Near& q, double distance, std::int32_t id) {
-    if (id == q.exclude || distance > q.limit || (distance == q.limit && id > q.limit_id)) return;
-    Found* heap = q.found;
-    const Found entry{distance, id};
-    std::int32_t at;
-    if (q.count < q.k) {
-        at = q.count++;
-        while (at > 0 && before(heap[(at - 1) / 2], entry)) {
-            heap[at] = heap[(at - 1) / 2];
-            at = (at - 1) / 2;
-        }
-    } else {
-        at = 0;
-        for (std::int32_t next = 1; next < q.k; next = 2 * at + 1) {
-            if (next + 1 < q.k && before(heap[next], heap[next + 1])) ++next;
-            if (!before(entry, heap[next])) break;
-            heap[at] = heap[next];
-            at = next;
-        }
-    }
-    heap[at] = entry;
-    if (q.count == q.k) {
-        q.limit = heap[0].distance;
-        q.limit_id = heap[0].id;
-    }
-}
-
-void offer(Far& q, double distance, std::int32_t id) {
-    if (distance > q.best.distance || (distance == q.best.distance && id < q.best.id)) {
-        q.best = {distance, id};
-    }
-}
-
-template <int P>
-int width(int p) {
-    return P > 0 ? P : p;
-}
-
-template <int P>
-void block_distances(const BlocksView& blocks, std::int32_t block, const double* point,
-                     Lanes (&sum)[kBlockParts]) {
-    const int p = width<P>(blocks.p);
-    const double* at = blocks.points + static_cast<std::int64_t>(block) * p * kBlock;
-    for (int part = 0; part < kBlockParts; ++part) sum[part] = Lanes::all(0.0);
-    for (int j = 0; j < p; ++j) {
-        const Lanes q = Lanes::all(point[j]);
-        for (int part = 0; part < kBlockParts; ++part) {
-            const Lanes gap = q - Lanes::load(at + j * kBlock + part * Lanes::width);
-            sum[part] = sum[part] + gap * gap;
-        }
-    }
-}
-
-template <int P, bool Nearest, bool Farthest>
-void scan_block(const BlocksView& blocks, std::int32_t block, const double* point, Near* near,
-                Far* far) {
-    Lanes sum[kBlockParts];
-    block_distances<P>(blocks, block, point, sum);
-    const unsigned used = (1u << blocks.count[block]) - 1u;
-    unsigned close = 0;
-    unsigned distant = 0;
-    for (int part = 0; part < kBlockParts; ++part) {
-        if constexpr (Nearest) {
-            close |= at_most(sum[part], Lanes::all(near->limit)) << (part * Lanes::width);
-        }
-        if constexpr (Farthest) {
-            distant |= at_most(Lanes::all(far->best.distance), sum[part]) << (part * Lanes::width);
-        }
-    }
-    close &= used;
-    distant &= used;
-    if ((close | distant) == 0) return;
-    double distance[kBlock];
-    for (int part = 0; part < kBlockParts; ++part) sum[part].store(distance + part * Lanes::width);
-    const std::int32_t* ids = blocks.ids + static_cast<std::int64_t>(block) * kBlock;
-    for (; close != 0; close &= close - 1) {
-        const int lane = __builtin_ctz(close);
-        offer(*near, distance[lane], ids[lane]);
-    }
-    for (; distant != 0; distant &= distant - 1) {
-        const int lane = __builtin_ctz(distant);
-        offer(*far, distance[lane], ids[lane]);
-    }
-}
-
-// Squared distances from the point to the children's boxes.
-template <int P>
-void near_bounds(const TreeView& tree, std::int32_t node, const double* point,
-                 Lanes (&sum)[kFanParts]) {
-    const int p = width<P>(tree.leaves.p);
-    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFan;
-    const double* hi = lo + p * kFan;
-    const Lanes zero = Lanes::all(0.0);
-    for (int part = 0; part < kFanParts; ++part) sum[part] = zero;
-    for (int j = 0; j < p; ++j) {
-        const Lanes q = Lanes::all(point[j]);
-        for (int part = 0; part < kFanParts; ++part) {
-            const int at = j * kFan + part * Lanes::width;
-            const Lanes gap = max(max(Lanes::load(lo + at) - q, q - Lanes::load(hi + at)), zero);
-            sum[part] = sum[part] + gap * gap;
-        }
-    }
-}
-
-// The multiplier of the second bound explained in search.hpp: of those tried from 1 to 3 it opened the
-// fewest boxes, two to four times fewer than 1, on normal and clustered data of 4 and 10 attributes.
-constexpr double kMultiplier = 1.6;
-
-// The smaller of the two upper bounds.
-template <int P>
-void far_bounds(const TreeView& tree, std::int32_t node, const Far& far, Lanes (&sum)[kFanParts]) {
-    const int p = width<P>(tree.leaves.p);
-    const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFan;
-    const double* hi = lo + p * kFan;
-    const double* reach = hi + p * kFan;
-    const Lanes multiplier = Lanes::all(kMultiplier);
-    Lanes inner[kFanParts];
-    for (int part = 0; part < kFanParts; ++part) sum[part] = inner[part] = Lanes::all(0.0);
-    for (int j = 0; j < p; ++j) {
-        const Lanes q = Lanes::all(far.point[j]);
-        const Lanes middle = Lanes::all(tree.middle[j]);
-        const Lanes toward = Lanes::all(far.toward[j]);
-        const Lanes vertex = Lanes::all(far.toward[j] / (kMultiplier - 1.0));
-        for (int part = 0; part < kFanParts; ++part) {
-            const int at = j * kFan + part * Lanes::width;
-            const Lanes low = Lanes::load(lo + at);
-            const Lanes high = Lanes::load(hi + at);
-            const Lanes gap = max(q - low, high - q);
-            sum[part] = sum[part] + gap * gap;
-            const Lanes x = min(max(vertex, low - middle), high - middle);
-            const Lanes length = x + toward;
-            inner[part] = inner[part] + (length * length - multiplier * (x * x));
-        }
-    }
-    const Lanes away = Lanes::all(far.away);
-    // Every term is at most 2.6 (N + |q - o|)^2; the last part is for squares that underflow.
-    const Lanes slack = Lanes::all(p * (p + 16) * 4.5e-16);
-    for (int part = 0; part < kFanParts; ++part) {
-        const Lanes out = Lanes::load(reach + part * Lanes::width);
-        const Lanes both = out + away;
-        const Lanes bound = inner[part] + multiplier * (out * out) + slack * (both * both) +
-                            Lanes::all(1e-290);
-        sum[part] = min(bound, sum[part]);
-    }
-}
+// Lines of the cache that are asked for ahead.
+constexpr int kFetched = 8;
 
 // Among equal bounds the one with the smallest record: after it, ties end the search.
 template <bool Nearest>
@@ -170,8 +22,26 @@ bool sooner(const Pending& a, const Pending& b) {
     return a.first < b.first;
 }
 
+// Asks for what a child has before it is looked at.
+template <bool Rough>
+void fetch(const TreeView& tree, std::int32_t ref) {
+    const int p = tree.leaves.p;
+    const std::int64_t at = ref < 0 ? ~ref : ref;
+    const char* from;
+    int lines = kFetched;
+    if constexpr (Rough) {
+        lines = (p + 1) / 2 < lines ? (p + 1) / 2 : lines;
+        from = reinterpret_cast<const char*>((ref < 0 ? tree.leaves.coarse : tree.coarse) +
+                                             at * ((p + 1) / 2) * 2 * kBlock);
+    } else {
+        from = reinterpret_cast<const char*>(ref < 0 ? tree.leaves.points + at * p * kBlock
+                                                     : tree.boxes + at * (2 * p + 1) * kFan);
+    }
+    for (int line = 0; line < lines; ++line) __builtin_prefetch(from + line * 64);
+}
+
 // Pushes the children in `open` so that the most promising one is popped first.
-template <bool Nearest>
+template <bool Nearest, bool Rough>
 std::int32_t push(const TreeView& tree, std::int32_t node, unsigned open, const double* bound,
                   Pending* stack, std::int32_t pending) {
     const std::int32_t base = pending;
@@ -185,33 +55,167 @@ std::int32_t push(const TreeView& tree, std::int32_t node, unsigned open, const 
             --at;
         }
         stack[at] = entry;
+        fetch<Rough>(tree, entry.ref);
     }
     return pending;
 }
 
+// How a nearest search looks at leaves and nodes: in doubles, and in whole steps first.
 template <int P>
-bool nearest(const TreeView& tree, Near& q, Work& work) {
+struct NearExact {
+    static constexpr bool kRough = false;
+    NearExact(const TreeView& over, Near& near) : tree(over), q(near) {}
+
+    void leaf(std::int32_t at) { scan_block<P, true, false>(tree.leaves, at, q.point, &q, nullptr); }
+    unsigned open(std::int32_t node, double* bound) const {
+        Lanes sum[kFanParts];
+        near_bounds<P>(tree, node, q.point, sum);
+        unsigned found = 0;
+        for (int part = 0; part < kFanParts; ++part) {
+            found |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
+            sum[part].store(bound + part * Lanes::width);
+        }
+        return found & tree.live[node];
+    }
+
+    const TreeView& tree;
+    Near& q;
+};
+
+template <int P>
+struct NearRough : NearExact<P> {
+    static constexpr bool kRough = true;
+    using NearExact<P>::q;
+    using NearExact<P>::tree;
+    NearRough(const TreeView& over, Near& near) : NearExact<P>(over, near), border(over.leaves) {}
+
+    void leaf(std::int32_t at) {
+        if (coarse_near<P>(tree.leaves, at, q, border)) q.doubts = kDoubts;
+    }
+    unsigned open(std::int32_t node, double* bound) {
+        coarse_near_bounds<P>(tree, node, q.coarse, bound);
+        unsigned found = 0;
+        for (int slot = 0; slot < kFan; ++slot) found |= (bound[slot] <= q.limit ? 1u : 0u) << slot;
+        found &= tree.live[node];
+        if (q.doubts == 0 || found == 0) return found;
+        unsigned left = NearExact<P>::open(node, bound);
+        for (unsigned rest = left; rest != 0; rest &= rest - 1) {
+            const int slot = __builtin_ctz(rest);
+            if (bound[slot] == q.limit && tree.first[node * kFan + slot] > q.limit_id) {
+                left &= ~(1u << slot);
+            }
+        }
+        q.doubts = left == found ? q.doubts - 1 : kDoubts;
+        return left;
+    }
+
+    Border<P> border;
+};
+
+template <int P>
+struct FarExact {
+    static constexpr bool kRough = false;
+    FarExact(const TreeView& over, Far& far) : tree(over), q(far) {}
+
+    void leaf(std::int32_t at) { scan_block<P, false, true>(tree.leaves, at, q.point, nullptr, &q); }
+    unsigned open(std::int32_t node, double* bound) const {
+        Lanes sum[kFanParts];
+        far_bounds<P>(tree, node, q, sum);
+        unsigned found = 0;
+        for (int part = 0; part < kFanParts; ++part) {
+            found |= at_most(Lanes::all(q.best.distance), sum[part]) << (part * Lanes::width);
+            sum[part].store(bound + part * Lanes::width);
+        }
+        return found & tree.live[node];
+    }
+
+    const TreeView& tree;
+    Far& q;
+};
+
+template <int P>
+struct FarRough : FarExact<P> {
+    static constexpr bool kRough = true;
+    using FarExact<P>::q;
+    using FarExact<P>::tree;
+    FarRough(const TreeView& over, Far& far) : FarExact<P>(over, far), border(over.leaves) {}
+
+    void leaf(std::int32_t at) {
+        if (coarse_far<P>(tree.leaves, at, q, border)) q.doubts = kDoubts;
+    }
+    unsigned open(std::int32_t node, double* bound) {
+        if (tree.beyond[node] != 0) return FarExact<P>::open(node, bound);
+        coarse_far_bounds<P>(tree, node, q.coarse, bound);
+        unsigned found = 0;
+        for (int slot = 0; slot < kFan; ++slot) {
+            found |= (bound[slot] >= q.best.distance ? 1u : 0u) << slot;
+        }
+        found &= tree.live[node];
+        if (q.doubts == 0 || found == 0) return found;
+        unsigned left = FarExact<P>::open(node, bound);
+        for (unsigned rest = left; rest != 0; rest &= rest - 1) {
+            const int slot = __builtin_ctz(rest);
+            if (bound[slot] == q.best.distance && tree.first[node * kFan + slot] > q.best.id) {
+                left &= ~(1u << slot);
+            }
+        }
+        q.doubts = left == found ? q.doubts - 1 : kDoubts;
+        return left;
+    }
+
+    Border<P> border;
+};
+
+template <class Look>
+bool walk_near(const TreeView& tree, Near& q, Work& work) {
+    Look look(tree, q);
     while (q.pending > 0) {
         if (work.spent()) return false;
         const Pending top = q.stack[--q.pending];
         if (top.bound > q.limit || (top.bound == q.limit && top.first > q.limit_id)) continue;
+        work.left -= block_cost(tree.leaves.p);
         if (top.ref < 0) {
-            scan_block<P, true, false>(tree.leaves, ~top.ref, q.point, &q, nullptr);
-            work.left -= block_cost(tree.leaves.p);
+            look.leaf(~top.ref);
+            continue;
+        }
+        double bound[kFan];
+        const unsigned open = look.open(top.ref, bound);
+        q.pending = push<true, Look::kRough>(tree, top.ref, open, bound, q.stack, q.pending);
+    }
+    return true;
+}
+
+template <class Look>
+bool walk_far(const TreeView& tree, Far& q, Work& work) {
+    Look look(tree, q);
+    while (q.pending > 0) {
+        if (work.spent()) return false;
+        const Pending top = q.stack[--q.pending];
+        if (top.bound < q.best.distance || (top.bound == q.best.distance && top.first > q.best.id)) {
             continue;
         }
         work.left -= block_cost(tree.leaves.p);
-        Lanes sum[kFanParts];
-        near_bounds<P>(tree, top.ref, q.point, sum);
-        double bound[kFan];
-        unsigned open = 0;
-        for (int part = 0; part < kFanParts; ++part) {
-            open |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
-            sum[part].store(bound + part * Lanes::width);
+        if (top.ref < 0) {
+            look.leaf(~top.ref);
+            continue;
         }
-        q.pending = push<true>(tree, top.ref, open & tree.live[top.ref], bound, q.stack, q.pending);
+        double bound[kFan];
+        const unsigned open = look.open(top.ref, bound);
+        q.pending = push<false, Look::kRough>(tree, top.ref, open, bound, q.stack, q.pending);
     }
     return true;
+}
+
+template <int P>
+bool nearest(const TreeView& tree, Near& q, Work& work) {
+    if (q.coarse.at != nullptr) return walk_near<NearRough<P>>(tree, q, work);
+    return walk_near<NearExact<P>>(tree, q, work);
+}
+
+template <int P>
+bool farthest(const TreeView& tree, Far& q, Work& work) {
+    if (q.coarse.inside) return walk_far<FarRough<P>>(tree, q, work);
+    return walk_far<FarExact<P>>(tree, q, work);
 }
 
 template <int P>
@@ -242,35 +246,8 @@ bool within(const TreeView& tree, Near& q, Work& work) {
             open |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
             sum[part].store(bound + part * Lanes::width);
         }
-        q.pending = push<true>(tree, top.ref, open & tree.live[top.ref], bound, q.stack, q.pending);
-    }
-    return true;
-}
-
-template <int P>
-bool farthest(const TreeView& tree, Far& q, Work& work) {
-    while (q.pending > 0) {
-        if (work.spent()) return false;
-        const Pending top = q.stack[--q.pending];
-        if (top.bound < q.best.distance || (top.bound == q.best.distance && top.first > q.best.id)) {
-            continue;
-        }
-        if (top.ref < 0) {
-            scan_block<P, false, true>(tree.leaves, ~top.ref, q.point, nullptr, &q);
-            work.left -= block_cost(tree.leaves.p);
-            continue;
-        }
-        work.left -= block_cost(tree.leaves.p);
-        Lanes sum[kFanParts];
-        far_bounds<P>(tree, top.ref, q, sum);
-        double bound[kFan];
-        unsigned open = 0;
-        for (int part = 0; part < kFanParts; ++part) {
-            open |= at_most(Lanes::all(q.best.distance), sum[part]) << (part * Lanes::width);
-            sum[part].store(bound + part * Lanes::width);
-        }
         q.pending =
-            push<false>(tree, top.ref, open & tree.live[top.ref], bound, q.stack, q.pending);
+            push<true, false>(tree, top.ref, open & tree.live[top.ref], bound, q.stack, q.pending);
     }
     return true;
 }
@@ -284,23 +261,38 @@ void child_bounds(const TreeView& tree, std::int32_t node, const Far& far, doubl
 
 template <int P>
 void scan_near(const BlocksView& blocks, std::int32_t first, std::int32_t last, Near& near) {
-    for (std::int32_t block = first; block < last; ++block) {
-        scan_block<P, true, false>(blocks, block, near.point, &near, nullptr);
+    if (near.coarse.at != nullptr) {
+        Border<P> border(blocks);
+        for (; first < last; ++first) coarse_near<P>(blocks, first, near, border);
+        return;
+    }
+    for (; first < last; ++first) {
+        scan_block<P, true, false>(blocks, first, near.point, &near, nullptr);
     }
 }
 
 template <int P>
 void scan_far(const BlocksView& blocks, std::int32_t first, std::int32_t last, Far& far) {
-    for (std::int32_t block = first; block < last; ++block) {
-        scan_block<P, false, true>(blocks, block, far.point, nullptr, &far);
+    if (far.coarse.inside) {
+        Border<P> border(blocks);
+        for (; first < last; ++first) coarse_far<P>(blocks, first, far, border);
+        return;
+    }
+    for (; first < last; ++first) {
+        scan_block<P, false, true>(blocks, first, far.point, nullptr, &far);
     }
 }
 
 template <int P>
 void scan_both(const BlocksView& blocks, std::int32_t first, std::int32_t last, Near& near,
                Far& far) {
-    for (std::int32_t block = first; block < last; ++block) {
-        scan_block<P, true, true>(blocks, block, near.point, &near, &far);
+    if (far.coarse.inside) {
+        Border<P> near_border(blocks), far_border(blocks);
+        for (; first < last; ++first) coarse_both<P>(blocks, first, near, near_border, far, far_border);
+        return;
+    }
+    for (; first < last; ++first) {
+        scan_block<P, true, true>(blocks, first, near.point, &near, &far);
     }
 }
 

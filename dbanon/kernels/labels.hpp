@@ -1,0 +1,96 @@
+// What is computed from the labels of all records, column by column, once they are known.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace dbanon {
+
+// Values some steps apart, as a column of a table is.
+template <class Value>
+struct Strided {
+    const Value* data;
+    std::ptrdiff_t step;
+    std::size_t n;
+    Value operator[](std::size_t i) const { return data[static_cast<std::ptrdiff_t>(i) * step]; }
+};
+
+// The sum of f(from) ... f(from + n - 1), halves first: in the order, and so to the same bit, in
+// which numpy adds what lies side by side.
+template <class Function>
+double pairwise_sum(const Function& f, std::size_t from, std::size_t n) {
+    if (n < 8) {
+        double sum = -0.0;
+        for (std::size_t i = 0; i < n; ++i) sum += f(from + i);
+        return sum;
+    }
+    if (n <= 128) {
+        double part[8];
+        for (std::size_t j = 0; j < 8; ++j) part[j] = f(from + j);
+        std::size_t i = 8;
+        for (; i < n - n % 8; i += 8) {
+            for (std::size_t j = 0; j < 8; ++j) part[j] += f(from + i + j);
+        }
+        double sum = ((part[0] + part[1]) + (part[2] + part[3])) +
+                     ((part[4] + part[5]) + (part[6] + part[7]));
+        for (; i < n; ++i) sum += f(from + i);
+        return sum;
+    }
+    std::size_t half = n / 2;
+    half -= half % 8;
+    return pairwise_sum(f, from, half) + pairwise_sum(f, from + half, n - half);
+}
+
+// Classes as they lie: members by class, in record order within a class; where each class begins.
+struct Grouped {
+    const std::int64_t* members;
+    std::size_t n;
+    const std::int64_t* starts;
+    std::size_t n_classes;
+    std::size_t end(std::size_t c) const {
+        return c + 1 < n_classes ? static_cast<std::size_t>(starts[c + 1]) : n;
+    }
+};
+
+// members has room for all labels of 0 and more; starts for one more than there are classes.
+void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_classes,
+                  std::int64_t* members, std::int64_t* starts);
+
+// The mean of each class, within its range. False where a sum is beyond doubles.
+bool class_means(const Strided<double>& values, const Grouped& classes, double* means);
+
+// The same of whole numbers, rounded half to even, in exact arithmetic.
+void integer_class_means(const std::int64_t* values, const Grouped& classes, std::int64_t* means);
+
+// x -> (x * 2**-exponent - shift) / scale; to 0 where scale is 0.
+class Affine {
+   public:
+    Affine(int exponent, double shift, double scale);
+    double operator()(double value) const {
+        if (scale_ == 0.0) return 0.0;
+        const double small = power_ > 0.0 ? value * power_ : std::ldexp(value, -exponent_);
+        return (small - shift_) / scale_;
+    }
+
+   private:
+    int exponent_;
+    double power_;  // 2**-exponent, 0 where that is no normal number
+    double shift_, scale_;
+};
+
+// Sums of squares of standardized values: about what is released in their place, about their mean.
+struct Squares {
+    double error, other_error, total;
+};
+
+// valid may be empty, and so may other. part: the total is about 0, and not about the mean.
+Squares column_squares(const Strided<double>& values, const std::int32_t* labels,
+                       const Strided<bool>& valid, const double* released, const double* other,
+                       std::size_t n_classes, const Affine& map, bool part);
+
+// 0 ... n - 1 in a random order, by as many random words of 64 bits.
+void shuffle(const std::uint64_t* words, std::size_t n, std::int64_t* order);
+
+}  // namespace dbanon

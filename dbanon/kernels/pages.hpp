@@ -1,0 +1,55 @@
+// Arrays that are asked all over: large ones begin where a huge page does, so that the system can
+// give them some, and fewer addresses have to be looked up. What is added by resize() has no value.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <utility>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace dbanon {
+
+template <class T>
+struct Paged {
+    using value_type = T;
+    static constexpr std::size_t kHuge = std::size_t{1} << 21;
+    static constexpr std::size_t kLine = 64;  // vector loads then cross no line of the cache
+
+    Paged() = default;
+    template <class U>
+    Paged(const Paged<U>&) {}  // NOLINT: as the standard asks of allocators
+
+    T* allocate(std::size_t n) {
+        if (n > static_cast<std::size_t>(-1) / sizeof(T) / 2) throw std::bad_alloc();
+        const std::size_t bytes = n * sizeof(T);
+        // Below two of them, rounding up would cost more than is gained.
+        const std::size_t align = bytes < 2 * kHuge ? kLine : kHuge;
+        void* at = std::aligned_alloc(align, (bytes + align - 1) / align * align);
+        if (at == nullptr) throw std::bad_alloc();
+#if defined(MADV_HUGEPAGE)
+        // A wish: where it is not granted, only time is lost.
+        if (align == kHuge) madvise(at, bytes, MADV_HUGEPAGE);
+#endif
+        return static_cast<T*>(at);
+    }
+    void deallocate(T* at, std::size_t) { std::free(at); }
+    template <class U>
+    void construct(U* at) {
+        ::new (static_cast<void*>(at)) U;
+    }
+    template <class U, class... Args>
+    void construct(U* at, Args&&... args) {
+        ::new (static_cast<void*>(at)) U(std::forward<Args>(args)...);
+    }
+    friend bool operator==(const Paged&, const Paged&) { return true; }
+};
+
+template <class T>
+using Pages = std::vector<T, Paged<T>>;
+
+}  // namespace dbanon
