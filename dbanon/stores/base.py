@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon import kernels
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
     ColumnNotFound,
@@ -200,7 +201,7 @@ class Existing:
 
 def random_order(n: int) -> NDArray[np.int64]:
     """A random permutation of n, int64 (n,), from the operating system's random source."""
-    return np.argsort(np.frombuffer(secrets.token_bytes(8 * n), np.uint64), kind="stable")
+    return kernels.shuffled(np.frombuffer(secrets.token_bytes(8 * n), np.uint64))
 
 
 def choose_key(source: Relation, key: Sequence[str]) -> tuple[Attribute, ...]:

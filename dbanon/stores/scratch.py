@@ -2,7 +2,7 @@
 
 Files in it lose their names as soon as they are open, so that no way out leaves them behind. What a
 run that was killed leaves is an empty directory, and what a database wrote there: the next run with
-the same directory takes it away.
+the same directory takes it away, and so does ``clear_left``.
 """
 
 from __future__ import annotations
@@ -84,12 +84,10 @@ def scratch_in(directory: str) -> Iterator[Scratch]:
     place = Path(os.path.abspath(os.path.expanduser(directory)))
     made = _make(place)
     held = _held(place)
+    # By number: a name might lead elsewhere meanwhile.
+    inside = Path(f"/dev/fd/{held}")
     try:
-        left = _require_own(place, held)
-        # By number: a name might lead elsewhere meanwhile.
-        inside = Path(f"/dev/fd/{held}")
-        for name in left:
-            shutil.rmtree(inside / name)
+        left = _taken_away(place, held)
         own = f"dbanon-{secrets.token_hex(16)}"
         try:
             os.mkdir(own, 0o700, dir_fd=held)
@@ -115,6 +113,39 @@ def scratch_in(directory: str) -> Iterator[Scratch]:
             clear()
     finally:
         os.close(held)
+
+
+def clear_left(directory: str) -> list[str]:
+    """Take away what killed runs left in a directory, and the directory with it; what that was.
+
+    Where nothing has the name nothing is left.
+
+    Raises
+    ------
+    InvalidParameter : it is a link or no directory, or holds files of somebody's.
+    InsufficientRights : it is another account's, or others may look into it.
+    JobRunning : a run has it.
+    """
+    place = Path(os.path.abspath(os.path.expanduser(directory)))
+    if not os.path.lexists(place):
+        return []
+    held = _held(place)
+    try:
+        left = _taken_away(place, held)
+        if left:
+            with suppress(OSError):
+                place.rmdir()
+    finally:
+        os.close(held)
+    return [str(place / name) for name in left]
+
+
+def _taken_away(place: Path, held: int) -> list[str]:
+    """The names of what killed runs left in a directory of ours; it is gone then."""
+    left = _require_own(place, held)
+    for name in left:
+        shutil.rmtree(Path(f"/dev/fd/{held}") / name)
+    return left
 
 
 def _make(place: Path) -> bool:

@@ -289,6 +289,10 @@ class SessionInterface(ABC):
         """Drop the view that shows a release."""
         self.run(f"DROP VIEW {relation.quoted}")
 
+    def dead_pieces(self) -> list[RelationName]:
+        """What a cluster's workers wrote for a driver that is gone since; none where none write."""
+        return []
+
     def drop_table(self, relation: RelationName) -> None:
         """Drop a released table."""
         self.run(f"DROP TABLE {relation.quoted}")

@@ -24,7 +24,7 @@ from dbanon.errors import DuplicateKeys, UnsupportedType
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import OnSql, Output, Relation, random_order
+from dbanon.stores.base import OnSql, Relation, random_order
 from dbanon.stores.keyed import STAGING, KeyedSession
 from dbanon.stores.names import RelationName, quote
 
@@ -232,11 +232,27 @@ class Session(KeyedSession):
             self._class_numbers = random_order(partition.n_classes).astype(np.int32)
         return self._class_numbers
 
+    def stage(
+        self,
+        source: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        columns: Sequence[ReleasedColumn],
+    ) -> None:
+        """Bring what a release is written from: the classes of records, the values of classes."""
+        self.stage_labels(microdata, partition, source.located.types)
+        self.stage_classes(partition, columns)
+
     def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
         """Write the released values of every class to staging, in the order of its numbers."""
+        self.load_classes(self.by_number(partition, columns), partition.n_classes)
+
+    def by_number(
+        self, partition: Partition, columns: Sequence[ReleasedColumn]
+    ) -> list[ReleasedColumn]:
+        """What is staged of released columns, class by class in the order of their numbers."""
         order = np.argsort(self.class_numbers(partition))
-        parts = [part.take(order) for column in columns for part in column.parts]
-        self.load_classes(parts, partition.n_classes)
+        return [part.take(order) for column in columns for part in column.parts]
 
     def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
         """The SQL type of ranges of a column's values, wide enough for these borders.
@@ -292,29 +308,12 @@ class Session(KeyedSession):
         attributes = self.find_source(relation).schema.attributes
         return [(attribute.name, attribute.sql_type) for attribute in attributes]
 
-    def write(
-        self,
-        output: Output,
-        columns: Sequence[tuple[str, str, str]],
-        source: Relation | None,
-    ) -> None:
-        """Join class values with kept columns into the table that is written.
-
-        Parameters
-        ----------
-        columns : name, SQL type and SQL expression of each column of the release.
-        source : the relation that kept columns come from, or None when they were copied.
-        """
-        self.create_released(
-            output, [(name, sql_type) for name, sql_type, _ in columns], output.release_id
-        )
-        self.insert(output.written, {name: expression for name, _, expression in columns}, source)
-
     def insert(
         self,
         table: RelationName,
         values: Mapping[str, str],
         source: Relation | None,
+        reads: Sequence[str] = (),
         joins: str = "",
     ) -> None:
         """Fill a table from staging: one row for each that is released.
@@ -323,6 +322,7 @@ class Session(KeyedSession):
         ----------
         values : SQL expression by column.
         source, joins : where expressions take values from; None for the copies of another database.
+        reads : the columns of the source that expressions and joins name.
         """
         names, expressions = list(values), list(values.values())
         if source is None:
@@ -341,6 +341,7 @@ class Session(KeyedSession):
         person: str,
         joins: str,
         more: Sequence[tuple[str, str]] = (),
+        reads: Sequence[str] = (),
     ) -> EntityCount:
         """Count the persons in each class of released values, which staging has beside them.
 
@@ -350,7 +351,8 @@ class Session(KeyedSession):
         Parameters
         ----------
         columns : SQL type and SQL expression of each column that a class shares.
-        source, person, joins : SQL of a row's person, and where it comes from, as in ``insert``.
+        source, person, joins, reads : SQL of a row's person, and where it comes from, as in
+            ``insert``.
         more : columns that are staged beside them, under the next places.
         """
         staged = [*columns, *more]
@@ -365,7 +367,7 @@ class Session(KeyedSession):
         )
         values = dict(zip(names, (expression for _, expression in staged), strict=True))
         table = RelationName(None, statements.ENTITIES)
-        self.insert(table, values | {"person": person}, source, joins)
+        self.insert(table, values | {"person": person}, source, reads, joins)
         found = self.rows(statements.recount_entities(len(columns)))
         counted = EntityCount(
             persons=int(self.rows(statements.count_entities())[0][0]),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
-from dbanon.data.microdata import Coded, find_records
+from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.job import Asked, Job
@@ -24,7 +24,8 @@ from dbanon.stores.names import RelationName, check_length, parse_relation, quot
 from dbanon.stores.outputs import plan_output
 from dbanon.stores.ports import Draft, Progress, Source, Written
 from dbanon.stores.sql import Session
-from dbanon.stores.sql_source import SqlSource, in_order
+from dbanon.stores.sql_counts import cells_of, cells_of_rows, count_classes
+from dbanon.stores.sql_source import SqlSource
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,12 @@ class SqlWritten(Written):
     def relation(self) -> RelationName:
         """The table."""
         return self.draft.output.written
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns that are released as they are."""
+        recoded = {column.attribute.name for column in self.draft.release.columns}
+        return [name for name, _, _ in self.columns if name not in recoded]
 
 
 @dataclass(frozen=True)
@@ -92,12 +99,16 @@ class SqlTarget:
             kept = [a for a in draft.relation.schema.attributes if a.name in draft.job.kept]
             rows = self._copied_rows(draft, source, kept, lambda share: progress(0.3 * share))
             session.load_rows([*kept, *_person(draft)], rows)
+            session.stage_classes(partition, columns)
         else:
-            session.stage_labels(draft.microdata, partition, draft.relation.located.types)
+            session.stage(draft.relation, draft.microdata, partition, columns)
         progress(0.3)
-        session.stage_classes(partition, columns)
         written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied)
-        session.write(draft.output, written.columns, None if copied else draft.relation)
+        reads_from = None if copied else draft.relation
+        typed = [(name, sql_type) for name, sql_type, _ in written.columns]
+        session.create_released(draft.output, typed, draft.output.release_id)
+        values = {name: expression for name, _, expression in written.columns}
+        session.insert(written.relation, values, reads_from, written.kept)
         session.analyze(written.relation)
         return written
 
@@ -221,6 +232,7 @@ class SqlTarget:
         source: Relation | None = None
         if written.copied:
             person, joins = f"r.{statements.kept_column(len(draft.job.kept))}", ""
+            reads = []
         else:
             source = draft.relation
             [column] = draft.wanted.persons
@@ -228,7 +240,10 @@ class SqlTarget:
             place = draft.wanted.columns.index(column)
             joins = statements.join_values(place, self.session.value_of(column))
             person = statements.code_column(place)
-        found = self.session.recount_entities(shared, source, person, joins, more)
+            asked = {*questions.columns, *questions.sensitive}
+            reads = [name for name in written.kept if name in asked and name != column.name]
+            reads.append(column.name)
+        found = self.session.recount_entities(shared, source, person, joins, more, reads)
         return replace(found, cells=self._cells_of_persons(written, questions, len(shared)))
 
     def _cells_of_persons(
@@ -245,7 +260,7 @@ class SqlTarget:
             same = f"s.{quote(staged.name)}" if attribute.kind.is_numeric else text
             cells = session.rows(statements.persons_with_values(n_shared, text, same))
             ranked = None if name in questions.leaves else staged
-            found[name] = _cells(session, staging, ranked, cells)
+            found[name] = cells_of_rows(session, staging, ranked, cells)
         return found
 
     def sampled(self, written: SqlWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
@@ -287,15 +302,7 @@ class SqlTarget:
         draft, session = written.draft, self.session
         job, output = draft.job, draft.output
         released = session.columns_of(written.relation)
-        try:
-            session.publish(output, [name for name, _, _ in written.columns])
-        except OutputExists:
-            if job.if_exists == "error":
-                raise
-            raise SourceChanged(
-                f"Another session made {output.name} meanwhile; nothing was published.",
-                hint="Try again: it is replaced then.",
-            ) from None
+        put_in_place(session, output, [name for name, _, _ in written.columns], job)
         session.ensure_ledger()
         types = dict(released)
         types |= {
@@ -308,6 +315,24 @@ class SqlTarget:
             types_read = {a.name: a.sql_type for a in draft.relation.schema.attributes}
             run = replace(run, source_types=types_read, fingerprint=draft.fingerprint)
         return ledger.record(session, report, output, counts.rows, types, made, run)
+
+
+def put_in_place(session: Session, output: Output, columns: Sequence[str], job: Job) -> None:
+    """Give the written table its place.
+
+    Raises
+    ------
+    OutputExists, SourceChanged : something else has its place now.
+    """
+    try:
+        session.publish(output, columns)
+    except OutputExists:
+        if job.if_exists == "error":
+            raise
+        raise SourceChanged(
+            f"Another session made {output.name} meanwhile; nothing was published.",
+            hint="Try again: it is replaced then.",
+        ) from None
 
 
 def described(job: Job, elapsed: float, error_code: str | None = None) -> ledger.Run:
@@ -328,57 +353,6 @@ def described(job: Job, elapsed: float, error_code: str | None = None) -> ledger
         error_code=error_code,
         job=job.name,
     )
-
-
-def count_classes(session: Session, counted: RelationName, questions: Questions) -> Recount:
-    """The classes of a written relation, by GROUP BY."""
-    return questions.recounted(lambda columns: session.recount(counted, columns))
-
-
-def cells_of(
-    session: Session, relation: Relation, counted: RelationName, questions: Questions
-) -> Mapping[str, Cells]:
-    """Classes and values of a written relation, by GROUP BY, of each sensitive column asked for.
-
-    Parameters
-    ----------
-    relation : what the columns are.
-    counted : where they are counted.
-    """
-    found = {}
-    for name in questions.sensitive:
-        attribute = relation.attribute(name)
-        text = session.text_of(attribute)
-        cells = session.rows(statements.recount_values(counted, questions.columns, text))
-        ranked = None if name in questions.leaves else attribute
-        found[name] = _cells(session, counted, ranked, cells)
-    return found
-
-
-def _cells(
-    session: Session,
-    counted: RelationName,
-    attribute: Attribute | None,
-    rows: Sequence[Sequence[Any]],
-) -> Cells:
-    """Cells of rows of class, value, size and, where they were counted, persons.
-
-    Parameters
-    ----------
-    attribute : the column of ``counted`` whose order the values have; None for that of their texts.
-    """
-    texts = sorted({row[1] for row in rows if row[1] is not None})
-    place_of: dict[str | None, int] = {text: place for place, text in enumerate(texts)}
-    place_of[None] = -1
-    column = Coded(np.array([place_of[row[1]] for row in rows], np.int32), tuple(texts))
-    if attribute is not None:
-        column = in_order(session, counted, attribute, column)
-    classes, sizes, *persons = (
-        np.array([int(row[place]) for row in rows], np.int64)
-        for place in range(len(rows[0]) if rows else 3)
-        if place != 1
-    )
-    return Cells(classes - 1, column, sizes, persons[0] if persons else None)
 
 
 def _person(draft: Draft) -> list[Attribute]:

@@ -34,7 +34,7 @@ MOMENTS = 10
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     ["dbanon.run.run", "dbanon.stores.duckdb.store", "dbanon.stores.sqlite.store",
-     "dbanon.stores.postgresql.client", "dbanon.stores.migrate", "alembic.command"]
+     "dbanon.stores.postgresql.store", "dbanon.stores.migrate", "alembic.command"]
 )  # fmt: skip
 
 

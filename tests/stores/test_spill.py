@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,11 +14,13 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import dbanon
 from dbanon.data import chunks
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.schema import Attribute, Kind
+from dbanon.doors.cli.main import main
 from dbanon.errors import (
     DatabaseFailure,
     DbanonError,
@@ -278,8 +281,9 @@ dbanon.anonymize(sys.argv[1], table="people", quasi_identifiers=["age", "pay"], 
 """
 
 
-def test_after_kill_9_no_value_is_on_the_disk_and_the_next_run_clears(
-    people: str, tmp_path: Path
+@pytest.mark.parametrize("way", ["the next run", "gc", "gc without a database"])
+def test_after_kill_9_no_value_is_on_the_disk_and_it_is_cleared(
+    people: str, tmp_path: Path, way: str
 ) -> None:
     place = tmp_path / "spill"
     run = subprocess.Popen(
@@ -290,11 +294,23 @@ def test_after_kill_9_no_value_is_on_the_disk_and_the_next_run_clears(
     assert run.stdout is not None
     with run.stdout:
         assert run.stdout.readline() == "clustering\n"
+        running = CliRunner().invoke(main, ["gc", "--spill", str(place)])
+        assert (running.exit_code, "--spill" in running.stderr) == (7, False)
         run.send_signal(signal.SIGKILL)
         run.wait(60)
     [left] = place.iterdir()
     assert [path for path in left.rglob("*") if path.is_file() and path.stat().st_size] == []
-    released(people, spill=str(place))
+    # As DuckDB leaves it.
+    (left / "duckdb_temp_block-1.block").write_text(str(SECRET))
+    if way == "the next run":
+        released(people, spill=str(place))
+    else:
+        database = [people] if way == "gc" else []
+        line = ["gc", *database, "--spill", str(place), "--format", "json"]
+        done = CliRunner().invoke(main, line, env={"DBANON_URL": None})
+        assert json.loads(done.stdout) == {"dropped": [], "cleared": [str(left)]}
+        again = CliRunner().invoke(main, line, env={"DBANON_URL": None})
+        assert json.loads(again.stdout) == {"dropped": [], "cleared": []}
     assert not place.exists()
 
 

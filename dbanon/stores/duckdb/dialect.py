@@ -8,13 +8,13 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
+from dbanon.stores.duckdb import columns
 from dbanon.stores.names import quote
 
 _INTEGERS = {
@@ -113,14 +113,14 @@ def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
         else:
             # Unscaled 128-bit numbers: the lower 64 bits and their sign.
             halves = np.column_stack([values, values >> 63])
-            array = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(halves)])
-            if missing is not None:
-                array = pc.if_else(pa.array(missing), pa.scalar(None, kind), array)
+            array = pa.Array.from_buffers(
+                kind, len(values), [columns.bits_of(missing), pa.py_buffer(halves)]
+            )
         return f"DECIMAL(38,{scale})", array
     if values.dtype == object:
         return "VARCHAR", pa.array([str(value) for value in values], mask=missing)
     kind_name = "DOUBLE" if values.dtype == np.float64 else "BIGINT"
-    return kind_name, pa.array(values, mask=missing)
+    return kind_name, columns.column_of(values, missing)
 
 
 def portable(attribute: Attribute) -> str:
@@ -136,19 +136,19 @@ def portable(attribute: Attribute) -> str:
 def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
     width = batch.num_columns - len(attributes)
     keys = np.column_stack(
-        [batch.column(i).to_numpy().astype(np.int64, copy=False) for i in range(width)]
+        [columns.values_of(batch.column(i)).astype(np.int64, copy=False) for i in range(width)]
     )
-    columns = np.empty((batch.num_rows, len(attributes)))
+    numbers = np.empty((batch.num_rows, len(attributes)))
     valid = None
     for position in range(len(attributes)):
         column = batch.column(width + position)
         if column.null_count:
             if valid is None:
-                valid = np.ones(columns.shape, bool)
-            valid[:, position] = column.is_valid().to_numpy(zero_copy_only=False)
+                valid = np.ones(numbers.shape, bool)
+            valid[:, position] = columns.is_valid(column)
             column = column.fill_null(0.0)
-        columns[:, position] = column.to_numpy()
-    return chunk_from_columns(keys, columns, valid, attributes)
+        numbers[:, position] = columns.values_of(column)
+    return chunk_from_columns(keys, numbers, valid, attributes)
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:

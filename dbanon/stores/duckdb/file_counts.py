@@ -19,7 +19,7 @@ from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.exports.arrow import arrow_schema
 from dbanon.stores.names import RelationName
-from dbanon.stores.sql_target import cells_of, count_classes
+from dbanon.stores.sql_counts import cells_of, count_classes
 
 _VIEW = RelationName(None, "released")
 

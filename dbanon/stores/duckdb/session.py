@@ -36,6 +36,7 @@ from dbanon.stores.base import (
 )
 from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb import digest
+from dbanon.stores.duckdb.columns import column_of, table_of, values_of
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.file_session import FileSession
 from dbanon.stores.keyed import INNER, OUTER, SHUFFLE, staged_block
@@ -217,7 +218,7 @@ class DuckdbSession(FileSession):
             except (pa.ArrowException, ValueError, OverflowError):
                 raise cannot_travel() from None
             rows = list(zip(*lists, strict=True)) if lists else [()] * batch.num_rows
-            yield batch.column(0).to_numpy().astype(np.int64).reshape(-1, 1), rows
+            yield values_of(batch.column(0)).astype(np.int64).reshape(-1, 1), rows
 
     def bounded(self, attribute: Attribute, low: str, high: str) -> str:
         return types.bounded(attribute, low, high)
@@ -227,8 +228,8 @@ class DuckdbSession(FileSession):
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         for batch in self._batches(query, chunk_rows):
-            columns = [column.fill_null(np.nan).to_numpy() for column in batch.columns]
-            yield np.column_stack(columns)
+            found = [values_of(column.fill_null(np.nan)) for column in batch.columns]
+            yield np.column_stack(found)
 
     # -- staging ----------------------------------------------------------------------------------
 
@@ -252,34 +253,31 @@ class DuckdbSession(FileSession):
         positions: NDArray[np.int32],
         key_types: Sequence[str],
     ) -> None:
-        columns = [("key0", key_types[0]), ("class", "INTEGER"), ("position", "INTEGER")]
-        arrays = [keys[:, 0], classes, positions]
-        self._load(
-            statements.LABELS, columns, pa.table([pa.array(a) for a in arrays], ["k", "c", "p"])
-        )
+        named = [("key0", key_types[0]), ("class", "INTEGER"), ("position", "INTEGER")]
+        arrays = [column_of(a) for a in (keys[:, 0], classes, positions)]
+        self._load(statements.LABELS, named, table_of(arrays))
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         named = [("class", "INTEGER")]
-        arrays = [pa.array(np.arange(n_classes, dtype=np.int32))]
+        arrays = [column_of(np.arange(n_classes, dtype=np.int32))]
         for position, column in enumerate(columns):
             kind, array = types.staged_values(column)
             named.append((statements.value_column(position), kind))
             arrays.append(array)
-        names = [str(i) for i in range(len(arrays))]
-        self._load(statements.CLASSES, named, pa.table(arrays, names))
+        self._load(statements.CLASSES, named, table_of(arrays))
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
-        columns = [("class", "INTEGER"), ("position", "INTEGER")]
-        columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        self.run(statements.create_staging(statements.ROWS, columns))
+        named = [("class", "INTEGER"), ("position", "INTEGER")]
+        named += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
+        self.run(statements.create_staging(statements.ROWS, named))
         for classes, positions, rows in pieces:
             lists = list(zip(*rows, strict=True)) if attributes else []
-            arrays = [pa.array(classes), pa.array(positions)]
+            arrays = [column_of(classes), column_of(positions)]
             try:
                 arrays += [pa.array(list(values)) for values in lists]
             except (pa.ArrowException, OverflowError):
                 raise cannot_travel() from None
-            self._append(statements.ROWS, pa.table(arrays, [str(i) for i in range(len(arrays))]))
+            self._append(statements.ROWS, table_of(arrays))
 
     # -- what the shared statements need ----------------------------------------------------------
 

@@ -10,8 +10,7 @@ none outlives it.
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -32,7 +31,7 @@ from dbanon.stores import statements
 from dbanon.stores.base import Locator, Output, Relation, random_order
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.postgresql import catalog, packed, snapshot
+from dbanon.stores.postgresql import arrays, catalog, packed, snapshot
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.backend_errors import translated
 from dbanon.stores.postgresql.given import given_sql, handed_over
@@ -42,9 +41,6 @@ from dbanon.stores.postgresql.text import array_text, bound, literal, plain_text
 
 # Rows or classes whose numbers travel as the text of one array.
 PIECE = 65_536
-
-# Up to here all classes travel as one array; PostgreSQL's arrays end at 67 million elements.
-ARRAY_ROWS = 10_000_000
 
 
 class PlpySession(PostgresqlSession):
@@ -61,9 +57,7 @@ class PlpySession(PostgresqlSession):
         self._plpy, self._source_oid = plpy, oid
         self._source: RelationName | None = None
         self._search_path = []
-        self._places: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
-        self._in_table = False
-        self._where = self._and_where = ""
+        self._and_where = ""
 
     # -- statements -------------------------------------------------------------------------------
 
@@ -150,7 +144,7 @@ class PlpySession(PostgresqlSession):
         if keys:
             self._check_keys(source, keys)
         self._pages, self._copied = snapshot.extent(self)
-        self._where, self._and_where = source.where, source.and_where
+        self._and_where = source.and_where
         return replace(source, estimated_rows=self._copied, locator=Locator(("s.ctid",), ("tid",)))
 
     def check_keys(self, source: Relation) -> None:
@@ -197,11 +191,10 @@ class PlpySession(PostgresqlSession):
     def stage_labels(
         self, microdata: Microdata, partition: Partition, types: Sequence[str]
     ) -> None:
-        """Give every record its class and its random position, once.
+        """Write the class of every released record to staging, once; raises as in any session.
 
         The addresses do not travel: the copy is scanned in order, and its i-th row that was read
-        takes the i-th class of an array, -1 for a record that is withheld. Only exact means, and
-        more records than one array should hold, need a table of them.
+        takes the i-th class of an array, -1 for a record that is withheld.
         """
         if self._staged is partition:
             return
@@ -210,9 +203,6 @@ class PlpySession(PostgresqlSession):
         n = microdata.n_records
         classes = np.append(self.class_numbers(partition), np.int32(-1))[partition.labels]
         positions = random_order(n).astype(np.int32)
-        if n <= ARRAY_ROWS and not self._in_table:
-            self._places = (classes, positions)
-            return
         table = quote(statements.LABELS)
         self.run(
             statements.create_staging(
@@ -235,52 +225,19 @@ class PlpySession(PostgresqlSession):
         for start in range(0, n, PIECE):
             stop = min(start + PIECE, n)
             ends = (_address(keys[start]), _address(keys[stop - 1]))
-            arrays = [array_text(numbers[start:stop]) for numbers in (classes, positions)]
-            self._execute(query, (*ends, *arrays))
+            texts = [array_text(numbers[start:stop]) for numbers in (classes, positions)]
+            self._execute(query, (*ends, *texts))
         self.run(f"ANALYZE {table}")
 
-    def unstage_labels(self) -> None:
-        if self._staged is not None and self._places is not None:
-            # They are in arrays, and not in a table.
-            self._staged = self._class_numbers = self._places = None
-        super().unstage_labels()
+    def load_arrays(self, loaded: arrays.Arrays) -> None:
+        self._arrays = loaded
 
-    def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
-        if (partition.n_suppressed or microdata.withheld) and not self._in_table:
-            # The arrays were for one INSERT, which is done.
-            self._staged, self._in_table = None, True
-        return super().released_rows(source, microdata, partition)
+    def array_sql(self, place: int, column: arrays.Column) -> str:
+        return given_sql(place, column.sql_type)
 
-    def exact_totals(self, *given: Any) -> dict[str, NDArray[np.object_]]:
-        self._in_table = True
-        return super().exact_totals(*given)
-
-    def insert(
-        self,
-        table: RelationName,
-        values: Mapping[str, str],
-        source: Relation | None,
-        joins: str = "",
-    ) -> None:
-        if self._places is None:
-            super().insert(table, values, source, joins)
-            return
-        # Names that no column of the source has.
-        unique = uuid.uuid4().hex
-        place, label, order = (quote(f"{n}_{unique}") for n in ("n", "c", "p"))
-        query = (
-            f"INSERT INTO {table.quoted} ({quote_list(values)})"
-            f" SELECT {', '.join(values.values())} FROM (SELECT n.*,"
-            f" {given_sql(0, 'integer[]')}[n.{place}] AS {label},"
-            f" {given_sql(1, 'integer[]')}[n.{place}] AS {order} FROM"
-            f" (SELECT *, row_number() OVER () AS {place} FROM ONLY {COPY.quoted} AS s"
-            f"{self._where}) AS n) AS s"
-            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{label}{joins}"
-            f" ORDER BY s.{label}, s.{order}"
-        )
-        self.run("SET LOCAL enable_hashjoin = off")
-        self._execute(query, [array_text(numbers) for numbers in self._places])
-        self.run("SET LOCAL enable_hashjoin = on")
+    def run_with_arrays(self, sql: str) -> None:
+        assert self._arrays is not None
+        self._execute(sql, [_text_of(column) for column in self._arrays.columns])
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         staged = types.staged_columns(columns)
@@ -307,8 +264,7 @@ class PlpySession(PostgresqlSession):
     def drop_staging(self) -> None:
         """Drop the staging tables, so that another call in this transaction can have its own."""
         self.run(f"DROP TABLE {quote_list(self._staging(), 'pg_temp.')}")
-        self._staged = self._class_numbers = self._places = None
-        self._in_table = False
+        self._staged = self._class_numbers = self._arrays = None
 
     def _staging(self) -> list[str]:
         names = ", ".join(map(literal, (COPY.name, *self.staging_tables)))
@@ -390,6 +346,10 @@ class PlpyStore:
 
 def _values(pairs: list[tuple[str, Any]]) -> Any:
     return tuple(value for _, value in pairs)
+
+
+def _text_of(column: arrays.Column) -> str:
+    return column.as_json() if column.kind == "jsonb" else array_text(column.values)
 
 
 def _address(key: np.int64) -> str:

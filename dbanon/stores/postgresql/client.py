@@ -7,43 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import URL, Engine, NullPool, create_engine, event, text
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute
 from dbanon.errors import (
-    ConnectionLost,
-    DatabaseUnreachable,
     DbanonError,
-    MissingDependency,
     OutputExists,
     SourceChanged,
 )
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import OnSql, Relation, job_running
-from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.base import OnSql, Relation
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.postgresql import catalog, packed
+from dbanon.stores.postgresql import arrays, catalog, packed
 from dbanon.stores.postgresql import dialect as types
-from dbanon.stores.postgresql.commit import commit
+from dbanon.stores.postgresql.copied import copied_out
 from dbanon.stores.postgresql.errors import translated
 from dbanon.stores.postgresql.session import ADDRESSED, PostgresqlSession
-from dbanon.stores.postgresql.settings import CALLER_PATH
-from dbanon.stores.postgresql.unreachable import shown, unreachable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
 # Where a connection of ours keeps the search path that it was opened with.
-_CALLER_PATH = "dbanon_caller_path"
+FOUND_PATH = "dbanon_caller_path"
 
 
 class PsycopgSession(PostgresqlSession):
@@ -58,7 +50,7 @@ class PsycopgSession(PostgresqlSession):
         self.enter()
 
     def caller_path(self) -> list[str]:
-        found: list[str] | None = self._connection.info.get(_CALLER_PATH)
+        found: list[str] | None = self._connection.info.get(FOUND_PATH)
         return super().caller_path() if found is None else found
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -95,27 +87,28 @@ class PsycopgSession(PostgresqlSession):
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
-        record = packed.packed_record(locator.expressions, locator.types, attributes)
+        located = locator.expressions, locator.types, attributes
         joins = self.value_joins(attributes)
-        for buffer in self._buffers(source, record, joins, chunk_rows):
-            yield packed.unpack(buffer, locator.types, attributes)
-
-    def _buffers(
-        self, source: Relation, record: str, joins: str, chunk_rows: int
-    ) -> Iterator[bytes]:
         # Rights to some columns are none to the address of a row.
         relation = self._relations[source.name]
         oid = relation.oid
         no_address = bool(self.rows(catalog.UNREADABLE, (["ctid"], oid, oid)))
-        joined = relation.has_children or bool(source.located.mapped)
+        joined = relation.has_children or bool(locator.mapped)
         if relation.kind not in ADDRESSED or joined or no_address or source.filtered:
-            query = packed.in_one_pass(
-                f"{source.from_clause}{joins}{source.where}", record, chunk_rows
-            )
-            with self._cursor(query, name="dbanon_read", binary=True) as cursor:
-                cursor.itersize = 1
-                yield from (buffer for (buffer,) in cursor)
+            rows = f"{source.from_clause}{joins}{source.where}"
+            query = packed.copied_records(*located, rows)
+            self.note(query)
+            with translated(), self._driver.cursor() as cursor, cursor.copy(query) as stream:
+                for buffer in copied_out(stream, self._driver.pgconn, chunk_rows):
+                    yield packed.unpack_copied(buffer, locator.types, attributes)
             return
+        record = packed.packed_record(*located)
+        for packed_rows in self._by_address(source, oid, record, joins, chunk_rows):
+            yield packed.unpack(packed_rows, locator.types, attributes)
+
+    def _by_address(
+        self, source: Relation, oid: int, record: str, joins: str, chunk_rows: int
+    ) -> Iterator[bytes]:
         pages, rows = self.rows(
             "SELECT pg_relation_size(?::oid) / current_setting('block_size')::integer,"
             " (SELECT reltuples::bigint FROM pg_class WHERE oid = ?::oid)",
@@ -182,6 +175,15 @@ class PsycopgSession(PostgresqlSession):
         load(statements.CLASSES, staged)
         self.analyze_staging(statements.CLASSES)
 
+    def load_arrays(self, loaded: arrays.Arrays) -> None:
+        for statement in arrays.create(loaded, self.staging_suffix):
+            self.run(statement)
+        self._copy_binary(arrays.PLACES, arrays.copied(loaded))
+        self._arrays = loaded.without_order()
+
+    def array_sql(self, place: int, column: arrays.Column) -> str:
+        return arrays.staged(column)
+
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "integer"), ("position", "integer")]
         columns += [(statements.kept_column(i), types.type_of(a)) for i, a in enumerate(attributes)]
@@ -228,16 +230,35 @@ class PsycopgSession(PostgresqlSession):
             for row in rows:
                 stream.write_row(row)
 
+    def copy_out(self, query: str) -> Iterator[bytes]:
+        """The rows of a query as CSV, NULL as nothing between commas, in pieces of any size."""
+        copy = f"COPY ({query}) TO STDOUT (FORMAT csv)"
+        self.note(copy)
+        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
+            for piece in stream:
+                yield bytes(piece)
+
+    def copy_in(self, table: RelationName, pieces: Iterable[bytes]) -> None:
+        """Add rows of CSV to a table, in the order of its columns."""
+        copy = f"COPY {table.quoted} FROM STDIN (FORMAT csv)"
+        self.note(copy)
+        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
+            for piece in pieces:
+                stream.write(piece)
+
     def _load_binary(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
         self.run(
             statements.create_staging(
                 table, [(name, kind) for name, kind, _ in columns], self.staging_suffix
             )
         )
+        self._copy_binary(table, packed.copy_binary(columns))
+
+    def _copy_binary(self, table: str, pieces: Iterable[bytes]) -> None:
         copy = f"COPY {quote(table)} FROM STDIN (FORMAT binary)"
         self.note(copy)
         with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
-            for piece in packed.copy_binary(columns):
+            for piece in pieces:
                 stream.write(piece)
 
     def _load_text(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
@@ -270,109 +291,3 @@ class PsycopgSession(PostgresqlSession):
                 "Another session made the ledger meanwhile; nothing was published.",
                 hint="Try again.",
             ) from None
-
-
-class PostgresqlStore:
-    """A PostgreSQL database."""
-
-    def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
-        url = engine.url if isinstance(engine, Engine) else engine
-        if not isinstance(engine, Engine) or engine.driver != "psycopg":
-            try:
-                # At the connect, over what environment, role and database say: the very first
-                # answers are read as text.
-                engine = create_engine(
-                    url.set(drivername="postgresql+psycopg"),
-                    poolclass=NullPool,
-                    connect_args={"client_encoding": "UTF8"},
-                )
-                # Before SQLAlchemy, which asks a new connection things by unqualified names.
-                event.listen(engine, "connect", _pin_search_path, insert=True)
-            except ModuleNotFoundError:
-                raise MissingDependency(
-                    "PostgreSQL needs the package psycopg.",
-                    hint='Install it with: pip install "dbanon[postgres]"',
-                ) from None
-        self._engine, self._url, self._on_sql = engine, url, on_sql
-
-    @property
-    def url(self) -> str:
-        """Where it is, without secrets."""
-        return shown(self._url)
-
-    @contextmanager
-    def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
-        """One REPEATABLE READ transaction; one that only reads when ``write`` is False."""
-        with held_once_committed() as hold:
-            connection = self._connect()
-            connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            try:
-                with translated():
-                    connection.begin()
-                    session = PsycopgSession(connection, self._on_sql)
-                    yield session
-                    if write:
-                        commit(connection, self._connect, session.release_id, hold)
-                    else:
-                        connection.commit()
-            except BaseException:
-                # Staging goes with the transaction; a connection in doubt is not used again.
-                connection.invalidate()
-                raise
-            finally:
-                connection.close()
-
-    @contextmanager
-    def planning(self, *, staging: bool, create: bool = False) -> Iterator[PsycopgSession]:
-        """A transaction that changes nothing: without temporary tables one that cannot."""
-        with self.session(write=False) as session:
-            if not staging:
-                session.run("SET TRANSACTION READ ONLY")
-            yield session
-
-    def _connect(self) -> Connection:
-        try:
-            with translated(lost=lambda error: unreachable(error, self._url)):
-                return self._engine.connect()
-        except ConnectionLost as error:
-            raise DatabaseUnreachable(
-                f"The database {self.url} cannot be reached.", detail=error.detail
-            ) from None
-
-    @contextmanager
-    def job_lock(self, job: str) -> Iterator[None]:
-        """An advisory lock, on a connection of its own: it goes with the process that holds it."""
-        connection = self._connect()
-        try:
-            key = text("SELECT pg_try_advisory_lock(hashtextextended('dbanon job ' || :job, 0))")
-            with translated():
-                held = connection.execute(key, {"job": job}).scalar()
-                connection.commit()
-            if not held:
-                raise job_running(job)
-            yield
-        finally:
-            # An engine of the caller's would keep it.
-            connection.invalidate()
-            connection.close()
-
-    def spill(self, directory: Path | None, memory: int | None) -> None:
-        """Its memory is the server's."""
-
-    def same_database(self, other: object) -> bool:
-        """True when both have the same host, port and database, and the same role."""
-        if not isinstance(other, PostgresqlStore):
-            return False
-        mine, theirs = self._url, other._url
-        return all(
-            getattr(mine, part) == getattr(theirs, part)
-            for part in ("host", "port", "database", "username", "query")
-        )
-
-
-def _pin_search_path(connection: Any, record: Any) -> None:
-    """Make a new connection independent of its search path, which may name anybody's functions."""
-    with connection.cursor() as cursor:
-        record.info[_CALLER_PATH] = cursor.execute(CALLER_PATH).fetchone()[0]
-        cursor.execute("SET search_path = pg_catalog, pg_temp")
-    connection.commit()

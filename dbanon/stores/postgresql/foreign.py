@@ -191,6 +191,23 @@ WHERE c.foreign_text AND {reaches_out}
 ORDER BY 1, 2, 3"""
 
 
+# True of a relation where ``_QUERY`` cannot find anything: a table that nothing hangs on which it
+# looks at. To ask that first saves a third of the time of a small release.
+_PLAIN = """
+SELECT c.relkind IN ('r', 'm')
+    AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = c.oid)
+    AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid
+                    AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))
+    AND NOT EXISTS (SELECT FROM pg_statistic_ext AS s WHERE s.stxrelid = c.oid
+                    AND s.stxexprs IS NOT NULL)
+FROM pg_class AS c WHERE c.oid = {relation}"""
+
+
+def nothing_to_find(relation: str) -> str:
+    """The query that is true where ``foreign_code`` of the relation has no rows."""
+    return _PLAIN.format(relation=relation)
+
+
 def foreign_code(relation: str) -> str:
     """The query for code of other roles that reading a relation would run.
 

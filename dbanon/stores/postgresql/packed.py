@@ -33,9 +33,9 @@ _COPY_PARTS = {
     "tid": [("{}_block", ">u4"), ("{}_row", ">u2")],
 }
 _KEY_PARTS = {
-    "bigint": ("int8send(({})::bigint)", [("{}", ">i8")]),
-    "oid": ("oidsend({})", [("{}", ">u4")]),
-    "tid": ("tidsend({})", [("{}_block", ">u4"), ("{}_row", ">u2")]),
+    "bigint": ("({})::bigint", "int8send", [("{}", ">i8")]),
+    "oid": ("{}", "oidsend", [("{}", ">u4")]),
+    "tid": ("{}", "tidsend", [("{}_block", ">u4"), ("{}_row", ">u2")]),
 }
 
 
@@ -43,23 +43,42 @@ def packed_record(
     key_expressions: Sequence[str], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> str:
     """SQL of one row's bytes: keys, numbers and codes, mask of NULLs."""
-    parts = [
-        _KEY_PARTS[key_type][0].format(expression)
-        for expression, key_type in zip(key_expressions, key_types, strict=True)
-    ]
-    parts += [
-        f"int4send({statements.code_column(position)}::integer)"
-        if attribute.kind.is_coded
-        else _number(attribute)
-        for position, attribute in enumerate(attributes)
-    ]
+    parts = _parts(key_expressions, key_types, attributes)
+    return " || ".join(f"{send}({value})" for value, send in parts)
+
+
+def copied_records(
+    key_expressions: Sequence[str],
+    key_types: Sequence[str],
+    attributes: Sequence[Attribute],
+    from_clause: str,
+) -> str:
+    """COPY of the same of all rows, of which none has a NULL, so that all are as long."""
+    parts = _parts(key_expressions, key_types, attributes)
+    values = ", ".join(value for value, _ in parts)
+    return f"COPY (SELECT {values} FROM {from_clause}) TO STDOUT (FORMAT binary)"
+
+
+def _parts(
+    key_expressions: Sequence[str], key_types: Sequence[str], attributes: Sequence[Attribute]
+) -> list[tuple[str, str]]:
+    """SQL of what is packed, never NULL, and the function that gives its bytes."""
+    parts = []
+    for expression, key_type in zip(key_expressions, key_types, strict=True):
+        value, send, _ = _KEY_PARTS[key_type]
+        parts.append((value.format(expression), send))
+    for position, attribute in enumerate(attributes):
+        if attribute.kind.is_coded:
+            parts.append((f"{statements.code_column(position)}::integer", "int4send"))
+        else:
+            parts.append(_number(attribute))
     for start in range(0, len(_nullable(attributes)), _MASK_BITS):
         bits = [
             f"((s.{quote(attribute.name)} IS NULL)::integer::bigint << {bit})"
             for bit, attribute in enumerate(_nullable(attributes)[start : start + _MASK_BITS])
         ]
-        parts.append(f"int8send({' | '.join(bits)})")
-    return " || ".join(parts)
+        parts.append((" | ".join(bits), "int8send"))
+    return parts
 
 
 def by_address(
@@ -87,7 +106,30 @@ def in_one_pass(from_clause: str, record: str, chunk_rows: int) -> str:
 
 def unpack(buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribute]) -> Chunk:
     """The chunk that the bytes of ``packed_record`` hold."""
-    records = np.frombuffer(buffer, _record_type(key_types, attributes))
+    return _chunk_of(
+        np.frombuffer(buffer, _record_type(key_types, attributes)), key_types, attributes
+    )
+
+
+def unpack_copied(
+    buffer: bytes | bytearray, key_types: Sequence[str], attributes: Sequence[Attribute]
+) -> Chunk:
+    """The chunk that rows of ``copied_records`` hold, without head and end.
+
+    Raises
+    ------
+    ValueError : a row is of another length, or holds a NULL.
+    """
+    records = np.frombuffer(buffer, _record_type(key_types, attributes, copied=True))
+    lengths = [name for name in records.dtype.names or () if name.startswith("length")]
+    if any((records[name] != records[name][0]).any() for name in lengths):
+        raise ValueError("a row holds a NULL")
+    return _chunk_of(records, key_types, attributes)
+
+
+def _chunk_of(
+    records: NDArray[np.void], key_types: Sequence[str], attributes: Sequence[Attribute]
+) -> Chunk:
     keys = np.column_stack([_key(records, i, kind) for i, kind in enumerate(key_types)])
     columns = np.empty((len(records), len(attributes)))
     for position, attribute in enumerate(attributes):
@@ -114,17 +156,19 @@ def _nullable(attributes: Sequence[Attribute]) -> list[Attribute]:
     return [attribute for attribute in attributes if attribute.nullable]
 
 
-def _number(attribute: Attribute) -> str:
+def _number(attribute: Attribute) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
-        sent, zero = f"date_send({column}::date)", "int4send(0)"
+        value, zero, send = f"{column}::date", "date '2000-01-01'", "date_send"
     elif attribute.kind is Kind.TIMESTAMP and attribute.zoned:
-        sent, zero = f"timestamptz_send({column}::timestamptz)", "int8send(0)"
+        value, zero = f"{column}::timestamptz", "timestamptz '2000-01-01 00:00:00+00'"
+        send = "timestamptz_send"
     elif attribute.kind is Kind.TIMESTAMP:
-        sent, zero = f"timestamp_send({column}::timestamp)", "int8send(0)"
+        value, zero = f"{column}::timestamp", "timestamp '2000-01-01 00:00:00'"
+        send = "timestamp_send"
     else:
-        sent, zero = f"float8send({_float8(attribute, column)})", "float8send(0)"
-    return f"coalesce({sent}, {zero})" if attribute.nullable else sent
+        value, zero, send = _float8(attribute, column), "0", "float8send"
+    return (f"coalesce({value}, {zero})" if attribute.nullable else value), send
 
 
 def _float8(attribute: Attribute, column: str) -> str:
@@ -137,18 +181,27 @@ def _float8(attribute: Attribute, column: str) -> str:
     )
 
 
-def _record_type(key_types: Sequence[str], attributes: Sequence[Attribute]) -> np.dtype[np.void]:
-    fields: list[tuple[str, str]] = []
+def _record_type(
+    key_types: Sequence[str], attributes: Sequence[Attribute], *, copied: bool = False
+) -> np.dtype[np.void]:
+    """What ``packed_record`` makes of a row; or COPY, which says how long each field is."""
+    parts: list[list[tuple[str, str]]] = []
     for position, key_type in enumerate(key_types):
-        fields += [(name.format(f"key{position}"), code) for name, code in _KEY_PARTS[key_type][1]]
+        found = _KEY_PARTS[key_type][2]
+        parts.append([(name.format(f"key{position}"), code) for name, code in found])
     codes = {Kind.DATE: ">i4", Kind.TIMESTAMP: ">i8"}
     codes |= {kind: ">i4" for kind in Kind if kind.is_coded}
-    fields += [
-        (f"v{position}", codes.get(attribute.kind, ">f8"))
+    parts += [
+        [(f"v{position}", codes.get(attribute.kind, ">f8"))]
         for position, attribute in enumerate(attributes)
     ]
     masks = range(0, len(_nullable(attributes)), _MASK_BITS)
-    fields += [(f"mask{start}", ">i8") for start in masks]
+    parts += [[(f"mask{start}", ">i8")] for start in masks]
+    if not copied:
+        return np.dtype([field for part in parts for field in part])
+    fields = [("fields", ">i2")]
+    for place, part in enumerate(parts):
+        fields += [(f"length{place}", ">i4"), *part]
     return np.dtype(fields)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
 from dbanon.errors import InvalidName
 from dbanon.stores.postgresql.given import given, handed_over
@@ -64,3 +66,21 @@ def test_arrays_hold_the_same_numbers() -> None:
 
 def test_small_counts_are_ranges() -> None:
     assert [binned(count, 5) for count in (0, 1, 4, 5)] == ["0", "1-4", "1-4", "5"]
+
+
+@drawn(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
+def test_floats_are_read_back_as_they_were(values: list[float]) -> None:
+    text = array_text(np.array(values))
+    for element, value in zip(text[1:-1].split(","), values, strict=True):
+        # As C reads both spellings.
+        read = float.fromhex(element) if "x" in element else float(element)
+        assert (read, np.signbit(read)) == (value, np.signbit(value))
+
+
+def test_floats_without_a_hexadecimal_form_of_that_width() -> None:
+    assert array_text(np.array([], float)) == "{}"
+    assert array_text(np.array([1.0, 5e-324])) == "{1.0, 5e-324}"
+    assert array_text(np.array([1.0, -np.inf])) == "{1.0, -inf}"
+    assert (
+        array_text(np.array([1.5, -0.0])) == "{+0x1.8000000000000p+0000,-0x0.0000000000000p+0000}"
+    )

@@ -1,0 +1,277 @@
+"""Classes of rows, and released values of classes, as arrays that one statement looks up.
+
+A row finds its element by its own address or key, and there its class and its random place; by the
+class it finds the values. So nothing is staged row by row, nothing is joined, and one sort puts the
+rows in order. What a row needs fits into one number, ``class << 32 | place``; -1 stands for rows
+that are not released.
+
+A column of texts is one ``jsonb`` array: PostgreSQL walks through an array of texts to find one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.stores import statements
+from dbanon.stores.base import Relation
+from dbanon.stores.names import RelationName, quote, quote_list
+
+PLACES = "dbanon_places"
+
+# No array has more elements; a server holds some three times 8 bytes for each while it reads them.
+MOST = 2**23
+# Elements for one row that is released, where keys have gaps. Small tables may have more.
+_SPARSE, _FEW = 4, 2**16
+# jsonb holds less than 256 MiB.
+_LONGEST_TEXT = 2**27
+
+_ELEMENTS = {
+    "bigint": (20, ">i8"),
+    "double precision": (701, ">f8"),
+    "boolean": (16, "?"),
+}
+_PIECE = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """An array: its name, the SQL type of its elements or ``jsonb``, and its values, (m,)."""
+
+    name: str
+    kind: str
+    values: NDArray[Any]
+
+    @property
+    def sql_type(self) -> str:
+        """The type of the array."""
+        return self.kind if self.kind == "jsonb" else f"{self.kind}[]"
+
+    @property
+    def nothing(self) -> str:
+        """SQL of an array of this type without elements."""
+        return f"'{'[]' if self.kind == 'jsonb' else '{}'}'::{self.sql_type}"
+
+    def element(self, array: str, number: str) -> str:
+        """SQL of an element, by SQL of the array and of its number from 0, an integer."""
+        return f"{array} ->> ({number})" if self.kind == "jsonb" else f"({array})[{number} + 1]"
+
+    def as_json(self) -> str:
+        """The JSON of an array of texts."""
+        texts = [None if value is None else str(value) for value in self.values.tolist()]
+        return json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """Where rows have their elements.
+
+    Parameters
+    ----------
+    n : how many elements there are.
+    key : SQL of what the elements are found by, over the alias s.
+    number : SQL of the number of a row's element from 1, NULL where it has none; it holds ``{key}``
+        and ``{ends}``.
+    ends : int64 (2,), the least and the largest key, where ``number`` needs them.
+    """
+
+    n: int
+    key: str
+    number: str
+    ends: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """What an INSERT from arrays needs.
+
+    Parameters
+    ----------
+    slots : where rows find their elements.
+    order : int64 (slots.n,), class and random place of each row that is released, -1 elsewhere.
+    values : of classes, in the order of their numbers.
+    """
+
+    slots: Slots
+    order: NDArray[np.int64]
+    values: tuple[Column, ...]
+
+    def without_order(self) -> Arrays:
+        """These arrays once they were brought: the largest is not needed here any more."""
+        return replace(self, order=self.order[:0])
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All arrays: the order first."""
+        ends = self.slots.ends
+        found = (Column("place", "bigint", self.order), *self.values)
+        return found if ends is None else (*found, Column("ends", "bigint", ends))
+
+
+def slots_of(source: Relation, keys: NDArray[np.int64]) -> tuple[Slots, NDArray[np.int64]] | None:
+    """Where elements are, and that of each record from 0, int64 (n,).
+
+    None where keys are no numbers that lie near to one another.
+
+    Parameters
+    ----------
+    keys : int64 (n, m), of the records that were read.
+    """
+    locator = source.located
+    if not len(keys) or locator.mapped:
+        return None
+    key, expression = keys[:, 0], locator.expressions[0]
+    limit = min(MOST, max(_SPARSE * len(keys), _FEW))
+    if locator.types == ("tid",):
+        block, row = key >> 16, key & 0xFFFF
+        # One more than any row of these has: the element of all others of a block.
+        blocks, width = int(block.max()) + 1, int(row.max()) + 1
+        if blocks * width > limit:
+            return None
+        return slots_of_addresses(expression, blocks, width), block * width + row - 1
+    if locator.types == ("bigint",):
+        low, high = int(key.min()), int(key.max())
+        if high - low >= limit:
+            return None
+        number = (
+            "CASE WHEN {key} BETWEEN ({ends})[1] AND ({ends})[2]"
+            " THEN ({key} - ({ends})[1] + 1)::integer END"
+        )
+        return Slots(high - low + 1, expression, number, np.array([low, high])), key - low
+    return None
+
+
+def slots_of_addresses(address: str, blocks: int, width: int) -> Slots:
+    """The elements of rows in so many blocks, each with fewer rows than its width.
+
+    Rows that were not read may have any address. In later blocks they have no element; in others
+    one of no record, where else their number would be that of a row of the next block.
+    """
+    # Four bytes of block, two of row.
+    byte = [f"get_byte({{key}}, {at})" for at in range(6)]
+    # No more than fits: there are 2**32 blocks.
+    high = f"least((((({byte[0]} << 8) | {byte[1]}) << 8) | {byte[2]}), {2**22})"
+    block = f"least(({high} << 8) | {byte[3]}, {blocks})"
+    number = f"{block} * {width} + least(({byte[4]} << 8) | {byte[5]}, {width})"
+    return Slots(blocks * width, f"tidsend({address})", number)
+
+
+def columns_of(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[Column, ...] | None:
+    """The arrays of what staging would have for classes; None where texts are too long for one."""
+    columns = []
+    for name, kind, values in staged:
+        if kind == "text" and sum(len(str(value).encode()) + 8 for value in values) > _LONGEST_TEXT:
+            return None
+        columns.append(Column(name, "jsonb" if kind == "text" else kind, values))
+    return tuple(columns)
+
+
+def order_of(
+    n: int,
+    elements: NDArray[np.int64],
+    labels: NDArray[np.int32],
+    numbers: NDArray[np.int32],
+    places: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Class and random place of each element, int64 (n,); -1 where no row is released.
+
+    Parameters
+    ----------
+    elements : int64 (m,), of the records.
+    labels : int32 (m,), of the records; -1 where suppressed.
+    numbers : int32 (n_classes,), the number of each class.
+    places : int64 (released,), a random order of those that are released.
+    """
+    order = np.full(n, -1, np.int64)
+    released = labels >= 0
+    order[elements[released]] = numbers[labels[released]].astype(np.int64) << 32 | places
+    return order
+
+
+def insert(
+    target: RelationName,
+    values: Mapping[str, str],
+    source: Relation,
+    reads: Sequence[str],
+    arrays: Arrays,
+    array: Callable[[int, Column], str],
+    joins: str,
+) -> str:
+    """INSERT of one row for each that is released, as ``statements.write_from_source``.
+
+    Parameters
+    ----------
+    values : SQL expression by column, over the aliases s and c.
+    reads : the columns of the source that expressions and joins take values from.
+    array : SQL of the array at a place, computed once.
+    """
+    columns = arrays.columns
+    key, place = (quote(_unused(name, reads)) for name in ("key", "place"))
+    own = [quote(name) for name in reads]
+    ends = array(len(columns) - 1, columns[-1]) if arrays.slots.ends is not None else ""
+    number = arrays.slots.number.format(key=key, ends=ends)
+    # OFFSET 0: the key is computed once a row, and values of classes after the rows were sorted.
+    keyed = ", ".join([f"{arrays.slots.key} AS {key}", *(f"s.{name}" for name in own)])
+    placed = ", ".join([f"({array(0, columns[0])})[{number}] AS {place}", *own])
+    of_class = ", ".join(
+        f"{column.element(array(at, column), f'(s.{place} >> 32)::integer')} AS {column.name}"
+        for at, column in enumerate(arrays.values, 1)
+    )
+    return (
+        f"INSERT INTO {target.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
+        f" FROM (SELECT * FROM (SELECT {placed} FROM (SELECT {keyed} FROM"
+        f" {source.from_clause}{source.where} OFFSET 0) AS s OFFSET 0) AS s"
+        f" WHERE {place} >= 0 ORDER BY {place} OFFSET 0) AS s"
+        f" CROSS JOIN LATERAL (SELECT {of_class or '1 AS one'}) AS c{joins}"
+    )
+
+
+def _unused(name: str, names: Sequence[str]) -> str:
+    """A name that is none of these."""
+    while name in names:
+        name += "_"
+    return name
+
+
+def create(arrays: Arrays, suffix: str) -> list[str]:
+    """The statements that make a table for a row of these arrays, which stay as they are."""
+    columns = [(column.name, column.sql_type) for column in arrays.columns]
+    plain = ", ".join(f"ALTER {quote(name)} SET STORAGE EXTERNAL" for name, _ in columns)
+    return [
+        statements.create_staging(PLACES, columns, suffix),
+        f"ALTER TABLE {quote(PLACES)} {plain}",
+    ]
+
+
+def staged(column: Column) -> str:
+    """SQL of an array of that table, read once and held in memory."""
+    return f"(SELECT {quote(column.name)} || {column.nothing} FROM {quote(PLACES)})"
+
+
+def copied(arrays: Arrays) -> Iterator[bytes]:
+    """The bytes of COPY … FROM STDIN (FORMAT binary) for that row."""
+    columns = arrays.columns
+    yield b"PGCOPY\n\xff\r\n\x00" + bytes(8) + np.array([len(columns)], ">i2").tobytes()
+    for column in columns:
+        if column.kind == "jsonb":
+            # Behind the version of its binary form.
+            text = b"\x01" + column.as_json().encode()
+            yield np.array([len(text)], ">i4").tobytes() + text
+            continue
+        oid, code = _ELEMENTS[column.kind]
+        record = np.dtype([("length", ">i4"), ("value", code)])
+        n = len(column.values)
+        # One dimension, no NULL, the type of elements; how many, and the number of the first.
+        head = [20 + n * record.itemsize, 1, 0, oid, n, 1]
+        yield np.array(head, ">i4").tobytes()
+        for start in range(0, n, _PIECE):
+            piece = np.empty(min(_PIECE, n - start), record)
+            piece["length"] = record.itemsize - 4
+            piece["value"] = column.values[start : start + _PIECE]
+            yield piece.tobytes()
+    yield b"\xff\xff"

@@ -1,0 +1,119 @@
+"""Pieces of a release that workers of a cluster write, each a table of its own, before it is one.
+
+A piece is committed before anything is counted: so nobody but its owner may read it, whatever the
+defaults of its schema are, and a mark says whose it is and since when. Workers fill tables that the
+driver made: one that comes too late, when its driver is gone and all was cleared, finds none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from dbanon.stores.base import Output
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.postgresql import catalog
+from dbanon.stores.postgresql.text import literal
+from dbanon.stores.session_interface import SessionInterface
+
+MARK = "dbanon piece "
+# Seconds after which the pieces of a driver that is gone may be dropped.
+OLD = 86_400
+
+_NAME = re.compile(r".*_p[0-9a-f]{12}_[0-9]+", re.S)
+_MARKED = re.compile(re.escape(MARK) + r"([0-9a-f-]{36}) ([0-9]{1,15})")
+_FOUND = """
+SELECT n.nspname, c.relname, c.oid, obj_description(c.oid, 'pg_class'),
+       extract(epoch FROM clock_timestamp())::bigint
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'u'
+    AND obj_description(c.oid, 'pg_class') LIKE 'dbanon piece %'
+ORDER BY n.nspname, c.relname"""
+_READERS = """
+SELECT DISTINCT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END
+FROM pg_class c CROSS JOIN aclexplode(c.relacl) AS a LEFT JOIN pg_roles r ON r.oid = a.grantee
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = ? AND c.relname = ? AND a.grantee <> c.relowner"""
+
+
+def lock_name(release_id: str) -> str:
+    """The job whose lock a driver holds while its pieces are in use."""
+    return f"release {release_id}"
+
+
+def names(output: RelationName, release_id: str, count: int, limit: int) -> list[RelationName]:
+    """The names of a release's pieces: the output's, cut where it must be, with a suffix."""
+    own = release_id.replace("-", "")[:12]
+    found = []
+    for number in range(count):
+        suffix = f"_p{own}_{number}"
+        start = output.name.encode()[: limit - len(suffix)].decode(errors="ignore")
+        found.append(output.sibling(start + suffix))
+    return found
+
+
+def make(
+    session: SessionInterface,
+    pieces: Sequence[RelationName],
+    columns: Sequence[tuple[str, str]],
+    release_id: str,
+) -> None:
+    """Make empty pieces that nobody else may read; columns are names and types."""
+    body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
+    [(now,)] = session.rows("SELECT extract(epoch FROM clock_timestamp())::bigint")
+    for piece in pieces:
+        session.run(f"CREATE UNLOGGED TABLE {piece.quoted} ({body})")
+        mark = literal(f"{MARK}{release_id} {int(now)}")
+        session.run(f"COMMENT ON TABLE {piece.quoted} IS {mark}")
+        for (reader,) in session.rows(_READERS, (piece.schema, piece.name)):
+            session.run(f"REVOKE ALL ON TABLE {piece.quoted} FROM {reader}")
+
+
+def lock(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
+    """Keep workers out from now on. Before the first query: it shows what they had committed."""
+    for piece in pieces:
+        session.run(f"LOCK TABLE {piece.quoted} IN ACCESS EXCLUSIVE MODE")
+
+
+def gather(
+    session: SessionInterface,
+    output: Output,
+    pieces: Sequence[RelationName],
+    columns: Sequence[str],
+) -> None:
+    """Fill the table that is written with the rows of all pieces, in fresh random order."""
+    listed = quote_list(columns)
+    rows = " UNION ALL ".join(f"SELECT {listed} FROM {piece.quoted}" for piece in pieces)
+    session.run(
+        f"INSERT INTO {output.written.quoted} ({listed})"
+        f" SELECT {listed} FROM ({rows}) AS r ORDER BY gen_random_uuid()"
+    )
+
+
+def drop(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
+    """Drop pieces, those that are there."""
+    for piece in pieces:
+        session.run(f"DROP TABLE IF EXISTS {piece.quoted}")
+
+
+class PostgresqlPieces(SessionInterface):
+    """What a session knows of pieces."""
+
+    def dead_pieces(self) -> list[RelationName]:
+        found = []
+        free: dict[str, Any] = {}
+        for schema, name, oid, comment, now in self.rows(_FOUND):
+            marked = _MARKED.fullmatch(comment)
+            if marked is None or not _NAME.fullmatch(name) or int(now) - int(marked[2]) < OLD:
+                continue
+            if not self.rows(catalog.MAY_DROP, (oid,))[0][0]:
+                continue
+            release_id = marked[1]
+            if release_id not in free:
+                # Held by a driver that is at work: for as long as this transaction looks.
+                key = "SELECT pg_try_advisory_xact_lock(hashtextextended('dbanon job ' || ?, 0))"
+                [(free[release_id],)] = self.rows(key, (lock_name(release_id),))
+            if free[release_id]:
+                found.append(RelationName(schema, name))
+        return found
