@@ -27,9 +27,10 @@ check: lint ## lint, and tests that need no server: about a minute
 	$(VENV)/bin/pytest -q -n $(WORKERS) --dist loadfile -m 'not postgresql and not slow' \
 	  --hypothesis-profile=check tests/unit tests/contracts tests/docs tests/doors
 
-test: setup ## all tests; as root on Debian a missing PostgreSQL server or browser is installed
+test: setup ## all tests; as root on Debian a missing PostgreSQL server, browser or Java is installed
 	.ci/prepare.sh postgres
 	.ci/prepare.sh browser
+	.ci/prepare.sh java
 	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # What the examples of schedules run under. dbanon itself is lent to them by the tests.

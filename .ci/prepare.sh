@@ -3,6 +3,7 @@
 #   prepare.sh build      Python >= 3.10 with venv and headers, a C++ compiler: required
 #   prepare.sh postgres   a PostgreSQL server with PL/Python: without one those tests skip (with CI=true they fail)
 #   prepare.sh browser    a browser to look at the HTML report: without one those tests skip (with CI=true they fail)
+#   prepare.sh java       a Java 17 or 21 for Spark: without one those tests skip (with CI=true they fail)
 set -eu
 PYTHON=${PYTHON:-python3}
 
@@ -105,9 +106,28 @@ prepare_browser() {
   has_browser || echo "No browser; install Chromium (on Debian: chromium) or Google Chrome" >&2
 }
 
+# Java as tests/spark/cluster.py looks for it: that of JAVA_HOME, else the one on the path.
+has_java() {
+  local java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+  command -v "$java" >/dev/null &&
+    "$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | grep -qE '^(1[7-9]|2[0-9])$'
+}
+
+prepare_java() {
+  if has_java; then return 0; fi
+  if may_install; then
+    apt_update
+    apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || true
+    hash -r
+  fi
+  # Not an error here: the tests decide whether they can do without.
+  has_java || echo "No Java 17 or newer; install one (on Debian: openjdk-17-jre-headless)" >&2
+}
+
 case "${1:-}" in
   build) prepare_build ;;
   postgres) prepare_postgres ;;
   browser) prepare_browser ;;
-  *) echo "usage: $0 build|postgres|browser" >&2; exit 2 ;;
+  java) prepare_java ;;
+  *) echo "usage: $0 build|postgres|browser|java" >&2; exit 2 ;;
 esac

@@ -29,11 +29,21 @@ NAMES = (
     "models_adult",
     "plpython",
     "privacy",
+    "second_round",
+    "spark",
     "spill",
     "thorough",
 )
-ON_REQUEST = ("bounds", "chain_speed", "models_adult", "spill", "thorough")  # minutes, if named
-WITH_ANOTHER = ("evaluation", "main_job", "models_adult", "plpython")
+ON_REQUEST = (
+    "bounds",
+    "chain_speed",
+    "models_adult",
+    "second_round",
+    "spark",
+    "spill",
+    "thorough",
+)  # minutes, if named
+WITH_ANOTHER = ("evaluation", "main_job", "models_adult", "plpython", "second_round")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
 IN_DOCS = {

@@ -81,7 +81,7 @@ def versions(beside: str | None) -> list[Version]:
 
 
 def medians(measured: Mapping[tuple[str, str], Sequence[Seconds]], phases: Sequence[str]) -> str:
-    """A table of the median seconds of each phase, by what and version, and their ratio.
+    """A table of the ratio of median seconds of each phase, and of these, by what and version.
 
     Parameters
     ----------
@@ -98,9 +98,9 @@ def medians(measured: Mapping[tuple[str, str], Sequence[Seconds]], phases: Seque
                 statistics.median(run.get(phase, 0.0) for run in runs) for runs in (this, other)
             )
             ratio = ours / theirs if theirs else ""
-            rows.append([what, phase, ours, theirs, ratio])
+            rows.append([ratio, what, phase, ours, theirs])
     if not rows:
         return ""
     other_name = next(name for _, name in measured if name != "this")
-    header = ["median of runs in turn", "phase", "this s", f"{other_name} s", "ratio"]
+    header = ["ratio", "median of runs in turn", "phase", "this", other_name]
     return "\n" + table(header, rows)

@@ -1,12 +1,14 @@
 """The main job end to end: seconds per phase beside CREATE TABLE AS of the same table.
 
 The PostgreSQL server is a throw-away one with its default settings, fsync included, and tables
-are logged. The client's memory is that of a process of its own.
+are logged. The client's memory is that of a process of its own. Seconds of CPU are the client's and
+those of all of the server's processes, which a busy machine changes less than the clock's.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -18,6 +20,7 @@ import duckdb
 
 from benchmarks.beside import Version, medians, versions
 from benchmarks.markdown import table
+from tests.postgres.kinds import LocalServer
 from tests.postgres_server import NoServerError, Server, throwaway_server
 
 COLUMNS = "a double precision, b double precision, c double precision, d double precision,"
@@ -31,8 +34,9 @@ report = dbanon.anonymize(
     url, table="app.people", quasi_identifiers=list("abcde"), k=5, keep=["t1", "t2"],
     output=output,
 )
-memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-seconds = dict(report.seconds)
+used = resource.getrusage(resource.RUSAGE_SELF)
+memory = used.ru_maxrss / 1024
+seconds = dict(report.seconds, CPU=used.ru_utime + used.ru_stime)
 print(json.dumps({"seconds": seconds, "memory": memory, "loss": report.information_loss,
                   "k": report.k_achieved}))
 """
@@ -55,19 +59,20 @@ def run(quick: bool = False, beside: str | None = None) -> str:
             urls = [stack.enter_context(server.database()) for _ in known]
             floor = min(make_postgresql(server, url, n) for url in urls)
             name = f"PostgreSQL {server.version}"
-            rows += _rows(name, n, floor, dict(zip(known, urls, strict=True)), measured)
+            of_each = dict(zip(known, urls, strict=True))
+            rows += _rows(name, n, floor, of_each, measured, server)
     except NoServerError as error:
-        rows.append([f"PostgreSQL: {error}", *[""] * 13])
+        rows.append([f"PostgreSQL: {error}", *[""] * 14])
     with tempfile.TemporaryDirectory() as directory:
         paths = [Path(directory) / f"people{i}.duckdb" for i in range(len(known))]
         floor = min(make_duckdb(path, n) for path in paths)
         urls = [f"duckdb:///{path}" for path in paths]
         rows += _rows("DuckDB", n, floor, dict(zip(known, urls, strict=True)), measured)
     header = ["database", "version", "rows", "CTAS s", *(f"{phase} s" for phase in PHASES[:4])]
-    header += ["read+write+verify s", "x CTAS", "digest s", "digest x CTAS", "total s"]
+    header += ["read+write+verify s", "x CTAS", "digest s", "digest x CTAS", "total s", "CPU s"]
     header += ["client MiB"]
     title = "# The main job: 5 float8 quasi-identifiers, 2 kept text columns, MDAV, k = 5\n\n"
-    phases = (*PHASES, "read+write+verify", "total")
+    phases = ("x CTAS", "read+write+verify", *PHASES, "total", "CPU", "MiB")
     return title + table(header, rows) + medians(measured, phases)
 
 
@@ -116,16 +121,21 @@ def _rows(
     floor: float,
     urls: Mapping[Version, str],
     measured: dict[tuple[str, str], list[dict[str, float]]],
+    server: Server | None = None,
 ) -> list[list[object]]:
     """A row a run; versions take turns."""
-    rows = []
+    rows: list[list[object]] = []
     for attempt in range(RUNS):
         for version, url in urls.items():
+            before = _cpu_of(server)
             found = job(version, url, f"release.people{attempt}")
             seconds = found["seconds"]
+            seconds["CPU"] += _cpu_of(server) - before
+            seconds["MiB"] = found["memory"]
             path = seconds["read+write+verify"] = (
                 seconds["read"] + seconds["write"] + seconds["verify"]
             )
+            seconds["x CTAS"] = path / floor
             measured.setdefault((name, version.name), []).append(seconds)
             digest: list[object] = ["", ""]
             if "digest" in seconds:
@@ -134,10 +144,32 @@ def _rows(
                 [
                     *(name, version.name, n, floor),
                     *(seconds[phase] for phase in PHASES[:4]),
-                    *(path, path / floor, *digest, seconds["total"], float(found["memory"])),
+                    *(path, path / floor, *digest, seconds["total"], seconds["CPU"]),
+                    float(found["memory"]),
                 ]
             )
     return rows
+
+
+def _cpu_of(server: Server | None) -> float:
+    """Seconds of CPU of a local server's processes, of those that ended too; 0 without one."""
+    pid = server.process_id if isinstance(server, LocalServer) else None
+    if pid is None:
+        return 0.0
+    ticks = 0
+    for directory in Path("/proc").iterdir():
+        if not directory.name.isdigit():
+            continue
+        try:
+            fields = (directory / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:  # It ended meanwhile.
+            continue
+        if int(directory.name) == pid:
+            # Those of its own and of children that it has waited for.
+            ticks += sum(map(int, fields[11:15]))
+        elif int(fields[1]) == pid:
+            ticks += sum(map(int, fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def seconds_of(work: object) -> float:

@@ -16,6 +16,8 @@ PACKAGE = ROOT / "dbanon"
 
 # The one file that knows what is guaranteed.
 GUARANTEE = PACKAGE / "job" / "guarantee.py"
+# The rooms that work on blocks, in this process and on a cluster.
+BLOCKS = {PACKAGE / "partitioning", PACKAGE / "spark"}
 # What a method gives, and what only some guarantees have; an array of persons is no wish.
 RESULTS = {"Partition", "AttributePartition", "Levels"}
 # Noise and linear programs: imported by what draws or solves them, when it does.
@@ -53,7 +55,7 @@ class House:
         yield f"functions over {LONGEST_FUNCTION} lines", self.long_functions
         yield f"files over {LONGEST_FILE} lines", self.long_files
         yield "files of doors and sql/ that spell block_size", self.spellings
-        yield "other files outside partitioning/ that spell it", self.spelled_below
+        yield "other files outside the rooms of blocks that spell it", self.spelled_below
         yield "packages but numpy that the core or a backend imports", self.foreign
         yield "branches on the guarantee outside job/guarantee.py", self.asked
 
@@ -74,7 +76,7 @@ def house() -> House:
         ],
         spellings=_spellings([*filter(_is_door, files), *sorted((ROOT / "sql").rglob("*.sql"))]),
         spelled_below=_spellings(
-            [f for f in files if not _is_door(f) and PACKAGE / "partitioning" not in f.parents]
+            [f for f in files if not _is_door(f) and not BLOCKS & set(f.parents)]
         ),
         foreign=_foreign(),
         asked=sorted(found for file in files if file != GUARANTEE for found in _asked(file)),
@@ -170,7 +172,7 @@ def _foreign() -> list[str]:
     # The public names, loaded when they are first used.
     for imported in graph.find_modules_directly_imported_by("dbanon"):
         graph.remove_import(importer="dbanon", imported=imported)
-    above, light = ("stores", "run", "doors", "share"), set()
+    above, light = ("stores", "run", "spark", "doors", "share"), set()
     if "dbanon.doors" in graph.modules:
         light = {m for m in graph.modules if m.split(".")[1:2] and m.split(".")[1] not in above}
     for backend in {"dbanon.plpython", "dbanon.doors.plpython"} & graph.modules:

@@ -202,15 +202,26 @@ def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
     from dbanon.run.open import open_store
 
     wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
+    job = job_of(wanted | given["options"])
+    on_sql, target = given["on_sql"], given["target"]
+    source = open_store(given["database"], on_sql)
+    return job, source, None if target is None else open_store(target, on_sql)
+
+
+def job_of(given: Mapping[str, Any]) -> Job:
+    """The job of options as people give them; those of dp_ranks alone are left out.
+
+    Raises
+    ------
+    DbanonError : one is not as it must be.
+    """
+    require_other(given.get("method"), given)
     own = {one.name for one in own_options()}
-    wanted |= {name: value for name, value in given["options"].items() if name not in own}
+    wanted = {name: value for name, value in given.items() if name not in own}
     for name, usual in (("chunk_rows", 0), ("run_id", "")):
         if wanted.get(name, usual) is None:
             # For the usual one, as it always was.
             del wanted[name]
     if isinstance(wanted.get("exports"), (list, tuple)):
         wanted["exports"] = [Export.given(one) for one in wanted["exports"]]
-    job = make(Job, wanted | {"hierarchies": parse_all(wanted["hierarchies"], files=True)})
-    on_sql, target = given["on_sql"], given["target"]
-    source = open_store(given["database"], on_sql)
-    return job, source, None if target is None else open_store(target, on_sql)
+    return make(Job, wanted | {"hierarchies": parse_all(wanted["hierarchies"], files=True)})

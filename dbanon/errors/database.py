@@ -48,6 +48,12 @@ class Cancelled(DatabaseFailure):
     sqlstate = "57014"
 
 
+class SparkFailed(DatabaseFailure):
+    """Spark failed; nothing was published."""
+
+    code = "spark_failed"
+
+
 class InsufficientRights(DbanonError):
     """The role lacks a right that this needs."""
 

@@ -312,6 +312,13 @@ class MissingDependency(UsageError):
     sqlstate = "0A000"
 
 
+class WorkersDiffer(UsageError):
+    """Workers of the cluster have other versions than the driver."""
+
+    code = "workers_differ"
+    sqlstate = "55000"
+
+
 class ChainNotFound(UsageError):
     """There is no chain of this name."""
 

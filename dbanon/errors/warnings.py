@@ -15,6 +15,10 @@ class RowsNotAnonymous(PrivacyWarning):
     """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
 
 
+class WorkersNotPrivate(UserWarning):
+    """Original records on the workers of a cluster, or between them, are not kept from others."""
+
+
 class ColumnLost(UserWarning):
     """A quasi-identifier is released with nothing left of it: one label for all of its values."""
 

@@ -10,6 +10,7 @@ from dbanon.measures.information_loss import (
     column_sums,
     loss_of,
     released_loss,
+    scaled_sums,
 )
 from dbanon.measures.models import HIERARCHICAL, ORDERS, Model, model_kinds
 from dbanon.measures.sensitive import sensitive_counts
@@ -27,5 +28,6 @@ __all__ = [
     "loss_of",
     "model_kinds",
     "released_loss",
+    "scaled_sums",
     "sensitive_counts",
 ]

@@ -88,6 +88,7 @@ class _OfNumbers(Column):
     scale : of the originals.
     valid, released_valid : bool (n,) and bool (m,); None for everywhere.
     ordinal : True for ranks.
+    ranks : those that occur in the table, ascending; None for those of these records.
     """
 
     original: Floats
@@ -95,6 +96,7 @@ class _OfNumbers(Column):
     valid: Flags | None = None
     released_valid: Flags | None = None
     ordinal: bool = False
+    ranks: Floats | None = None
 
     @cached_property
     def missing(self) -> Flags | None:
@@ -111,6 +113,8 @@ class _OfNumbers(Column):
     @cached_property
     def _ladder(self) -> Floats:
         """The ranks that occur, ascending."""
+        if self.ranks is not None:
+            return self.ranks
         return np.unique(self.original if self.valid is None else self.original[self.valid])
 
     def places(self, values: Floats) -> Floats:

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon import kernels
 from dbanon.data.partition import Partition
+from dbanon.data.scales import Standardization
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,13 @@ class Loss:
     ----------
     columns : float64 (p,).
     total : over all columns.
+    sums : what each column loses and what it could lose, which add up where these are of parts of a
+        table.
     """
 
     columns: NDArray[np.float64]
     total: float
+    sums: tuple[tuple[float, float], ...] = ()
 
 
 def centroid_loss(
@@ -112,18 +117,27 @@ def column_sums(
     part: bool = False,
 ) -> tuple[float, float]:
     """What a column loses, and what it could lose; arguments as one column of ``released_loss``."""
-    records = partition.labels >= 0
-    original = points[records]
-    error = original - released[partition.labels[records]]
-    if valid is not None:
-        keep = valid[records]
-        original, error = original[keep], error[keep]
-    total = 0.0
-    if part:
-        total = float(np.square(original).sum())
-    elif original.size and original.max() != original.min():
-        total = float(np.square(original - original.mean()).sum())
-    return float(np.square(error).sum()), total
+    error, _, total = kernels.column_squares(
+        points, partition.labels, np.ascontiguousarray(released), None, valid, 0, 0.0, 1.0, part
+    )
+    return error, total
+
+
+def scaled_sums(
+    values: NDArray[np.float64],
+    partition: Partition,
+    released: tuple[NDArray[np.float64], NDArray[np.float64]],
+    transform: Standardization,
+    valid: NDArray[np.bool_] | None = None,
+    *,
+    part: bool = False,
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The same of a column as it is, for two sets of released values, of a map of that column."""
+    exponent, shift, scale = transform.exponent[0], transform.shift[0], transform.scale[0]
+    error, other, total = kernels.column_squares(
+        values, partition.labels, *released, valid, int(exponent), shift, scale, part
+    )
+    return (error, total), (other, total)
 
 
 def loss_of(sums: Sequence[tuple[float, float]]) -> Loss:
@@ -131,4 +145,5 @@ def loss_of(sums: Sequence[tuple[float, float]]) -> Loss:
     errors, totals = np.array(sums, np.float64).reshape(-1, 2).T
     shares = np.divide(errors, totals, out=np.zeros(len(sums)), where=totals > 0)
     total = float(totals.sum())
-    return Loss(shares, float(errors[totals > 0].sum() / total) if total else 0.0)
+    lost = float(errors[totals > 0].sum() / total) if total else 0.0
+    return Loss(shares, lost, tuple((float(error), float(most)) for error, most in sums))

@@ -30,7 +30,7 @@ SECONDS_BETWEEN_TICKS = 0.05
 _SMALLEST = 20
 
 # Of records that are looked at only to be sent to their blocks.
-_AT_ONCE = 200_000
+AT_ONCE = 200_000
 
 
 class _StoppedError(Exception):
@@ -112,9 +112,13 @@ class Blocks:
         sample = sampled(keys, parts)
         cuts = Cuts.fit(space.take(sample).coordinates, parts, direction, keys[sample])
         numbers = np.empty(len(keys), np.int32)
-        for start in range(0, len(keys), _AT_ONCE):
-            some = np.arange(start, min(start + _AT_ONCE, len(keys)))
+
+        def assign(start: int) -> None:
+            some = np.arange(start, min(start + AT_ONCE, len(keys)))
             numbers[some] = cuts.assign(space.take(some).coordinates, keys[some])
+
+        with ThreadPoolExecutor(os.cpu_count(), initializer=_block_signals) as pool:
+            list(pool.map(assign, range(0, len(keys), AT_ONCE)))
         counts = np.bincount(numbers, minlength=cuts.n_blocks)
         return _groups(cuts.joined(counts, self.least)[numbers])
 
@@ -124,6 +128,8 @@ class Blocks:
         partition: Partition,
         keys: NDArray[np.int64],
         direction: int = 0,
+        keeps: Callable[[NDArray[np.int64]], bool] | None = None,
+        counts: Callable[[NDArray[np.int64], int], NDArray[np.int64]] | None = None,
     ) -> list[NDArray[np.int64]]:
         """Cut records into blocks that hold whole classes, which stand at their means.
 
@@ -132,37 +138,73 @@ class Blocks:
         space : where the n records are.
         partition : of these records; suppressed ones are in no block.
         keys, direction : as for ``cut``.
+        keeps, counts : whether counts of sensitive values, int64 (s,), keep to privacy models; and
+            what gives those of groups, int64 (n_groups, s), from the group of each record, int64
+            (n,), -1 for none, and their number. Blocks that do not keep to them join others. None
+            where there are none.
 
         Returns
         -------
         Positions of each block's records, int64, ascending.
         """
-        members, sizes, starts = partition.members, partition.sizes, partition.starts
-        parts = -(-len(sizes) // max(self.size * len(sizes) // len(members), 1))
-        ends = np.append(starts[1:], len(members))
-        means = []
-        first = 0
-        while first < len(sizes):
-            last = max(int(np.searchsorted(ends, starts[first] + _AT_ONCE, "right")), first + 1)
-            points = space.take(members[starts[first] : ends[last - 1]]).coordinates
-            sums = np.add.reduceat(points, starts[first:last] - starts[first], axis=0)
-            means.append(sums / sizes[first:last, None])
-            first = last
-        places = np.concatenate(means)
-        # A class goes by the first of its records.
-        own = keys[members[starts]]
+        parts = self.parts_of_classes(partition.n_classes, len(partition.members))
+        places = places_of_classes(space, partition)
+        own = first_keys(partition, keys)
         sample = sampled(own, parts)
         cuts = Cuts.fit(places[sample], parts, direction, own[sample])
         numbers = cuts.assign(places, own)
-        counts = np.bincount(numbers, sizes, cuts.n_blocks).astype(np.int64)
-        owner = cuts.joined(counts, self.least)[numbers]
-        records = np.sort(members)
+        rows = np.bincount(numbers, partition.sizes, cuts.n_blocks).astype(np.int64)
+        fails = None
+        if keeps is not None and counts is not None:
+            of_records = np.append(numbers, -1)[partition.labels]
+            fails = failing(keeps, counts(of_records, cuts.n_blocks))
+        owner = cuts.joined(rows, self.least, fails)[numbers]
+        records = np.sort(partition.members)
         return [records[block] for block in _groups(owner[partition.labels[records]])]
+
+    def parts_of_classes(self, n_classes: int, n_records: int) -> int:
+        """How many blocks so many classes of so many records are cut into."""
+        return -(-n_classes // max(self.size * n_classes // n_records, 1))
+
+
+def failing(
+    keeps: Callable[[NDArray[np.int64]], bool], counts: NDArray[np.int64]
+) -> Callable[[list[int]], bool]:
+    """Whether some blocks together do not keep to privacy models.
+
+    Parameters
+    ----------
+    keeps : whether counts of values, int64 (s,), do.
+    counts : of each block, int64 (n_blocks, s).
+    """
+    return lambda blocks: not keeps(counts[blocks].sum(axis=0))
+
+
+def places_of_classes(space: Spread, partition: Partition) -> NDArray[np.float64]:
+    """Where classes stand, float64 (n_classes, p): at the means of their records."""
+    members, sizes, starts = partition.members, partition.sizes, partition.starts
+    ends = np.append(starts[1:], len(members))
+    means = []
+    first = 0
+    while first < len(sizes):
+        last = max(int(np.searchsorted(ends, starts[first] + AT_ONCE, "right")), first + 1)
+        points = space.take(members[starts[first] : ends[last - 1]]).coordinates
+        sums = np.add.reduceat(points, starts[first:last] - starts[first], axis=0)
+        means.append(sums / sizes[first:last, None])
+        first = last
+    return np.concatenate(means)
+
+
+def first_keys(partition: Partition, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What classes go by, int64 (n_classes,): the key of the first record of each."""
+    return keys[partition.members[partition.starts]]
 
 
 def _groups(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Positions of each number, int64, ascending; in the order of the numbers."""
-    order = np.argsort(numbers, kind="stable")
+    # Of 16 bits numpy sorts by digits.
+    short = len(numbers) > 0 and int(numbers.max()) < 2**16
+    order = np.argsort(numbers.astype(np.uint16) if short else numbers, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
 
 

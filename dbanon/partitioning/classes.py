@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -71,7 +72,7 @@ def find_classes(
     assert isinstance(partition, Partition)
     if units is not None:
         partition = partition.of(units.of_record)
-    _check_budget(policy, partition.n_suppressed, microdata)
+    require_budget(policy, partition.n_suppressed + microdata.withheld, microdata.n_read)
     if partition.n_suppressed:
         return _found_again(microdata, partition, policy, tick, trees)
     return partition
@@ -120,7 +121,7 @@ def _feasible_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.in
     """The strata, after a check that the method takes the attributes and each stratum has k."""
     require_kinds(policy, microdata.attributes)
     strata = strata_of(microdata, policy)
-    _check_budget(policy, 0, microdata)
+    require_budget(policy, microdata.withheld, microdata.n_read)
     for records in strata:
         if count_of(microdata, records) < policy.k:
             raise too_few(microdata, policy, records, len(strata))
@@ -139,14 +140,7 @@ def _found(
     method = find_method(policy.method)
     if measures is None:
         measures = Measures.of(microdata, covariance=policy.standardize == MAHALANOBIS)
-    space = method.space(
-        microdata,
-        measures,
-        standardize=str(policy.standardize),
-        weights=policy.weights,
-        hierarchies=policy.hierarchies,
-        **({} if method.refine != "generalized" else {"label_steps": policy.label_steps}),
-    )
+    space = space_of(microdata, measures, policy)
     rng = np.random.Generator(np.random.PCG64(policy.seed))
     tick = tick or _silent
     keys = microdata.ordered_keys
@@ -172,6 +166,26 @@ def _found(
         parts.append((records, result))
         done += len(records)
     return method.gives.joined(parts, n)
+
+
+def space_of(
+    microdata: Microdata, measures: Measures, policy: Policy
+) -> Callable[[NDArray[np.int64]], Any]:
+    """What the policy's method sees of some of the records, int64 (m,), of one stratum.
+
+    Raises
+    ------
+    DbanonError : as ``Method.space``.
+    """
+    method = find_method(policy.method)
+    return method.space(
+        microdata,
+        measures,
+        standardize=str(policy.standardize),
+        weights=policy.weights,
+        hierarchies=policy.hierarchies,
+        **({} if method.refine != "generalized" else {"label_steps": policy.label_steps}),
+    )
 
 
 def _run(
@@ -217,27 +231,60 @@ def _run_method(
         return method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options, **more)
     if blocks.cut_at(space.n_records) is None:
         # What draws does so in each stratum by itself, as it would in a block.
-        rng = np.random.Generator(np.random.PCG64(policy.seed))
-        return method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options, **more)
+        return run_block(method, space, policy, None, tick)
 
     def run(number: int, records: NDArray[np.int64], tick: Tick) -> Partition:
-        result = method.run(
-            space.take(records),
-            int(policy.k),
-            tick=tick,
-            # Of its own, so that the order in which blocks end changes nothing.
-            rng=np.random.Generator(np.random.PCG64([policy.seed, number])),
-            **policy.options,
-        )
-        assert isinstance(result, Partition)
-        return result
+        return run_block(method, space.take(records), policy, number, tick)
 
     return partition_blocks(blocks.cut(space, keys), run, tick)
 
 
-def _check_budget(policy: Policy, withheld: int, microdata: Microdata) -> None:
-    """Check the share of all records that these many are, with those withheld for a NULL."""
-    withheld, n = withheld + microdata.withheld, microdata.n_read
+def run_block(
+    method: Method, space: Any, policy: Policy, number: int | None, tick: Tick
+) -> Partition:
+    """The method on a block by itself, the same wherever its stratum's other blocks are.
+
+    Parameters
+    ----------
+    number : of the block in its stratum; None where that is not cut.
+    """
+    # Of its own, so that the order in which blocks end changes nothing.
+    drawn = policy.seed if number is None else [policy.seed, number]
+    rng = np.random.Generator(np.random.PCG64(drawn))
+    result = method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options)
+    assert isinstance(result, Partition)
+    return result
+
+
+def cluster_block(
+    space: Any, keys: NDArray[np.int64], policy: Policy, number: int | None, tick: Tick
+) -> Partition:
+    """The classes of a block as ``run_block`` finds them, or of a stratum that is not cut.
+
+    Those of such a stratum are refined, too; blocks are when all have classes (``refine_block``).
+
+    Parameters
+    ----------
+    keys : int64 (n,), of the records, ascending.
+    number : as of ``run_block``.
+    """
+    method = find_method(policy.method)
+    if number is None:
+        rng = np.random.Generator(np.random.PCG64(policy.seed))
+        result = _run(method, space, keys, policy, tick, rng)
+        assert isinstance(result, Partition)
+        return result
+    result = run_block(method, space, policy, number, tick)
+    return result.require(policy.k, method.max_size(policy.k) if method.max_size else None)
+
+
+def require_budget(policy: Policy, withheld: int, n: int) -> None:
+    """Check that no larger share of n records is withheld than may be.
+
+    Raises
+    ------
+    SuppressionOverBudget : these are more.
+    """
     if policy.max_suppression is not None and withheld > most_of(policy.max_suppression, n):
         needed = share_needed(withheld, n)
         raise SuppressionOverBudget(

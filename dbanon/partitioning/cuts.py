@@ -9,10 +9,13 @@ shared out, too, and blocks keep their sizes however many records are alike.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dbanon.kernels import block_of
 
 # The direction of a sample cuts as well as the direction of all records.
 SAMPLE = 10_000
@@ -43,13 +46,18 @@ def sampled(keys: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
     ----------
     keys : int64 (n,), all different.
     """
-    wanted = max(_SAMPLED_PER_BLOCK * parts, _LEAST_SAMPLED)
-    wanted = max(min(wanted, _MOST_SAMPLED), parts)
+    wanted = sample_size(parts)
     if wanted >= len(keys):
         return np.arange(len(keys))
     hashes = hashed(keys)
     last = np.partition(hashes, wanted - 1)[wanted - 1]
     return np.flatnonzero(hashes <= last)
+
+
+def sample_size(parts: int) -> int:
+    """On how many records borders of so many blocks are found, where there are as many."""
+    wanted = max(_SAMPLED_PER_BLOCK * parts, _LEAST_SAMPLED)
+    return max(min(wanted, _MOST_SAMPLED), parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,17 +138,28 @@ class Cuts:
             made += 1
         return cls(directions, borders, border_keys, following)
 
-    def joined(self, counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
+    def joined(
+        self,
+        counts: NDArray[np.int64],
+        least: int,
+        fails: Callable[[list[int]], bool] | None = None,
+    ) -> NDArray[np.int64]:
         """The block of each of these, int64 (n_blocks,), once small ones are joined to others.
 
-        A block of too few records joins the smallest one on the other side of its last cut; blocks
-        are numbered anew, from below.
+        A block of too few records joins the smallest one on the other side of its last cut, and so
+        does one that cannot keep to privacy models; blocks are numbered anew, from below.
 
         Parameters
         ----------
         counts : int64 (n_blocks,), the records in each.
         least : how many there have to be, unless there are fewer in all.
+        fails : whether the records of these blocks as one class do not keep to privacy models; None
+            where there are none.
         """
+
+        def lacks(block: list[int]) -> bool:
+            return bool(counts[block].sum() < least) or (fails is not None and fails(block))
+
         below: dict[int, list[list[int]]] = {}
         # Cuts are numbered from the root: what is below one has a larger number.
         for cut in reversed(range(len(self.borders))):
@@ -149,11 +168,15 @@ class Cuts:
                 for following in self.next[cut].tolist()
             ]
             for side, other in (sides, sides[::-1]):
-                # No other has too few: it would have been joined below.
-                if side and counts[side[0]].sum() < least and len(side) == 1 and other:
+                # No other lacks anything: it would have been joined below.
+                while len(side) == 1 and other and lacks(side[0]):
                     smallest = min(other, key=lambda block: (int(counts[block].sum()), block))
                     smallest += side.pop()
                     smallest.sort()
+                    if len(other) > 1 and fails is not None and fails(smallest):
+                        # Together they fail, where the other did not: on to the next.
+                        other.remove(smallest)
+                        side.append(smallest)
             below[cut] = sides[0] + sides[1]
         number = np.zeros(self.n_blocks, np.int64)
         for joined, block in enumerate(sorted(below.get(0, [[0]]))):
@@ -171,22 +194,14 @@ class Cuts:
         keys : int64 (n,), of the same kind as those of ``fit``; None for positions.
         """
         keys = np.arange(len(points)) if keys is None else keys
-        found = np.zeros(len(points), np.int64)
-        pending = [(np.arange(len(points)), 0)] if len(self.borders) else []
-        while pending:
-            records, cut = pending.pop()
-            along = _along(points[records], self.directions[cut])
-            below = along < self.borders[cut]
-            tied = np.flatnonzero(along == self.borders[cut])
-            below[tied] = keys[records[tied]] < self.keys[cut]
-            for part, following in zip(
-                (records[below], records[~below]), self.next[cut].tolist(), strict=True
-            ):
-                if following < 0:
-                    found[part] = -1 - following
-                else:
-                    pending.append((part, following))
-        return found
+        return block_of(
+            np.ascontiguousarray(points, np.float64),
+            np.ascontiguousarray(keys, np.int64),
+            self.directions,
+            self.borders,
+            self.keys,
+            self.next,
+        )
 
 
 def _along(points: NDArray[np.float64], direction: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -45,6 +45,25 @@ class Guard:
         """The guard of some of the records, int64 (m,)."""
         return Guard(np.ascontiguousarray(self.values[records]), self.models)
 
+    def counts(self, groups: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
+        """How often groups have each value, int64 (n_groups, s), attribute by attribute.
+
+        Parameters
+        ----------
+        groups : of each record, int64 (n,); -1 for none.
+        """
+        found = []
+        for column, width in zip(self.values.T, self.models.widths, strict=True):
+            held = (groups >= 0) & (column >= 0)
+            cells = groups[held] * width + column[held]
+            counts = np.bincount(cells, minlength=n_groups * width)
+            found.append(counts.reshape(n_groups, width))
+        return np.concatenate(found, axis=1).astype(np.int64, copy=False)
+
+    def allows(self, counts: NDArray[np.int64]) -> bool:
+        """Whether a class with these counts of values, int64 (s,), keeps to the models."""
+        return bool(self.models.keeps(counts.astype(np.int32)))
+
 
 def merge(
     space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, budget: int = 0

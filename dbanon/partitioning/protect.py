@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -96,25 +96,12 @@ def _protected(
     table: Mapping[str, Distribution],
     search: bool,
 ) -> Partition:
-    names = list(dict.fromkeys(model.attribute for model in policy.models))
     n = microdata.n_records
-    space = mixed_space(
-        microdata,
-        measures,
-        standardize=str(policy.standardize),
-        weights=policy.weights,
-        hierarchies=policy.hierarchies,
-        label_steps=policy.label_steps,
-    )
+    space = space_of_costs(microdata, measures, policy)
     persons, keys = Persons.of(microdata, codes), microdata.ordered_keys
     while True:
         before = partition
-        places, wholes = {}, {}
-        for name in names:
-            places[name], wholes[name] = _as_counted(
-                policy.models, name, codes[name], before.labels >= 0, table[name]
-            )
-        counted = {name: persons.counted(name, np.maximum(places[name], 0)) for name in names}
+        counted, wholes = _counted(policy.models, codes, before.labels >= 0, table, persons)
         guard = _guard(policy.models, counted, wholes, persons)
         strata = _strata(microdata, before)
         budget = _budget(policy, microdata, before)
@@ -143,7 +130,7 @@ def _protected(
             break
         gone = (before.labels >= 0) & (partition.labels < 0)
         units = persons.of_records(gone)
-        table = {name: table[name].without(codes[name][gone], units) for name in names}
+        table = {name: table[name].without(codes[name][gone], units) for name in counted}
     if not search or not _can_refine(microdata, policy):
         return partition
     k, better = int(policy.k), []
@@ -157,6 +144,66 @@ def _protected(
             part = split(own, part, k, guarded, tick)
         better.append((records, part))
     return combine(better, n)
+
+
+def space_of_costs(
+    microdata: Microdata, measures: Measures, policy: Policy
+) -> Callable[[NDArray[np.int64]], MixedSpace]:
+    """Where the costs of merging classes are measured, whatever the method: of some records."""
+    return mixed_space(
+        microdata,
+        measures,
+        standardize=str(policy.standardize),
+        weights=policy.weights,
+        hierarchies=policy.hierarchies,
+        label_steps=policy.label_steps,
+    )
+
+
+def guard_of(
+    microdata: Microdata,
+    policy: Policy,
+    codes: Mapping[str, NDArray[np.int32]],
+    table: Mapping[str, Distribution],
+) -> Guard:
+    """The models, and what they look at, of records that all have classes.
+
+    Parameters
+    ----------
+    codes, table : as of ``protect``; the table's, where the records are a part of one.
+    """
+    persons = Persons.of(microdata, codes)
+    released = np.ones(microdata.n_records, np.bool_)
+    counted, wholes = _counted(policy.models, codes, released, table, persons)
+    return _guard(policy.models, counted, wholes, persons)
+
+
+def protect_block(
+    space: MixedSpace, partition: Partition, guard: Guard, policy: Policy, tick: Tick
+) -> Partition:
+    """The classes of a block that keeps to the models as one class, merged until each does.
+
+    Cut again where both parts keep to them, as ``protect`` does it where nothing refines them.
+    """
+    found = merge(space, partition, guard, tick)
+    if guard.models.persons or find_method(policy.method).refine != "generalized":
+        return found
+    return split(space, found, int(policy.k), guard, tick)
+
+
+def _counted(
+    models: Sequence[Model],
+    codes: Mapping[str, NDArray[np.int32]],
+    released: NDArray[np.bool_],
+    table: Mapping[str, Distribution],
+    persons: Persons,
+) -> tuple[dict[str, NDArray[np.int32]], dict[str, NDArray[np.float64]]]:
+    """By sensitive attribute: the places that count, int32 (n,), and shares in the table."""
+    counted, wholes = {}, {}
+    for name in dict.fromkeys(model.attribute for model in models):
+        places, wholes[name] = _as_counted(models, name, codes[name], released, table[name])
+        counted[name] = persons.counted(name, np.maximum(places, 0))
+    return counted, wholes
 
 
 def _refused(
@@ -240,7 +287,8 @@ def _by_blocks(
         _, labels = np.unique(part.labels[records], return_inverse=True)
         return merge_block(space.take(records), Partition(labels), guard.take(records), tick)
 
-    return partition_blocks(blocks.cut_classes(space, part, keys), run, tick)
+    cut = blocks.cut_classes(space, part, keys, 0, guard.allows, guard.counts)
+    return partition_blocks(cut, run, tick)
 
 
 def compiled(

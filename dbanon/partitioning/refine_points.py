@@ -5,8 +5,8 @@ classes are taken out of the partition and improved by all moves and swaps of re
 Then come iterations of destroy and repair: the classes of a drawn pool are built anew, one less,
 as many or one more of them, or a few records near each other change places; then all is searched
 again, and kept when it loses less. Classes of much loss are drawn more often. ``thorough`` also
-keeps some that lose more (threshold accepting: Dueck & Scheuer 1990): three times fewer and fewer,
-each time from the best partition so far, in which it ends. It remembers the classes that it has
+keeps some that lose more (threshold accepting: Dueck & Scheuer 1990): twice fewer and fewer, each
+time from the best partition so far, in which it ends. It remembers the classes that it has
 seen, of partitions that it kept or not, and puts the best together anew from them after each time:
 a set partition, exact in regions of some ten to eighty classes (kernels/recombine.hpp). For k above
 32 regions would hold too few classes, and that is left out.
@@ -14,7 +14,7 @@ a set partition, exact in regions of some ten to eighty classes (kernels/recombi
 Classes: k to 2k-1 whatever the method gave, for a class of 2k or more is cut where that pays most,
 and cutting never adds loss. The loss never rises.
 Cost: the iterations end after a fixed number of elementary steps, the same on every machine: about
-0.1 s for ``fast`` and 15 to 20 s for ``thorough``, more for many records and less for very few
+0.2 s for ``fast`` and about 20 s for ``thorough``, more for many records and less for very few
 (_Effort).
 """
 
@@ -50,14 +50,14 @@ class _Effort:
         Less in larger classes, of whose loss one record is a smaller part; measured for k = 3, 4, 5
         and 10 on the CASC tables.
         """
-        return self.most_heat if k <= 5 else min(self.most_heat, 0.5 / k)
+        return self.most_heat if k <= 5 else min(self.most_heat, 0.4 / k)
 
 
 _EFFORTS = {
     # No pool is built anew: what is left is the local search, whatever it takes.
     "pass": _Effort(0, 0, 0, most_heat=0.0, classes=6),
-    "fast": _Effort(60_000_000, 100_000, 8_000, most_heat=0.0, classes=6),
-    "thorough": _Effort(14_000_000_000, 17_000_000, 2_000_000, most_heat=0.09, classes=7),
+    "fast": _Effort(150_000_000, 250_000, 8_000, most_heat=0.0, classes=6),
+    "thorough": _Effort(17_000_000_000, 20_000_000, 2_000_000, most_heat=0.09, classes=7),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,19 @@ def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
         return groups(given)
     if policy.nulls == "category":
         return groups(np.column_stack([given, microdata.valid]))
-    holding = [
-        f'"{attribute.name}" in {count} rows'
-        for attribute, count in zip(
-            microdata.attributes, (~microdata.valid).sum(axis=0), strict=True
-        )
-        if count
-    ]
-    raise NullInQuasiIdentifier(
+    holes = (~microdata.valid).sum(axis=0).tolist()
+    raise null_refused({a.name: n for a, n in zip(microdata.attributes, holes, strict=True)})
+
+
+def null_refused(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
+    """The error of NULLs that nobody said what to do with.
+
+    Parameters
+    ----------
+    rows : with a NULL, by quasi-identifier.
+    """
+    holding = [f'"{name}" in {count} rows' for name, count in rows.items() if count]
+    return NullInQuasiIdentifier(
         f"Quasi-identifiers hold NULL: {', '.join(holding)}.",
         hint='Choose `nulls="suppress"` (withhold these records) or `nulls="category"` (classes'
         " within each pattern of NULLs).",

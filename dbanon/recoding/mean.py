@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon import kernels
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import EXACT_INTEGER, Microdata
 from dbanon.data.partition import Partition
@@ -26,14 +27,13 @@ def class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np
 
     A mean never leaves the range of its class, so that equal values have exactly that mean.
     """
-    if not partition.n_classes:
-        return np.empty(0)
+    means = kernels.class_means(values, partition.members, partition.starts)
+    if means is not None:
+        return means
+    # A sum is beyond the largest number.
     grouped, starts = values[partition.members], partition.starts
-    with np.errstate(over="ignore"):
-        means = np.add.reduceat(grouped, starts) / partition.sizes
-    if not np.isfinite(means).all():
-        shares = grouped / np.repeat(partition.sizes, partition.sizes)
-        means = np.add.reduceat(shares, starts)
+    shares = grouped / np.repeat(partition.sizes, partition.sizes)
+    means = np.add.reduceat(shares, starts)
     low, high = np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
     return np.asarray(np.clip(means, low, high))
 
@@ -44,15 +44,7 @@ def integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np
     Quotients and remainders by the class size are summed apart, so that no sum overflows. The
     stores compute wide means with the same formula in SQL.
     """
-    if not partition.n_classes:
-        return np.empty(0, np.int64)
-    grouped, starts, sizes = values[partition.members], partition.starts, partition.sizes
-    divisor = np.repeat(sizes, sizes)
-    rest = np.add.reduceat(grouped % divisor, starts)
-    whole = np.add.reduceat(grouped // divisor, starts) + rest // sizes
-    rest %= sizes
-    up = (2 * rest > sizes) | ((2 * rest == sizes) & (whole % 2 != 0))
-    return np.asarray(whole + up, np.int64)
+    return kernels.integer_class_means(values, partition.members, partition.starts)
 
 
 def round_half_even(total: int, size: int) -> int:

@@ -37,12 +37,11 @@ def medoid(
     distance = np.zeros(len(members))
     for attribute, values in zip(microdata.numeric, microdata.numbers.T, strict=True):
         valid = microdata.valid_column(attribute.name)
-        used = values[members] if valid is None else values[members][valid[members]]
         scale = measures.numbers[attribute.name]
         if scale.constant:
             continue
         gap = values[members] - class_means(values, partition)[labels]
-        gap /= table_deviation(used, scale)
+        gap /= table_deviation(scale)
         # NULL is NULL in the whole class, and tells no record from another.
         distance += np.square(gap) if valid is None else np.where(valid[members], gap * gap, 0.0)
     chosen = members[np.lexsort((members, distance, labels))[starts]]

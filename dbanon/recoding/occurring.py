@@ -35,17 +35,8 @@ def class_medians(values: NDArray[np.float64], partition: Partition) -> NDArray[
     return medians
 
 
-def table_deviation(values: NDArray[np.float64], scale: Scale) -> float:
-    """The sample standard deviation of the table's column, in its own unit.
-
-    Parameters
-    ----------
-    values : float64 (m,), those at hand, by class; m is at least 2 where they are all.
-    scale : of the table's column, not constant.
-    """
-    if len(values) == scale.count:
-        # The same number but for its last digit, which decides between values that are as near.
-        return float(values.std(ddof=1))
+def table_deviation(scale: Scale) -> float:
+    """The sample standard deviation of a table's column that varies, in its own unit."""
     return float(np.ldexp(scale.deviation, scale.exponent))
 
 

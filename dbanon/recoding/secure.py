@@ -101,16 +101,10 @@ def _secured(
     gamma0: float,
 ) -> ReleasedColumn:
     numbers = microdata.numbers[:, position]
-    valid = microdata.valid_column(column.attribute.name)
-    used = (
-        numbers[partition.members]
-        if valid is None
-        else numbers[partition.members][valid[partition.members]]
-    )
     scale = measures.numbers[column.attribute.name]
     if scale.constant or epsilon == 0.0:
         return column
-    distance = epsilon * table_deviation(used, scale)
+    distance = epsilon * table_deviation(scale)
     step = _step(column.attribute)
     released = column.as_float()
     unsafe, below, above = [], [], []

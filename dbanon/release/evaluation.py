@@ -204,6 +204,7 @@ def _column(
         "valid": valid,
         "released_valid": None if missing is None else ~missing,
         "ordinal": attribute.kind is Kind.ORDINAL,
+        "ranks": measures.ranks.get(attribute.name),
     }
     parts = [part for column in released for part in column.parts]
     low, high = (_ends(part, attribute, scale.least, scale.most) for part in (parts[0], parts[-1]))

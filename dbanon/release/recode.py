@@ -17,7 +17,7 @@ from dbanon.hierarchy.leaves import leaf_codes, trees_of
 from dbanon.hierarchy.subset import Trees, only
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
-from dbanon.measures import Loss, column_sums, iloss, loss_of
+from dbanon.measures import Loss, iloss, loss_of, scaled_sums
 from dbanon.measures.direct_loss import direct_loss
 from dbanon.measures.figure import Task
 from dbanon.recoding import (
@@ -90,6 +90,7 @@ def recode(
         measure=recoding.measure,
         measures=measures,
         hierarchies=policy.hierarchies,
+        sums=(before.sums, after.sums),
     )
 
 
@@ -123,16 +124,17 @@ def _sse(
     scales = [measures.numbers[attribute.name] for attribute in microdata.numeric]
     n_values = microdata.numbers.size if valid is None else int(valid.sum())
     part = sum(scale.count for scale in scales) != n_values
-    sums = []
+    before, after = [], []
     # Column by column: a table may wait on a disk, as it does not fit into memory.
     for place, (scale, column) in enumerate(zip(scales, columns, strict=True)):
         transform = Standardization.of([scale])
-        points = transform.apply(microdata.numbers[:, place : place + 1])[:, 0]
-        for released in (_filled(column.unrounded), column.as_float()):
-            standardized = transform.apply(released[:, None])[:, 0]
-            kept = None if microdata.valid is None or valid is None else valid[:, place]
-            sums.append(column_sums(points, partition, standardized, kept, part=part))
-    return loss_of(sums[::2]), loss_of(sums[1::2])
+        kept = None if microdata.valid is None or valid is None else valid[:, place]
+        values = microdata.numbers[:, place]
+        released = _filled(column.unrounded), column.as_float()
+        sums = scaled_sums(values, partition, released, transform, kept, part=part)
+        before.append(sums[0])
+        after.append(sums[1])
+    return loss_of(before), loss_of(after)
 
 
 def _iloss(
@@ -147,7 +149,11 @@ def _iloss(
     own = class_losses(microdata, measures, partition, policy.hierarchies) / records
     released = np.array([column.lost.sum() for column in columns if column.lost is not None])
     released /= records
-    return Loss(own, float(own.mean())), Loss(released, float(released.mean()))
+    before, after = (
+        Loss(lost, float(lost.mean()), tuple((float(x) * records, float(records)) for x in lost))
+        for lost in (own, released)
+    )
+    return before, after
 
 
 def _gower(
@@ -163,7 +169,9 @@ def _gower(
         pairs = pairs_of(microdata, partition, released, policy.hierarchies, measures)
         figure = direct_loss(Task(pairs))
         own = [figure.columns.get(attribute.name, 0.0) for attribute in microdata.attributes]
-        return Loss(np.array(own), float(figure.value or 0.0))
+        cells = [_cells(microdata, partition, attribute.name) for attribute in microdata.attributes]
+        sums = tuple((lost * count, count) for lost, count in zip(own, cells, strict=True))
+        return Loss(np.array(own), float(figure.value or 0.0), sums)
 
     before = [
         replace(column, attribute=replace(column.attribute, kind=Kind.FLOAT), values=exact)
@@ -174,6 +182,12 @@ def _gower(
         for column in columns
     ]
     return loss(before), loss(columns)
+
+
+def _cells(microdata: Microdata, partition: Partition, name: str) -> float:
+    """The released records that have a value of an attribute."""
+    valid, released = microdata.valid_column(name), partition.labels >= 0
+    return float(released.sum() if valid is None else (valid & released).sum())
 
 
 _LOSSES = {"sse": _sse, "iloss": _iloss, "gower": _gower}
@@ -226,6 +240,7 @@ class Release:
     measure : ``sse``: SSE/SST on z-scores; ``gower``: Gower's distance per cell; ``iloss``: iloss
         per cell, ``loss_before_rounding`` being that of the classes' own ranges.
     measures, hierarchies : of the released records, as they were recoded with.
+    sums : of the losses before rounding and as released, as in ``Loss``.
     """
 
     partition: Partition
@@ -236,6 +251,7 @@ class Release:
     measure: str = "sse"
     measures: Measures | None = None
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
+    sums: tuple[tuple[tuple[float, float], ...], ...] = ((), ())
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dbanon.errors import InvalidParameter
 from dbanon.stores import releases
 from dbanon.stores.names import RelationName
+from dbanon.stores.scratch import clear_left
+from dbanon.stores.staged import clear_staged_in
 from dbanon.stores.store import Store
 
 
@@ -13,13 +17,36 @@ def collect_garbage(
 ) -> list[str]:
     """Drop released tables that a view no longer shows, but for the newest ``keep_last``.
 
-    ``output`` is the one view whose tables are looked at; None for all. Only tables are dropped
-    that the ledger knows and that bear their release's mark.
+    ``output`` is the one view whose tables are looked at; None for all, and for what the workers of
+    a cluster wrote before their driver was lost, more than a day ago. Only tables are dropped that
+    bear our mark, and, of releases, that the ledger knows.
     """
     if keep_last < 0:
         raise InvalidParameter("keep_last must be 0 or more.")
     with store.session(write=True) as session:
         tables = releases.superseded_tables(session, keep_last, output)
+        tables += session.dead_pieces() if output is None else []
         for table in tables:
             session.drop_table(table)
     return [str(table) for table in tables]
+
+
+def clear_spilled(directories: Sequence[str]) -> list[str]:
+    """Take away what killed runs left in directories that they spilled to; what that was.
+
+    Raises
+    ------
+    InvalidParameter, InsufficientRights : one is not a directory of runs, or not ours alone.
+    JobRunning : a run has one.
+    """
+    return [left for directory in directories for left in clear_left(directory)]
+
+
+def clear_staged(directories: Sequence[str]) -> list[str]:
+    """Take away what drivers of clusters left where they wrote releases as files; what that was.
+
+    Raises
+    ------
+    InvalidParameter, InsufficientRights : one is no directory that may be looked into.
+    """
+    return [left for directory in directories for left in clear_staged_in(directory)]

@@ -30,7 +30,7 @@ from dbanon.stores.sql_target import SqlTarget, described
 from dbanon.stores.store import Store
 
 # Who cannot be reached is not asked again; what may have been done did not fail.
-_NOT_ASKED = (AccessRefused, DatabaseNotFound, DatabaseUnreachable, OutcomeUnknown, TlsFailed)
+NOT_ASKED = (AccessRefused, DatabaseNotFound, DatabaseUnreachable, OutcomeUnknown, TlsFailed)
 
 
 def run_noted(
@@ -51,7 +51,7 @@ def run_noted(
         with within(job.time_limit, progress) as watched:
             return _within_memory(job, source, target, watched)
     except (Exception, KeyboardInterrupt) as error:
-        if not isinstance(error, _NOT_ASKED):
+        if not isinstance(error, NOT_ASKED):
             failed = described(job, time.perf_counter() - started, error_code(error))
             ledger.note_failure(target or source, failed)
         raise

@@ -49,7 +49,7 @@ def open_store(database: Any, on_sql: OnSql | None = None) -> ClientStore:
     url = database.url if isinstance(database, Engine) else read_url(database)
     backend = url.get_backend_name()
     if backend == "postgresql":
-        from dbanon.stores.postgresql.client import PostgresqlStore
+        from dbanon.stores.postgresql.store import PostgresqlStore
 
         return PostgresqlStore(database if isinstance(database, Engine) else url, on_sql)
     if backend == "sqlite":

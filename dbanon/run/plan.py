@@ -17,11 +17,13 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Asked, Job
 from dbanon.job.kinds import require_kinds
 from dbanon.job.policy import Policy
+from dbanon.job.verdict import Verdict
 from dbanon.measures.counted import trees_of_models
 from dbanon.methods import find_method
 from dbanon.partitioning.entities import as_identifier
 from dbanon.partitioning.protect import with_null_leaves
 from dbanon.recoding import RANGE, find_recoding
+from dbanon.release.report import Request
 from dbanon.run.hierarchies import GivenHierarchies, read_hierarchies
 from dbanon.stores.base import Output, Relation
 from dbanon.stores.ports import Source, Target
@@ -67,6 +69,54 @@ class Plan:
     def guarantee(self) -> Guarantee:
         """What the release guarantees."""
         return self.job.guaranteed_by(self.policy)
+
+    def request(
+        self,
+        policy: Policy,
+        holds: Verdict,
+        released: Sequence[str],
+        place: tuple[str, str, str],
+        more: Mapping[str, Any],
+    ) -> Request:
+        """What was asked for, as the report of a release says it.
+
+        Parameters
+        ----------
+        policy : with the hierarchies that were used.
+        holds : what the release was found to keep to.
+        released : the names of its quasi-identifiers.
+        place : source, output, and what kind that is.
+        more : arguments beside those of the policy.
+        """
+        job = self.job
+        arguments = {
+            **policy.arguments(),
+            "by": list(job.by),
+            "hierarchies": self.given.described(policy.hierarchies),
+            "models": [
+                {"model": level.model, "counted": level.achieved}
+                | dict(holds.of_models)
+                | model.plain()
+                for level, model in zip(holds.models, policy.models, strict=True)
+            ],
+            **holds.noted,
+            **more,
+        }
+        source, output, kind = place
+        return Request(
+            source=source,
+            output=output,
+            output_kind=kind,
+            method=policy.method,
+            arguments=arguments,
+            quasi_identifiers=job.quasi_identifiers,
+            sensitive=job.sensitive,
+            kept=job.keep,
+            not_copied=self.not_copied,
+            k=int(policy.k),
+            entity=job.entity,
+            guarantee=self.guarantee.sentence(released),
+        )
 
     @property
     def place(self) -> Output:

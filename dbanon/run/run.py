@@ -26,7 +26,6 @@ from dbanon.release.report import (
     Lost,
     MadeBy,
     Report,
-    Request,
     TellingColumn,
 )
 from dbanon.release.telling import Originals, telling
@@ -261,44 +260,20 @@ def report_of(
 ) -> Report:
     """What is said of a release that was counted."""
     job, output = planned.job, draft.output
-    levels = None if found.levels is None else dict(found.levels.levels)
-    arguments: dict[str, Any] = {
-        **policy.arguments(),
-        "by": list(job.by),
-        "hierarchies": planned.given.described(policy.hierarchies),
-        "telling": [vars(column) for column in tells],
-        "models": [
-            {"model": level.model, "counted": level.achieved}
-            | dict(holds.of_models)
-            | model.plain()
-            for level, model in zip(holds.models, policy.models, strict=True)
-        ],
-        **holds.noted,
-    }
+    more: dict[str, Any] = {"telling": [vars(column) for column in tells]}
     if job.where is not None:
-        arguments["where"] = job.where
+        more["where"] = job.where
+    levels = None if found.levels is None else dict(found.levels.levels)
     if levels is not None:
-        arguments["levels"] = levels
+        more["levels"] = levels
     if found.told:
-        arguments["told"] = dict(found.told)
+        more["told"] = dict(found.told)
     release, microdata = draft.release, draft.microdata
     losses = {column.name: column for column in release.losses}
     nothing_left = lost_completely(release.columns, policy.hierarchies)
+    place = str(planned.relation.name), str(output.name), output.kind
     return Report(
-        Request(
-            source=str(planned.relation.name),
-            output=str(output.name),
-            output_kind=output.kind,
-            method=policy.method,
-            arguments=arguments,
-            quasi_identifiers=job.quasi_identifiers,
-            sensitive=job.sensitive,
-            kept=job.keep,
-            not_copied=planned.not_copied,
-            k=int(policy.k),
-            entity=job.entity,
-            guarantee=planned.guarantee.sentence(release.names),
-        ),
+        planned.request(policy, holds, release.names, place, more),
         Counted(
             rows_in=microdata.n_read,
             suppressed=microdata.withheld + release.partition.n_suppressed,

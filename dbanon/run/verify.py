@@ -28,7 +28,7 @@ from dbanon.stores.hierarchies import resolve
 from dbanon.stores.ledger_rows import require_classes
 from dbanon.stores.names import RelationName
 from dbanon.stores.sql import Session
-from dbanon.stores.sql_target import cells_of, count_classes
+from dbanon.stores.sql_counts import cells_of, count_classes
 from dbanon.stores.statements import recount_for_people
 from dbanon.stores.store import Store
 

@@ -22,7 +22,7 @@ from dbanon.run.verify import Verification, models_recounted, recount_sql
 from dbanon.stores.duckdb.file_counts import file_session
 from dbanon.stores.exports.formats import metadata_of
 from dbanon.stores.names import RelationName
-from dbanon.stores.sql_target import count_classes
+from dbanon.stores.sql_counts import count_classes
 
 
 def verify_file(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import MIN_EMIN, Decimal, localcontext
+from fractions import Fraction
+
 import numpy as np
 
 from dbanon.spaces.codes import _GRID_STEPS
@@ -21,7 +24,7 @@ def standardized(numbers, how, valid=None):
         exponent[column] = np.frexp(np.abs(values).max())[1]
         values = np.ldexp(values, -exponent[column])
         if how in ("zscore", "mahalanobis"):
-            shift[column], scale[column] = values.mean(), values.std(ddof=1)
+            shift[column], scale[column] = moments(values)
         else:
             shift[column], scale[column] = values.min(), values.max() - values.min()
         if scale[column] == 0.0:
@@ -30,6 +33,17 @@ def standardized(numbers, how, valid=None):
     points /= np.where(scale != 0, scale, 1.0)
     points[:, scale == 0] = 0.0
     return exponent, shift, scale, points
+
+
+def moments(values):
+    """The mean and the sample standard deviation, by fractions, rounded at the end."""
+    n, terms = len(values), list(map(Fraction, values.tolist()))
+    mean = sum(terms) / n
+    variance = sum((x - mean) ** 2 for x in terms) / (n - 1)
+    with localcontext() as context:
+        context.prec, context.Emin = 900, MIN_EMIN
+        deviation = (Decimal(variance.numerator) / Decimal(variance.denominator)).sqrt()
+    return float(mean), float(deviation)
 
 
 def steps(values, valid, unit):

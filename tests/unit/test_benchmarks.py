@@ -57,10 +57,10 @@ def test_medians_of_two_versions_side_by_side():
         ("db", "0.1"): [{"read": 1.0}, {"read": 3.0}, {"read": 4.0}],
     }
     assert medians(measured, ["read", "digest"]) == (
-        "\n| median of runs in turn | phase | this s | 0.1 s | ratio |\n"
+        "\n| ratio | median of runs in turn | phase | this | 0.1 |\n"
         "| --- | --- | --- | --- | --- |\n"
-        "| db | read | 2 | 3 | 0.6667 |\n"
-        "| db | digest | 0.3 | 0 |  |\n"
+        "| 0.6667 | db | read | 2 | 3 |\n"
+        "|  | db | digest | 0.3 | 0 |\n"
     )
     assert medians({("db", "this"): [{"read": 1.0}]}, ["read"]) == ""
     assert [version.name for version in versions(None)] == ["this"]

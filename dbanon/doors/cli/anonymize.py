@@ -12,6 +12,7 @@ import click
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.chains import chain_of, with_parts
+from dbanon.doors.cli.engine import engine_of, with_engine
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.report_file import needs_evaluation, write_report
@@ -93,6 +94,7 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     help="Also write the report to a .json, .html or .txt file; .html with --evaluate.",
 )
 @click.option("--no-progress", is_flag=True, help="No progress on stderr.")
+@with_engine
 @common
 def anonymize(url: str, **given: Any) -> None:
     """Anonymize a table into a table or view that was recounted before it is visible.
@@ -112,15 +114,15 @@ def anonymize(url: str, **given: Any) -> None:
         if wanted["k"] is None and wanted["method"] != METHOD:
             raise click.UsageError("Missing option '--k'.")
         wanted["evaluate"] |= needs_evaluation(path) and wanted["method"] != METHOD
+        engine = engine_of(given)
         with watched(not given["no_progress"]) as progress:
-            report = api.anonymize(
-                url,
-                **wanted,
-                progress=progress,
-                on_sql=sql_printer(given["print_sql"]),
-                door="cli",
-                run_id=log.run_id,
-            )
+            own: dict[str, Any] = {"door": "cli", "run_id": log.run_id}
+            if engine is None:
+                on_sql = sql_printer(given["print_sql"])
+                report = api.anonymize(url, **wanted, **own, progress=progress, on_sql=on_sql)
+            else:
+                target = wanted.pop("target") or url
+                report = engine.run(api.job_of(wanted | own), url, target)
             log.release_id = report.release_id
             committed()
         warn_of(report)

@@ -101,7 +101,7 @@ main.add_command(of_file(verify, verify_file, (".parquet",)))
 
 
 @main.command(epilog=URL_HELP)
-@click.argument("url", envvar="DBANON_URL")
+@click.argument("url", envvar="DBANON_URL", required=False)
 @click.option(
     "--keep-last",
     type=int,
@@ -109,21 +109,49 @@ main.add_command(of_file(verify, verify_file, (".parquet",)))
     show_default=True,
     help="Replaced releases of each view that stay.",
 )
+@click.option(
+    "--spill",
+    "spilled",
+    multiple=True,
+    metavar="DIR",
+    help="A directory that runs were given to spill to: what one that was killed left there goes,"
+    " too; repeatable. With it the URL may be left out.",
+)
+@click.option(
+    "--staged",
+    multiple=True,
+    metavar="DIR",
+    help="A directory that a cluster wrote releases into: what a driver that was lost staged there,"
+    " more than a day ago, goes, too; repeatable. With it the URL may be left out.",
+)
 @common
-def gc(url: str, keep_last: int, form: str, print_sql: bool) -> None:
-    """Drop released tables that their view no longer shows."""
+def gc(
+    url: str | None,
+    keep_last: int,
+    spilled: tuple[str, ...],
+    staged: tuple[str, ...],
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Drop released tables that their view no longer shows, and what killed runs left."""
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors.cli.render import rows_table
-        from dbanon.run.gc import collect_garbage
+        from dbanon.run.gc import clear_spilled, clear_staged, collect_garbage
         from dbanon.run.open import open_store
 
-        dropped = collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
+        if url is None and not (spilled or staged):
+            raise click.UsageError("Missing argument 'URL', or option '--spill' or '--staged'.")
+        cleared = clear_spilled(spilled) + clear_staged(staged)
+        dropped = []
+        if url is not None:
+            dropped = collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
         committed()
-        show(
-            form,
-            {"dropped": dropped},
-            lambda: rows_table(f"{len(dropped)} tables dropped", ["table"], [[d] for d in dropped]),
-        )
+        title, told = f"{len(dropped)} tables dropped", {"dropped": dropped}
+        if spilled or staged:
+            title += f", {len(cleared)} directories of killed runs taken away"
+            told |= {"cleared": cleared}
+        found = [[name] for names in told.values() for name in names]
+        show(form, told, lambda: rows_table(title, ["table"], found))
 
 
 _PYTHON_PATH = click.option(

@@ -11,10 +11,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from dbanon.data.option import all_parameters, make
+from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.chain import chain_of
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, SensitiveColumn
 from dbanon.doors.jobfile.document import Document, read
-from dbanon.doors.jobfile.models import JobFileSpec, JobSpec
+from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec
 from dbanon.doors.jobfile.outcome import Notice
 from dbanon.doors.jobfile.problems import note_nulls, note_refusals
 from dbanon.doors.jobfile.variables import expanded, written_password
@@ -46,6 +47,7 @@ class FileJob:
     report : where its report goes, with variables and ``{job}``, ``{release}``; None for nowhere.
     notices : who is told how it ended.
     schedule : when it is to run, as cron has it; a hint, by which nothing runs. None for no hint.
+    engine : the cluster that it runs on, with variables; None for this process.
     """
 
     name: str
@@ -57,6 +59,7 @@ class FileJob:
     report: str | None
     notices: tuple[Notice, ...] = ()
     schedule: str | None = None
+    engine: Engine | None = None
 
 
 @dataclass(frozen=True)
@@ -120,9 +123,16 @@ class JobFile:
                 document.refuse(("webhook",), "must be an https URL in the environment")
             return found
 
+        def placed(engine: Engine | None) -> Engine | None:
+            if engine is None:
+                return None
+            conf = {name: str(value(text, "engine")) for name, text in engine.conf.items()}
+            return replace(engine, master=str(value(engine.master, "engine")), conf=conf)
+
         jobs = tuple(
             replace(
                 job,
+                engine=placed(job.engine),
                 notices=tuple(replace(one, webhook=webhook(one.webhook)) for one in job.notices),
                 source=str(value(job.source, "source")),
                 target=value(job.target, "target"),
@@ -216,6 +226,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
     }
     on_new_column = merged.pop("on_new_column", None)
     retries = merged.pop("retries", None)
+    engine = _engine(merged.pop("engine", None))
     private = merged.get("method") == METHOD
     if "k" not in merged and not private:
         document.refuse((*path, "k"), "is missing: write it here, or in defaults")
@@ -237,8 +248,8 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
             for name, value in merged.items()
             if name in _SHARED or name in PrivateJob.__dataclass_fields__
         }
-        merged.pop("on_new_column", None)
-        merged.pop("retries", None)
+        for name in ("on_new_column", "retries", "engine"):
+            merged.pop(name, None)
     try:
         wanted = {
             **merged,
@@ -279,7 +290,12 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         given.report,
         tuple(Notice(tuple(o.on), tuple(o.command or ()), o.webhook) for o in given.notify),
         given.schedule,
+        None if private else engine,
     )
+
+
+def _engine(spec: EngineSpec | None) -> Engine | None:
+    return None if spec is None else Engine(spec.name, spec.master, spec.tasks, spec.conf)
 
 
 def _made(wanted: dict[str, Any]) -> Job:
@@ -295,8 +311,8 @@ def _private(spec: JobFileSpec, given: JobSpec, wanted: dict[str, Any]) -> Priva
     ------
     InvalidParameter : it asks for what dp_ranks does not have.
     """
-    if given.retries:
-        raise refused("retries")
+    if given.retries or given.engine:
+        raise refused("retries" if given.retries else "engine")
     if given.report is not None and given.report.endswith(".html"):
         raise InvalidParameter("A differentially private release has no page: report")
     return private_job(wanted | {"target": spec.target.url})

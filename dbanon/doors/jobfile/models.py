@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from dbanon.doors.engines import ENGINES
 from dbanon.doors.jobfile.chain import ChainSpec
 from dbanon.doors.jobfile.columns import Column
 from dbanon.doors.jobfile.outcome import EVENTS, FIELDS
@@ -104,9 +105,19 @@ class NoticeSpec(Strict):
         return self
 
 
+class EngineSpec(Strict):
+    """A cluster that jobs run on."""
+
+    name: Literal[ENGINES]  # type: ignore[valid-type]
+    master: Expanded
+    tasks: Annotated[int, Field(ge=1)] | None = None
+    conf: dict[Text, Expanded] = Field(default_factory=dict)
+
+
 class _JobOptions(Options):  # type: ignore[misc]
     on_new_column: Literal[ON_NEW_COLUMN] | None = None  # type: ignore[valid-type]
     retries: Annotated[int, Field(ge=0, le=10)] | None = None
+    engine: EngineSpec | None = None
 
 
 class Defaults(_JobOptions):

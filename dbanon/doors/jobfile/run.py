@@ -110,6 +110,11 @@ def run_file_job(
     """
     if skip_unchanged:
         job.job.require_takes("skip_unchanged")
+        if job.engine is not None:
+            raise InvalidParameter(
+                "A job of a cluster is never skipped: what it reads has no fingerprint.",
+                hint="Run it whether or not something changed.",
+            )
     source, target = stores_of(job, on_sql)
     attempt = 1
     job = replace(job, job=replace(job.job, accept_types=accept_types))
@@ -121,7 +126,7 @@ def run_file_job(
                 last = _unchanged(job, source, target) if skip_unchanged else None
                 if last is not None:
                     return Skipped(last)
-                report = run_any(job.job, source, target, progress)
+                report = _run(job, source, target, progress)
                 break
             except DbanonError as error:
                 if error.exit_code != _RETRIED or attempt > job.retries:
@@ -135,6 +140,15 @@ def run_file_job(
         made = Published(report, unclassified(job, report.not_copied), (), attempt)
         committed(made)
         return replace(made, dropped=_drop_old(job, target or source))
+
+
+def _run(
+    job: FileJob, source: Store, target: Store | None, progress: PhaseProgress | None
+) -> Report | PrivateReport:
+    if job.engine is None:
+        return run_any(job.job, source, target, progress)
+    assert isinstance(job.job, Job)
+    return job.engine.run(job.job, job.source, job.target or job.source)
 
 
 def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ def test_documented_keys_are_those_of_the_models() -> None:
     )
     assert keys(Defaults) <= shared | rows("key")
     assert rows("key") | rows("key of a job") | keys(Defaults) == keys(JobSpec)
-    assert rows("key") == {"on_new_column", "retries"}
+    assert rows("key") == {"on_new_column", "retries", "engine"}
     assert rows("`role`") == set(ROLES)
     for kind in COLUMN_KINDS:
         for key in keys(kind) - {"role"}:
@@ -63,7 +63,7 @@ def test_documented_keys_are_those_of_the_models() -> None:
 
 def test_every_option_of_a_job_can_be_said_in_a_file() -> None:
     known = {one.name for one in (*all_parameters(Job), *own_options())}
-    assert known == keys(Defaults) - {"on_new_column", "retries"} | {
+    assert known == keys(Defaults) - {"on_new_column", "retries", "engine"} | {
         *OF_COLUMNS, *OF_JOBS, *OF_FILES
     }  # fmt: skip
     of_columns = {key for kind in COLUMN_KINDS for key in keys(kind)}

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dbanon import kernels
 from dbanon.data.partition import Partition
-from dbanon.partitioning.blocks import Blocks, Deferred
+from dbanon.partitioning.blocks import Blocks, Deferred, _groups
 from dbanon.partitioning.cuts import Cuts, hashed, sampled
 from dbanon.spaces.numeric import Space
 from tests.reference import cuts as reference
@@ -207,8 +208,58 @@ def test_classes_are_cut_by_means_and_first_keys(monkeypatch) -> None:
     keys = np.sort(rng.choice(10**9, n, replace=False)).astype(np.int64)
     labels = np.unique(rng.integers(0, n // 7, n), return_inverse=True)[1]
     # Means of classes that are made in pieces.
-    monkeypatch.setattr("dbanon.partitioning.blocks._AT_ONCE", 50)
+    monkeypatch.setattr("dbanon.partitioning.blocks.AT_ONCE", 50)
     found = Blocks(size, 60).cut_classes(space_of(points), Partition(labels), keys, 1)
     assert [block.tolist() for block in found] == reference.blocks_of_classes(
         points, labels, keys, size, 60, 1
     )
+
+
+def test_groups_of_more_blocks_than_16_bits_count():
+    numbers = np.random.default_rng(0).permutation(np.arange(70_000).repeat(2))
+    groups = _groups(numbers)
+    assert len(groups) == 70_000
+    for number in (0, 2**16 - 1, 2**16, 69_999):
+        np.testing.assert_array_equal(groups[number], np.flatnonzero(numbers == number))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"keys": np.zeros(3, np.int64)},
+        {"directions": np.zeros((2, 3))},
+        {"directions": np.zeros((1, 2))},
+        {"borders": np.zeros(1)},
+        {"cut_keys": np.zeros(1, np.int64)},
+        {"sides": np.zeros((1, 2), np.int64)},
+        {"sides": np.array([[1, -1], [0, -2]])},
+        {"sides": np.array([[1, -1], [2, -2]])},
+    ],
+)
+def test_walks_that_would_not_end_are_refused(wrong):
+    right = {
+        "points": np.zeros((4, 2)),
+        "keys": np.arange(4),
+        "directions": np.zeros((2, 2)),
+        "borders": np.array([0.0, 1.0]),
+        "cut_keys": np.array([2, 0]),
+        "sides": np.array([[1, -1], [-2, -3]]),
+    }
+    np.testing.assert_array_equal(kernels.block_of(**right), [1, 1, 0, 0])
+    with pytest.raises(ValueError):
+        kernels.block_of(**{**right, **wrong})
+
+
+def test_blocks_that_fail_join_the_smallest_that_lets_them_keep() -> None:
+    cuts = Cuts.fit(np.arange(8.0).reshape(-1, 1), 8)
+    counts = np.array([10, 11, 12, 13, 14, 15, 16, 17])
+    has = np.array([1, 1, 1, 1, 0, 0, 0, 2])
+
+    def fails(blocks: list[int]) -> bool:
+        return bool(has[blocks].sum() < 1)
+
+    owner = cuts.joined(counts, 1, fails)
+    # 4 and 5 fail alone and together; 6 joins 7, and then they both join these.
+    assert owner.tolist() == [0, 1, 2, 3, 4, 4, 4, 4]
+    assert cuts.joined(counts, 1).tolist() == list(range(8))
+    assert cuts.joined(counts, 1, lambda blocks: len(blocks) < 8).tolist() == [0] * 8

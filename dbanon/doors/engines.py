@@ -1,0 +1,52 @@
+"""Where the work of a run is done: in this process, unless an engine is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dbanon.job.job import Job
+
+if TYPE_CHECKING:
+    from dbanon.release.report import Report
+
+ENGINES = ("spark",)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A cluster that a job runs on.
+
+    Parameters
+    ----------
+    name : one of ``ENGINES``.
+    master : where its master is, as Spark has it.
+    tasks : how many work on blocks; None for as many as there are cores, or more.
+    conf : settings of Spark by name; there may be secrets among them.
+    """
+
+    name: str
+    master: str
+    tasks: int | None = None
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def run(self, job: Job, source: str, target: str) -> Report:
+        """Run a job on it, in a session of its own.
+
+        Parameters
+        ----------
+        source, target : URLs of PostgreSQL, or directories of Parquet files.
+
+        Raises
+        ------
+        DbanonError : of the class that says what went wrong; nothing was published then.
+        """
+        from dbanon.spark import open_session
+        from dbanon.spark.table import run_on_spark
+
+        session = open_session(self.master, self.conf)
+        try:
+            return run_on_spark(session, job, source, target, self.tasks)
+        finally:
+            session.stop()

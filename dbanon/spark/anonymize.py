@@ -1,0 +1,244 @@
+"""Anonymizing a DataFrame of Spark: in blocks on its workers, counted again before it is given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from dbanon.data.microdata import Microdata
+from dbanon.data.option import make
+from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.job.job import Job
+from dbanon.job.policy import Policy
+from dbanon.job.verdict import Expected
+from dbanon.partitioning.blocks import AT_ONCE
+from dbanon.run.plan import Plan, plan
+from dbanon.spark.dataframe import (
+    NAME,
+    DataFrameSource,
+    column,
+    laid_out,
+    layout_of,
+    require_key,
+    type_of,
+    with_unique,
+)
+from dbanon.spark.facts import Facts, measures_of, values_of
+from dbanon.spark.flow import told_by
+from dbanon.spark.layout import FACTS, Layout
+from dbanon.spark.pieces import Known
+from dbanon.spark.recount import counted
+from dbanon.spark.refusals import check_facts, check_job, check_known
+from dbanon.spark.report import lost_of, report_of
+from dbanon.spark.shape import released_columns
+from dbanon.spark.stages import Stages, sample_limit
+from dbanon.spark.trees import Stratum
+from dbanon.spark.workers import Look
+from dbanon.stores.ports import Source
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from dbanon.job.options import PolicyOptions
+    from dbanon.release.report import Report
+
+BLOCK_SIZE = 50_000
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """A release that nobody but the caller has.
+
+    Parameters
+    ----------
+    rows : the released columns, kept on the disks of executors until ``forget``.
+    report : what was counted on these rows.
+    kept : what ``forget`` lets go.
+    """
+
+    rows: DataFrame
+    report: Report
+    kept: Stages
+
+    def forget(self) -> None:
+        """Let the disks of executors go."""
+        self.kept.done()
+
+
+def anonymize(
+    frame: DataFrame,
+    *,
+    quasi_identifiers: Sequence[str],
+    k: int,
+    key: Sequence[str] = (),
+    sensitive: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    by: Sequence[str] = (),
+    entity: str | None = None,
+    hierarchies: Mapping[str, Given] | None = None,
+    tasks: int | None = None,
+    **options: Unpack[PolicyOptions],
+) -> tuple[DataFrame, Report]:
+    """Anonymize a DataFrame in blocks; the result is counted again before it is returned.
+
+    The release is kept on the disks of the executors (``DISK_ONLY``), where it was counted, until
+    the session ends or ``spark.catalog.clearCache()``: write it somewhere before. Rows come in
+    fresh random order within their tasks. Columns named nowhere are left out.
+
+    Parameters
+    ----------
+    frame : the records.
+    key : columns that tell every row from every other; one whole number needs no sorting. Empty:
+        rows are ordered by all their columns.
+    tasks : how many work on blocks; None for as many as there are cores, or more.
+    quasi_identifiers, k, sensitive, keep, by, entity, hierarchies, options : as of
+        ``anonymize_frame``; ``block_size`` is 50,000 unless it is given.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong.
+    """
+    options.setdefault("block_size", BLOCK_SIZE)
+    policy = make(Policy, {"k": k, **options})
+    job = make(
+        Job,
+        {
+            "policy": policy,
+            "table": NAME,
+            "output": NAME,
+            "quasi_identifiers": quasi_identifiers,
+            "sensitive": sensitive,
+            "keep": keep,
+            "by": by,
+            "entity": entity,
+            "key": key,
+            "hierarchies": parse_all(hierarchies, files=True),
+        },
+    )
+    found = released(job, frame, tasks)
+    return found.rows, found.report
+
+
+def released(job: Job, frame: DataFrame, tasks: int | None = None) -> Released:
+    """The release of a job whose source is a DataFrame.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong; nothing is kept then.
+    """
+    started = time.perf_counter()
+    check_job(job)
+    planned = plan(job, cast(Source, DataFrameSource(frame)))
+    wanted = planned.wanted
+    layout = layout_of(job, wanted.quasi_identifiers, tuple(planned.sensitive.values()))
+    laid = laid_out(frame, job, layout, planned.relation)
+    stages = None
+    try:
+        facts, sample = _look(laid.rows, planned, layout)
+        require_key(laid.rows, facts)
+        check_facts(facts, planned, laid.withheld)
+        known, strata = _known(facts, planned, layout)
+        check_known(known)
+        columns = released_columns(known)
+        names = [one.attribute.name for one in columns]
+        with_unique([*names, *layout.kept], frame, columns)
+        stages = Stages(known, tasks)
+        schema = _schema(frame, layout, columns)
+        forest = stages.forest(laid.rows, strata, sample)
+        rows, told, _ = stages.classes(laid.rows, forest, lambda: schema)
+        stages.done(but=True)
+        answers = counted(rows, planned, names, layout)
+        expected = Expected(
+            facts.rows, sum(one.rows for one in strata if not all(one.pattern)), planned.sensitive
+        )
+        holds = planned.guarantee.check(answers, expected)
+        report = report_of(
+            planned,
+            known,
+            names,
+            answers,
+            holds,
+            lost_of(told, known, columns),
+            laid.withheld,
+            time.perf_counter() - started,
+        )
+        order = _order(frame, layout, columns)
+        return Released(rows.select(*order), report, stages)
+    except BaseException:
+        if stages is not None:
+            stages.done()
+        raise
+    finally:
+        laid.done()
+
+
+def _look(rows: DataFrame, planned: Plan, layout: Layout) -> tuple[Facts, list[pa.Table]]:
+    """What all pieces tell; and the rows of the smallest hashes, enough for one stratum of all."""
+    given = {**planned.policy.hierarchies, **planned.given.trees}
+    made = frozenset(planned.given.trees)
+    looked_at = rows.select(*layout.looked_at)
+    limit = None if layout.persons else sample_limit(planned.policy, rows.count())
+    work = Look(layout, frozenset(given), made, limit)
+    found, sample = Facts(), []
+    for one in told_by(looked_at, work, None if layout.persons else AT_ONCE):
+        if isinstance(one, Facts):
+            found.add(one)
+        else:
+            sample.append(one.rows)
+    return found, sample
+
+
+def _known(facts: Facts, planned: Plan, layout: Layout) -> tuple[Known, list[Stratum]]:
+    """The measures of the table, its policy with its hierarchies, and its strata in an order."""
+    persons = layout.persons
+    attributes = layout.quasi_identifiers
+    measured = measures_of(facts.records, facts.records, layout.sensitive, persons)
+    own = facts.clustered
+    clustered = measured if own is None else measures_of(own, facts.records, (), False)
+    dictionaries = {name: known.values for name, known in measured.categories.items()}
+    values: Microdata = values_of(facts, attributes, dictionaries)
+    policy = planned.policy_for(values)
+    places = sorted({by for by, _ in facts.strata}, key=_with_null_first)
+    number = {by: i for i, by in enumerate(places)}
+    known = Known(layout, policy, measured, clustered, number, frozenset(facts.wide))
+    strata = [
+        Stratum(number[by], pattern, rows, size)
+        for (by, pattern), (rows, size) in facts.strata.items()
+    ]
+    return known, sorted(strata, key=lambda one: (one.by, one.pattern))
+
+
+def _with_null_first(by: tuple[str | None, ...]) -> tuple[tuple[bool, str], ...]:
+    return tuple((text is not None, text or "") for text in by)
+
+
+def _schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> Any:
+    """The columns of the release as they stand while it is made."""
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    own = [StructField(f"r{i}", type_of(one, frame)) for i, one in enumerate(columns)]
+    kept = [
+        StructField(name, frame.schema[given].dataType)
+        for name, given in zip(layout.carried, layout.kept, strict=True)
+    ]
+    persons = [StructField(name, StringType()) for name in layout.entity]
+    return StructType([*own, *kept, *persons, StructField(FACTS, BinaryType())])
+
+
+def _order(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> list[Any]:
+    """The released columns in the order of the source; bounds stand where their column stood."""
+    kept = dict(zip(layout.kept, layout.carried, strict=True))
+    found = []
+    for name in frame.columns:
+        if name in kept:
+            found.append(column(kept[name]).alias(name))
+        for i, one in enumerate(columns):
+            if one.source == name:
+                found.append(sql.col(f"r{i}").alias(one.attribute.name))
+    return found

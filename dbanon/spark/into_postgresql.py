@@ -1,0 +1,225 @@
+"""A release of a cluster in a table or view of PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from sqlalchemy import URL
+
+from dbanon.data.counts import Recount
+from dbanon.data.schema import Attribute
+from dbanon.errors import UnsupportedType, error_code
+from dbanon.job.job import Job
+from dbanon.release.report import EARLIER, NOT_CHECKED, Report
+from dbanon.run.noted import NOT_ASKED
+from dbanon.run.plan import require_types
+from dbanon.spark.dataframe import attribute_of
+from dbanon.spark.failures import telling, translated
+from dbanon.spark.staging import released_of, require_staged
+from dbanon.stores import digest, ledger
+from dbanon.stores.base import Output, Relation
+from dbanon.stores.names import RelationName, parse_relation
+from dbanon.stores.outputs import plan_output
+from dbanon.stores.postgresql import pieces
+from dbanon.stores.postgresql.client import PsycopgSession
+from dbanon.stores.postgresql.store import PostgresqlStore
+from dbanon.stores.sql_target import SqlTarget, described, put_in_place
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class PostgresqlTarget:
+    """A table or view of PostgreSQL, staged in pieces that nobody else may read.
+
+    Parameters
+    ----------
+    url : with all that workers need to connect.
+    job, release_id : of the release.
+    """
+
+    url: URL
+    job: Job
+    release_id: str
+
+    def prepare(self, attributes: Sequence[Attribute], relation: Relation | None) -> None:
+        """Look at output and types; raises as ``plan_output``."""
+        job, self._source = self.job, {a.name: a for a in attributes}
+        with PostgresqlStore(self.url).planning(staging=False, create=True) as session:
+            if relation is not None and not job.accept_types:
+                then = SqlTarget(session).last_types(job, relation.name)
+                require_types(job, relation, then)
+            self._planned(session)
+            for name in job.named:
+                session.type_of(self._source[name])
+
+    def _planned(self, session: PsycopgSession) -> Output:
+        job = self.job
+        name = parse_relation(job.output)
+        return plan_output(session, name, job.output_kind, job.if_exists, self.release_id)
+
+    def failed(self, elapsed: float, error: BaseException) -> None:
+        """Note the run in the ledger, where there is one."""
+        if not isinstance(error, NOT_ASKED):
+            run = described(self.job, elapsed, error_code(error))
+            ledger.note_failure(PostgresqlStore(self.url), run)
+
+    def publish(self, rows: DataFrame, report: Report, elapsed: Callable[[], float]) -> Report:
+        """Fill pieces, gather them, count, record and show; raises as ``Target``."""
+        store = PostgresqlStore(self.url)
+        with ExitStack() as stack:
+            stack.enter_context(store.job_lock(pieces.lock_name(self.release_id)))
+            with store.session(write=True) as session:
+                columns = self._columns(session, rows)
+                output = self._planned(session)
+                with translated("the release was laid out"):
+                    count = rows.rdd.getNumPartitions()
+                limit = session.name_limit
+                made = pieces.names(output.name, self.release_id, max(count, 1), limit)
+                session.make_schema(output.name)
+                pieces.make(session, made, columns, self.release_id)
+            # Whatever happens from here on: what nobody reads is not left.
+            stack.callback(self._cleared, store, made)
+            self._fill(rows, made)
+            with store.session(write=True) as session:
+                pieces.lock(session, made)
+                output = self._planned(session)
+                report, recount = self._written(session, output, made, columns, rows, report)
+                pieces.drop(session, made)
+                return self._shown(session, output, recount, report, elapsed)
+
+    def _columns(self, session: PsycopgSession, rows: DataFrame) -> list[tuple[str, str]]:
+        """Names and SQL types: a column keeps the type that it has in the source."""
+        found = []
+        for attribute in map(attribute_of, rows.schema.fields):
+            own = self._source.get(attribute.name)
+            if own is not None and own.kind is attribute.kind:
+                attribute = own
+            found.append((attribute.name, session.type_of(attribute)))
+        return found
+
+    def _fill(self, rows: DataFrame, made: Sequence[RelationName]) -> None:
+        work = _filler(self.url.render_as_string(hide_password=False), made)
+        with translated("the release was staged"):
+            # What each wrote is counted where it lies: a task's own word is not asked for.
+            rows.mapInArrow(work, "piece int").collect()
+
+    def _written(
+        self,
+        session: PsycopgSession,
+        output: Output,
+        made: Sequence[RelationName],
+        columns: Sequence[tuple[str, str]],
+        rows: DataFrame,
+        report: Report,
+    ) -> tuple[Report, Recount]:
+        """The pieces in one table, in random order, after its recount, which comes with it."""
+        names = [name for name, _ in columns]
+        session.create_released(output, columns, self.release_id)
+        pieces.gather(session, output, made, names)
+        session.analyze(output.written)
+        recount = require_staged(
+            self.job, rows, report, lambda asked, _: session.recount(output.written, asked)
+        )
+        report = replace(
+            report,
+            request=replace(report.request, output=str(output.name), output_kind=output.kind),
+        )
+        report = report.made(
+            release_id=self.release_id,
+            relation=str(output.relation),
+            digest=digest.take(session, output.written),
+        )
+        if earlier := ledger.count_of(session, report.source):
+            report = report.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
+        return report, recount
+
+    def _shown(
+        self,
+        session: PsycopgSession,
+        output: Output,
+        recount: Recount,
+        report: Report,
+        elapsed: Callable[[], float],
+    ) -> Report:
+        """The release in its place and in the ledger."""
+        job, released = self.job, session.columns_of(output.written)
+        put_in_place(session, output, [name for name, _ in released], job)
+        session.ensure_ledger()
+        sql_types = dict(released)
+        sql_types |= {n: a.sql_type for n, a in self._source.items() if n not in sql_types}
+        stands_for = released_of(job, [name for name, _ in released])
+        stands_for += [(name, name) for name in job.by]
+        run = described(job, elapsed())
+        if job.name is not None:
+            run = replace(run, source_types={n: a.sql_type for n, a in self._source.items()})
+        report = report.made(seconds={**report.seconds, "total": elapsed()})
+        noted = ledger.record(session, report, output, recount, sql_types, stands_for, run)
+        return report.made(created_at=noted)
+
+    def _cleared(self, store: PostgresqlStore, made: Sequence[RelationName]) -> None:
+        # What stays for whatever reason, ``dbanon gc`` drops after a day.
+        with suppress(Exception), store.session(write=True) as session:
+            pieces.drop(session, made)
+
+
+def _filler(
+    url: str, made: Sequence[RelationName]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a worker runs: the rows of its partition into the piece of the same number."""
+
+    def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = 0 if context is None else context.partitionId()
+        with telling(f"Piece {number} of the release"):
+            fill_piece(url, made[number], batches)
+        yield pyarrow.RecordBatch.from_pylist(
+            [{"piece": number}], pyarrow.schema([("piece", pyarrow.int32())])
+        )
+
+    return fill
+
+
+def fill_piece(url: str, piece: RelationName, batches: Iterator[pa.RecordBatch]) -> None:
+    """Make these rows all that a piece has, in one transaction.
+
+    TRUNCATE waits for another attempt at the same piece, and takes away what it committed.
+
+    Raises
+    ------
+    UnsupportedType : a text holds what PostgreSQL has no place for.
+    DatabaseFailure : of the class that says what went wrong.
+    """
+    from sqlalchemy import make_url
+
+    with PostgresqlStore(make_url(url)).session(write=True) as session:
+        session.run(f"TRUNCATE TABLE {piece.quoted}")
+        session.copy_in(piece, map(_csv, batches))
+
+
+def _csv(batch: pa.RecordBatch) -> bytes:
+    """Rows as CSV in which NULL is nothing, and every value stands in quotes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv
+
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        # The server would refuse it, and quote the row in its log.
+        if pa.types.is_string(field.type) and pc.any(pc.match_substring(column, "\0")).as_py():
+            raise UnsupportedType(
+                f'Column "{field.name}" holds a text with a NUL character, which PostgreSQL has'
+                " not.",
+                hint="Take the character away in the source.",
+            )
+    sink = BytesIO()
+    csv.write_csv(batch, sink, csv.WriteOptions(include_header=False, quoting_style="all_valid"))
+    return sink.getvalue()

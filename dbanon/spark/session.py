@@ -1,0 +1,232 @@
+"""The session of a cluster: opened with what a run needs, and its workers compared with us."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbanon.errors import (
+    InvalidParameter,
+    MissingDependency,
+    SparkFailed,
+    WorkersDiffer,
+    WorkersNotPrivate,
+)
+from dbanon.spark.failures import translated
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+PACKAGES = ("dbanon", "numpy", "pyarrow")
+_INSTALL = 'Install it with: pip install "dbanon[spark]", and a Java of 17 or 21.'
+_LEAST = (4, 1)
+# What a run needs whatever a cluster's own settings are.
+_NEEDED = {
+    # Two attempts of one task at once gain nothing: blocks are packed by what they cost.
+    "spark.speculation": "false",
+    # Days and instants are what they are, wherever driver and workers stand.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    # One core a task: the libraries' own threads would take those of other tasks.
+    "spark.executorEnv.OMP_NUM_THREADS": "1",
+    "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+    "spark.executorEnv.ARROW_NUM_THREADS": "1",
+}
+# What others may say.
+_USUAL = {"spark.ui.showConsoleProgress": "false"}
+# Where shuffled records are encrypted and kept from others, and what says so.
+PRIVATE = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.io.encryption.enabled": "true",
+}
+
+
+def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """A session of a cluster, with what a run needs set, and all workers as this process is.
+
+    Parameters
+    ----------
+    master : as Spark has it: ``spark://host:7077``, ``yarn``, ``k8s://…`` or ``local[4]``.
+    conf : settings of Spark by name, over its own files; whoever opens it stops it.
+
+    Raises
+    ------
+    MissingDependency : pyspark or Java is not here.
+    InvalidParameter : a setting is not Spark's, or one that a run needs otherwise; or this process
+        has a session already.
+    SparkFailed : the cluster cannot be reached.
+    WorkersDiffer : a worker has other versions.
+    """
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    settings = dict(conf or {})
+    _require_settings(settings)
+    if SparkSession.getActiveSession() is not None:
+        raise InvalidParameter(
+            "This process has a session of Spark already, and can have one.",
+            hint="Give that one to anonymize_table, or stop it first.",
+        )
+    if master.startswith("local"):
+        # Workers are this machine's: as they were not started by hand, they have this Python.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName("dbanon")
+    for name, value in {**_USUAL, **settings, **_NEEDED}.items():
+        builder = builder.config(name, value)
+    try:
+        with translated("no session with the master"):
+            session: SparkSession = builder.getOrCreate()
+    except SparkFailed as error:
+        _end_context()
+        raise SparkFailed(
+            "The Spark master cannot be reached, or refused this driver.",
+            detail=error.detail,
+            hint="See that it runs, and that the settings have its spark.authenticate.secret.",
+        ) from None
+    try:
+        require_session(session)
+    except BaseException:
+        session.stop()
+        raise
+    return session
+
+
+def _end_context() -> None:
+    """End what a session that failed was begun with: another try would be given it."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is not None:
+        with suppress(Exception):
+            context.stop()
+        SparkContext._active_spark_context = None
+
+
+def require_pyspark() -> None:
+    """Check that pyspark and a Java are here.
+
+    Raises
+    ------
+    MissingDependency : one is not.
+    """
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError:
+        raise MissingDependency("Spark needs the package pyspark.", hint=_INSTALL) from None
+    if tuple(int(part) for part in found.split(".")[:2]) < _LEAST:
+        raise MissingDependency("Spark needs pyspark 4.1 or newer.", hint=_INSTALL)
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java") if not home else str(Path(home) / "bin" / "java")
+    if java is None or not os.access(java, os.X_OK):
+        raise MissingDependency("Spark needs Java.", hint=_INSTALL)
+
+
+def _require_settings(settings: Mapping[Any, Any]) -> None:
+    for name, value in settings.items():
+        if not isinstance(name, str) or not isinstance(value, str) or not name.startswith("spark."):
+            raise InvalidParameter(
+                "A setting of Spark has a name that begins with spark. and a text as its value."
+            )
+        needed = _NEEDED.get(name)
+        if needed is not None and value != needed:
+            raise InvalidParameter(f"A run needs {name} {needed}.", hint="Leave the setting out.")
+
+
+def require_session(session: SparkSession) -> None:
+    """Check that a session's workers have the versions of this process, and its settings a run's.
+
+    Raises
+    ------
+    InvalidParameter : a setting that a run needs is another one.
+    WorkersDiffer : a worker has other versions, or lacks a package.
+    """
+    for name, needed in _NEEDED.items():
+        if name.startswith("spark.executorEnv."):
+            continue
+        if session.conf.get(name, needed) != needed:
+            raise InvalidParameter(
+                f"A run needs {name} {needed}.", hint="Set it when the session is built."
+            )
+    differing = differences(versions(), versions_of_workers(session))
+    if differing:
+        raise WorkersDiffer(
+            "Workers have other versions than this driver.",
+            detail="; ".join(differing) + ".",
+            hint="Install the same on each, or ship it: docs/scale-out.md#workers.",
+        )
+
+
+def versions() -> dict[str, str]:
+    """The versions of this process, by package; of one that is missing, ``none``."""
+    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "none"
+    return found
+
+
+def versions_of_workers(session: SparkSession) -> list[dict[str, str]]:
+    """The versions that the workers have which are there now, each once.
+
+    More tasks than there are cores: each worker that is free gets one.
+    """
+    names = list(versions())
+    tasks = max(int(session.sparkContext.defaultParallelism), 1) * 2
+    kinds = ", ".join(f"{name} string" for name in names)
+    with translated("the workers' versions were asked for"):
+        frame = session.range(0, tasks, 1, tasks).mapInArrow(_tell_versions, kinds)
+        rows = frame.distinct().collect()
+    return [row.asDict() for row in rows]
+
+
+def _tell_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow
+
+    for _ in batches:
+        yield pyarrow.RecordBatch.from_pylist([versions()])
+
+
+def differences(mine: Mapping[str, str], others: list[dict[str, str]]) -> list[str]:
+    """What other processes have otherwise, in words."""
+    found = {
+        f"{name} {other.get(name)} on a worker, {mine[name]} here"
+        for other in others
+        for name in mine
+        if other.get(name) != mine[name]
+    }
+    return sorted(found)
+
+
+def warn_unless_private(session: SparkSession) -> None:
+    """Warn with ``WorkersNotPrivate`` where others may read records that pass through a cluster."""
+    missing = not_private(session)
+    if missing and not str(session.sparkContext.master).startswith("local"):
+        warnings.warn(
+            WorkersNotPrivate(
+                "Others may read original records on the workers' disks and between them. Not set"
+                f" to true: {', '.join(missing)}."
+            ),
+            stacklevel=3,
+        )
+
+
+def not_private(session: SparkSession) -> list[str]:
+    """The settings that keep records private, and that this session lacks."""
+    context: Any = session.sparkContext
+    wanted = dict(PRIVATE)
+    if str(context.master).startswith("local"):
+        del wanted["spark.authenticate"], wanted["spark.network.crypto.enabled"]
+    conf = context.getConf()
+    return [name for name, value in wanted.items() if conf.get(name, "false") != value]

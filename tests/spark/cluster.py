@@ -1,0 +1,209 @@
+"""A Spark cluster of this machine alone, for tests: a master and workers of one core each.
+
+Each is a process group of its own, ended by the number that was recorded when it was started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+HOST = "127.0.0.1"
+_STARTED = 90.0
+
+
+class NoSparkError(RuntimeError):
+    """No Spark can be run here; the message says why."""
+
+
+def require_spark() -> None:
+    """Check that pyspark and a Java are here.
+
+    Raises
+    ------
+    NoSparkError : one is missing.
+    """
+    if find_spec("pyspark") is None:
+        raise NoSparkError("no pyspark: pip install dbanon[spark]")
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        raise NoSparkError("no Java: .ci/prepare.sh java")
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', told)
+    if version is None or int(version[1]) < 17:
+        raise NoSparkError("Java is older than 17: .ci/prepare.sh java")
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        return int(found.getsockname()[1])
+
+
+@dataclass
+class Cluster:
+    """A master and its workers.
+
+    Parameters
+    ----------
+    place : a directory for their files, which is whoever starts it's to remove.
+    n_workers : how many workers there are, of one core each.
+    """
+
+    place: Path
+    n_workers: int = 2
+    port: int = field(default_factory=free_port)
+    secret: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def master(self) -> str:
+        """Where drivers find it."""
+        return f"spark://{HOST}:{self.port}"
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """What a driver has to say to be let in, and small sizes."""
+        return {
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": self.secret,
+            "spark.network.crypto.enabled": "true",
+            "spark.io.encryption.enabled": "true",
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.driver.memory": "640m",
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.cores.max": str(self.n_workers),
+            "spark.local.dir": str(self.place / "local"),
+        }
+
+    def start(self) -> None:
+        """Start it, and wait until all workers are known to the master."""
+        (self.place / "local").mkdir()
+        known = self.place / "spark.conf"
+        with os.fdopen(os.open(known, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+            for name in ("spark.authenticate", "spark.authenticate.secret",
+                         "spark.network.crypto.enabled"):  # fmt: skip
+                file.write(f"{name} {self.conf[name]}\n")
+        given = ["--host", HOST, "--properties-file", str(known)]
+        ports = ["--port", str(self.port), "--webui-port", str(free_port())]
+        self._run("master", "org.apache.spark.deploy.master.Master", *given, *ports)
+        self._wait("master", "I have been elected leader", 1)
+        for number in range(self.n_workers):
+            work = self.place / f"work{number}"
+            self._run(
+                f"worker{number}", "org.apache.spark.deploy.worker.Worker", *given,
+                "--webui-port", str(free_port()), "--cores", "1", "--memory", "1g",
+                "--work-dir", str(work), self.master,
+            )  # fmt: skip
+        self._wait("master", "Registering worker", self.n_workers)
+
+    def _run(self, name: str, *words: str) -> None:
+        import pyspark
+
+        home = Path(pyspark.__file__).parent
+        environment: Mapping[str, str] = os.environ | {
+            "SPARK_HOME": str(home),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_DIRS": str(self.place / "local"),
+        }
+        with self.log(name).open("wb") as log:
+            self.processes.append(
+                subprocess.Popen(
+                    [home / "bin" / "spark-class", *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    cwd=self.place,
+                    start_new_session=True,
+                )
+            )
+
+    def log(self, name: str) -> Path:
+        """Where a process of it writes what it does."""
+        return self.place / f"{name}.log"
+
+    def _wait(self, name: str, text: str, times: int) -> None:
+        end = time.monotonic() + _STARTED
+        while self.log(name).read_text(errors="replace").count(text) < times:
+            ended = [process for process in self.processes if process.poll() is not None]
+            if ended or time.monotonic() > end:
+                told = self.log(name).read_text(errors="replace")[-2000:]
+                raise NoSparkError(f"the cluster's {name} did not start: {told}")
+            time.sleep(0.1)
+
+    def logs(self) -> str:
+        """All that its processes wrote, executors included."""
+        files = [*self.place.glob("*.log"), *self.place.glob("work*/*/*/std*")]
+        return "\n".join(path.read_text(errors="replace") for path in files)
+
+    def executors(self) -> list[int]:
+        """The process numbers of the executors that run now."""
+        found = []
+        for process in self.processes[1:]:
+            found += [pid for pid in descendants(process.pid) if _is_executor(pid)]
+        return found
+
+    def stop(self) -> None:
+        """End what was started, and what that started."""
+        for process in reversed(self.processes):
+            below = descendants(process.pid)
+            if process.poll() is None:
+                process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(20)
+            for pid in below:
+                end(pid)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process started, and that those started."""
+    children: dict[int, list[int]] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (place / "stat").read_text()
+        except OSError:
+            continue
+        # The name, in parentheses, may hold anything.
+        parent = int(told.rpartition(")")[2].split()[1])
+        children.setdefault(parent, []).append(int(place.name))
+    found, todo = [], [pid]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def end(pid: int) -> None:
+    """End a process at once, where there still is one."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _is_executor(pid: int) -> bool:
+    try:
+        told = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"CoarseGrainedExecutorBackend" in told

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import IN_CI
+from tests.spark.cluster import Cluster, NoSparkError, descendants, end, require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NEEDS_SPARK = {"spark", "cluster", "on_cluster", "sessions"}
+LOCAL = "local[2]"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if set(getattr(item, "fixturenames", ())) & _NEEDS_SPARK:
+            item.add_marker("spark")
+
+
+class Sessions:
+    """The one session that a process can have: another master's takes the place of the last."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._master = ""
+        self._session: SparkSession | None = None
+
+    def of(self, master: str, conf: dict[str, str]) -> SparkSession:
+        """The session of a master; the one at hand where it is its."""
+        from dbanon.spark.session import open_session
+
+        if self._session is not None and self._master == master:
+            return self._session
+        # With its Java: of a context that was stopped there settings and threads are left.
+        self.end()
+        here = {
+            "spark.ui.enabled": "false",
+            "spark.local.dir": str(self._place),
+            "spark.sql.warehouse.dir": str(self._place / "warehouse"),
+            "spark.sql.shuffle.partitions": "4",
+        }
+        self._session = open_session(master, here | conf)
+        self._master = master
+        return self._session
+
+    def stop(self) -> None:
+        """End the session; the Java process stays for the next one."""
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+    def end(self) -> None:
+        """End the session and its Java process."""
+        from pyspark import SparkContext
+
+        self.stop()
+        gateway = SparkContext._gateway
+        if gateway is not None:
+            java = gateway.proc
+            below = descendants(java.pid)
+            gateway.shutdown()
+            SparkContext._gateway = SparkContext._jvm = None
+            with suppress(Exception):
+                java.stdin.close()
+            java.wait(30)
+            for pid in below:
+                end(pid)
+
+
+@pytest.fixture(scope="session")
+def _place() -> Iterator[Path]:
+    # Short: Spark puts long names below it.
+    place = Path(tempfile.mkdtemp(prefix="dbanon-spark-"))
+    try:
+        yield place
+    finally:
+        rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def sessions(_place: Path) -> Iterator[Sessions]:
+    try:
+        require_spark()
+    except NoSparkError as error:
+        # A build that checks nothing on Spark must not look like one that does.
+        if IN_CI:
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Of the cluster's workers, too, whose python3 may be another.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    (_place / "driver").mkdir()
+    held = Sessions(_place / "driver")
+    yield held
+    held.end()
+
+
+@pytest.fixture
+def spark(sessions: Sessions) -> SparkSession:
+    """A session of two threads of this process, the same for all tests."""
+    return sessions.of(LOCAL, {"spark.driver.memory": "1g"})
+
+
+@pytest.fixture(scope="session")
+def cluster(sessions: Sessions, _place: Path) -> Iterator[Cluster]:
+    """A master and two workers, for drivers of their own; started when a test first needs it."""
+    place = _place / "cluster"
+    place.mkdir()
+    found = Cluster(place)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def on_cluster(sessions: Sessions, cluster: Cluster) -> SparkSession:
+    """A session of this process on the cluster, the same for all tests."""
+    return sessions.of(cluster.master, cluster.conf)
+
+
+@pytest.fixture
+def rows_of() -> Callable[[Any], list[tuple[Any, ...]]]:
+    """The rows of a DataFrame, as sorted plain tuples."""
+    return lambda frame: sorted((tuple(row) for row in frame.collect()), key=repr)

@@ -1,0 +1,48 @@
+"""A driver in a process of its own: ``python -m tests.spark.driver`` with what to do as JSON.
+
+It prints a line for each thing that a test waits for, and at last the report or the error.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+import warnings
+from typing import Any
+
+# More than a test waits.
+_LONG = 300
+
+
+def main(told: dict[str, Any]) -> None:
+    if told.get("largest_file"):
+        # As a disk that is full: of this process and of the Java that it starts.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (told["largest_file"],) * 2)
+    from dbanon.errors import DbanonError
+    from dbanon.spark import anonymize_table, into_postgresql, open_session
+
+    warnings.simplefilter("ignore")
+    lock = into_postgresql.pieces.lock
+
+    def wait(session: Any, made: Any) -> None:
+        print("staged", flush=True)
+        time.sleep(_LONG)
+        lock(session, made)
+
+    if told.get("wait"):
+        into_postgresql.pieces.lock = wait
+    session = open_session(told["master"], told["conf"])
+    print("open", flush=True)
+    try:
+        report = anonymize_table(session, told["url"], told["url"], **told["asked"])
+        print(json.dumps({"release_id": report.release_id}), flush=True)
+    except DbanonError as error:
+        print(json.dumps(error.to_dict()), flush=True)
+    finally:
+        session.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.stdin.readline()))

@@ -1,0 +1,125 @@
+"""What a driver that is gone left: cleared by ``dbanon gc``, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dbanon.doors.cli.main import main
+from dbanon.errors import InvalidParameter
+from dbanon.run.gc import clear_staged, collect_garbage
+from dbanon.run.open import open_store
+from dbanon.stores.names import RelationName
+from dbanon.stores.postgresql import pieces
+from tests.spark.statements import execute
+
+COLUMNS = [("age", "integer")]
+OUTPUT = RelationName("public", "people")
+
+
+def made(url: str, release_id: str, age: int, count: int = 2) -> list[RelationName]:
+    """Pieces of a release, begun so many seconds ago."""
+    names = pieces.names(OUTPUT, release_id, count, 63)
+    with open_store(url).session(write=True) as session:
+        pieces.make(session, names, COLUMNS, release_id)
+        for name in names:
+            mark = f"{pieces.MARK}{release_id} {int(time.time()) - age}"
+            session.run(f"COMMENT ON TABLE {name.quoted} IS '{mark}'")
+    return names
+
+
+def there(url: str) -> list[str]:
+    found = execute(
+        url, "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE 'peop%'"
+    )
+    return sorted(name for (name,) in found)
+
+
+def test_old_pieces_of_a_driver_that_is_gone_are_dropped(pg_url: str) -> None:
+    old = made(pg_url, str(uuid.uuid4()), 2 * 86_400, 3)
+    young = made(pg_url, str(uuid.uuid4()), 3600)
+    assert len(there(pg_url)) == 5
+    done = CliRunner().invoke(main, ["gc", pg_url, "--format", "json"])
+    assert json.loads(done.stdout)["dropped"] == [str(name) for name in old]
+    assert there(pg_url) == sorted(name.name for name in young)
+    assert collect_garbage(open_store(pg_url)) == []
+
+
+def test_those_of_a_driver_at_work_are_left_however_old_they_are(pg_url: str) -> None:
+    release_id = str(uuid.uuid4())
+    names = made(pg_url, release_id, 10 * 86_400)
+    store = open_store(pg_url)
+    with store.job_lock(pieces.lock_name(release_id)):
+        assert collect_garbage(store) == []
+    assert collect_garbage(store) == [str(name) for name in names]
+
+
+def test_what_only_looks_like_a_piece_is_left(pg_url: str) -> None:
+    release_id, old = str(uuid.uuid4()), int(time.time()) - 10 * 86_400
+    [name, *_] = pieces.names(OUTPUT, release_id, 1, 63)
+    execute(
+        pg_url,
+        # No name of a piece; no mark; a mark of another form; a table that a crash would keep.
+        f"CREATE UNLOGGED TABLE people_all (a integer);"
+        f" COMMENT ON TABLE people_all IS 'dbanon piece {release_id} {old}';"
+        f" CREATE UNLOGGED TABLE {name.quoted} (a integer);"
+        f" CREATE UNLOGGED TABLE people_p0123456789ab_1 (a integer);"
+        f" COMMENT ON TABLE people_p0123456789ab_1 IS 'dbanon piece {release_id} soon';"
+        f" CREATE TABLE people_p0123456789ab_2 (a integer);"
+        f" COMMENT ON TABLE people_p0123456789ab_2 IS 'dbanon piece {release_id} {old}'",
+    )
+    assert collect_garbage(open_store(pg_url)) == []
+    assert len(there(pg_url)) == 4
+
+
+def test_those_of_another_role_are_left(pg_url: str, pg_role: Any) -> None:
+    made(pg_url, str(uuid.uuid4()), 2 * 86_400)
+    other = pg_role("other")
+    assert collect_garbage(open_store(other)) == []
+    assert len(there(pg_url)) == 2
+
+
+def test_names_fit_and_differ() -> None:
+    long = RelationName("s", "ä" * 40)
+    names = pieces.names(long, str(uuid.uuid4()), 200, 63)
+    assert len(set(names)) == 200
+    assert all(len(name.name.encode()) <= 63 for name in names)
+
+
+def staged(place: Path, name: str, age: float) -> Path:
+    made = place / name
+    made.mkdir()
+    (made / "part-0.parquet").write_text("rows")
+    for path in (made / "part-0.parquet", made):
+        os.utime(path, (time.time() - age, time.time() - age))
+    return made
+
+
+def test_staged_directories_of_a_driver_that_is_gone_go(tmp_path: Path) -> None:
+    old = staged(tmp_path, ".people.0123456789ab.dbanon", 2 * 86_400)
+    young = staged(tmp_path, ".people.0123456789ac.dbanon", 60)
+    at_work = staged(tmp_path, ".people.0123456789ad.dbanon", 2 * 86_400)
+    (at_work / "part-1.parquet").write_text("rows")
+    os.utime(at_work, (1, 1))
+    others = [
+        staged(tmp_path, name, 2 * 86_400)
+        for name in ("people", ".people.dbanon", ".people.0123456789ab", "x.0123456789ab.dbanon")
+    ]
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".link.0123456789ab.dbanon").symlink_to(tmp_path / "elsewhere")
+    done = CliRunner().invoke(
+        main, ["gc", "--staged", str(tmp_path), "--format", "json"], env={"DBANON_URL": None}
+    )
+    assert json.loads(done.stdout) == {"dropped": [], "cleared": [str(old)]}
+    assert not old.exists()
+    assert all(path.exists() for path in (young, at_work, *others, tmp_path / "elsewhere"))
+    assert clear_staged([str(tmp_path / "missing")]) == []
+    with pytest.raises(InvalidParameter):
+        clear_staged([str(young / "part-0.parquet")])

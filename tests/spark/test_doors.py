@@ -1,0 +1,148 @@
+"""A cluster at the command line and in job files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.doors.jobfile.file import read_job_file
+from dbanon.errors import InvalidParameter, JobFileInvalid
+from tests.spark.statements import execute
+
+LINE = [
+    "--table", "people", "--output", "release.people", "-q", "age", "-q", "pay", "--k", "5",
+    "--keep", "id", "--block-size", "500", "--format", "json",
+]  # fmt: skip
+JOBS = """
+version: 1
+source: {url: "${PEOPLE}"}
+target: {schema: release}
+defaults:
+  k: 5
+  block_size: 500
+  engine: {name: spark, master: "${MASTER}", tasks: 3, conf: {spark.ui.enabled: "${UI:-false}"}}
+jobs:
+  - name: people-monthly
+    table: people
+    columns:
+      id: {role: keep, reason: public}
+      age: {role: quasi_identifier}
+      pay: {role: quasi_identifier}
+    output: {table: people}
+"""
+
+
+@pytest.fixture
+def people(pg_url: str) -> str:
+    execute(
+        pg_url,
+        "CREATE TABLE people AS SELECT i AS id, 18 + i * 7 % 70 AS age, 1000 * sin(i) AS pay"
+        " FROM generate_series(1, 2000) AS i; ALTER TABLE people ADD PRIMARY KEY (id)",
+    )
+    return pg_url
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(main, list(words), env={"DBANON_URL": None})
+
+
+def test_the_command_line(sessions: Any, people: str) -> None:
+    sessions.stop()
+    assert run("anonymize", people, *LINE).exit_code == 0
+    rows = "SELECT id, age, pay FROM release.people ORDER BY id"
+    expected = execute(people, rows)
+    cluster = ["--engine", "spark", "--master", "local[2]", "--tasks", "3",
+               "--conf", "spark.ui.enabled=false"]  # fmt: skip
+    taken = run("anonymize", people, *LINE, *cluster)
+    assert taken.exit_code == 2
+    assert "output_exists" in taken.output
+    done = run("anonymize", people, *LINE, *cluster, "--if-exists", "replace")
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert report["rows_out"] == 2000
+    assert report["output"] == "release.people"
+    assert execute(people, rows) == expected
+    ran = "SELECT door, state, error_code FROM dbanon.run ORDER BY finished_at"
+    assert execute(people, ran) == [
+        ("cli", "done", None), ("cli", "failed", "output_exists"), ("cli", "done", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--master", "local[1]"], "--engine spark"),
+        (["--conf", "spark.ui.enabled=false"], "--engine spark"),
+        (["--tasks", "2"], "--engine spark"),
+        (["--engine", "spark"], "--master"),
+        (["--engine", "dask", "--master", "x"], "dask"),
+        (["--engine", "spark", "--master", "local[1]", "--conf", "master=x"], "spark."),
+        (["--engine", "spark", "--master", "local[1]", "--tasks", "0"], "tasks"),
+    ],
+)
+def test_lines_that_are_wrong(tmp_path: Path, words: list[str], said: str) -> None:
+    done = run("anonymize", f"duckdb:///{tmp_path}/x.duckdb", *LINE, *words)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_other_databases_are_refused(sessions: Any, tmp_path: Path) -> None:
+    sessions.stop()
+    words = ["--engine", "spark", "--master", "local[1]"]
+    done = run("anonymize", f"duckdb:///{tmp_path}/x.duckdb", *LINE, *words)
+    assert done.exit_code == 2
+    assert "PostgreSQL and Parquet" in done.output
+
+
+def test_a_job_file(
+    sessions: Any, people: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions.stop()
+    monkeypatch.setenv("PEOPLE", people)
+    monkeypatch.setenv("MASTER", "local[2]")
+    file = tmp_path / "job.yaml"
+    file.write_text(JOBS)
+    report = dbanon.run_job(file)
+    assert report is not None
+    assert report.rows_out == 2000
+    ran = "SELECT door, job, state FROM dbanon.run"
+    assert execute(people, ran) == [("job", "people-monthly", "done")]
+    assert dbanon.verify(people, "release.people").digest == "unchanged"
+    with pytest.raises(InvalidParameter, match="never skipped"):
+        dbanon.run_job(file, skip_unchanged=True)
+    # A column that has no role yet stops the job, and one of another type.
+    execute(people, "ALTER TABLE people ADD COLUMN name text")
+    with pytest.raises(dbanon.DbanonError) as caught:
+        dbanon.run_job(file)
+    assert caught.value.code == "column_unclassified"
+    execute(people, "ALTER TABLE people DROP COLUMN name, ALTER age TYPE bigint")
+    with pytest.raises(dbanon.DbanonError) as caught:
+        dbanon.run_job(file)
+    assert caught.value.code == "table_changed"
+    assert dbanon.verify(people, "release.people").release_id == report.release_id
+    failed = "SELECT error_code FROM dbanon.run WHERE state = 'failed' ORDER BY finished_at"
+    assert execute(people, failed) == [("column_unclassified",), ("table_changed",)]
+
+
+def test_the_engine_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PEOPLE", "postgresql://db/clinic")
+    file = tmp_path / "job.yaml"
+    file.write_text(JOBS)
+    [job] = read_job_file(file).jobs
+    assert job.engine is not None
+    assert (job.engine.name, job.engine.master, job.engine.tasks) == ("spark", "${MASTER}", 3)
+    with pytest.raises(JobFileInvalid, match="1 problem"):
+        read_job_file(file).with_variables({"PEOPLE": "postgresql://db/clinic"})
+    held = {"PEOPLE": "postgresql://db/clinic", "MASTER": "yarn", "UI": "hush"}
+    [job] = read_job_file(file).with_variables(held).jobs
+    assert job.engine is not None
+    assert job.engine.master == "yarn"
+    assert dict(job.engine.conf) == {"spark.ui.enabled": "hush"}
+    # It may be a secret.
+    assert "hush" not in repr(job)

@@ -1,0 +1,132 @@
+"""What one machine refuses, Spark refuses in the same words; and what Spark does not have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dbanon
+import dbanon.spark
+from dbanon.errors import DbanonError, DuplicateKeys, InvalidParameter, KeyRequired, SparkFailed
+from dbanon.spark.flow import told_by
+from tests.spark.test_equal_local import in_files, table
+
+SECRET = "Wanne-Eickel"
+
+
+def infinite(frame):
+    frame.loc[[3, 77], "y"] = np.inf
+    return frame
+
+
+def same(frame):
+    return frame
+
+
+SMALL = {"quasi_identifiers": ["x", "z"], "k": 5, "block_size": 300}
+
+REFUSED = {
+    "NULLs": (same, SMALL | {"quasi_identifiers": ["x", "holed"]}),
+    "too many NULLs": (
+        same,
+        SMALL | {"quasi_identifiers": ["x", "holed"], "nulls": "suppress", "max_suppression": 0.01},
+    ),
+    "infinity": (infinite, SMALL | {"quasi_identifiers": ["x", "y"]}),
+    "too few": (lambda frame: frame.head(4), SMALL),
+    "a small stratum": (same, SMALL | {"by": ["region"], "k": 40}),
+    "too few persons": (same, SMALL | {"entity": "person", "k": 1000, "block_size": 3000}),
+    "nobody's": (
+        lambda frame: frame.assign(person=frame["person"].where(frame["id"] % 3 > 0)),
+        SMALL | {"entity": "person"},
+    ),
+    "no value of the order": (
+        same,
+        SMALL | {"quasi_identifiers": ["x", "grade"], "orders": {"grade": ["low", "high"]}},
+    ),
+    "no leaf": (
+        same,
+        SMALL
+        | {
+            "quasi_identifiers": ["x", "place"],
+            "method": "gaa_cp",
+            "hierarchies": {"place": {"tree": {"*": ["Kiel", "Hof", "Bonn", "Ulm"]}}},
+        },
+    ),
+    "no column": (same, SMALL | {"quasi_identifiers": ["x", "hight"]}),
+    "two roles": (same, SMALL | {"by": ["x"]}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_in_the_words_of_one_machine(spark, name, tmp_path):
+    change, asked = REFUSED[name]
+    frame = change(table(1200))
+    with pytest.raises(DbanonError) as local:
+        dbanon.anonymize_frame(frame, **asked)
+    rows = in_files(spark, frame, tmp_path)
+    spark.catalog.clearCache()
+    with pytest.raises(DbanonError) as found:
+        dbanon.spark.anonymize(rows, key=["id"], **asked)
+    assert type(found.value) is type(local.value)
+    told = str(found.value).replace("DataFrame", "data frame")
+    if name != "no leaf":  # a piece that lacks a leaf has other counts
+        assert told == str(local.value)
+    # Nothing is kept on the disks of executors.
+    assert not spark.sparkContext._jsc.getPersistentRDDs()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"standardize": "mahalanobis"},
+        {"block_size": None},
+        {"evaluate": True},
+        {"certificate": 1.0},
+        {"strict": True},
+        {"method": "gaa_cp", "intervals": "range"},
+        {"method": "individual_ranking", "guarantee": "per_attribute", "recoding": "mean"},
+        {"refine": "fast", "refine_seconds": 1.0},
+    ],
+    ids=str,
+)
+def test_what_spark_does_not_have_is_refused_with_a_hint(spark, asked, tmp_path):
+    rows = in_files(spark, table(600), tmp_path)
+    with pytest.raises(InvalidParameter):
+        dbanon.spark.anonymize(rows, key=["id"], **SMALL | asked)
+
+
+def test_a_key_tells_every_row(spark, tmp_path):
+    frame = table(600)
+    rows = in_files(spark, frame, tmp_path)
+    with pytest.raises(DuplicateKeys):
+        dbanon.spark.anonymize(rows, key=["z"], **SMALL)
+    with pytest.raises(KeyRequired, match="of 600 rows"):
+        dbanon.spark.anonymize(rows, key=["town", "id"], **SMALL)
+
+
+class Broken:
+    """Work that fails on a value, and says it."""
+
+    def __call__(self, rows):
+        raise ValueError(f"no place for {SECRET}")
+
+
+class Refusing:
+    """Work that refuses as we do."""
+
+    def __call__(self, rows):
+        raise InvalidParameter("This does not go.", hint="Leave it: `block_size`.")
+
+
+def test_an_error_of_a_worker_is_data(spark, tmp_path, capfd):
+    rows = in_files(spark, table(600), tmp_path)
+    with pytest.raises(SparkFailed) as found:
+        told_by(rows, Broken(), None)
+    assert found.value.message == "A piece failed on a worker; nothing was published."
+    assert found.value.detail == "ValueError"
+    assert SECRET not in repr(found.getrepr(chain=True))
+    with pytest.raises(InvalidParameter) as refused:
+        told_by(rows, Refusing(), None)
+    assert refused.value.hint == "Leave it: block_size."
+    written = capfd.readouterr()
+    assert SECRET not in written.out + written.err

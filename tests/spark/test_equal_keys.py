@@ -1,0 +1,33 @@
+"""Keys as bits: of pieces what a set of all keys tells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark")
+
+from dbanon.spark.keys import Keys
+
+WIDE = st.integers(-(2**63), 2**63 - 1)
+NEAR = st.integers(-70_000, 70_000)
+
+
+@given(st.lists(NEAR | WIDE, max_size=40), st.integers(0, 40))
+@settings(max_examples=200, deadline=None)
+def test_twice_or_not_or_unknown(keys, cut):
+    found = Keys()
+    for piece in (keys[:cut], keys[cut:]):
+        found.add(Keys.of(np.sort(np.array(piece, np.int64))))
+    if not found.sparse:
+        assert found.twice == (len(set(keys)) < len(keys))
+    held = sum(int(np.unpackbits(page).sum()) for page in found.pages.values())
+    assert found.twice or found.sparse or held == len(keys)
+
+
+def test_keys_far_apart_are_for_somebody_else():
+    keys = np.arange(300, dtype=np.int64) << 40
+    assert Keys.of(keys).sparse
+    assert not Keys.of(keys).pages

@@ -1,0 +1,84 @@
+"""However a table is cut into files, partitions and tasks, the release is the same in every bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyspark.sql import functions as sql
+
+import dbanon
+import dbanon.spark
+from tests.spark.test_equal_local import NUMBERS, both, hexed, in_files, on_spark, table
+
+ASKED = NUMBERS | {"refine": "pass", "method": "vmdav"}
+
+
+def folder(place, name):
+    (place / name).mkdir()
+    return place / name
+
+
+def test_files_partitions_and_tasks_change_nothing(spark, tmp_path):
+    frame = table(8000)
+    first, _ = on_spark(spark, in_files(spark, frame, folder(tmp_path, "a"), 1), tasks=1, **ASKED)
+    rows = in_files(spark, frame, folder(tmp_path, "b"), 7).repartition(5, "y")
+    second, _ = on_spark(spark, rows, tasks=6, **ASKED)
+    assert hexed(first) == hexed(second)
+    # The order of rows is fresh each time.
+    assert first["id"].tolist() != second["id"].tolist() != sorted(second["id"])
+
+
+def test_a_drawn_column_is_drawn_once(spark, tmp_path):
+    rows = in_files(spark, table(6000), tmp_path).withColumn("x", sql.rand())
+    released, report = dbanon.spark.anonymize(rows, key=["id"], **NUMBERS)
+    assert released.count() == 6000 == report.rows_out
+    assert report.k_achieved >= 5
+
+
+@pytest.mark.parametrize("key", [["place", "id"], []], ids=["of two columns", "none"])
+def test_other_keys_are_orders(spark, tmp_path, key):
+    """Rows are numbered in the order of their key, or of all their columns."""
+    frame = table(6000)
+    columns = [*key] or ["x", "y", "z", "id"]
+    ordered = frame.sort_values(columns, ignore_index=True)
+    keep = list(dict.fromkeys([*key, "id"]))
+    local, _ = dbanon.anonymize_frame(ordered, keep=keep, **NUMBERS)
+    found, _ = on_spark(
+        spark, in_files(spark, frame, tmp_path), keep=keep, **NUMBERS | {"key": key}
+    )
+    assert hexed(found) == hexed(local)
+
+
+def test_rows_that_are_all_alike(spark, tmp_path):
+    frame = pd.DataFrame({"id": np.arange(6000), "x": np.full(6000, 0.1), "y": np.ones(6000)})
+    found, report = both(
+        spark, frame, tmp_path, quasi_identifiers=["x", "y"], k=5, block_size=1000, refine="pass"
+    )
+    # Blocks are cut by keys; released alike, all rows are one class.
+    assert report.classes == 1
+    assert report.smallest_class == 6000
+    assert report.information_loss == 0.0
+    assert set(found["x"]) == {0.1}
+
+
+def test_three_values_are_three_classes(spark, tmp_path):
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"id": np.arange(9000), "x": rng.integers(0, 3, 9000), "y": 1.5})
+    _, report = both(spark, frame, tmp_path, quasi_identifiers=["x", "y"], k=4, block_size=1000)
+    assert report.k_achieved >= 4
+
+
+def test_numbers_beyond_float64_have_exact_means(spark, tmp_path):
+    rng = np.random.default_rng(6)
+    frame = table(6000)
+    frame["z"] = rng.integers(2**60, 2**62, 6000)
+    both(spark, frame, tmp_path, **NUMBERS)
+
+
+def test_a_table_below_a_block_is_as_without_blocks(spark, tmp_path):
+    frame = table(900)
+    asked = NUMBERS | {"refine": "fast", "refine_iterations": 50}
+    found, _ = both(spark, frame, tmp_path, **asked)
+    whole, _ = dbanon.anonymize_frame(frame, keep=["id"], **asked | {"block_size": None})
+    assert hexed(found) == hexed(whole)

@@ -1,0 +1,256 @@
+"""What fails on a cluster: the same release in every bit, or none, and nothing told of a row."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+import dbanon
+from dbanon.errors import ConnectionLost, DbanonError, SourceChanged
+from dbanon.run.gc import collect_garbage
+from dbanon.run.open import open_store
+from dbanon.spark import anonymize_table
+from dbanon.stores.postgresql import pieces
+from tests.postgres_server import conninfo
+from tests.spark.cluster import Cluster, descendants, end
+from tests.spark.statements import execute
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+N = 20_000
+SECRET = 917_263_554
+ASKED: dict[str, Any] = {
+    "table": "people", "output": "release.people", "quasi_identifiers": ["age", "pay", "size"],
+    "k": 5, "keep": ["id"], "block_size": 1000, "if_exists": "replace",
+}  # fmt: skip
+RELEASED = "SELECT id, age, pay::text, size FROM release.people ORDER BY id"
+PIECES = (
+    "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE obj_description(c.oid, 'pg_class') LIKE 'dbanon piece %'"
+)
+
+
+@pytest.fixture
+def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A table of 20,000 rows, each with a number that no log may have."""
+    monkeypatch.setattr("dbanon.stores.postgresql.scan.SMALLEST", 16)
+    execute(
+        pg_url,
+        f"""CREATE TABLE people AS SELECT i AS id, 18 + i * 7 % 70 AS age,
+        (1000 * sin(i))::numeric(12, 2) AS pay, {SECRET}::bigint + i * 31 % 997 AS size,
+        1000 + i % 3 AS amount FROM generate_series(1, {N}) AS i;
+        ALTER TABLE people ADD PRIMARY KEY (id)""",
+    )
+    return pg_url
+
+
+@contextmanager
+def driver(**told: Any) -> Iterator[subprocess.Popen[str]]:
+    """A driver in a process group of its own, which ends with the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.spark.driver"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+    )  # fmt: skip
+    assert process.stdin is not None
+    try:
+        process.stdin.write(json.dumps(told) + "\n")
+        process.stdin.flush()
+        yield process
+    finally:
+        below = descendants(process.pid)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for pid in below:
+            end(pid)
+        process.communicate(timeout=60)
+
+
+def wait_for(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdout is not None
+    while (found := process.stdout.readline()) != f"{line}\n":
+        assert found, process.communicate()[1][-3000:]
+
+
+def kill_when_at_work(session: SparkSession, cluster: Cluster, killed: list[int]) -> None:
+    """Kill an executor and its Python while a stage of several tasks is half done."""
+    tracker = session.sparkContext.statusTracker()
+    limit = time.monotonic() + 240
+    while time.monotonic() < limit:
+        for stage in tracker.getActiveStageIds():
+            known = tracker.getStageInfo(stage)
+            half = known is not None and known.numTasks >= 4 and known.numCompletedTasks >= 1
+            if half and known is not None and known.numActiveTasks:
+                [first, *_] = cluster.executors()
+                for pid in (first, *descendants(first)):
+                    end(pid)
+                    killed.append(pid)
+                return
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_changes_no_bit(
+    on_cluster: SparkSession, cluster: Cluster, people: str
+) -> None:
+    anonymize_table(on_cluster, people, people, **ASKED)
+    expected = execute(people, RELEASED)
+    killed: list[int] = []
+    killer = threading.Thread(target=kill_when_at_work, args=(on_cluster, cluster, killed))
+    killer.start()
+    report = anonymize_table(on_cluster, people, people, **ASKED)
+    killer.join()
+    assert killed
+    assert execute(people, RELEASED) == expected
+    assert report.rows_out == N
+    assert execute(people, PIECES) == []
+    # What reads and writes the rows wrote none of them down.
+    assert str(SECRET)[:6] not in cluster.logs()
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_publishes_nothing_and_gc_clears(
+    sessions: Any, cluster: Cluster, people: str
+) -> None:
+    # One driver has all cores: that of other tests gives them back.
+    sessions.stop()
+    earlier = dbanon.anonymize(people, **ASKED)
+    before = execute(people, RELEASED)
+    with driver(
+        master=cluster.master, conf=cluster.conf, url=people, asked=ASKED, wait=True
+    ) as process:
+        wait_for(process, "staged")
+        left = execute(people, PIECES)
+        assert left
+        assert collect_garbage(open_store(people)) == []
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+    assert execute(people, RELEASED) == before
+    assert dbanon.verify(people, "release.people").release_id == earlier.release_id
+    assert sorted(execute(people, PIECES)) == sorted(left)
+    # Another driver may be at work on young ones.
+    assert collect_garbage(open_store(people)) == []
+    for schema, name in left:
+        [(mark,)] = execute(people, f"SELECT obj_description('{schema}.\"{name}\"'::regclass)")
+        old = int(str(mark).split()[-1]) - pieces.OLD
+        aged = " ".join([*str(mark).split()[:-1], str(old)])
+        execute(people, f"COMMENT ON TABLE {schema}.\"{name}\" IS '{aged}'")
+    limit = time.monotonic() + 60
+    dropped: list[str] = []
+    # The server notices that the driver's connection is gone.
+    while not dropped and time.monotonic() < limit:
+        dropped = collect_garbage(open_store(people))
+        time.sleep(0.2)
+    assert len(dropped) == len(left)
+    assert execute(people, PIECES) == []
+    assert execute(people, RELEASED) == before
+
+
+def test_a_writer_at_work_is_not_seen(spark: SparkSession, people: str) -> None:
+    """Each of its transactions keeps the sum of all amounts, which only one state has."""
+    expected = execute(people, "SELECT count(*), sum(amount) FROM people")
+    done = threading.Event()
+    turns = []
+
+    def write() -> None:
+        with psycopg.connect(conninfo(people)) as connection:
+            while not done.is_set():
+                turn = len(turns)
+                a, b = 1 + turn * 37 % 9000, 10_000 + turn * 53 % 9000
+                connection.execute(f"UPDATE people SET amount = amount + {turn} WHERE id = {a}")
+                connection.execute(
+                    f"WITH gone AS (DELETE FROM people WHERE id = {b} RETURNING *) INSERT INTO"
+                    f" people SELECT {N + 1 + turn}, age, pay, size, amount FROM gone"
+                )
+                connection.execute(
+                    f"UPDATE people SET amount = amount - {turn}"
+                    f" WHERE id = (SELECT id FROM people WHERE id <> {a} ORDER BY id DESC LIMIT 1)"
+                )
+                connection.commit()
+                turns.append(turn)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        asked = ASKED | {"keep": ["id", "amount"]}
+        report = anonymize_table(spark, people, people, **asked)
+    finally:
+        done.set()
+        writer.join()
+    assert len(turns) > 10
+    assert execute(people, "SELECT count(*), sum(amount) FROM release.people") == expected
+    assert report.rows_in == report.rows_out == N
+
+
+def test_when_the_snapshot_is_lost_nothing_is_published(
+    spark: SparkSession, people: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dbanon.spark import table
+
+    made = table.released
+
+    def lost(*given: Any) -> Any:
+        execute(
+            people,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            " AND datname = current_database()",
+        )
+        return made(*given)
+
+    monkeypatch.setattr(table, "released", lost)
+    with pytest.raises((SourceChanged, ConnectionLost)):
+        anonymize_table(spark, people, people, **ASKED)
+    assert execute(people, "SELECT to_regclass('release.people') IS NULL") == [(True,)]
+    assert execute(people, PIECES) == []
+
+
+@pytest.mark.slow
+def test_a_full_disk_publishes_nothing_and_tells_no_value(sessions: Any, people: str) -> None:
+    dbanon.anonymize(people, **ASKED)
+    before = execute(people, RELEASED)
+    conf = {"spark.ui.enabled": "false", "spark.driver.memory": "640m"}
+    with driver(
+        master="local[1]", conf=conf, url=people, asked=ASKED, largest_file=100_000
+    ) as process:
+        wait_for(process, "open")
+        out, err = process.communicate(timeout=300)
+    told = json.loads(out)
+    assert told["exit_code"] == 4, told
+    assert "nothing was published" in told["message"]
+    assert str(SECRET)[:6] not in out + err
+    assert execute(people, RELEASED) == before
+    assert execute(people, PIECES) == []
+
+
+def test_two_drivers_for_one_output(spark: SparkSession, people: str) -> None:
+    """The second publishes after the first: one of them, or each in its turn, whole."""
+    found: list[object] = []
+
+    def release() -> None:
+        try:
+            found.append(anonymize_table(spark, people, people, **ASKED).release_id)
+        except DbanonError as error:
+            found.append(error.exit_code)
+
+    threads = [threading.Thread(target=release) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    made = [one for one in found if isinstance(one, str)]
+    assert made
+    assert all(one == 4 for one in found if not isinstance(one, str))
+    assert dbanon.verify(people, "release.people").release_id in made
+    assert execute(people, PIECES) == []

@@ -1,0 +1,133 @@
+"""Sessions of a cluster: what is missing or differs is said before anything is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dbanon.errors import (
+    InvalidParameter,
+    MissingDependency,
+    SparkFailed,
+    WorkersDiffer,
+    WorkersNotPrivate,
+)
+from dbanon.spark import session as own
+from dbanon.spark.session import (
+    differences,
+    not_private,
+    open_session,
+    require_session,
+    versions,
+    versions_of_workers,
+    warn_unless_private,
+)
+from tests.spark.cluster import Cluster, free_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_without_java_or_pyspark_what_to_install_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(MissingDependency, match="needs Java") as caught:
+        open_session("local[1]")
+    assert "dbanon[spark]" in str(caught.value)
+
+    def none(name: str) -> str:
+        raise own.PackageNotFoundError(name)
+
+    monkeypatch.setattr(own, "version", none)
+    with pytest.raises(MissingDependency, match="pyspark") as caught:
+        open_session("local[1]")
+    assert "dbanon[spark]" in str(caught.value)
+    monkeypatch.setattr(own, "version", lambda name: "3.5.1")
+    with pytest.raises(MissingDependency, match="or newer"):
+        open_session("local[1]")
+
+
+@pytest.mark.parametrize(
+    "conf", [{"master": "x"}, {"spark.speculation": "true"}, {"spark.cores.max": 2}]
+)
+def test_a_setting_that_is_none(conf: dict[str, str]) -> None:
+    with pytest.raises(InvalidParameter):
+        open_session("local[1]", conf)
+
+
+def test_workers_have_our_versions(spark: SparkSession) -> None:
+    assert versions_of_workers(spark) == [versions()]
+    require_session(spark)
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_each_difference_is_told() -> None:
+    mine = {"python": "3.11", "numpy": "2.3.1"}
+    assert differences(mine, [dict(mine), dict(mine)]) == []
+    found = differences(mine, [dict(mine), {"python": "3.12", "numpy": "2.3.1"}, {"numpy": "2"}])
+    assert found == [
+        "numpy 2 on a worker, 2.3.1 here",
+        "python 3.12 on a worker, 3.11 here",
+        "python None on a worker, 3.11 here",
+    ]
+
+
+def test_a_session_with_another_setting_is_refused(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        with pytest.raises(InvalidParameter, match="timeZone"):
+            require_session(spark)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_in_one_process_disks_alone_may_tell(spark: SparkSession) -> None:
+    assert not_private(spark) == ["spark.io.encryption.enabled"]
+
+
+def test_a_cluster_that_keeps_records_private(on_cluster: SparkSession, cluster: Cluster) -> None:
+    assert not_private(on_cluster) == []
+    assert len(cluster.executors()) == 2
+    assert cluster.secret not in cluster.logs()
+
+
+def test_a_cluster_that_does_not_is_warned_of(
+    on_cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warn_unless_private(on_cluster)
+    monkeypatch.setitem(own.PRIVATE, "spark.ssl.enabled", "true")
+    with pytest.warns(WorkersNotPrivate, match=r"spark\.ssl\.enabled"):
+        warn_unless_private(on_cluster)
+
+
+def test_there_is_one_session(spark: SparkSession) -> None:
+    with pytest.raises(InvalidParameter, match="has a session"):
+        open_session("local[1]")
+
+
+@pytest.mark.slow
+def test_a_master_that_is_not_there(sessions: Any) -> None:
+    sessions.stop()
+    conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    with pytest.raises(SparkFailed, match="cannot be reached") as caught:
+        open_session(f"spark://127.0.0.1:{free_port()}", conf)
+    assert caught.value.exit_code == 4
+    # So a job that tries again may find the master then.
+    again = open_session("local[1]", conf)
+    try:
+        assert again.range(3).count() == 3
+    finally:
+        again.stop()
+
+
+def test_another_version_on_the_workers(
+    on_cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = versions()
+    monkeypatch.setattr(own, "versions", lambda: here | {"numpy": "1.0"})
+    with pytest.raises(WorkersDiffer) as caught:
+        require_session(on_cluster)
+    assert f"numpy {here['numpy']} on a worker, 1.0 here" in str(caught.value)
