@@ -80,12 +80,13 @@ clean: ## remove everything that was built
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The build tools stay in the venv: building outside pip's isolation lets CMake compile only what changed.
+# setuptools builds pyspark, which comes as source.
 # The .pth file lets tests, benchmarks and examples import one another; dbanon itself is found by the
 # editable install's own, which comes before any path.
 $(VENV)/.base: pyproject.toml
 	PYTHON=$(PYTHON) .ci/prepare.sh build
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install scikit-build-core nanobind cmake ninja
+	$(PIP) install scikit-build-core nanobind cmake ninja 'setuptools>=70.1'
 	$(VENV)/bin/python -c 'import os, sysconfig; \
 	  open(os.path.join(sysconfig.get_path("purelib"), "checkout.pth"), "w").write(os.getcwd() + "\n")'
 	touch $@

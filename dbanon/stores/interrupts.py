@@ -1,4 +1,4 @@
-"""Signals that arrive while a transaction is committed wait until that is over."""
+"""Signals that arrive at a moment that must not be torn apart wait until it is over."""
 
 from __future__ import annotations
 
@@ -13,6 +13,26 @@ from typing import Any
 from dbanon.errors import CommitConfirmed
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+
+_Arrived = tuple[int, FrameType | None]
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Let signals wait for the end of the block: what it makes is told of before one ends the run.
+
+    Raises
+    ------
+    KeyboardInterrupt : or what else the handler of a signal raises that arrived meanwhile.
+    """
+    arrived: list[_Arrived] = []
+    before: dict[int, Any] = {}
+    _keep(arrived, before)
+    try:
+        yield
+    finally:
+        _restore(before)
+        _raise(arrived, before)
 
 
 @contextmanager
@@ -29,26 +49,17 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
     ------
     KeyboardInterrupt : or what else the handler raises, when the block failed.
     """
-    arrived: list[tuple[int, FrameType | None]] = []
+    arrived: list[_Arrived] = []
     before: dict[int, Any] = {}
 
-    def keep(number: int, frame: FrameType | None) -> None:
-        arrived.append((number, frame))
-
     def hold() -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                handler = signal.getsignal(number)
-                # The system's own (end the process, ignore) are numbers.
-                if callable(handler) and not isinstance(handler, int):
-                    before[number] = signal.signal(number, keep)
+        _keep(arrived, before)
 
     try:
         yield hold
     except BaseException:
         _restore(before)
-        for number, frame in arrived:
-            before[number](number, frame)
+        _raise(arrived, before)
         raise
     # A limit on the run's time is none on what follows the commit.
     for handler in before.values():
@@ -62,6 +73,25 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
             CommitConfirmed,
             stacklevel=4,
         )
+
+
+def _keep(arrived: list[_Arrived], before: dict[int, Any]) -> None:
+    """Note signals instead of handling them; the handlers they had go to ``before``."""
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        arrived.append((number, frame))
+
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            handler = signal.getsignal(number)
+            # The system's own (end the process, ignore) are numbers.
+            if callable(handler) and not isinstance(handler, int):
+                before[number] = signal.signal(number, keep)
+
+
+def _raise(arrived: list[_Arrived], handlers: dict[int, Any]) -> None:
+    for number, frame in arrived:
+        handlers[number](number, frame)
 
 
 def _restore(handlers: dict[int, Any]) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dbanon.errors import DatabaseFailure, InsufficientRights, InvalidParameter, JobRunning
-from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.interrupts import held, held_once_committed
 
 _OWN = re.compile(r"dbanon-[0-9a-f]{32}")
 
@@ -82,37 +82,29 @@ def scratch_in(directory: str) -> Iterator[Scratch]:
     JobRunning : another run has it.
     """
     place = Path(os.path.abspath(os.path.expanduser(directory)))
-    made = _make(place)
-    held = _held(place)
-    # By number: a name might lead elsewhere meanwhile.
-    inside = Path(f"/dev/fd/{held}")
-    try:
-        left = _taken_away(place, held)
-        own = f"dbanon-{secrets.token_hex(16)}"
-        try:
-            os.mkdir(own, 0o700, dir_fd=held)
-        except OSError as error:
-            raise _refused(place, error) from None
-
-        def clear() -> None:
-            shutil.rmtree(inside / own, ignore_errors=True)
+    own = f"dbanon-{secrets.token_hex(16)}"
+    with ExitStack() as afterwards:
+        with held():
+            made = _make(place)
+            opened = _opened(place)
+            afterwards.callback(os.close, opened)
+            left = _taken_away(place, opened)
             # One that was there, and empty, stays: it is somebody's.
             if made or left:
-                with suppress(OSError):
-                    place.rmdir()
-
-        try:
-            with ExitStack() as files:
-                yield Scratch(place / own, files)
-        except BaseException:
-            clear()
-            raise
+                afterwards.callback(_remove_if_empty, place)
+            try:
+                os.mkdir(own, 0o700, dir_fd=opened)
+            except OSError as error:
+                raise _refused(place, error) from None
+            # By number: a name might lead elsewhere meanwhile.
+            inside = Path(f"/dev/fd/{opened}")
+            afterwards.callback(shutil.rmtree, inside / own, ignore_errors=True)
+            files = afterwards.enter_context(ExitStack())
+        yield Scratch(place / own, files)
         # What is committed is not told as interrupted.
         with held_once_committed() as hold:
             hold()
-            clear()
-    finally:
-        os.close(held)
+            afterwards.close()
 
 
 def clear_left(directory: str) -> list[str]:
@@ -129,22 +121,21 @@ def clear_left(directory: str) -> list[str]:
     place = Path(os.path.abspath(os.path.expanduser(directory)))
     if not os.path.lexists(place):
         return []
-    held = _held(place)
+    opened = _opened(place)
     try:
-        left = _taken_away(place, held)
+        left = _taken_away(place, opened)
         if left:
-            with suppress(OSError):
-                place.rmdir()
+            _remove_if_empty(place)
     finally:
-        os.close(held)
+        os.close(opened)
     return [str(place / name) for name in left]
 
 
-def _taken_away(place: Path, held: int) -> list[str]:
+def _taken_away(place: Path, opened: int) -> list[str]:
     """The names of what killed runs left in a directory of ours; it is gone then."""
-    left = _require_own(place, held)
+    left = _require_own(place, opened)
     for name in left:
-        shutil.rmtree(Path(f"/dev/fd/{held}") / name)
+        shutil.rmtree(Path(f"/dev/fd/{opened}") / name)
     return left
 
 
@@ -159,10 +150,15 @@ def _make(place: Path) -> bool:
     return True
 
 
-def _held(place: Path) -> int:
+def _remove_if_empty(place: Path) -> None:
+    with suppress(OSError):
+        place.rmdir()
+
+
+def _opened(place: Path) -> int:
     """The directory itself, open, locked and no link; for ``os.close``."""
     try:
-        held = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise InvalidParameter(
@@ -171,24 +167,24 @@ def _held(place: Path) -> int:
             ) from None
         raise _refused(place, error) from None
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(held)
+        os.close(opened)
         raise JobRunning(
             f"Another run has the directory to spill to, {place}.", hint="Name another one."
         ) from None
-    return held
+    return opened
 
 
-def _require_own(place: Path, held: int) -> list[str]:
+def _require_own(place: Path, opened: int) -> list[str]:
     """What a killed run left in a directory, after a check that it is ours alone."""
-    found = os.fstat(held)
+    found = os.fstat(opened)
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise InsufficientRights(
             f"The directory to spill to, {place}, is another account's, or open to others.",
             hint="Name a directory that is not there yet: it is made for its owner alone.",
         )
-    names = os.listdir(held)
+    names = os.listdir(opened)
     if not all(map(_OWN.fullmatch, names)):
         raise InvalidParameter(
             f"The directory to spill to, {place}, is not empty.",
