@@ -18,6 +18,7 @@ from dbanon.data.partition import (
     Partition,
     places_of,
 )
+from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.shares import most_of, share_needed
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
@@ -139,7 +140,11 @@ def _found(
     n = microdata.n_records
     method = find_method(policy.method)
     if measures is None:
-        measures = Measures.of(microdata, covariance=policy.standardize == MAHALANOBIS)
+        measures = Measures.of(
+            microdata,
+            covariance=policy.standardize == MAHALANOBIS,
+            each=map if policy.block_size is None else on_all_cores,
+        )
     space = space_of(microdata, measures, policy)
     rng = np.random.Generator(np.random.PCG64(policy.seed))
     tick = tick or _silent

@@ -216,8 +216,8 @@ def test_classes_are_cut_by_means_and_first_keys(monkeypatch) -> None:
 
 
 def test_groups_of_more_blocks_than_16_bits_count():
-    numbers = np.random.default_rng(0).permutation(np.arange(70_000).repeat(2))
-    groups = _groups(numbers)
+    numbers = np.random.default_rng(0).permutation(np.arange(70_000).repeat(2)).astype(np.int32)
+    groups = _groups(numbers, np.arange(70_000))
     assert len(groups) == 70_000
     for number in (0, 2**16 - 1, 2**16, 69_999):
         np.testing.assert_array_equal(groups[number], np.flatnonzero(numbers == number))
