@@ -167,7 +167,9 @@ def _found(
         # What is cut is made block by block: the whole may not fit into memory.
         is_cut = blocks is not None and blocks.cut_at(len(records)) is not None
         own = Deferred(space, records) if is_cut else space(records)
-        result = _run(method, own, keys[records], policy, advance, rng)
+        # Strata are ascending: of as many records as there are, all of them in their order.
+        own_keys = keys if len(records) == n else keys[records]
+        result = _run(method, own, own_keys, policy, advance, rng)
         parts.append((records, result))
         done += len(records)
     return method.gives.joined(parts, n)
