@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbanon import kernels
 from dbanon.data.measures import Measures
-from dbanon.data.pieces import AT_ONCE, on_all_cores
+from dbanon.data.pieces import Each
 from dbanon.errors import RecountFailed
 
 SUPPRESSED = -1
@@ -280,13 +280,16 @@ def places_of(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 MethodResult: TypeAlias = "Partition | AttributePartition"
 
 
-def combine(parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int) -> Partition:
+def combine(
+    parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int, each: Each = map
+) -> Partition:
     """One partition of n records from partitions of disjoint sets of records.
 
     Parameters
     ----------
     parts : pairs of the records of a set, int64 (m,), and the partition of that set. Records in
         no set are suppressed.
+    each : ``on_all_cores``, or one after the other; the partition is the same.
     """
     told: dict[str, int] = {}
     for _, partition in parts:
@@ -305,11 +308,8 @@ def combine(parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int) -> Par
         else:
             labels[records] = own + np.int32(firsts[at])
 
-    if n > AT_ONCE:
-        on_all_cores(put, range(len(parts)))
-    else:
-        for at in range(len(parts)):
-            put(at)
+    for _ in each(put, range(len(parts))):
+        pass
     return Partition.owning(labels, told)
 
 

@@ -265,4 +265,4 @@ def partition_blocks(
             pool.shutdown(cancel_futures=True)
             raise
     parts = [(block, future.result()) for block, future in zip(blocks, futures, strict=True)]
-    return combine(parts, sum(map(len, blocks)))
+    return combine(parts, sum(map(len, blocks)), on_all_cores)

@@ -18,8 +18,7 @@ from dbanon.doors.arrays import microdata_of
 def small(monkeypatch):
     """Pieces of seven."""
     monkeypatch.setattr("dbanon.data.pieces.AT_ONCE", 7)
-    for user in ("dbanon.data.partition", "dbanon.doors.arrays"):
-        monkeypatch.setattr(f"{user}.AT_ONCE", 7)
+    monkeypatch.setattr("dbanon.doors.arrays.AT_ONCE", 7)
 
 
 @pytest.mark.parametrize("n", [0, 1, 6, 7, 8, 14, 100])
@@ -66,7 +65,8 @@ def test_arrays_in_pieces_are_copied_and_measured_alike(dtype, small) -> None:
         assert dict(one.numbers) == dict(all_cores.numbers)
 
 
-def test_partitions_of_many_parts_are_put_together_as_of_few(small) -> None:
+@pytest.mark.parametrize("each", [map, on_all_cores])
+def test_parts_are_put_together_by_all_cores_as_by_one(each) -> None:
     rng = np.random.default_rng(3)
     parts = []
     order = rng.permutation(90)
@@ -80,7 +80,7 @@ def test_partitions_of_many_parts_are_put_together_as_of_few(small) -> None:
         expected[records[held]] = labels[held] + first
         first += labels.max() + 1
         parts.append((records, Partition(labels, {"turns": 2})))
-    found = combine(parts, 100)
+    found = combine(parts, 100, each)
     np.testing.assert_array_equal(found.labels, expected)
     assert found.told == {"turns": 12}
     assert found.n_suppressed == int((expected < 0).sum())
