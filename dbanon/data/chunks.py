@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.disk import Disk, Rows, in_order
 from dbanon.data.microdata import Microdata, is_wide
+from dbanon.data.pieces import pieces
 from dbanon.data.ranks import ranked
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue
@@ -281,6 +282,8 @@ def _require_finite(
     numbers: NDArray[np.float64],
     valid: NDArray[np.bool_] | None,
 ) -> None:
+    if valid is None and all(np.isfinite(numbers[piece]).all() for piece in pieces(len(numbers))):
+        return
     column = 0
     for position, attribute in enumerate(attributes):
         if not attribute.kind.is_numeric:

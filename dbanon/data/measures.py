@@ -19,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Coded, Microdata, first_of_each
+from dbanon.data.pieces import Each, pieces
 from dbanon.data.scales import Scale, Standardization, Whitening, whitening
 from dbanon.data.schema import Kind
+from dbanon.data.sums import Sums
 from dbanon.errors import InvalidParameter
 
 
@@ -141,12 +143,14 @@ class Measures:
         microdata: Microdata,
         *,
         covariance: bool = False,
+        each: Each = map,
     ) -> Measures:
         """The measures of a table, every record of which is released.
 
         Parameters
         ----------
         covariance : True for Mahalanobis distances.
+        each : ``on_all_cores``, or one after the other; the measures are the same.
         """
         valid = microdata.numeric_valid()
         columns = {
@@ -155,7 +159,10 @@ class Measures:
                 zip(microdata.numeric, microdata.numbers.T, strict=True)
             )
         }
-        numbers = {attribute.name: Scale.of(values) for attribute, values in columns.items()}
+        numbers = {
+            attribute.name: scale
+            for attribute, scale in zip(columns, _scales(list(columns.values()), each), strict=True)
+        }
         categories = {
             attribute.name: Distribution.of(codes, values)
             for attribute, codes, values in zip(
@@ -186,6 +193,16 @@ class Measures:
                 hint="Measure the table with its covariance.",
             )
         return self.whitenings[pattern]
+
+
+def _scales(columns: Sequence[NDArray[np.float64]], each: Each) -> list[Scale]:
+    """The scale of each column, float64 (m,); sums are exact, so that pieces change nothing."""
+    parts = [(at, piece) for at, column in enumerate(columns) for piece in pieces(len(column))]
+    sums = [Sums() for _ in columns]
+    found = each(lambda part: Sums.of(columns[part[0]][part[1]]), parts)
+    for (at, _), own in zip(parts, found, strict=True):
+        sums[at] += own
+    return [Scale.of_sums(one) for one in sums]
 
 
 def _whitenings(microdata: Microdata, scales: list[Scale]) -> dict[tuple[bool, ...], Whitening]:

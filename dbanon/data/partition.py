@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbanon import kernels
 from dbanon.data.measures import Measures
+from dbanon.data.pieces import Each
 from dbanon.errors import RecountFailed
 
 SUPPRESSED = -1
@@ -46,18 +47,27 @@ class Partition:
         array = np.array(labels, dtype=np.int32)
         if array.ndim != 1:
             raise ValueError("labels must have one dimension")
-        if array.size and array.min() < SUPPRESSED:
-            raise ValueError("labels must be -1 or more")
+        self._hold(array, told)
+
+    def _hold(self, array: NDArray[np.int32], told: Mapping[str, int]) -> None:
         array.setflags(write=False)
         object.__setattr__(self, "labels", array)
         object.__setattr__(self, "told", told)
-        if self.n_classes and not self.sizes.all():
+        # Raises where a label is none.
+        if not self.sizes.all():
             raise ValueError("labels must have no gaps")
+
+    @classmethod
+    def owning(cls, labels: NDArray[np.int32], told: Mapping[str, int] = NOTHING) -> Partition:
+        """As the constructor, of labels that are not copied: nobody else may change them."""
+        made = Partition.__new__(Partition)
+        made._hold(labels, told)
+        return made
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """int64 (n_classes,), the number of records in each class."""
-        return np.bincount(self.labels[self.labels >= 0], minlength=0).astype(np.int64)
+        return kernels.class_sizes(self.labels)
 
     @property
     def n_classes(self) -> int:
@@ -67,7 +77,7 @@ class Partition:
     @cached_property
     def n_suppressed(self) -> int:
         """The number of records in no class."""
-        return int((self.labels == SUPPRESSED).sum())
+        return len(self.labels) - int(self.sizes.sum())
 
     @cached_property
     def _grouped(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -270,20 +280,39 @@ def places_of(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 MethodResult: TypeAlias = "Partition | AttributePartition"
 
 
-def combine(parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int) -> Partition:
+def combine(
+    parts: Sequence[tuple[NDArray[np.int64], Partition]], n: int, each: Each = map
+) -> Partition:
     """One partition of n records from partitions of disjoint sets of records.
 
     Parameters
     ----------
     parts : pairs of the records of a set, int64 (m,), and the partition of that set. Records in
         no set are suppressed.
+    each : ``on_all_cores``, or one after the other; the partition is the same.
     """
-    labels = np.full(n, SUPPRESSED, np.int32)
-    first = 0
     told: dict[str, int] = {}
-    for records, partition in parts:
-        labels[records] = np.where(partition.labels >= 0, partition.labels + first, SUPPRESSED)
-        first += partition.n_classes
+    for _, partition in parts:
         for what, count in partition.told.items():
             told[what] = told.get(what, 0) + count
-    return Partition(labels, told)
+    if len(parts) == 1 and is_all(parts[0][0], n):
+        return Partition.owning(parts[0][1].labels, told)
+    labels = np.full(n, SUPPRESSED, np.int32)
+    firsts = np.cumsum([0, *(partition.n_classes for _, partition in parts)]).tolist()
+
+    def put(at: int) -> None:
+        records, partition = parts[at]
+        own = partition.labels
+        if partition.n_suppressed:
+            labels[records] = np.where(own >= 0, own + np.int32(firsts[at]), SUPPRESSED)
+        else:
+            labels[records] = own + np.int32(firsts[at])
+
+    for _ in each(put, range(len(parts))):
+        pass
+    return Partition.owning(labels, told)
+
+
+def is_all(records: NDArray[np.int64], n: int) -> bool:
+    """Whether these are all of n records, in their order."""
+    return len(records) == n and bool((records == np.arange(n)).all())

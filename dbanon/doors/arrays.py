@@ -14,6 +14,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import make, parameter, parameters
 from dbanon.data.partition import SUPPRESSED, AttributePartition, Partition, places_of
+from dbanon.data.pieces import AT_ONCE, on_all_cores, pieces
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.doors.signature import lists
@@ -213,7 +214,7 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
                 "The data must be numbers, and complex ones have no order.",
                 hint="Give real and imaginary parts as columns of their own.",
             )
-        numbers = np.array(given, dtype=np.float64, order="C")
+        numbers = _copied(given)
     except (TypeError, ValueError):
         raise InvalidParameter(
             "The data must be numbers.",
@@ -230,6 +231,19 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
         Attribute(f"column {i}", Kind.FLOAT, Role.QUASI_IDENTIFIER) for i in range(numbers.shape[1])
     ]
     return microdata_from_chunks(attributes, [Chunk(_row_numbers(len(numbers)), numbers)])
+
+
+def _copied(given: NDArray[Any]) -> NDArray[np.float64]:
+    """The numbers as float64, in C order; many of them on all cores, whose memory is new."""
+    if given.dtype.kind not in "fiu" or given.ndim != 2 or len(given) <= AT_ONCE:
+        return np.array(given, dtype=np.float64, order="C")
+    numbers = np.empty(given.shape, np.float64)
+
+    def copy(piece: slice) -> None:
+        numbers[piece] = given[piece]
+
+    on_all_cores(copy, pieces(len(given)))
+    return numbers
 
 
 def _row_numbers(n: int) -> NDArray[np.int64]:

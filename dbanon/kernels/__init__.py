@@ -39,6 +39,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
     allow_whole_steps,
     block_of,
     class_means,
+    class_sizes,
     column_squares,
     exact_sums,
     grouped,
@@ -48,6 +49,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
     shuffled,
     simd_level,
     simd_levels,
+    standardized,
 )
 
 __all__ = [
@@ -79,6 +81,7 @@ __all__ = [
     "allow_whole_steps",
     "block_of",
     "class_means",
+    "class_sizes",
     "column_squares",
     "exact_sums",
     "grouped",
@@ -89,6 +92,7 @@ __all__ = [
     "shuffled",
     "simd_level",
     "simd_levels",
+    "standardized",
 ]
 
 

@@ -470,6 +470,12 @@ def grouped(
     (n - suppressed,) and int64 (n_classes,).
     """
 
+def class_sizes(labels: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """The number of records in each class, int64 (largest label + 1,); without the GIL.
+
+    labels: int32 (n,), -1 for no class; one below raises ValueError.
+    """
+
 def class_means(
     values: npt.NDArray[np.float64], members: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64] | None:
@@ -520,6 +526,21 @@ def block_of(
     border, float64 (m,), the key that decides on the border, int64 (m,), and where records below it
     go and the others, int64 (m, 2): to a later cut, or to block b as -1 - b. Other shapes, and cuts
     that lead back, raise ValueError.
+    """
+
+def standardized(
+    numbers: npt.NDArray[np.float64],
+    records: npt.NDArray[np.int64],
+    exponents: npt.NDArray[np.int64],
+    shifts: npt.NDArray[np.float64],
+    scales: npt.NDArray[np.float64],
+    factors: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Some rows, each number as (x * 2**-exponent - shift) / scale * factor; without the GIL.
+
+    numbers: float64 (n, p); records: int64 (m,), positions of rows. Of each column an exponent,
+    int64 (p,), and three float64 (p,); where a scale is 0 so is the column. Returns float64 (m, p),
+    bit for bit what numpy makes of it. Other shapes, and positions that are none, raise ValueError.
     """
 
 def exact_sums(

@@ -194,6 +194,11 @@ double KdTree::reach_of(std::int32_t id) const {
 int KdTree::widest(std::int32_t begin, std::int32_t end) {
     const std::int32_t length = end - begin;
     const std::int32_t count = std::min(length, kSample);
+    const double* rows[kSample];
+    for (std::int32_t i = 0; i < count; ++i) {
+        const std::int32_t at = length <= kSample ? begin + i : sampled(begin, end, i);
+        rows[i] = row(order_[static_cast<std::size_t>(at)]);
+    }
     int best = 0;
     double spread = -1.0;
     for (int j = 0; j < p_; ++j) {
@@ -202,8 +207,7 @@ int KdTree::widest(std::int32_t begin, std::int32_t end) {
         std::int32_t lowest = 0;
         std::int32_t highest = 0;
         for (std::int32_t i = 0; i < count; ++i) {
-            const std::int32_t at = length <= kSample ? begin + i : sampled(begin, end, i);
-            const double value = coordinate(order_[static_cast<std::size_t>(at)], j);
+            const double value = rows[i][j];
             lowest = value < least ? 1 : lowest + (value == least ? 1 : 0);
             highest = value > most ? 1 : highest + (value == most ? 1 : 0);
             least = std::min(least, value);

@@ -1,6 +1,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
 #include <optional>
 #include <tuple>
 
@@ -66,6 +67,27 @@ std::tuple<Made<std::int64_t>, Made<std::int64_t>> group(Read<std::int32_t> labe
     }
     const std::size_t grouped = static_cast<std::size_t>(starts.data()[classes]);
     return {members.given(grouped), starts.given(classes)};
+}
+
+Made<std::int64_t> class_sizes(Read<std::int32_t> labels) {
+    const std::size_t n = labels.shape(0);
+    std::int32_t least = 0, most = -1;
+    std::vector<std::int64_t> sizes;
+    {
+        const nb::gil_scoped_release release;
+        for (std::size_t i = 0; i < n; ++i) {
+            least = std::min(least, labels.data()[i]);
+            most = std::max(most, labels.data()[i]);
+        }
+        if (least >= -1) {
+            sizes.assign(static_cast<std::size_t>(most + 1), 0);
+            for (std::size_t i = 0; i < n; ++i) {
+                if (labels.data()[i] >= 0) ++sizes[static_cast<std::size_t>(labels.data()[i])];
+            }
+        }
+    }
+    if (least < -1) throw nb::value_error("labels must be -1 or more");
+    return copied(sizes);
 }
 
 // No class may be empty, no member anything but a record.
@@ -144,6 +166,7 @@ Made<std::int64_t> shuffled(Read<std::uint64_t> words) {
 
 void bind_labels(nb::module_& m) {
     m.def("grouped", &group, nb::arg("labels").noconvert(), nb::arg("n_classes"));
+    m.def("class_sizes", &class_sizes, nb::arg("labels").noconvert());
     m.def("class_means", &means, nb::arg("values").noconvert(), nb::arg("members").noconvert(),
           nb::arg("starts").noconvert());
     m.def("integer_class_means", &integer_means, nb::arg("values").noconvert(),

@@ -9,7 +9,6 @@ turns, whose borders lie elsewhere.
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -20,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition, combine
+from dbanon.data.pieces import AT_ONCE, block_signals, on_all_cores, pieces
 from dbanon.job.policy import Policy
+from dbanon.kernels import grouped
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.cuts import Cuts, sampled
 
@@ -28,9 +29,6 @@ SECONDS_BETWEEN_TICKS = 0.05
 
 # Of the size of a block: with fewer records than this part it joins another.
 _SMALLEST = 20
-
-# Of records that are looked at only to be sent to their blocks.
-AT_ONCE = 200_000
 
 
 class _StoppedError(Exception):
@@ -113,14 +111,14 @@ class Blocks:
         cuts = Cuts.fit(space.take(sample).coordinates, parts, direction, keys[sample])
         numbers = np.empty(len(keys), np.int32)
 
-        def assign(start: int) -> None:
-            some = np.arange(start, min(start + AT_ONCE, len(keys)))
-            numbers[some] = cuts.assign(space.take(some).coordinates, keys[some])
+        def assign(piece: slice) -> NDArray[np.int64]:
+            some = np.arange(piece.start, piece.stop)
+            found = cuts.assign(space.take(some).coordinates, keys[piece])
+            numbers[piece] = found
+            return np.bincount(found, minlength=cuts.n_blocks)
 
-        with ThreadPoolExecutor(os.cpu_count(), initializer=_block_signals) as pool:
-            list(pool.map(assign, range(0, len(keys), AT_ONCE)))
-        counts = np.bincount(numbers, minlength=cuts.n_blocks)
-        return _groups(cuts.joined(counts, self.least)[numbers])
+        counts = sum(on_all_cores(assign, pieces(len(keys))), np.zeros(cuts.n_blocks, np.int64))
+        return _groups(numbers, cuts.joined(counts, self.least))
 
     def cut_classes(
         self,
@@ -152,15 +150,15 @@ class Blocks:
         own = first_keys(partition, keys)
         sample = sampled(own, parts)
         cuts = Cuts.fit(places[sample], parts, direction, own[sample])
-        numbers = cuts.assign(places, own)
+        found = on_all_cores(lambda piece: cuts.assign(places[piece], own[piece]), pieces(len(own)))
+        numbers = np.concatenate(found)
         rows = np.bincount(numbers, partition.sizes, cuts.n_blocks).astype(np.int64)
         fails = None
         if keeps is not None and counts is not None:
             of_records = np.append(numbers, -1)[partition.labels]
             fails = failing(keeps, counts(of_records, cuts.n_blocks))
         owner = cuts.joined(rows, self.least, fails)[numbers]
-        records = np.sort(partition.members)
-        return [records[block] for block in _groups(owner[partition.labels[records]])]
+        return _groups(partition.labels, owner)
 
     def parts_of_classes(self, n_classes: int, n_records: int) -> int:
         """How many blocks so many classes of so many records are cut into."""
@@ -184,15 +182,21 @@ def places_of_classes(space: Spread, partition: Partition) -> NDArray[np.float64
     """Where classes stand, float64 (n_classes, p): at the means of their records."""
     members, sizes, starts = partition.members, partition.sizes, partition.starts
     ends = np.append(starts[1:], len(members))
-    means = []
+    parts: list[tuple[int, int]] = []
     first = 0
     while first < len(sizes):
         last = max(int(np.searchsorted(ends, starts[first] + AT_ONCE, "right")), first + 1)
+        parts.append((first, last))
+        first = last
+
+    def mean(part: tuple[int, int]) -> NDArray[np.float64]:
+        first, last = part
         points = space.take(members[starts[first] : ends[last - 1]]).coordinates
         sums = np.add.reduceat(points, starts[first:last] - starts[first], axis=0)
-        means.append(sums / sizes[first:last, None])
-        first = last
-    return np.concatenate(means)
+        means: NDArray[np.float64] = sums / sizes[first:last, None]
+        return means
+
+    return np.concatenate(on_all_cores(mean, parts))
 
 
 def first_keys(partition: Partition, keys: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -200,12 +204,24 @@ def first_keys(partition: Partition, keys: NDArray[np.int64]) -> NDArray[np.int6
     return keys[partition.members[partition.starts]]
 
 
-def _groups(numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Positions of each number, int64, ascending; in the order of the numbers."""
-    # Of 16 bits numpy sorts by digits.
-    short = len(numbers) > 0 and int(numbers.max()) < 2**16
-    order = np.argsort(numbers.astype(np.uint16) if short else numbers, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+def _groups(numbers: NDArray[np.int32], owner: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Positions of the records of each owner, int64, ascending; in the order of the owners.
+
+    Parameters
+    ----------
+    numbers : int32 (n,), what each record belongs to; -1 where to nothing.
+    owner : int64 (m,), of each of these, numbered from 0 without gaps.
+    """
+    # What belongs to nothing finds the last entry.
+    owners = np.append(owner, -1).astype(np.int32)
+    found = np.empty(len(numbers), np.int32)
+
+    def look_up(piece: slice) -> None:
+        found[piece] = owners[numbers[piece]]
+
+    on_all_cores(look_up, pieces(len(numbers)))
+    members, starts = grouped(found, int(owner.max(initial=-1)) + 1)
+    return [block for block in np.split(members, starts[1:]) if len(block)]
 
 
 def partition_blocks(
@@ -235,7 +251,7 @@ def partition_blocks(
         watch(0.0)
         return run(number, blocks[number], watch)
 
-    with ThreadPoolExecutor(threads or os.cpu_count(), initializer=_block_signals) as pool:
+    with ThreadPoolExecutor(threads or os.cpu_count(), initializer=block_signals) as pool:
         futures: list[Future[Partition]] = [pool.submit(work, i) for i in range(len(blocks))]
         try:
             waiting = set(futures)
@@ -249,9 +265,4 @@ def partition_blocks(
             pool.shutdown(cancel_futures=True)
             raise
     parts = [(block, future.result()) for block, future in zip(blocks, futures, strict=True)]
-    return combine(parts, sum(map(len, blocks)))
-
-
-def _block_signals() -> None:
-    """Signals are for the thread that waits: a server's backend must not be woken elsewhere."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    return combine(parts, sum(map(len, blocks)), on_all_cores)

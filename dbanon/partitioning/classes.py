@@ -18,6 +18,7 @@ from dbanon.data.partition import (
     Partition,
     places_of,
 )
+from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.shares import most_of, share_needed
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
@@ -139,7 +140,11 @@ def _found(
     n = microdata.n_records
     method = find_method(policy.method)
     if measures is None:
-        measures = Measures.of(microdata, covariance=policy.standardize == MAHALANOBIS)
+        measures = Measures.of(
+            microdata,
+            covariance=policy.standardize == MAHALANOBIS,
+            each=map if policy.block_size is None else on_all_cores,
+        )
     space = space_of(microdata, measures, policy)
     rng = np.random.Generator(np.random.PCG64(policy.seed))
     tick = tick or _silent
@@ -162,7 +167,9 @@ def _found(
         # What is cut is made block by block: the whole may not fit into memory.
         is_cut = blocks is not None and blocks.cut_at(len(records)) is not None
         own = Deferred(space, records) if is_cut else space(records)
-        result = _run(method, own, keys[records], policy, advance, rng)
+        # Strata are ascending: of as many records as there are, all of them in their order.
+        own_keys = keys if len(records) == n else keys[records]
+        result = _run(method, own, own_keys, policy, advance, rng)
         parts.append((records, result))
         done += len(records)
     return method.gives.joined(parts, n)

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.pieces import on_all_cores, pieces
 from dbanon.kernels import block_of
 
 # The direction of a sample cuts as well as the direction of all records.
@@ -24,6 +26,13 @@ SAMPLE = 10_000
 _SAMPLED_PER_BLOCK = 500
 _LEAST_SAMPLED = 100_000
 _MOST_SAMPLED = 2_000_000
+
+# How many more hashes than wanted are looked at, in standard deviations of their number.
+_SPARE_DEVIATIONS = 8.0
+_MOST_HASH = 2**64 - 1
+
+# With fewer points than these both sides of a cut are cut on by one thread.
+_LEAST_APART = 20_000
 
 
 def hashed(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -49,9 +58,25 @@ def sampled(keys: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
     wanted = sample_size(parts)
     if wanted >= len(keys):
         return np.arange(len(keys))
-    hashes = hashed(keys)
+    # Hashes are spread evenly, so that those wanted are below some bound but for bad luck.
+    share = (wanted + _SPARE_DEVIATIONS * wanted**0.5) / len(keys)
+    for bound in (min(int(share * _MOST_HASH), _MOST_HASH), _MOST_HASH):
+        below = on_all_cores(partial(_hashed_below, keys, np.uint64(bound)), pieces(len(keys)))
+        places, hashes = (np.concatenate(parts) for parts in zip(*below, strict=True))
+        if len(places) >= wanted:
+            break
     last = np.partition(hashes, wanted - 1)[wanted - 1]
-    return np.flatnonzero(hashes <= last)
+    found: NDArray[np.int64] = places[hashes <= last]
+    return found
+
+
+def _hashed_below(
+    keys: NDArray[np.int64], bound: np.uint64, piece: slice
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Where among all keys those of a piece are whose hashes are up to a bound; and the hashes."""
+    hashes = hashed(keys[piece])
+    here = np.flatnonzero(hashes <= bound)
+    return here + piece.start, hashes[here]
 
 
 def sample_size(parts: int) -> int:
@@ -107,36 +132,16 @@ class Cuts:
         if parts > max(len(points), 1):
             raise ValueError("there must be a point for each block")
         keys = np.arange(len(points)) if keys is None else keys
-        directions = np.zeros((parts - 1, points.shape[1]))
-        borders, border_keys = np.zeros(parts - 1), np.zeros(parts - 1, np.int64)
-        following = np.zeros((parts - 1, 2), np.int64)
-        blocks = made = 0
-        # Records, blocks to make of them, and what leads there. The last is taken first, so that
-        # blocks are numbered from below.
-        pending = [(np.arange(len(points)), parts, (-1, 0))]
-        while pending:
-            records, wanted, (parent, side) = pending.pop()
-            if wanted == 1:
-                if parent >= 0:
-                    following[parent, side] = -1 - blocks
-                blocks += 1
-                continue
-            if parent >= 0:
-                following[parent, side] = made
-            place = len(records) * (wanted // 2) // wanted
-            directions[made] = _principal(points, records, direction)
-            along = _along(points[records], directions[made])
-            order = np.argpartition(along, place)
-            borders[made] = along[order[place]]
-            tied = np.flatnonzero(along[order] == borders[made])
-            order[tied] = order[tied][np.argsort(keys[records[order[tied]]])]
-            border_keys[made] = keys[records[order[place]]]
-            pending += [
-                (records[order[place:]], wanted - wanted // 2, (made, 1)),
-                (records[order[:place]], wanted // 2, (made, 0)),
-            ]
-            made += 1
-        return cls(directions, borders, border_keys, following)
+        m = parts - 1
+        made = cls(
+            np.zeros((m, points.shape[1])),
+            np.zeros(m),
+            np.zeros(m, np.int64),
+            np.zeros((m, 2), np.int64),
+        )
+        fitting = _Fitting(made, points, keys, direction)
+        fitting.run()
+        return made
 
     def joined(
         self,
@@ -202,6 +207,86 @@ class Cuts:
             self.keys,
             self.next,
         )
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Records that are to be cut into blocks.
+
+    Parameters
+    ----------
+    records : int64 (c,), positions of points.
+    wanted : how many blocks.
+    block : the first one's number.
+    cut : the first cut's number. Cuts and blocks are numbered as they are met from the root on,
+        the lower side first, so that b blocks have the b - 1 cuts from here on.
+    """
+
+    records: NDArray[np.int64]
+    wanted: int
+    block: int
+    cut: int
+
+    @property
+    def leads_to(self) -> int:
+        """As in ``Cuts.next``."""
+        return self.cut if self.wanted > 1 else -1 - self.block
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """Where cuts are found: those of either side of a cut do not depend on the other's.
+
+    Parameters
+    ----------
+    made : the cuts, to be filled.
+    points, keys, direction : as for ``Cuts.fit``.
+    """
+
+    made: Cuts
+    points: NDArray[np.float64]
+    keys: NDArray[np.int64]
+    direction: int
+
+    def run(self) -> None:
+        """Find all cuts."""
+        all_of_them = np.arange(len(self.points))
+        pending = [_Piece(all_of_them, self.made.n_blocks, 0, 0)]
+        # Level by level while pieces are large, all pieces of one at once; then each to its end.
+        while any(self._is_large(piece) for piece in pending):
+            sides = on_all_cores(self._cut, pending)
+            pending = [side for both in sides for side in both]
+        on_all_cores(self._cut_on, pending)
+
+    def _is_large(self, piece: _Piece) -> bool:
+        return piece.wanted > 1 and len(piece.records) > _LEAST_APART
+
+    def _cut_on(self, piece: _Piece) -> None:
+        pending = [piece]
+        while pending:
+            pending += self._cut(pending.pop())
+
+    def _cut(self, piece: _Piece) -> tuple[_Piece, ...]:
+        """Both sides of one cut; none of what is a block."""
+        records, wanted, cut = piece.records, piece.wanted, piece.cut
+        if wanted == 1:
+            return ()
+        made, keys = self.made, self.keys
+        place = len(records) * (wanted // 2) // wanted
+        made.directions[cut] = _principal(self.points, records, self.direction)
+        along = _along(self.points[records], made.directions[cut])
+        order = np.argpartition(along, place)
+        border = along[order[place]]
+        tied = np.flatnonzero(along[order] == border)
+        order[tied] = order[tied][np.argsort(keys[records[order[tied]]])]
+        made.borders[cut], made.keys[cut] = border, keys[records[order[place]]]
+        low = wanted // 2
+        sides = (
+            _Piece(records[order[:place]], low, piece.block, cut + 1),
+            _Piece(records[order[place:]], wanted - low, piece.block + low, cut + low),
+        )
+        made.next[cut] = [side.leads_to for side in sides]
+        return sides
 
 
 def _along(points: NDArray[np.float64], direction: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import SUPPRESSED, Found, Partition
+from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
 from dbanon.hierarchy.subset import Trees
@@ -49,7 +50,11 @@ def partition_for(
     """
     given = measures
     if measures is None:
-        measures = Measures.of(microdata, covariance=policy.standardize == MAHALANOBIS)
+        measures = Measures.of(
+            microdata,
+            covariance=policy.standardize == MAHALANOBIS,
+            each=map if policy.block_size is None else on_all_cores,
+        )
     if not find_method(policy.method).gives.of_rows:
         return Found(find_attribute_classes(microdata, policy, tick, measures), measures=measures)
     share = 0.5 if policy.models else 1.0

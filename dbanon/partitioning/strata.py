@@ -22,6 +22,8 @@ def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
         looked at, and none is here.
     """
     n = microdata.n_records
+    if microdata.strata is None and microdata.valid is None and n:
+        return [np.arange(n)]
     given = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
     if microdata.valid is None:
         return groups(given)

@@ -85,8 +85,7 @@ def _points(
     factors = weight_vector(names, weights)
 
     def space(records: NDArray[np.int64]) -> Space:
-        points = transform.apply(microdata.numbers[records])
-        points *= factors
+        points = transform.of_records(microdata.numbers, records, factors)
         present = np.ones(len(names), np.bool_)
         if valid is not None and len(records):
             points[~valid[records]] = 0.0

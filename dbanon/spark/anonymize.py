@@ -13,11 +13,11 @@ from pyspark.sql import functions as sql
 
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import make
+from dbanon.data.pieces import AT_ONCE
 from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected
-from dbanon.partitioning.blocks import AT_ONCE
 from dbanon.run.plan import Plan, plan
 from dbanon.spark.dataframe import (
     NAME,

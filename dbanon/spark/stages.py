@@ -23,10 +23,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from dbanon.data.pieces import AT_ONCE
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
-from dbanon.partitioning.blocks import AT_ONCE, failing
 from dbanon.partitioning.blocks import Blocks as Sizes
+from dbanon.partitioning.blocks import failing
 from dbanon.partitioning.cuts import Cuts, sample_size, sampled
 from dbanon.partitioning.refine import Turn, turns_of
 from dbanon.spark.flow import TOLD, Through, mapped, shuffle, told_by

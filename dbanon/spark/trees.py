@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
+from dbanon.data.pieces import AT_ONCE
 from dbanon.job.policy import Policy
-from dbanon.partitioning.blocks import AT_ONCE
 from dbanon.partitioning.classes import space_of
 from dbanon.partitioning.cuts import Cuts, hashed
 from dbanon.partitioning.strata import strata_of

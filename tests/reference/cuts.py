@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.partitioning.cuts import Cuts
+from dbanon.partitioning.cuts import Cuts, _along, _principal
 
 _MASK = 2**64 - 1
 
@@ -98,3 +98,38 @@ def blocks_of_classes(points, labels, keys, size, least, direction):
     parts = -(-len(classes) // max(size * len(classes) // len(labels), 1))
     numbers = _blocks(means, firsts, parts, weights, least, direction)
     return _listed([numbers[label] for label in labels.tolist()])
+
+
+def fit(points, parts, direction, keys):
+    """Directions, borders, keys and sides of the cuts: one after the other, lower sides first."""
+    directions, borders, border_keys, sides = [], [], [], []
+    blocks = 0
+    pending = [(np.arange(len(points)), parts, None, 0)]
+    while pending:
+        records, wanted, parent, side = pending.pop()
+        if parent is not None:
+            sides[parent][side] = len(borders) if wanted > 1 else -1 - blocks
+        if wanted == 1:
+            blocks += 1
+            continue
+        place = len(records) * (wanted // 2) // wanted
+        chosen = _principal(points, records, direction)
+        along = _along(points[records], chosen)
+        order = np.argpartition(along, place)
+        border = along[order[place]]
+        tied = np.flatnonzero(along[order] == border)
+        order[tied] = order[tied][np.argsort(keys[records[order[tied]]])]
+        directions.append(chosen)
+        borders.append(border)
+        border_keys.append(keys[records[order[place]]])
+        sides.append([0, 0])
+        made = len(borders) - 1
+        pending.append((records[order[place:]], wanted - wanted // 2, made, 1))
+        pending.append((records[order[:place]], wanted // 2, made, 0))
+    p = points.shape[1]
+    return (
+        np.array(directions).reshape(-1, p),
+        np.array(borders),
+        np.array(border_keys, np.int64),
+        np.array(sides, np.int64).reshape(-1, 2),
+    )

@@ -185,3 +185,18 @@ def test_nothing_and_what_is_wrong() -> None:
     for values, valid in [(np.zeros(2), None), (np.zeros(1), np.ones(2, bool))]:
         with pytest.raises(ValueError, match="one label for each value"):
             kernels.column_squares(values, label, np.zeros(1), None, valid, 0, 0.0, 1.0, False)
+
+
+@given(st.lists(st.integers(-1, 6), max_size=60))
+def test_class_sizes_are_those_of_plain_counting(labels) -> None:
+    found = kernels.class_sizes(np.array(labels, np.int32))
+    expected = [labels.count(label) for label in range(max(labels, default=-1) + 1)]
+    assert found.dtype == np.int64
+    assert found.tolist() == expected
+
+
+def test_class_sizes_refuse_what_is_no_label() -> None:
+    with pytest.raises(ValueError, match="-1 or more"):
+        kernels.class_sizes(np.array([0, -2], np.int32))
+    with pytest.raises(TypeError):
+        kernels.class_sizes(np.array([0.0]))

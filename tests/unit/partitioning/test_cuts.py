@@ -62,6 +62,18 @@ def test_records_go_where_a_plain_loop_sends_them(cloud) -> None:
     assert cuts.n_blocks == parts
 
 
+@given(clouds(), st.sampled_from([0, 30, 20_000]))
+@settings(max_examples=200, deadline=None)
+def test_cuts_found_on_all_cores_are_those_found_one_by_one(cloud, apart) -> None:
+    points, keys, parts, direction = cloud
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dbanon.partitioning.cuts._LEAST_APART", apart)
+        cuts = Cuts.fit(points, parts, direction, keys)
+    found = (cuts.directions, cuts.borders, cuts.keys, cuts.next)
+    for own, expected in zip(found, reference.fit(points, parts, direction, keys), strict=True):
+        np.testing.assert_array_equal(own, expected)
+
+
 @given(clouds(least=2), st.integers(0, 2**32))
 @settings(max_examples=200, deadline=None)
 def test_a_record_goes_there_whoever_comes_with_it(cloud, seed) -> None:
@@ -154,6 +166,15 @@ def test_the_sample_is_the_smallest_hashes_in_any_order(n, parts, seed) -> None:
     assert set(keys[order][again].tolist()) == set(keys[found].tolist())
 
 
+def test_the_sample_is_the_same_where_the_first_bound_is_too_low(monkeypatch) -> None:
+    keys = np.random.default_rng(5).permutation(3000) - 1000
+    monkeypatch.setattr("dbanon.data.pieces.AT_ONCE", 700)
+    found = sampled(keys, 2)
+    assert found.tolist() == reference.sampled(keys.tolist(), 1000)
+    monkeypatch.setattr("dbanon.partitioning.cuts._SPARE_DEVIATIONS", -20.0)
+    assert sampled(keys, 2).tolist() == found.tolist()
+
+
 def test_a_sample_has_limits_but_a_point_for_each_block(monkeypatch) -> None:
     monkeypatch.setattr("dbanon.partitioning.cuts._MOST_SAMPLED", 700)
     keys = np.arange(5000)
@@ -215,9 +236,17 @@ def test_classes_are_cut_by_means_and_first_keys(monkeypatch) -> None:
     )
 
 
+def test_groups_leave_out_what_belongs_to_nothing(monkeypatch):
+    monkeypatch.setattr("dbanon.data.pieces.AT_ONCE", 3)
+    numbers = np.array([2, -1, 0, 1, 2, 0, -1], np.int32)
+    groups = _groups(numbers, np.array([1, 0, 1]))
+    assert [group.tolist() for group in groups] == [[3], [0, 2, 4, 5]]
+    assert _groups(np.full(4, -1, np.int32), np.array([0])) == []
+
+
 def test_groups_of_more_blocks_than_16_bits_count():
-    numbers = np.random.default_rng(0).permutation(np.arange(70_000).repeat(2))
-    groups = _groups(numbers)
+    numbers = np.random.default_rng(0).permutation(np.arange(70_000).repeat(2)).astype(np.int32)
+    groups = _groups(numbers, np.arange(70_000))
     assert len(groups) == 70_000
     for number in (0, 2**16 - 1, 2**16, 69_999):
         np.testing.assert_array_equal(groups[number], np.flatnonzero(numbers == number))

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from dbanon import kernels
 from dbanon.errors import InvalidParameter
 from dbanon.spaces.numeric import Space, weight_vector
 from tests.scales import standardization
@@ -70,3 +73,71 @@ def test_an_unknown_standardization_and_read_only_points() -> None:
     assert space.n_records == 40
     with pytest.raises(ValueError, match="read-only"):
         space.points[0, 0] = 1
+
+
+NUMBER = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False, width=64),
+    st.sampled_from([0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, 1.7e308, -1.7e308, 1.0, 3.0]),
+)
+
+
+@given(
+    st.integers(1, 4).flatmap(
+        lambda p: st.tuples(
+            st.lists(st.lists(NUMBER, min_size=p, max_size=p), min_size=1, max_size=9),
+            st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0**0.5]), min_size=p, max_size=p),
+        )
+    ),
+    st.sampled_from(["zscore", "range", "none"]),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=300, deadline=None)
+def test_the_compiled_pass_gives_the_bits_of_numpy(given_rows, how, random) -> None:
+    rows, factors = given_rows
+    numbers, factors = np.array(rows), np.array(factors)
+    transform = standardization(numbers, how)
+    records = np.array([random.randrange(len(rows)) for _ in range(random.randrange(12))], np.int64)
+    # The distance of the ends of a range may be beyond doubles.
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = transform.apply(numbers[records]) * factors
+    found = transform.of_records(numbers, records, factors)
+    np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
+    assert found.flags.c_contiguous
+
+
+@pytest.mark.parametrize("exponent", [-5000, -1074, -1001, -1000, 999, 1000, 1074, 5000, 2**62])
+def test_the_compiled_pass_scales_by_any_power_of_two(exponent: int) -> None:
+    numbers = np.array([[1.5], [-5e-324], [1.7e308], [2.0**-1022 * 1.5], [0.0]])
+    ones = np.ones(1)
+    found = kernels.standardized(
+        numbers, np.arange(5), np.array([exponent]), np.zeros(1), ones, ones
+    )
+    bounded = np.array([min(max(exponent, -6000), 6000)], np.int64)
+    with np.errstate(over="ignore", under="ignore"):
+        np.testing.assert_array_equal(found, np.ldexp(numbers, -bounded))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"records": np.array([3])},
+        {"records": np.array([-1])},
+        {"records": np.array([2**62])},
+        {"exponents": np.zeros(1, np.int64)},
+        {"shifts": np.zeros(3)},
+        {"scales": np.zeros(0)},
+        {"factors": np.zeros(1)},
+    ],
+)
+def test_rows_that_are_not_there_are_refused(wrong) -> None:
+    right = {
+        "numbers": np.ones((3, 2)),
+        "records": np.array([0, 2, 2]),
+        "exponents": np.zeros(2, np.int64),
+        "shifts": np.zeros(2),
+        "scales": np.ones(2),
+        "factors": np.ones(2),
+    }
+    np.testing.assert_array_equal(kernels.standardized(**right), np.ones((3, 2)))
+    with pytest.raises(ValueError, match=r"records must be|for each column"):
+        kernels.standardized(**{**right, **wrong})

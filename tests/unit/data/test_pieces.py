@@ -1,0 +1,99 @@
+"""Pieces on all cores: the same as one after the other, errors too, and no signal arrives there."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from dbanon.data.measures import Measures
+from dbanon.data.partition import SUPPRESSED, Partition, combine
+from dbanon.data.pieces import on_all_cores, pieces
+from dbanon.doors.arrays import microdata_of
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Pieces of seven."""
+    monkeypatch.setattr("dbanon.data.pieces.AT_ONCE", 7)
+    monkeypatch.setattr("dbanon.doors.arrays.AT_ONCE", 7)
+
+
+@pytest.mark.parametrize("n", [0, 1, 6, 7, 8, 14, 100])
+def test_pieces_are_all_in_order(n, small) -> None:
+    found = [i for piece in pieces(n) for i in range(n)[piece]]
+    assert found == list(range(n))
+    assert all(piece.stop - piece.start <= 7 for piece in pieces(n))
+
+
+def test_items_are_found_in_their_order_by_threads_without_signals() -> None:
+    def work(item):
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        return item, signal.SIGINT in mask, threading.current_thread() is threading.main_thread()
+
+    assert on_all_cores(work, range(20)) == [(i, True, False) for i in range(20)]
+    # One alone needs no thread.
+    assert on_all_cores(work, [3]) == [(3, False, True)]
+    assert on_all_cores(work, []) == []
+
+
+def test_an_error_of_one_is_raised_and_others_do_not_begin() -> None:
+    begun = []
+
+    def work(item):
+        begun.append(item)
+        if item == 1:
+            raise KeyError(item)
+
+    with pytest.raises(KeyError):
+        on_all_cores(work, range(10_000))
+    assert len(begun) < 10_000
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.uint8])
+def test_arrays_in_pieces_are_copied_and_measured_alike(dtype, small) -> None:
+    rng = np.random.default_rng(2)
+    given = (rng.normal(size=(60, 3)) * 50 + 100).astype(dtype)
+    for data in (given, given.T.copy().T, given[::-2]):
+        microdata = microdata_of(data)
+        np.testing.assert_array_equal(microdata.numbers, data.astype(np.float64))
+        assert microdata.numbers.flags.c_contiguous
+        assert not np.shares_memory(microdata.numbers, data)
+        one, all_cores = Measures.of(microdata), Measures.of(microdata, each=on_all_cores)
+        assert dict(one.numbers) == dict(all_cores.numbers)
+
+
+@pytest.mark.parametrize("each", [map, on_all_cores])
+def test_parts_are_put_together_by_all_cores_as_by_one(each) -> None:
+    rng = np.random.default_rng(3)
+    parts = []
+    order = rng.permutation(90)
+    expected = np.full(100, SUPPRESSED)
+    first = 0
+    for records in np.split(order, 6):
+        labels = np.unique(rng.integers(0, 4, 15), return_inverse=True)[1]
+        labels[rng.integers(0, 15, 2)] = SUPPRESSED
+        held = labels >= 0
+        labels[held] = np.unique(labels[held], return_inverse=True)[1]
+        expected[records[held]] = labels[held] + first
+        first += labels.max() + 1
+        parts.append((records, Partition(labels, {"turns": 2})))
+    found = combine(parts, 100, each)
+    np.testing.assert_array_equal(found.labels, expected)
+    assert found.told == {"turns": 12}
+    assert found.n_suppressed == int((expected < 0).sum())
+    # Of all records in their order there is nothing to put anywhere.
+    alone = combine([(np.arange(100), found)], 100)
+    assert alone.labels is found.labels
+    turned = combine([(np.arange(100)[::-1], found)], 100)
+    np.testing.assert_array_equal(turned.labels, expected[::-1])
+
+
+def test_labels_that_are_owned_are_checked_as_others_are() -> None:
+    with pytest.raises(ValueError, match="no gaps"):
+        Partition.owning(np.array([0, 2], np.int32))
+    with pytest.raises(ValueError, match="-1 or more"):
+        Partition.owning(np.array([0, -2], np.int32))
+    assert not Partition.owning(np.array([0, 1], np.int32)).labels.flags.writeable
