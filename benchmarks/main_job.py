@@ -29,10 +29,10 @@ COLUMNS += " e double precision, t1 text, t2 text"
 JOB = """
 import json, resource, sys
 import dbanon
-url, output = sys.argv[1:3]
+url, output, *kept_columns = sys.argv[1:]
 report = dbanon.anonymize(
     url, table="app.people", quasi_identifiers=list("abcde"), k=5, keep=["t1", "t2"],
-    output=output,
+    output=output, **({"kept_columns": kept_columns[0]} if kept_columns else {}),
 )
 used = resource.getrusage(resource.RUSAGE_SELF)
 memory = used.ru_maxrss / 1024

@@ -32,6 +32,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
     Pricing,
     Refine,
     RefineLoss,
+    RowJoin,
     Split,
     Tfrp,
     Vmdav,
@@ -48,6 +49,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
     shuffled,
     simd_level,
     simd_levels,
+    split_rows,
 )
 
 __all__ = [
@@ -72,6 +74,7 @@ __all__ = [
     "Pricing",
     "Refine",
     "RefineLoss",
+    "RowJoin",
     "Split",
     "Tfrp",
     "Vmdav",
@@ -89,6 +92,7 @@ __all__ = [
     "shuffled",
     "simd_level",
     "simd_levels",
+    "split_rows",
 ]
 
 

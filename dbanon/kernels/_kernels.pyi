@@ -506,6 +506,41 @@ def column_squares(
 def shuffled(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """0 to n - 1 in a random order, by n random words, uint64; n below 2**31, else ValueError."""
 
+def split_rows(
+    rows: npt.NDArray[np.uint8], width: int, fields: int
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """The first bytes of each row of a binary COPY, and its last fields, which nobody looks into.
+
+    rows: uint8 (m,), whole rows without head and end of the COPY, each of a head of so many bytes,
+    with the number of fields in front, and of so many fields; what is none raises ValueError.
+    Returns the heads, uint8 (n * width,), the fields with their lengths, uint8, and where those of
+    each row end, int64 (n,).
+    """
+
+class RowJoin:
+    """Rows of a binary COPY: the number of fields, a head, and a tail where there are any.
+
+    heads, tails: uint8, their fields with their lengths; head_ends, tail_ends: int64, where each of
+    them ends. They must not change meanwhile. Ends that do not rise raise ValueError.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        heads: npt.NDArray[np.uint8],
+        head_ends: npt.NDArray[np.int64],
+        tails: npt.NDArray[np.uint8],
+        tail_ends: npt.NDArray[np.int64],
+    ) -> None: ...
+    def join(
+        self,
+        head_of: npt.NDArray[np.int64],
+        tail_of: npt.NDArray[np.int64] | None,
+        start: int,
+        stop: int,
+    ) -> npt.NDArray[np.uint8]:
+        """The bytes of the rows from start to before stop, of a head and a tail each, (r,)."""
+
 def block_of(
     points: npt.NDArray[np.float64],
     keys: npt.NDArray[np.int64],

@@ -22,6 +22,10 @@ from dbanon.stores.names import RelationName, quote
 EPOCH_DAYS = 10_957
 EPOCH_MICROSECONDS = EPOCH_DAYS * 86_400_000_000
 
+# What the bytes of COPY … (FORMAT binary) begin and end with.
+HEAD = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
+END = b"\xff\xff"
+
 _MASK_BITS = 32
 _COPY_ROWS = 65_536
 _COPY_PARTS = {
@@ -52,10 +56,14 @@ def copied_records(
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
     from_clause: str,
+    more: Sequence[str] = (),
 ) -> str:
-    """COPY of the same of all rows, of which none has a NULL, so that all are as long."""
+    """COPY of the same of all rows, of which none has a NULL, so that all are as long.
+
+    ``more`` is SQL of further columns, which may be anything.
+    """
     parts = _parts(key_expressions, key_types, attributes)
-    values = ", ".join(value for value, _ in parts)
+    values = ", ".join([*(value for value, _ in parts), *more])
     return f"COPY (SELECT {values} FROM {from_clause}) TO STDOUT (FORMAT binary)"
 
 
@@ -112,7 +120,9 @@ def unpack(buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribu
 
 
 def unpack_copied(
-    buffer: bytes | bytearray, key_types: Sequence[str], attributes: Sequence[Attribute]
+    buffer: bytes | bytearray | NDArray[np.uint8],
+    key_types: Sequence[str],
+    attributes: Sequence[Attribute],
 ) -> Chunk:
     """The chunk that rows of ``copied_records`` hold, without head and end.
 
@@ -125,6 +135,11 @@ def unpack_copied(
     if any((records[name] != records[name][0]).any() for name in lengths):
         raise ValueError("a row holds a NULL")
     return _chunk_of(records, key_types, attributes)
+
+
+def copied_width(key_types: Sequence[str], attributes: Sequence[Attribute]) -> int:
+    """The bytes of a row of ``copied_records``, in front of further columns."""
+    return _record_type(key_types, attributes, copied=True).itemsize
 
 
 def _chunk_of(
@@ -234,7 +249,7 @@ def copy_binary(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[by
     Columns are triples of name, SQL type and values, (n,) each; a ``tid`` is packed as
     block * 65536 + row, as ``unpack`` gives it.
     """
-    yield b"PGCOPY\n\xff\r\n\x00" + bytes(8)
+    yield HEAD
     fields: list[tuple[str, str]] = [("fields", ">i2")]
     for position, (_, sql_type, _) in enumerate(columns):
         fields.append((f"length{position}", ">i4"))
@@ -255,4 +270,4 @@ def copy_binary(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[by
             else:
                 rows[f"v{position}"] = piece
         yield rows.tobytes()
-    yield b"\xff\xff"
+    yield END
