@@ -507,14 +507,15 @@ def shuffled(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """0 to n - 1 in a random order, by n random words, uint64; n below 2**31, else ValueError."""
 
 def split_rows(
-    rows: npt.NDArray[np.uint8], width: int, fields: int
+    rows: npt.NDArray[np.uint8], widths: Sequence[int], others: int
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The first bytes of each row of a binary COPY, and its last fields, which nobody looks into.
+    """Rows of a binary COPY in two: first fields of known widths, others that nobody looks into.
 
-    rows: uint8 (m,), whole rows without head and end of the COPY, each of a head of so many bytes,
-    with the number of fields in front, and of so many fields; what is none raises ValueError.
-    Returns the heads, uint8 (n * width,), the fields with their lengths, uint8, and where those of
-    each row end, int64 (n,).
+    rows: uint8 (m,), whole rows without head and end of the COPY; widths: bytes of each first field
+    that is not NULL; others: how many more fields there are. What is no such row raises ValueError.
+    Returns the first fields of n rows with their lengths, -1 and zeros for NULL, uint8
+    (n * sum(4 + widths),), the other fields with their lengths, uint8, and where those of each row
+    end, int64 (n,).
     """
 
 class RowJoin:

@@ -1,9 +1,9 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 
-#include <algorithm>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "arrays.hpp"
 #include "binding.hpp"
@@ -15,27 +15,26 @@ namespace {
 using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 constexpr std::size_t kMostFields = 1664;  // of a query of PostgreSQL
-constexpr std::size_t kLongestHead = 1 << 16;
+constexpr std::int32_t kWidest = 1 << 16;
 
-std::tuple<Made<std::uint8_t>, Made<std::uint8_t>, Made<std::int64_t>> split(Bytes bytes,
-                                                                             std::size_t width,
-                                                                             std::size_t fields) {
-    const std::size_t n = bytes.shape(0);
-    if (width < 2 || width > kLongestHead || fields > kMostFields) {
-        throw nb::value_error("a head of 2 to 65536 bytes, and 0 to 1664 fields");
-    }
-    std::int64_t rows = 0;
+std::tuple<Made<std::uint8_t>, Made<std::uint8_t>, Made<std::int64_t>> split(
+    Bytes bytes, const std::vector<std::int32_t>& widths, std::size_t others) {
+    bool fit = widths.size() + others <= kMostFields;
+    for (const std::int32_t width : widths) fit &= width >= 0 && width <= kWidest;
+    if (!fit) throw nb::value_error("0 to 1664 fields, the first of 0 to 65536 bytes each");
+    const RowShape shape{widths.data(), widths.size(), others};
+    RowCount found{};
     {
         const nb::gil_scoped_release release;
-        rows = count_rows(bytes.data(), n, width, fields);
+        found = count_rows(bytes.data(), bytes.shape(0), shape);
     }
-    if (rows < 0) throw nb::value_error("the bytes are no rows of so many fields");
-    const std::size_t count = static_cast<std::size_t>(rows);
-    Buffer<std::uint8_t> heads(count * width), tails(n - count * width);
+    if (found.rows < 0) throw nb::value_error("the bytes are no rows of such fields");
+    const std::size_t count = static_cast<std::size_t>(found.rows);
+    Buffer<std::uint8_t> heads(count * shape.head()), tails(found.others);
     Buffer<std::int64_t> ends(count);
     {
         const nb::gil_scoped_release release;
-        split_rows(bytes.data(), count, width, fields, heads.data(), tails.data(), ends.data());
+        split_rows(bytes.data(), count, shape, heads.data(), tails.data(), ends.data());
     }
     return {heads.given(), tails.given(), ends.given()};
 }
@@ -109,7 +108,7 @@ class RowJoin {
 }  // namespace
 
 void bind_rows(nb::module_& m) {
-    m.def("split_rows", &split, nb::arg("rows").noconvert(), nb::arg("width"), nb::arg("fields"));
+    m.def("split_rows", &split, nb::arg("rows").noconvert(), nb::arg("widths"), nb::arg("others"));
     nb::class_<RowJoin>(m, "RowJoin")
         .def(nb::init<std::size_t, Bytes, Read<std::int64_t>, Bytes, Read<std::int64_t>>(),
              nb::arg("fields"), nb::arg("heads").noconvert(), nb::arg("head_ends").noconvert(),

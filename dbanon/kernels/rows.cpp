@@ -15,49 +15,80 @@ std::int32_t length_at(const std::uint8_t* at) {
     return static_cast<std::int32_t>(found);
 }
 
-// Where the fields that begin here end; 0 where they do not within n bytes.
-std::size_t end_of_fields(const std::uint8_t* bytes, std::size_t from, std::size_t n,
-                          std::size_t fields) {
-    for (std::size_t i = 0; i < fields; ++i) {
-        if (n - from < kLength) return 0;
-        const std::int32_t length = length_at(bytes + from);
-        from += kLength;
-        if (length < -1) return 0;
-        if (length > 0) {
-            if (n - from < static_cast<std::size_t>(length)) return 0;
-            from += static_cast<std::size_t>(length);
-        }
-    }
-    return from;
+// Where the field that begins here ends; 0 where it does not within n bytes.
+std::size_t end_of_field(const std::uint8_t* bytes, std::size_t from, std::size_t n) {
+    if (n - from < kLength) return 0;
+    const std::int32_t length = length_at(bytes + from);
+    from += kLength;
+    if (length < -1) return 0;
+    const std::size_t size = length > 0 ? static_cast<std::size_t>(length) : 0;
+    return n - from < size ? 0 : from + size;
 }
 
 }  // namespace
 
-std::int64_t count_rows(const std::uint8_t* bytes, std::size_t n, std::size_t width,
-                        std::size_t fields) {
-    std::int64_t rows = 0;
-    for (std::size_t at = 0; at < n; ++rows) {
-        if (n - at < width) return -1;
-        const std::size_t end = end_of_fields(bytes, at + width, n, fields);
-        if (end == 0) return -1;
-        at = end;
+RowCount count_rows(const std::uint8_t* bytes, std::size_t n, const RowShape& shape) {
+    RowCount found{0, 0};
+    const std::size_t fields = shape.n_widths + shape.others;
+    const RowCount none{-1, 0};
+    for (std::size_t at = 0; at < n; ++found.rows) {
+        if (n - at < 2) return none;
+        if ((static_cast<std::size_t>(bytes[at]) << 8 | bytes[at + 1]) != fields) return none;
+        at += 2;
+        for (std::size_t i = 0; i < shape.n_widths; ++i) {
+            const std::size_t end = end_of_field(bytes, at, n);
+            if (end == 0) return none;
+            const std::int32_t length = length_at(bytes + at);
+            if (length != -1 && length != shape.widths[i]) return none;
+            at = end;
+        }
+        const std::size_t begin = at;
+        for (std::size_t i = 0; i < shape.others; ++i) {
+            at = end_of_field(bytes, at, n);
+            if (at == 0) return none;
+        }
+        found.others += at - begin;
     }
-    return rows;
+    return found;
 }
 
-void split_rows(const std::uint8_t* bytes, std::size_t rows, std::size_t width, std::size_t fields,
+void split_rows(const std::uint8_t* bytes, std::size_t rows, const RowShape& shape,
                 std::uint8_t* heads, std::uint8_t* tails, std::int64_t* ends) {
+    const std::size_t width = shape.head();
     std::size_t at = 0, held = 0;
     for (std::size_t row = 0; row < rows; ++row) {
-        std::memcpy(heads + row * width, bytes + at, width);
-        at += width;
-        const std::size_t begin = at;
-        for (std::size_t i = 0; i < fields; ++i) {
+        at += 2;
+        bool whole = true;
+        std::size_t end = at;
+        for (std::size_t i = 0; i < shape.n_widths; ++i) {
+            const bool null = length_at(bytes + end) < 0;
+            whole &= !null;
+            end += kLength + (null ? 0 : static_cast<std::size_t>(shape.widths[i]));
+        }
+        if (whole) {
+            std::memcpy(heads, bytes + at, width);
+            heads += width;
+        } else {
+            for (std::size_t i = 0; i < shape.n_widths; ++i) {
+                const std::size_t size = static_cast<std::size_t>(shape.widths[i]);
+                const bool null = length_at(bytes + at) < 0;
+                std::memcpy(heads, bytes + at, kLength);
+                if (null) {
+                    std::memset(heads + kLength, 0, size);
+                } else {
+                    std::memcpy(heads + kLength, bytes + at + kLength, size);
+                }
+                at += kLength + (null ? 0 : size);
+                heads += kLength + size;
+            }
+        }
+        at = end;
+        for (std::size_t i = 0; i < shape.others; ++i) {
             const std::int32_t length = length_at(bytes + at);
             at += kLength + (length > 0 ? static_cast<std::size_t>(length) : 0);
         }
-        if (at > begin) std::memcpy(tails + held, bytes + begin, at - begin);
-        held += at - begin;
+        if (at > end) std::memcpy(tails + held, bytes + end, at - end);
+        held += at - end;
         ends[row] = static_cast<std::int64_t>(held);
     }
 }

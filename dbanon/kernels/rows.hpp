@@ -17,14 +17,28 @@ struct Pieces {
     std::size_t size(std::size_t i) const { return end(i) - begin(i); }
 };
 
-// How many rows there are whose first `width` bytes, the number of fields among them, are followed
-// by so many fields; -1 where the bytes are no such rows.
-std::int64_t count_rows(const std::uint8_t* bytes, std::size_t n, std::size_t width,
-                        std::size_t fields);
+// What rows look like: the number of their fields, fields of these widths or NULL, any others.
+struct RowShape {
+    const std::int32_t* widths;
+    std::size_t n_widths;
+    std::size_t others;
+    // The bytes of the first fields, with their lengths, where none is NULL.
+    std::size_t head() const {
+        std::size_t size = 0;
+        for (std::size_t i = 0; i < n_widths; ++i) size += 4 + static_cast<std::size_t>(widths[i]);
+        return size;
+    }
+};
 
-// Of each of these rows its first bytes, and its last fields with their lengths; tails has room for
-// what is no head.
-void split_rows(const std::uint8_t* bytes, std::size_t rows, std::size_t width, std::size_t fields,
+// How many rows, and how many bytes of other fields; rows is -1 where the bytes are none of these.
+struct RowCount {
+    std::int64_t rows;
+    std::size_t others;
+};
+RowCount count_rows(const std::uint8_t* bytes, std::size_t n, const RowShape& shape);
+
+// Of each of these rows its first fields, zeros where there is NULL, and its others as they are.
+void split_rows(const std::uint8_t* bytes, std::size_t rows, const RowShape& shape,
                 std::uint8_t* heads, std::uint8_t* tails, std::int64_t* ends);
 
 // The bytes of `count` rows: the number of fields, a head, and a tail where there are any.

@@ -82,15 +82,17 @@ class SessionInterface(ABC):
         self,
         table: RelationName,
         released: Sequence[tuple[str, str, str]],
+        columns: Sequence[ReleasedColumn],
         carried: Sequence[str],
         microdata: Microdata,
         partition: Partition,
     ) -> None:
-        """Fill a table with what ``read_carrying`` kept, in random order, beside staged classes.
+        """Fill a table with what ``read_carrying`` kept, in random order, beside classes' values.
 
         Parameters
         ----------
-        released : name, SQL type and SQL expression, over classes, of each column of classes.
+        released : name, SQL type and SQL expression, over staged classes, of each column of these.
+        columns : the values of classes.
         carried : the names of the columns that were kept, in their order.
 
         Raises

@@ -108,9 +108,7 @@ class SqlTarget:
             rows = self._copied_rows(draft, source, kept, lambda share: progress(0.3 * share))
             session.load_rows([*kept, *_person(draft)], rows)
             session.stage_classes(partition, columns)
-        elif draft.wanted.carried is not None:
-            session.stage_classes(partition, columns)
-        else:
+        elif draft.wanted.carried is None:
             session.stage(draft.relation, draft.microdata, partition, columns)
         progress(0.3)
         written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied)
@@ -121,7 +119,7 @@ class SqlTarget:
             carried = written.kept
             of_classes = [column for column in written.columns if column[0] not in carried]
             session.insert_carried(
-                written.relation, of_classes, carried, draft.microdata, partition
+                written.relation, of_classes, columns, carried, draft.microdata, partition
             )
         else:
             values = {name: expression for name, _, expression in written.columns}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,9 @@ from dbanon import kernels
 from dbanon.data.chunks import Chunk, bytes_per_record
 from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
-from dbanon.data.schema import Attribute
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure, MemoryLimit, RecountFailed, UnsupportedType
+from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
 from dbanon.stores.base import Relation, random_order
 from dbanon.stores.names import RelationName, quote, quote_list
@@ -31,6 +33,15 @@ from dbanon.stores.postgresql.session import PostgresqlSession
 _PIECE = 32_768
 # Of a row: where its values end, and its key.
 _BYTES_BESIDE = 16
+# Types without a limit of their own, by what their values are here and in COPY.
+_PLAIN = {
+    "double precision": (np.float64, ">f8"),
+    "bigint": (np.int64, ">i8"),
+    "integer": (np.int64, ">i4"),
+    "smallint": (np.int64, ">i2"),
+    "date": (np.int64, ">i4"),
+}
+_KINDS = (Kind.FLOAT, Kind.INTEGER, Kind.DATE)
 # A domain does not take a value back: a check that was added later, or is not the same any more.
 _CHECKED = ("23502", "23514")
 
@@ -137,16 +148,14 @@ class PostgresqlCarrying(PostgresqlSession):
     ) -> Iterator[Chunk]:
         located = source.located
         rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
-        query = packed.copied_records(
-            located.expressions, located.types, attributes, rows, [types.kept(a) for a in carried]
-        )
-        width = packed.copied_width(located.types, attributes)
+        values = [types.kept(a) for a in carried]
+        query = packed.carried_records(located.expressions, located.types, attributes, values, rows)
         held = self._carried = Carried(len(carried))
         self._as_stored(True)
         for buffer in self.copied(query, chunk_rows):
-            found = np.frombuffer(buffer, np.uint8)
-            heads, tails, ends = kernels.split_rows(found, width, len(carried))
-            chunk = packed.unpack_copied(heads, located.types, attributes)
+            chunk, tails, ends = packed.unpack_carried(
+                buffer, located.types, attributes, len(carried)
+            )
             held.add(chunk.keys, tails, ends)
             held.require_memory(memory_limit, len(attributes))
             yield chunk
@@ -165,6 +174,7 @@ class PostgresqlCarrying(PostgresqlSession):
         self,
         table: RelationName,
         released: Sequence[tuple[str, str, str]],
+        columns: Sequence[ReleasedColumn],
         carried: Sequence[str],
         microdata: Microdata,
         partition: Partition,
@@ -175,8 +185,11 @@ class PostgresqlCarrying(PostgresqlSession):
         places = held.places(microdata.keys)
         held.keys.clear()
         numbers, records = self._in_random_order(partition)
+        found = self._own_bytes(partition, released, columns)
+        if found is None:
+            self.stage_classes(partition, columns)
         self._as_stored(True)
-        heads, head_ends = self._of_classes(released, partition.n_classes)
+        heads, head_ends = found or self._of_classes(released, partition.n_classes)
         join = kernels.RowJoin(
             len(released) + held.columns,
             heads,
@@ -185,8 +198,9 @@ class PostgresqlCarrying(PostgresqlSession):
             np.concatenate(held.ends) if held.ends else np.empty(0, np.int64),
         )
         held.ends.clear()
-        columns = quote_list([*(name for name, _, _ in released), *carried])
-        copy = f"COPY {table.quoted} ({columns}) FROM STDIN (FORMAT binary)"
+        names = quote_list([*(name for name, _, _ in released), *carried])
+        # Nobody else sees the table before it is committed: its rows need not be looked at again.
+        copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
             self.copy_binary(
                 copy, _rows(join, numbers, records if places is None else places[records])
@@ -213,6 +227,33 @@ class PostgresqlCarrying(PostgresqlSession):
         members, _ = kernels.grouped(numbers, partition.n_classes)
         return numbers[members].astype(np.int64), records[members]
 
+    def _own_bytes(
+        self,
+        partition: Partition,
+        released: Sequence[tuple[str, str, str]],
+        columns: Sequence[ReleasedColumn],
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
+        """As ``_of_classes``, without asking the server; None where types are not so plain."""
+        by_name = {column.attribute.name: column for column in columns}
+        fields: list[tuple[str, str]] = []
+        values = []
+        for place, (name, sql_type, _) in enumerate(released):
+            column = by_name[name]
+            if column.upper is not None or column.missing is not None:
+                return None
+            [part] = self.by_number(partition, [column])
+            known = _plain(part.values, column.attribute.kind, sql_type)
+            if known is None:
+                return None
+            values.append(known)
+            fields += [(f"length{place}", ">i4"), (f"value{place}", known.dtype.str)]
+        records = np.empty(partition.n_classes, np.dtype(fields))
+        for place, known in enumerate(values):
+            records[f"length{place}"] = known.dtype.itemsize
+            records[f"value{place}"] = known
+        ends = np.arange(1, len(records) + 1) * records.dtype.itemsize
+        return records.view(np.uint8), ends
+
     def _of_classes(
         self, released: Sequence[tuple[str, str, str]], n_classes: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -228,8 +269,7 @@ class PostgresqlCarrying(PostgresqlSession):
         fields = bytearray()
         ends: list[NDArray[np.int64]] = []
         for buffer in self.copied(query, _PIECE):
-            # The number of fields stands in front of each row.
-            found = kernels.split_rows(np.frombuffer(buffer, np.uint8), 2, len(released))
+            found = kernels.split_rows(np.frombuffer(buffer, np.uint8), [], len(released))
             ends.append(found[2] + len(fields))
             fields += found[1].data
         all_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)
@@ -240,6 +280,19 @@ class PostgresqlCarrying(PostgresqlSession):
                 hint="This is an error in dbanon: please report it.",
             )
         return np.frombuffer(fields, np.uint8), all_ends
+
+
+def _plain(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | None:
+    """Values as COPY has them, where a type is so plain that it takes them as they are."""
+    if sql_type not in _PLAIN or values.dtype != _PLAIN[sql_type][0] or kind not in _KINDS:
+        return None
+    if kind is Kind.FLOAT:
+        return values.astype(_PLAIN[sql_type][1])
+    shifted = values - packed.EPOCH_DAYS if kind is Kind.DATE else values
+    limits = np.iinfo(np.dtype(_PLAIN[sql_type][1]))
+    if len(shifted) and (shifted.min() < limits.min or shifted.max() > limits.max):
+        return None
+    return shifted.astype(_PLAIN[sql_type][1])
 
 
 def _rows(
