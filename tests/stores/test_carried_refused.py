@@ -1,4 +1,4 @@
-"""Kept columns that travel with the client: snapshot, gate and rights hold, and no value is told."""
+"""Kept columns that travel with the client: snapshot, gate and rights hold, no value is told."""
 
 from __future__ import annotations
 
@@ -237,8 +237,8 @@ def test_infinity_and_memory_end_it_as_ever(postgresql: PostgresqlDatabase) -> N
 )
 def test_what_does_not_go_with_it(postgresql: PostgresqlDatabase, given: dict[str, Any]) -> None:
     postgresql.execute(*MADE)
-    refuse(postgresql, InvalidParameter, "", **({
-        "quasi_identifiers": ["x"], "keep": ["kept"], "kept_columns": "client"} | given))  # fmt: skip
+    asked = {"quasi_identifiers": ["x"], "keep": ["kept"], "kept_columns": "client"} | given
+    refuse(postgresql, InvalidParameter, "", **asked)
 
 
 def test_another_database_is_another_way(

@@ -43,7 +43,7 @@ _PLAIN = {
 }
 _KINDS = (Kind.FLOAT, Kind.INTEGER, Kind.DATE)
 # A domain does not take a value back: a check that was added later, or is not the same any more.
-_CHECKED = ("23502", "23514")
+_CHECKED = ("SQLSTATE 23502", "SQLSTATE 23514")
 
 
 @dataclass(eq=False)
@@ -206,7 +206,7 @@ class PostgresqlCarrying(PostgresqlSession):
                 copy, _rows(join, numbers, records if places is None else places[records])
             )
         except DatabaseFailure as error:
-            if not str(error.detail).endswith(_CHECKED):
+            if not str(error.detail).startswith(_CHECKED):
                 raise
             raise DatabaseFailure(
                 "A kept column holds a value that the check of its type refuses, as values are"
