@@ -176,9 +176,9 @@ class Job:
     kept_columns: Annotated[
         str,
         Option(
-            "How columns copied as they are get into the release. client, on PostgreSQL alone, is"
-            " faster: their values, sensitive ones too, leave the database for this program's"
-            " memory and come back; by default they never leave.",
+            "client: a release within one PostgreSQL database is faster, but values of columns"
+            " copied as they are, sensitive ones too, leave it for this program's memory and come"
+            " back. server: they stay in the database.",
             choices=KEPT_COLUMNS,
             release=True,
             sql=False,
