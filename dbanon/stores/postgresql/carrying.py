@@ -55,7 +55,7 @@ class Carried:
     columns : how many there are.
     values : the fields of all rows, with their lengths.
     ends : int64 (c,) of each piece, where the fields of each of its rows end in all values.
-    keys : int64 (c, m) of each piece.
+    keys : int64 (c, m) of each piece; none once all were read in the order of records.
     """
 
     columns: int
@@ -72,6 +72,14 @@ class Carried:
         self.keys.append(keys)
         self.values += tails.data
         self.rows += len(keys)
+
+    def settle(self) -> None:
+        """Forget the keys, where rows were read in the order of records; they take memory."""
+        if not self.keys or self.keys[0].shape[1] != 1:
+            return
+        keys = np.concatenate(self.keys)[:, 0]
+        if bool((keys[1:] > keys[:-1]).all()):
+            self.keys.clear()
 
     def require_memory(self, limit: int | None, n_columns: int) -> None:
         """Check that they, and records of so many columns, keep within a limit; raises MemoryLimit.
@@ -106,11 +114,10 @@ class Carried:
                 " published.",
                 hint="This is an error in dbanon: please report it.",
             )
-        read = np.concatenate(self.keys) if self.keys else keys
-        if np.array_equal(read, keys):
+        if not self.keys:
             return None
         places = np.empty(len(keys), np.int64)
-        places[find_records(keys, read)] = np.arange(len(keys))
+        places[find_records(keys, np.concatenate(self.keys))] = np.arange(len(keys))
         return places
 
 
@@ -159,6 +166,7 @@ class PostgresqlCarrying(PostgresqlSession):
             held.add(chunk.keys, tails, ends)
             held.require_memory(memory_limit, len(attributes))
             yield chunk
+        held.settle()
         self._as_stored(False)
 
     def _as_stored(self, wanted: bool) -> None:
