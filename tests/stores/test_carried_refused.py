@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import dbanon
+from dbanon.doors.cli.main import main
 from dbanon.errors import (
     DatabaseFailure,
     InsufficientRights,
@@ -280,3 +282,27 @@ def test_an_export_is_the_release(postgresql: PostgresqlDatabase, tmp_path: Path
         quasi_identifiers=["x"], keep=["kept"], kept_columns="client", exports=[str(path)]
     )
     assert len(path.read_text().splitlines()) == report.rows_out + 1
+
+
+def test_the_command_line_and_job_files_say_it(
+    postgresql: PostgresqlDatabase, tmp_path: Path
+) -> None:
+    postgresql.execute("CREATE TABLE people AS SELECT x, kept FROM (VALUES (1.5, 'a'), (2, 'b'),"
+                       " (3, 'a'), (4, 'b')) AS v (x, kept)")  # fmt: skip
+    words = ["anonymize", postgresql.url, "--table", "people", "--quasi-identifiers", "x", "--k"]
+    words += ["2", "--keep", "kept", "--output", "release.people", "--kept-columns", "client"]
+    done = CliRunner().invoke(main, words, env={"COLUMNS": "200"})
+    assert done.exit_code == 0
+    assert "left the database for the client's memory meanwhile" in done.stdout
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        'version: 1\nsource: {url: "${PEOPLE}"}\ndefaults: {k: 2, kept_columns: client}\njobs:\n'
+        "  - name: people\n    table: people\n    columns: {x: {role: quasi_identifier},"
+        " kept: {role: keep, reason: public}}\n    output: {table: release.again}\n"
+    )
+    environment = {"PEOPLE": postgresql.url, "COLUMNS": "200"}
+    done = CliRunner().invoke(main, ["run", str(file)], env=environment)
+    assert done.exit_code == 0, done.output
+    found = postgresql.rows("SELECT output_name, arguments::json->>'kept_columns' FROM"
+                            " dbanon.release ORDER BY output_name")  # fmt: skip
+    assert found == [("again", "client"), ("people", "client")]
