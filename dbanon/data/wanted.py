@@ -23,6 +23,8 @@ class Wanted:
     sensitive : columns that a privacy model asks for, as texts.
     leaves : those of them whose values are leaves of a hierarchy, so that their order is not asked.
     persons : columns that say whose a row is, as identifiers: one at most.
+    carried : columns that are released as they are, where their values travel with the client and
+        back, unread; None where they stay in their database.
     """
 
     quasi_identifiers: tuple[Attribute, ...]
@@ -30,6 +32,7 @@ class Wanted:
     sensitive: tuple[Attribute, ...] = ()
     leaves: frozenset[str] = field(default_factory=frozenset)
     persons: tuple[Attribute, ...] = ()
+    carried: tuple[Attribute, ...] | None = None
 
     @property
     def columns(self) -> tuple[Attribute, ...]:

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Protocol
 
 from dbanon.data.option import Option, check
-from dbanon.errors import ChainModel, InvalidParameter
+from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.carried import CLIENT, KEPT_COLUMNS, SERVER, require_carried
 from dbanon.job.chain import Chain
+from dbanon.job.chained import require_chained
 from dbanon.job.condition import require_condition
 from dbanon.job.export import Export
 from dbanon.job.guarantee import Guarantee
@@ -79,6 +81,8 @@ class Job:
     output_kind : ``table``, or ``view`` for a stable name over a released table.
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
     chunk_rows : rows that are read at a time; never changes the result.
+    kept_columns : ``server``, or ``client`` where kept columns leave their database for the memory
+        of the client, and come back with the release.
     memory_limit : bytes that reading and clustering may use; None for no limit.
     where : SQL of whoever owns the job, as behind WHERE; None for all rows.
     spill : a directory that is made for the run, and where values wait until they are looked at;
@@ -169,6 +173,18 @@ class Job:
     chunk_rows: Annotated[
         int, Option("Rows read at a time; never changes the result.", minimum=1, sql=False)
     ] = DEFAULT_CHUNK_ROWS
+    kept_columns: Annotated[
+        str,
+        Option(
+            "client: a release within one PostgreSQL database is faster, but values of columns"
+            " copied as they are, sensitive ones too, leave it for this program's memory and come"
+            " back. server: they stay in the database.",
+            choices=KEPT_COLUMNS,
+            release=True,
+            sql=False,
+            see="rights.md#kept-columns-through-the-client",
+        ),
+    ] = SERVER
     memory_limit: Annotated[
         int | None,
         MEMORY_LIMIT,
@@ -235,6 +251,12 @@ class Job:
             require_chained(self.policy, self.entity)
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.persons)
+        if self.kept_columns == CLIENT:
+            require_carried(
+                persons=bool(self.guarantee.persons),
+                chain=self.chain is not None,
+                spill=self.spill is not None,
+            )
         check_once(self.named)
 
     @property
@@ -285,54 +307,6 @@ class Job:
                 "A job of a chain is never skipped: code 99 would tell that nothing changed.",
                 hint="Run it whether or not something changed.",
             )
-
-
-def require_chained(policy: Policy, entity: str | None) -> None:
-    """Check what a release of a chain must and must not ask for.
-
-    Raises
-    ------
-    InvalidParameter : it has no entity, or an option that looks at the release alone.
-    ChainModel : it has a privacy model that compares classes with the whole table.
-    """
-    if not entity:
-        raise InvalidParameter(
-            "A chain follows persons: it needs the column that says whose a row is.",
-            hint="Name it: `entity`.",
-        )
-    if policy.guarantee != "rows":
-        raise InvalidParameter(
-            f"A chain keeps histories of rows, which guarantee={policy.guarantee} has not.",
-            hint="Leave out `guarantee`.",
-        )
-    if policy.evaluate:
-        raise InvalidParameter(
-            "A release of a chain is not evaluated: most of its classes are of earlier releases.",
-            hint="Leave out `evaluate`.",
-        )
-    if policy.certificate is not None:
-        raise InvalidParameter(
-            "A release of a chain has no certificate: its classes keep to earlier releases.",
-            hint="Leave out `certificate`.",
-        )
-    with_table = [model.describe() for model in policy.models if model.compares_with_table]
-    if with_table:
-        raise ChainModel(
-            "A chain keeps no model that compares classes with the whole table, which is another"
-            f" one at each release: {'; '.join(with_table)}.",
-            hint="Use distinct_l, entropy_l, recursive_cl or alpha_k, or release without a chain.",
-        )
-    if policy.models and policy.refine is not None:
-        raise InvalidParameter(
-            "In a chain with privacy models classes are not refined: records would move by their"
-            " sensitive values.",
-            hint="Leave out `refine`.",
-        )
-    if policy.options.get("suppression"):
-        raise InvalidParameter(
-            "In a chain nobody is withheld for others' sake: newcomers wait, or join a class.",
-            hint="Leave out what withholds records.",
-        )
 
 
 def check_door(door: str) -> None:

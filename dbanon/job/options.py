@@ -47,6 +47,7 @@ class JobOptions(PolicyOptions, total=False):
     output_kind: str
     if_exists: str
     chunk_rows: int | None
+    kept_columns: str
     memory_limit: int | None
     spill: str | None
     chain: Chain | None

@@ -32,6 +32,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
     Pricing,
     Refine,
     RefineLoss,
+    RowJoin,
     Split,
     Tfrp,
     Vmdav,
@@ -49,6 +50,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
     shuffled,
     simd_level,
     simd_levels,
+    split_rows,
     standardized,
 )
 
@@ -74,6 +76,7 @@ __all__ = [
     "Pricing",
     "Refine",
     "RefineLoss",
+    "RowJoin",
     "Split",
     "Tfrp",
     "Vmdav",
@@ -92,6 +95,7 @@ __all__ = [
     "shuffled",
     "simd_level",
     "simd_levels",
+    "split_rows",
     "standardized",
 ]
 

@@ -512,6 +512,42 @@ def column_squares(
 def shuffled(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """0 to n - 1 in a random order, by n random words, uint64; n below 2**31, else ValueError."""
 
+def split_rows(
+    rows: npt.NDArray[np.uint8], widths: Sequence[int], others: int
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Rows of a binary COPY in two: first fields of known widths, others that nobody looks into.
+
+    rows: uint8 (m,), whole rows without head and end of the COPY; widths: bytes of each first field
+    that is not NULL; others: how many more fields there are. What is no such row raises ValueError.
+    Returns the first fields of n rows with their lengths, -1 and zeros for NULL, uint8
+    (n * sum(4 + widths),), the other fields with their lengths, uint8, and where those of each row
+    end, int64 (n,).
+    """
+
+class RowJoin:
+    """Rows of a binary COPY: the number of fields, a head, and a tail where there are any.
+
+    heads, tails: uint8, their fields with their lengths; head_ends, tail_ends: int64, where each of
+    them ends. They must not change meanwhile. Ends that do not rise raise ValueError.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        heads: npt.NDArray[np.uint8],
+        head_ends: npt.NDArray[np.int64],
+        tails: npt.NDArray[np.uint8],
+        tail_ends: npt.NDArray[np.int64],
+    ) -> None: ...
+    def join(
+        self,
+        head_of: npt.NDArray[np.int64],
+        tail_of: npt.NDArray[np.int64] | None,
+        start: int,
+        stop: int,
+    ) -> npt.NDArray[np.uint8]:
+        """The bytes of the rows from start to before stop, of a head and a tail each, (r,)."""
+
 def block_of(
     points: npt.NDArray[np.float64],
     keys: npt.NDArray[np.int64],

@@ -66,5 +66,7 @@ void bind_bounds(nb::module_& m);
 void bind_labels(nb::module_& m);
 // Sums without rounding.
 void bind_sums(nb::module_& m);
+// Rows of COPY, taken apart and put together.
+void bind_rows(nb::module_& m);
 
 }  // namespace dbanon

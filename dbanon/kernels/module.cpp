@@ -67,5 +67,6 @@ NB_MODULE(_kernels, m) {
     bind_bounds(m);
     bind_labels(m);
     bind_sums(m);
+    bind_rows(m);
     bind_cutting(m);
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <tuple>
 
+#include "arrays.hpp"
 #include "binding.hpp"
 #include "labels.hpp"
 
@@ -12,29 +13,7 @@ namespace dbanon {
 namespace {
 
 template <class Value>
-using Read = nb::ndarray<const Value, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class Value>
 using Spaced = nb::ndarray<const Value, nb::ndim<1>, nb::device::cpu>;
-template <class Value>
-using Made = nb::ndarray<nb::numpy, Value, nb::ndim<1>>;
-
-// What Python takes over once it is filled.
-template <class Value>
-class Buffer {
-   public:
-    explicit Buffer(std::size_t n) : data_(new Value[n ? n : 1]), n_(n) {}
-    Value* data() { return data_.get(); }
-    Made<Value> given(std::size_t n) {
-        Value* data = data_.release();
-        const nb::capsule owner(data, [](void* at) noexcept { delete[] static_cast<Value*>(at); });
-        return {data, {n}, owner};
-    }
-    Made<Value> given() { return given(n_); }
-
-   private:
-    std::unique_ptr<Value[]> data_;
-    std::size_t n_;
-};
 
 template <class Value>
 Strided<Value> spaced(const Spaced<Value>& values) {

@@ -11,7 +11,7 @@ from dbanon.data.counts import Recount
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.recode import ColumnLoss
-from dbanon.release.words import InWords, nearness, told_by_method
+from dbanon.release.words import InWords, carried, nearness, told_by_method
 
 T = TypeVar("T")
 
@@ -332,8 +332,7 @@ class Report(InWords):
             "iloss": ("iloss a cell", "on the classes' own ranges"),
             "gower": ("Gower's distance a cell", "before rounding to column types"),
         }[self.loss_measure]
-        loss = f"{self.information_loss:.6f}"
-        loss += f" ({self.information_loss_before_rounding:.6f} {before})"
+        loss = f"{self.information_loss:.6f} ({self.information_loss_before_rounding:.6f} {before})"
 
         holds = self.counts.verdict
         pairs = [
@@ -349,6 +348,7 @@ class Report(InWords):
             ),
             ("sensitive", names(self.sensitive)),
             ("kept", names(self.kept)),
+            *carried(self.arguments),
             *(("COLUMN TELLS", found.describe(self.k_requested)) for found in self.telling),
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),

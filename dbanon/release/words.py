@@ -62,3 +62,10 @@ def told_by_method(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """What a method says of its classes, as a pair of label and text, or none."""
     text = ", ".join(f"{what}: {count}" for what, count in counts.items())
     return [("found by the method", text)] if text else []
+
+
+def carried(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """That columns which were copied left their database, as a pair of label and text, or none."""
+    if arguments.get("kept_columns") != "client":
+        return []
+    return [("columns copied as they are", "left the database for the client's memory meanwhile")]

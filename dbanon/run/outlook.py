@@ -10,6 +10,7 @@ from typing import Any
 from dbanon.data.chunks import require_memory
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.carried import CLIENT
 from dbanon.job.job import Job
 from dbanon.run.chain_outlook import PlannedChain, planned_chain
 from dbanon.run.changes import Changes, PlannedFile, changes
@@ -19,6 +20,8 @@ from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 from dbanon.stores.store import Store
+
+LEAVE = "leave the database for this program's memory, and come back"
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,11 @@ class Outlook:
     clustered: Clustered | None = None
     chain: PlannedChain | None = None
 
+    @property
+    def carried(self) -> bool:
+        """True where columns that are copied leave their database for the client's memory."""
+        return self.arguments.get("kept_columns") == CLIENT
+
     def to_dict(self) -> dict[str, Any]:
         """The outlook as plain values, for JSON."""
         return asdict(self)
@@ -114,6 +122,7 @@ class Outlook:
             ("strata", names(self.by)),
             ("sensitive", names(self.sensitive)),
             ("kept", names(self.kept)),
+            *([("columns copied as they are", LEAVE)] if self.carried else []),
             ("not copied", names(self.not_copied)),
             ("method", self.method),
             ("guarantee, once it is counted", self.guarantee),
@@ -195,6 +204,8 @@ def planning_ports(
 
 
 def _cluster(planned: Plan, source: Source, clock: Clock) -> Clustered:
+    # Nothing is written: what would be carried stays where it is.
+    planned = replace(planned, wanted=replace(planned.wanted, carried=None))
     microdata, policy, found = read_and_cluster(planned, source, clock)
     with clock.phase("cluster"):
         release = recoded(planned, policy, source, microdata, found)
@@ -223,6 +234,9 @@ def _outlook(
     trees = {n: t for n, t in planned.given.trees.items() if isinstance(t, Hierarchy)}
     described = planned.given.described({**planned.policy.hierarchies, **trees})
     hierarchies = {**planned.given.origins, **described}
+    arguments = {**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies}
+    if job.kept_columns == CLIENT:
+        arguments["kept_columns"] = CLIENT
     return Outlook(
         source=str(planned.relation.name),
         source_kind=planned.relation.kind,
@@ -242,7 +256,7 @@ def _outlook(
         entity=job.entity,
         not_copied=planned.not_copied,
         method=job.policy.method,
-        arguments={**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies},
+        arguments=arguments,
         k=int(job.policy.k),
         guarantee=planned.guarantee.sentence(job.quasi_identifiers),
         memory=memory,

@@ -13,6 +13,7 @@ from dbanon.data.wanted import Wanted
 from dbanon.errors import ColumnUnclassified, TableChanged
 from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.carried import CLIENT
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Asked, Job
 from dbanon.job.kinds import require_kinds
@@ -183,6 +184,11 @@ def plan(
         inspected = source.inspect(relation, looked_at)
         attributes = source.inspect(relation, attributes)
         relation = relation.with_attributes(inspected)
+    carried = None
+    if target is not None and job.kept_columns == CLIENT:
+        carried = tuple(relation.attribute(a.name) for a in relation.schema.attributes
+                        if a.name in job.kept)  # fmt: skip
+        target.require_carrying(source, relation, carried)
     wanted = Wanted(
         attributes,
         # Whatever their types are, these are told apart by their values' texts.
@@ -190,6 +196,7 @@ def plan(
         sensitive=_as_texts(relation, sensitive),
         leaves=frozenset(trees),
         persons=persons,
+        carried=carried,
     )
     policy = replace(job.policy, models=models)
     return Plan(job, policy, relation, wanted, given, release_id, output)

@@ -13,6 +13,7 @@ from dbanon.data.counts import Counts, Questions
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found
 from dbanon.errors import ColumnLost, KeptColumnTells, TellingColumnRefused
+from dbanon.job.carried import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected, Verdict
@@ -263,6 +264,8 @@ def report_of(
     more: dict[str, Any] = {"telling": [vars(column) for column in tells]}
     if job.where is not None:
         more["where"] = job.where
+    if job.kept_columns == CLIENT:
+        more["kept_columns"] = CLIENT
     levels = None if found.levels is None else dict(found.levels.levels)
     if levels is not None:
         more["levels"] = levels

@@ -14,6 +14,7 @@ from dbanon.errors import (
     ModelInfeasible,
     UnsupportedType,
 )
+from dbanon.job.carried import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
@@ -52,6 +53,7 @@ def check_job(job: Job) -> None:
         "where": job.where is not None,
         "time_limit": job.time_limit is not None,
         "spill": job.spill is not None,
+        "kept_columns=client": job.kept_columns == CLIENT,
         "exports": bool(job.exports),
     }
     for name, wanted in asked.items():

@@ -235,6 +235,15 @@ def cannot_travel() -> UnsupportedType:
     )
 
 
+def not_carried() -> InvalidParameter:
+    """The error where kept columns cannot travel with the client and back."""
+    return InvalidParameter(
+        "Kept columns travel through the client only where it releases from and to one PostgreSQL"
+        " database.",
+        hint="Leave out `kept_columns`.",
+    )
+
+
 def job_running(job: str) -> JobRunning:
     """The error for a job whose lock another process holds."""
     return JobRunning(

@@ -185,6 +185,17 @@ class Target(Protocol[W]):
         UnsupportedType : it has none.
         """
 
+    def require_carrying(
+        self, source: Source, relation: Relation, columns: Sequence[Attribute]
+    ) -> None:
+        """Check that these columns can travel from the source to here with the client, unread.
+
+        Raises
+        ------
+        InvalidParameter : here none can, or they travel in another way.
+        UnsupportedType : one cannot for its type.
+        """
+
     def write(self, draft: Draft, source: Source, progress: Progress) -> W:
         """Write a release, in random row order, where nobody sees it.
 

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores.base import (
     Existing,
     Output,
     Relation,
+    not_carried,
 )
 from dbanon.stores.names import RelationName, quote
 
@@ -48,6 +51,55 @@ class SessionInterface(ABC):
     @abstractmethod
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         """The source with the locator of its rows; ``key`` names key columns, or is empty."""
+
+    def require_carrying(self, source: Relation, columns: Sequence[Attribute]) -> None:
+        """Check that values of these columns can travel with the client and back, unread.
+
+        Raises
+        ------
+        InvalidParameter : on this database, or through this door, none can.
+        UnsupportedType : one cannot for its type.
+        """
+        raise not_carried()
+
+    def read_carrying(
+        self,
+        source: Relation,
+        attributes: Sequence[Attribute],
+        carried: Sequence[Attribute],
+        chunk_rows: int,
+        memory_limit: int | None,
+    ) -> Iterator[Chunk]:
+        """As ``read_chunks``; the client keeps the values of further columns, unread, for later.
+
+        Raises
+        ------
+        MemoryLimit : they need more memory than allowed.
+        """
+        raise not_carried()
+
+    def insert_carried(
+        self,
+        table: RelationName,
+        released: Sequence[tuple[str, str, str]],
+        columns: Sequence[ReleasedColumn],
+        carried: Sequence[str],
+        microdata: Microdata,
+        partition: Partition,
+    ) -> None:
+        """Fill a table with what ``read_carrying`` kept, in random order, beside classes' values.
+
+        Parameters
+        ----------
+        released : name, SQL type and SQL expression, over staged classes, of each column of these.
+        columns : the values of classes.
+        carried : the names of the columns that were kept, in their order.
+
+        Raises
+        ------
+        DatabaseFailure : the database does not take a value back.
+        """
+        raise not_carried()
 
     @abstractmethod
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:

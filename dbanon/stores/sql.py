@@ -89,11 +89,12 @@ class Session(KeyedSession):
         memory_limit: int | None = None,
         progress: Progress | None = None,
         disk: Disk | None = None,
+        carried: Sequence[Attribute] | None = None,
     ) -> Microdata:
         """Read the row keys and the given attributes, and nothing else, in record order.
 
         Rows that have a NULL where the source may have none are counted, and not read. Values wait
-        on the disk, where there is one.
+        on the disk, where there is one. Of ``carried`` columns as ``read_carrying`` says.
         """
         locator = source.located
         if locator.mapped or locator.unchecked:
@@ -106,7 +107,10 @@ class Session(KeyedSession):
                 )
             )
         categories = self.stage_values(source, attributes)
-        chunks = self.read_chunks(source, attributes, chunk_rows)
+        if carried is None:
+            chunks = self.read_chunks(source, attributes, chunk_rows)
+        else:
+            chunks = self.read_carrying(source, attributes, carried, chunk_rows, memory_limit)
         if progress is not None:
             chunks = watched(chunks, source.estimated_rows, progress)
         microdata = microdata_from_chunks(

@@ -19,7 +19,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.release.report import Report, TellingColumn
 from dbanon.release.telling import all_different, sample_size
 from dbanon.stores import digest, job_history, ledger, statements
-from dbanon.stores.base import Output, Relation, random_order
+from dbanon.stores.base import Output, Relation, not_carried, random_order
 from dbanon.stores.names import RelationName, check_length, parse_relation, quote
 from dbanon.stores.outputs import plan_output
 from dbanon.stores.ports import Draft, Progress, Source, Written
@@ -83,6 +83,14 @@ class SqlTarget:
         """True where the source is another transaction."""
         return not (isinstance(source, SqlSource) and source.session is self.session)
 
+    def require_carrying(
+        self, source: Source, relation: Relation, columns: Sequence[Attribute]
+    ) -> None:
+        """Check that the source is this database, and its sessions can; raises as ``ports``."""
+        if self.copies_from(source):
+            raise not_carried()
+        self.session.require_carrying(relation, columns)
+
     def require_type(self, attribute: Attribute) -> None:
         """Check that this database has a type for a column from elsewhere."""
         self.session.type_of(attribute)
@@ -100,15 +108,22 @@ class SqlTarget:
             rows = self._copied_rows(draft, source, kept, lambda share: progress(0.3 * share))
             session.load_rows([*kept, *_person(draft)], rows)
             session.stage_classes(partition, columns)
-        else:
+        elif draft.wanted.carried is None:
             session.stage(draft.relation, draft.microdata, partition, columns)
         progress(0.3)
         written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied)
         reads_from = None if copied else draft.relation
         typed = [(name, sql_type) for name, sql_type, _ in written.columns]
         session.create_released(draft.output, typed, draft.output.release_id)
-        values = {name: expression for name, _, expression in written.columns}
-        session.insert(written.relation, values, reads_from, written.kept)
+        if draft.wanted.carried is not None:
+            carried = written.kept
+            of_classes = [column for column in written.columns if column[0] not in carried]
+            session.insert_carried(
+                written.relation, of_classes, columns, carried, draft.microdata, partition
+            )
+        else:
+            values = {name: expression for name, _, expression in written.columns}
+            session.insert(written.relation, values, reads_from, written.kept)
         session.analyze(written.relation)
         return written
 

@@ -293,6 +293,7 @@ def test_a_piece_that_is_written_again_is_written_once(spark: SparkSession, peop
         ({"k": 1501, "block_size": 5000}, TooFewRecords),
         ({"time_limit": 5.0}, InvalidParameter),
         ({"spill": "somewhere"}, InvalidParameter),
+        ({"kept_columns": "client"}, InvalidParameter),
         ({"exports": [{"path": "x.parquet"}]}, DbanonError),
         ({"output": ""}, InvalidParameter),
         ({"if_exists": "other"}, InvalidParameter),

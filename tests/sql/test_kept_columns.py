@@ -99,3 +99,18 @@ def test_no_code_of_another_role_runs(run_sql: Run) -> None:
     assert run_sql("SELECT arguments->'telling' FROM dbanon.release") == [
         ([{"name": "kept", "determines": "i", "share": 1.0}],)
     ]
+
+
+def test_they_never_leave_by_a_call(
+    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
+) -> None:
+    """A client's ``kept_columns`` is no option here, nor is it passed over."""
+    for statement in PEOPLE:
+        run_sql(statement)
+    with pytest.raises(psycopg.Error) as caught:
+        connect().execute(
+            CALL.format("p", 'options => \'{"kept_columns": "client"}\'')  # type: ignore[arg-type]
+        )
+    assert caught.value.sqlstate == "22023"
+    assert "no such option" in str(caught.value)
+    assert "kept_columns" not in str(caught.value)

@@ -16,7 +16,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.report import Report, TellingColumn
-from dbanon.stores.base import Output, random_order
+from dbanon.stores.base import Output, Relation, not_carried, random_order
 from dbanon.stores.frame.categories import with_own_categories
 from dbanon.stores.frame.objects import objects
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
@@ -73,6 +73,12 @@ class FrameTarget:
 
     def require_type(self, attribute: Attribute) -> None:
         """Nothing to check: a frame takes values of every type."""
+
+    def require_carrying(
+        self, source: Source, relation: Relation, columns: Sequence[Attribute]
+    ) -> None:
+        """Refuse it: a frame is the client's own; raises InvalidParameter."""
+        raise not_carried()
 
     def write(self, draft: Draft, source: Source, progress: Progress) -> FrameWritten:
         """The released rows in random order; raises as ``ports.Target``."""

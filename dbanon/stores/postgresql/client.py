@@ -26,9 +26,10 @@ from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import arrays, catalog, packed
 from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql.carrying import PostgresqlCarrying
 from dbanon.stores.postgresql.copied import copied_out
 from dbanon.stores.postgresql.errors import translated
-from dbanon.stores.postgresql.session import ADDRESSED, PostgresqlSession
+from dbanon.stores.postgresql.session import ADDRESSED
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 FOUND_PATH = "dbanon_caller_path"
 
 
-class PsycopgSession(PostgresqlSession):
+class PsycopgSession(PostgresqlCarrying):
     """One transaction through psycopg."""
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
@@ -96,15 +97,17 @@ class PsycopgSession(PostgresqlSession):
         joined = relation.has_children or bool(locator.mapped)
         if relation.kind not in ADDRESSED or joined or no_address or source.filtered:
             rows = f"{source.from_clause}{joins}{source.where}"
-            query = packed.copied_records(*located, rows)
-            self.note(query)
-            with translated(), self._driver.cursor() as cursor, cursor.copy(query) as stream:
-                for buffer in copied_out(stream, self._driver.pgconn, chunk_rows):
-                    yield packed.unpack_copied(buffer, locator.types, attributes)
+            for buffer in self.copied(packed.copied_records(*located, rows), chunk_rows):
+                yield packed.unpack_copied(buffer, locator.types, attributes)
             return
         record = packed.packed_record(*located)
         for packed_rows in self._by_address(source, oid, record, joins, chunk_rows):
             yield packed.unpack(packed_rows, locator.types, attributes)
+
+    def copied(self, query: str, rows: int) -> Iterator[bytearray]:
+        self.note(query)
+        with translated(), self._driver.cursor() as cursor, cursor.copy(query) as stream:
+            yield from copied_out(stream, self._driver.pgconn, rows)
 
     def _by_address(
         self, source: Relation, oid: int, record: str, joins: str, chunk_rows: int
@@ -255,7 +258,9 @@ class PsycopgSession(PostgresqlSession):
         self._copy_binary(table, packed.copy_binary(columns))
 
     def _copy_binary(self, table: str, pieces: Iterable[bytes]) -> None:
-        copy = f"COPY {quote(table)} FROM STDIN (FORMAT binary)"
+        self.copy_binary(f"COPY {quote(table)} FROM STDIN (FORMAT binary)", pieces)
+
+    def copy_binary(self, copy: str, pieces: Iterable[bytes | memoryview]) -> None:
         self.note(copy)
         with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
             for piece in pieces:

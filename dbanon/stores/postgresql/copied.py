@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # What the bytes begin and end with: a head in front of the first row, and a row by itself.
 _HEAD = 19
 _END = b"\xff\xff"
+_SHORTEST = 3
 
 
 def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[bytearray]:
@@ -36,21 +37,22 @@ def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[bytearra
     next_row = connection.get_copy_data
     while True:
         size, row = next_row(1)
-        if size == 0:
-            _wait(connection)
-            continue
-        if size < 0:
-            # Its end was not seen: the server says why.
-            result = connection.get_result()
-            assert result is not None
-            # Until there is none, the connection would be taken for busy.
-            while connection.get_result() is not None:
-                pass
-            raise error_from_result(result)
-        if head:
+        # Seldom: for each row nothing is asked that need not be.
+        if size < _SHORTEST or head:
+            if size == 0:
+                _wait(connection)
+                continue
+            if size < 0:
+                # Its end was not seen: the server says why.
+                result = connection.get_result()
+                assert result is not None
+                # Until there is none, the connection would be taken for busy.
+                while connection.get_result() is not None:
+                    pass
+                raise error_from_result(result)
             row, head = row[head:], 0
-        if row == _END:
-            break
+            if row == _END:
+                break
         buffer += row
         held += 1
         if held == rows:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon import kernels
 from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
 from dbanon.stores import statements
@@ -21,6 +22,10 @@ from dbanon.stores.names import RelationName, quote
 # Days and microseconds from 1970-01-01 to 2000-01-01, where PostgreSQL's dates begin.
 EPOCH_DAYS = 10_957
 EPOCH_MICROSECONDS = EPOCH_DAYS * 86_400_000_000
+
+# What the bytes of COPY … (FORMAT binary) begin and end with.
+HEAD = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
+END = b"\xff\xff"
 
 _MASK_BITS = 32
 _COPY_ROWS = 65_536
@@ -59,10 +64,46 @@ def copied_records(
     return f"COPY (SELECT {values} FROM {from_clause}) TO STDOUT (FORMAT binary)"
 
 
+def carried_records(
+    key_expressions: Sequence[str],
+    key_types: Sequence[str],
+    attributes: Sequence[Attribute],
+    carried: Sequence[str],
+    from_clause: str,
+) -> str:
+    """COPY of keys and numbers of all rows, NULL where they are, and of further columns.
+
+    Parameters
+    ----------
+    carried : SQL of these columns, which may be of any type.
+    """
+    parts = _values(key_expressions, key_types, attributes, nulls=True)
+    values = ", ".join([*(value for value, _ in parts), *carried])
+    return f"COPY (SELECT {values} FROM {from_clause}) TO STDOUT (FORMAT binary)"
+
+
 def _parts(
     key_expressions: Sequence[str], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> list[tuple[str, str]]:
     """SQL of what is packed, never NULL, and the function that gives its bytes."""
+    parts = _values(key_expressions, key_types, attributes)
+    for start in range(0, len(_nullable(attributes)), _MASK_BITS):
+        bits = [
+            f"((s.{quote(attribute.name)} IS NULL)::integer::bigint << {bit})"
+            for bit, attribute in enumerate(_nullable(attributes)[start : start + _MASK_BITS])
+        ]
+        parts.append((" | ".join(bits), "int8send"))
+    return parts
+
+
+def _values(
+    key_expressions: Sequence[str],
+    key_types: Sequence[str],
+    attributes: Sequence[Attribute],
+    *,
+    nulls: bool = False,
+) -> list[tuple[str, str]]:
+    """The same without the mask; numbers may be NULL where ``nulls``."""
     parts = []
     for expression, key_type in zip(key_expressions, key_types, strict=True):
         value, send, _ = _KEY_PARTS[key_type]
@@ -71,13 +112,7 @@ def _parts(
         if attribute.kind.is_coded:
             parts.append((f"{statements.code_column(position)}::integer", "int4send"))
         else:
-            parts.append(_number(attribute))
-    for start in range(0, len(_nullable(attributes)), _MASK_BITS):
-        bits = [
-            f"((s.{quote(attribute.name)} IS NULL)::integer::bigint << {bit})"
-            for bit, attribute in enumerate(_nullable(attributes)[start : start + _MASK_BITS])
-        ]
-        parts.append((" | ".join(bits), "int8send"))
+            parts.append(_number(attribute, nulls=nulls))
     return parts
 
 
@@ -106,9 +141,8 @@ def in_one_pass(from_clause: str, record: str, chunk_rows: int) -> str:
 
 def unpack(buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribute]) -> Chunk:
     """The chunk that the bytes of ``packed_record`` hold."""
-    return _chunk_of(
-        np.frombuffer(buffer, _record_type(key_types, attributes)), key_types, attributes
-    )
+    records = np.frombuffer(buffer, _record_type(key_types, attributes))
+    return _chunk_of(records, key_types, attributes, _valid(records, attributes))
 
 
 def unpack_copied(
@@ -124,11 +158,52 @@ def unpack_copied(
     lengths = [name for name in records.dtype.names or () if name.startswith("length")]
     if any((records[name] != records[name][0]).any() for name in lengths):
         raise ValueError("a row holds a NULL")
-    return _chunk_of(records, key_types, attributes)
+    return _chunk_of(records, key_types, attributes, _valid(records, attributes))
+
+
+def unpack_carried(
+    buffer: bytearray, key_types: Sequence[str], attributes: Sequence[Attribute], carried: int
+) -> tuple[Chunk, NDArray[np.uint8], NDArray[np.int64]]:
+    """The chunk that rows of ``carried_records`` hold, and the bytes of further columns, unread.
+
+    These are uint8, of so many columns, with where those of each row end, int64 (c,).
+
+    Raises
+    ------
+    ValueError : the bytes are no such rows.
+    """
+    fields: list[tuple[str, str]] = []
+    widths = []
+    for place, part in enumerate(_fields(key_types, attributes)):
+        fields += [(f"length{place}", ">i4"), *part]
+        widths.append(np.dtype(part).itemsize)
+    heads, tails, ends = kernels.split_rows(np.frombuffer(buffer, np.uint8), widths, carried)
+    records = heads.view(np.dtype(fields))
+    chunk = _chunk_of(records, key_types, attributes, _not_null(records, key_types, attributes))
+    return chunk, tails, ends
+
+
+def _not_null(
+    records: NDArray[np.void], key_types: Sequence[str], attributes: Sequence[Attribute]
+) -> NDArray[np.bool_] | None:
+    """Where there are values, bool (c, d), by the lengths of fields; None where all are."""
+    found = [
+        records[f"v{i}"] >= 0 if a.kind.is_coded else records[f"length{len(key_types) + i}"] >= 0
+        for i, a in enumerate(attributes)
+        if a.nullable
+    ]
+    if all(column.all() for column in found):
+        return None
+    valid = np.ones((len(records), len(attributes)), bool)
+    valid[:, [i for i, a in enumerate(attributes) if a.nullable]] = np.column_stack(found)
+    return valid
 
 
 def _chunk_of(
-    records: NDArray[np.void], key_types: Sequence[str], attributes: Sequence[Attribute]
+    records: NDArray[np.void],
+    key_types: Sequence[str],
+    attributes: Sequence[Attribute],
+    valid: NDArray[np.bool_] | None,
 ) -> Chunk:
     keys = np.column_stack([_key(records, i, kind) for i, kind in enumerate(key_types)])
     columns = np.empty((len(records), len(attributes)))
@@ -149,14 +224,14 @@ def _chunk_of(
             columns[late, position] = values[late].astype(np.float64) + EPOCH_MICROSECONDS
         else:
             columns[:, position] = values
-    return chunk_from_columns(keys, columns, _valid(records, attributes), attributes)
+    return chunk_from_columns(keys, columns, valid, attributes)
 
 
 def _nullable(attributes: Sequence[Attribute]) -> list[Attribute]:
     return [attribute for attribute in attributes if attribute.nullable]
 
 
-def _number(attribute: Attribute) -> tuple[str, str]:
+def _number(attribute: Attribute, *, nulls: bool = False) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DATE:
         value, zero, send = f"{column}::date", "date '2000-01-01'", "date_send"
@@ -168,7 +243,12 @@ def _number(attribute: Attribute) -> tuple[str, str]:
         send = "timestamp_send"
     else:
         value, zero, send = _float8(attribute, column), "0", "float8send"
-    return (f"coalesce({value}, {zero})" if attribute.nullable else value), send
+    if not attribute.nullable:
+        return value, send
+    # Not every expression is NULL where its column is.
+    known = f"CASE WHEN {column} IS NOT NULL THEN {value} END"
+    absent = known if value.startswith("CASE") else value
+    return (absent if nulls else f"coalesce({value}, {zero})"), send
 
 
 def _float8(attribute: Attribute, column: str) -> str:
@@ -185,6 +265,21 @@ def _record_type(
     key_types: Sequence[str], attributes: Sequence[Attribute], *, copied: bool = False
 ) -> np.dtype[np.void]:
     """What ``packed_record`` makes of a row; or COPY, which says how long each field is."""
+    parts = _fields(key_types, attributes)
+    masks = range(0, len(_nullable(attributes)), _MASK_BITS)
+    parts += [[(f"mask{start}", ">i8")] for start in masks]
+    if not copied:
+        return np.dtype([field for part in parts for field in part])
+    fields = [("fields", ">i2")]
+    for place, part in enumerate(parts):
+        fields += [(f"length{place}", ">i4"), *part]
+    return np.dtype(fields)
+
+
+def _fields(
+    key_types: Sequence[str], attributes: Sequence[Attribute]
+) -> list[list[tuple[str, str]]]:
+    """What each key and each attribute is of, without the masks."""
     parts: list[list[tuple[str, str]]] = []
     for position, key_type in enumerate(key_types):
         found = _KEY_PARTS[key_type][2]
@@ -195,14 +290,7 @@ def _record_type(
         [(f"v{position}", codes.get(attribute.kind, ">f8"))]
         for position, attribute in enumerate(attributes)
     ]
-    masks = range(0, len(_nullable(attributes)), _MASK_BITS)
-    parts += [[(f"mask{start}", ">i8")] for start in masks]
-    if not copied:
-        return np.dtype([field for part in parts for field in part])
-    fields = [("fields", ">i2")]
-    for place, part in enumerate(parts):
-        fields += [(f"length{place}", ">i4"), *part]
-    return np.dtype(fields)
+    return parts
 
 
 def _key(records: NDArray[np.void], position: int, key_type: str) -> NDArray[np.int64]:
@@ -234,7 +322,7 @@ def copy_binary(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[by
     Columns are triples of name, SQL type and values, (n,) each; a ``tid`` is packed as
     block * 65536 + row, as ``unpack`` gives it.
     """
-    yield b"PGCOPY\n\xff\r\n\x00" + bytes(8)
+    yield HEAD
     fields: list[tuple[str, str]] = [("fields", ">i2")]
     for position, (_, sql_type, _) in enumerate(columns):
         fields.append((f"length{position}", ">i4"))
@@ -255,4 +343,4 @@ def copy_binary(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[by
             else:
                 rows[f"v{position}"] = piece
         yield rows.tobytes()
-    yield b"\xff\xff"
+    yield END

@@ -1,0 +1,36 @@
+// Arrays of one dimension, as functions take them and hand them to Python.
+#pragma once
+
+#include <nanobind/ndarray.h>
+
+#include <cstddef>
+#include <memory>
+
+namespace dbanon {
+
+namespace nb = nanobind;
+
+template <class Value>
+using Read = nb::ndarray<const Value, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class Value>
+using Made = nb::ndarray<nb::numpy, Value, nb::ndim<1>>;
+
+// What Python takes over once it is filled.
+template <class Value>
+class Buffer {
+   public:
+    explicit Buffer(std::size_t n) : data_(new Value[n ? n : 1]), n_(n) {}
+    Value* data() { return data_.get(); }
+    Made<Value> given(std::size_t n) {
+        Value* data = data_.release();
+        const nb::capsule owner(data, [](void* at) noexcept { delete[] static_cast<Value*>(at); });
+        return {data, {n}, owner};
+    }
+    Made<Value> given() { return given(n_); }
+
+   private:
+    std::unique_ptr<Value[]> data_;
+    std::size_t n_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,52 @@
+// Rows of PostgreSQL's binary COPY, taken apart and put together: nobody looks into a field.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dbanon {
+
+// Bytes that lie one after the other, and where each of them ends.
+struct Pieces {
+    const std::uint8_t* bytes;
+    const std::int64_t* ends;
+    std::size_t begin(std::size_t i) const {
+        return i ? static_cast<std::size_t>(ends[i - 1]) : 0;
+    }
+    std::size_t end(std::size_t i) const { return static_cast<std::size_t>(ends[i]); }
+    std::size_t size(std::size_t i) const { return end(i) - begin(i); }
+};
+
+// What rows look like: the number of their fields, fields of these widths or NULL, any others.
+struct RowShape {
+    const std::int32_t* widths;
+    std::size_t n_widths;
+    std::size_t others;
+    // The bytes of the first fields, with their lengths, where none is NULL.
+    std::size_t head() const {
+        std::size_t size = 0;
+        for (std::size_t i = 0; i < n_widths; ++i) size += 4 + static_cast<std::size_t>(widths[i]);
+        return size;
+    }
+};
+
+// How many rows, and how many bytes of other fields; rows is -1 where the bytes are none of these.
+struct RowCount {
+    std::int64_t rows;
+    std::size_t others;
+};
+RowCount count_rows(const std::uint8_t* bytes, std::size_t n, const RowShape& shape);
+
+// Of each of these rows its first fields, zeros where there is NULL, and its others as they are.
+void split_rows(const std::uint8_t* bytes, std::size_t rows, const RowShape& shape,
+                std::uint8_t* heads, std::uint8_t* tails, std::int64_t* ends);
+
+// The bytes of `count` rows: the number of fields, a head, and a tail where there are any.
+std::size_t joined_size(const Pieces& heads, const std::int64_t* head_of, const Pieces& tails,
+                        const std::int64_t* tail_of, std::size_t count);
+
+void join_rows(std::int16_t fields, const Pieces& heads, const std::int64_t* head_of,
+               const Pieces& tails, const std::int64_t* tail_of, std::size_t count,
+               std::uint8_t* out);
+
+}  // namespace dbanon

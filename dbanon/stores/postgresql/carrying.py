@@ -1,0 +1,313 @@
+"""Kept columns that travel with the client: read beside what classes are made of, written back.
+
+One COPY brings keys, quasi-identifiers and kept columns; another one takes the finished rows, in
+their random order. So the server neither finds a row again nor sorts any. A value of a kept column
+stays the bytes that the server made of it, which nobody here looks into: what comes back is what
+was there. Of a class the server is asked for the bytes once, in the types of the release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon import kernels
+from dbanon.data.chunks import Chunk, bytes_per_record
+from dbanon.data.microdata import Microdata, find_records
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import DatabaseFailure, MemoryLimit, RecountFailed, UnsupportedType
+from dbanon.recoding import ReleasedColumn
+from dbanon.stores import statements
+from dbanon.stores.base import Relation, random_order
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.postgresql import catalog, packed
+from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql.session import PostgresqlSession
+
+# Rows that are put together at a time.
+_PIECE = 32_768
+# Of a row: where its values end, and its key.
+_BYTES_BESIDE = 16
+# Types without a limit of their own, by what their values are here and in COPY.
+_PLAIN = {
+    "double precision": (np.float64, ">f8"),
+    "bigint": (np.int64, ">i8"),
+    "integer": (np.int64, ">i4"),
+    "smallint": (np.int64, ">i2"),
+    "date": (np.int64, ">i4"),
+}
+_KINDS = (Kind.FLOAT, Kind.INTEGER, Kind.DATE)
+# A domain does not take a value back: a check that was added later, or is not the same any more.
+_CHECKED = ("SQLSTATE 23502", "SQLSTATE 23514")
+
+
+@dataclass(eq=False)
+class Carried:
+    """Values of kept columns, row by row as they were read.
+
+    Parameters
+    ----------
+    columns : how many there are.
+    values : the fields of all rows, with their lengths.
+    ends : int64 (c,) of each piece, where the fields of each of its rows end in all values.
+    keys : int64 (c, m) of each piece; none once all were read in the order of records.
+    """
+
+    columns: int
+    values: bytearray = field(default_factory=bytearray, repr=False)
+    ends: list[NDArray[np.int64]] = field(default_factory=list, repr=False)
+    keys: list[NDArray[np.int64]] = field(default_factory=list, repr=False)
+    rows: int = 0
+
+    def add(
+        self, keys: NDArray[np.int64], tails: NDArray[np.uint8], ends: NDArray[np.int64]
+    ) -> None:
+        """Keep the fields of some more rows."""
+        self.ends.append(ends + len(self.values))
+        self.keys.append(keys)
+        self.values += tails.data
+        self.rows += len(keys)
+
+    def settle(self) -> None:
+        """Forget the keys, where rows were read in the order of records; they take memory."""
+        if not self.keys or self.keys[0].shape[1] != 1:
+            return
+        keys = np.concatenate(self.keys)[:, 0]
+        if bool((keys[1:] > keys[:-1]).all()):
+            self.keys.clear()
+
+    def require_memory(self, limit: int | None, n_columns: int) -> None:
+        """Check that they, and records of so many columns, keep within a limit; raises MemoryLimit.
+
+        None is no limit.
+        """
+        beside = self.rows * (_BYTES_BESIDE + bytes_per_record(n_columns))
+        if limit is not None and len(self.values) + beside > limit:
+            raise MemoryLimit.over(
+                "With kept columns in the client's memory the job needs",
+                limit,
+                detail=f"{self.rows} records were read so far, with {len(self.values)} bytes of"
+                " kept columns.",
+                hint="Raise the limit (`memory_limit`), or leave out `kept_columns`: they stay in"
+                " the database then.",
+            )
+
+    def places(self, keys: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """The row that was read of each record, int64 (n,); None where they lie in that order.
+
+        Parameters
+        ----------
+        keys : of the records, int64 (n, m).
+
+        Raises
+        ------
+        SourceChanged, RecountFailed : the records are not those that were read.
+        """
+        if self.rows != len(keys):
+            raise RecountFailed(
+                f"{self.rows} rows were read, and {len(keys)} are to be written; nothing was"
+                " published.",
+                hint="This is an error in dbanon: please report it.",
+            )
+        if not self.keys:
+            return None
+        places = np.empty(len(keys), np.int64)
+        places[find_records(keys, np.concatenate(self.keys))] = np.arange(len(keys))
+        return places
+
+
+class PostgresqlCarrying(PostgresqlSession):
+    """The part of a client's session that reads kept columns and writes finished rows."""
+
+    _carried: Carried | None = None
+
+    def copied(self, query: str, rows: int) -> Iterator[bytearray]:
+        """The bytes of the rows of a COPY … TO STDOUT, so many at a time, without head and end."""
+        raise NotImplementedError
+
+    def copy_binary(self, copy: str, pieces: Iterable[bytes | memoryview]) -> None:
+        """Execute a COPY … FROM STDIN (FORMAT binary) of these bytes."""
+        raise NotImplementedError
+
+    def require_carrying(self, source: Relation, columns: Sequence[Attribute]) -> None:
+        oid = self._relations[source.name].oid
+        # What is written by its output function travels as text.
+        names = [a.name for a in columns if types.kept(a) == f"s.{quote(a.name)}"]
+        for name, sql_type, is_domain in self.rows(catalog.NOT_CARRIED, (oid, names)):
+            why = "is a domain within another type" if is_domain else "has no binary form"
+            raise UnsupportedType(
+                f'Column "{name}" cannot travel through the client: {sql_type} {why}.',
+                hint="Leave out `kept_columns`: its values stay in the database then.",
+            )
+
+    def read_carrying(
+        self,
+        source: Relation,
+        attributes: Sequence[Attribute],
+        carried: Sequence[Attribute],
+        chunk_rows: int,
+        memory_limit: int | None,
+    ) -> Iterator[Chunk]:
+        located = source.located
+        rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
+        values = [types.kept(a) for a in carried]
+        query = packed.carried_records(located.expressions, located.types, attributes, values, rows)
+        held = self._carried = Carried(len(carried))
+        self._as_stored(True)
+        for buffer in self.copied(query, chunk_rows):
+            chunk, tails, ends = packed.unpack_carried(
+                buffer, located.types, attributes, len(carried)
+            )
+            held.add(chunk.keys, tails, ends)
+            held.require_memory(memory_limit, len(attributes))
+            yield chunk
+        held.settle()
+        self._as_stored(False)
+
+    def _as_stored(self, wanted: bool) -> None:
+        """Have texts travel in the database's own encoding, where that is another than the usual.
+
+        They come back as they are then, whatever bytes they hold, and whatever is no UTF-8.
+        """
+        [(encoding,)] = self.rows("SELECT current_setting('server_encoding')")
+        if encoding != "UTF8":
+            self.run(f"SET LOCAL client_encoding = '{encoding if wanted else 'UTF8'}'")
+
+    def insert_carried(
+        self,
+        table: RelationName,
+        released: Sequence[tuple[str, str, str]],
+        columns: Sequence[ReleasedColumn],
+        carried: Sequence[str],
+        microdata: Microdata,
+        partition: Partition,
+    ) -> None:
+        held, self._carried = self._carried, None
+        assert held is not None
+        assert held.columns == len(carried)
+        places = held.places(microdata.keys)
+        held.keys.clear()
+        numbers, records = self._in_random_order(partition)
+        found = self._own_bytes(partition, released, columns)
+        if found is None:
+            self.stage_classes(partition, columns)
+        self._as_stored(True)
+        heads, head_ends = found or self._of_classes(released, partition.n_classes)
+        join = kernels.RowJoin(
+            len(released) + held.columns,
+            heads,
+            head_ends,
+            np.frombuffer(held.values, np.uint8),
+            np.concatenate(held.ends) if held.ends else np.empty(0, np.int64),
+        )
+        held.ends.clear()
+        names = quote_list([*(name for name, _, _ in released), *carried])
+        # Nobody else sees the table before it is committed: its rows need not be looked at again.
+        copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
+        try:
+            self.copy_binary(
+                copy, _rows(join, numbers, records if places is None else places[records])
+            )
+        except DatabaseFailure as error:
+            if not str(error.detail).startswith(_CHECKED):
+                raise
+            raise DatabaseFailure(
+                "A kept column holds a value that the check of its type refuses, as values are"
+                " checked when they come back.",
+                detail=error.detail,
+                hint="Leave out `kept_columns`: its values stay in the database then.",
+            ) from None
+        self._as_stored(False)
+
+    def _in_random_order(self, partition: Partition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The class numbers of rows as they are written, and their records, int64 (released,).
+
+        Classes stand in random order, and rows in random order within a class, as elsewhere.
+        """
+        released = np.flatnonzero(partition.labels >= 0)
+        records = released[random_order(len(released))]
+        numbers = self.class_numbers(partition)[partition.labels[records]]
+        members, _ = kernels.grouped(numbers, partition.n_classes)
+        return numbers[members].astype(np.int64), records[members]
+
+    def _own_bytes(
+        self,
+        partition: Partition,
+        released: Sequence[tuple[str, str, str]],
+        columns: Sequence[ReleasedColumn],
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
+        """As ``_of_classes``, without asking the server; None where types are not so plain."""
+        by_name = {column.attribute.name: column for column in columns}
+        fields: list[tuple[str, str]] = []
+        values = []
+        for place, (name, sql_type, _) in enumerate(released):
+            column = by_name[name]
+            if column.upper is not None or column.missing is not None:
+                return None
+            [part] = self.by_number(partition, [column])
+            known = _plain(part.values, column.attribute.kind, sql_type)
+            if known is None:
+                return None
+            values.append(known)
+            fields += [(f"length{place}", ">i4"), (f"value{place}", known.dtype.str)]
+        records = np.empty(partition.n_classes, np.dtype(fields))
+        for place, known in enumerate(values):
+            records[f"length{place}"] = known.dtype.itemsize
+            records[f"value{place}"] = known
+        ends = np.arange(1, len(records) + 1) * records.dtype.itemsize
+        return records.view(np.uint8), ends
+
+    def _of_classes(
+        self, released: Sequence[tuple[str, str, str]], n_classes: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """The fields of each class as bytes, by its number, and where they end.
+
+        Its values are those that an INSERT from staging would write.
+        """
+        values = ", ".join(f"({value})::{sql_type}" for _, sql_type, value in released)
+        query = (
+            f"COPY (SELECT {values} FROM {quote(statements.CLASSES)} AS c ORDER BY c.class)"
+            " TO STDOUT (FORMAT binary)"
+        )
+        fields = bytearray()
+        ends: list[NDArray[np.int64]] = []
+        for buffer in self.copied(query, _PIECE):
+            found = kernels.split_rows(np.frombuffer(buffer, np.uint8), [], len(released))
+            ends.append(found[2] + len(fields))
+            fields += found[1].data
+        all_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)
+        if len(all_ends) != n_classes:
+            raise RecountFailed(
+                f"{len(all_ends)} classes came back, and there are {n_classes}; nothing was"
+                " published.",
+                hint="This is an error in dbanon: please report it.",
+            )
+        return np.frombuffer(fields, np.uint8), all_ends
+
+
+def _plain(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | None:
+    """Values as COPY has them, where a type is so plain that it takes them as they are."""
+    if sql_type not in _PLAIN or values.dtype != _PLAIN[sql_type][0] or kind not in _KINDS:
+        return None
+    if kind is Kind.FLOAT:
+        return values.astype(_PLAIN[sql_type][1])
+    shifted = values - packed.EPOCH_DAYS if kind is Kind.DATE else values
+    limits = np.iinfo(np.dtype(_PLAIN[sql_type][1]))
+    if len(shifted) and (shifted.min() < limits.min or shifted.max() > limits.max):
+        return None
+    return shifted.astype(_PLAIN[sql_type][1])
+
+
+def _rows(
+    join: kernels.RowJoin, head_of: NDArray[np.int64], tail_of: NDArray[np.int64]
+) -> Iterator[bytes | memoryview]:
+    """The bytes of a COPY of these rows, in pieces."""
+    yield packed.HEAD
+    for start in range(0, len(head_of), _PIECE):
+        yield join.join(head_of, tail_of, start, min(start + _PIECE, len(head_of))).data
+    yield packed.END
