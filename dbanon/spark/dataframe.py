@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, types
+from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as sql
 
 from dbanon.data.chunks import duplicate_keys
@@ -30,6 +30,7 @@ from dbanon.recoding.columns import ReleasedColumn
 from dbanon.spark.facts import MOST_VALUES, Facts, require_few
 from dbanon.spark.flow import mapped
 from dbanon.spark.layout import KEY, ROWS, Layout
+from dbanon.spark.refusals import check_names
 from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName
 
@@ -87,7 +88,7 @@ class DataFrameSource:
 
         Raises
         ------
-        ColumnNotFound, InvalidParameter : a name is no column, or two.
+        ColumnNotFound, InvalidParameter : a name is no column, or two, or one but for its case.
         UnsupportedType : a column that is read has a type that no release has.
         """
         names = list(self.frame.columns)
@@ -98,6 +99,7 @@ class DataFrameSource:
                 )
             if names.count(name) > 1:
                 raise InvalidParameter(f'The DataFrame has two columns named "{name}".')
+        check_names([*job.read, *job.key], names, sees_case(self.frame.sparkSession))
         attributes = tuple(attribute_of(field) for field in self.frame.schema.fields)
         required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
         return Relation(RelationName(None, NAME), Schema(attributes), KIND, required=required)
@@ -306,8 +308,14 @@ def type_of(column: ReleasedColumn, frame: DataFrame) -> types.DataType:
     return frame.schema[column.source].dataType
 
 
+def sees_case(session: SparkSession) -> bool:
+    """Whether a session tells names apart that differ in case only."""
+    return str(session.conf.get("spark.sql.caseSensitive", "false")) == "true"
+
+
 def with_unique(names: Sequence[str], frame: DataFrame, released: Sequence[ReleasedColumn]) -> None:
     """Check that no two columns of a release have one name; raises InvalidParameter."""
+    check_names(names, (), sees_case(frame.sparkSession))
     for one in released:
         name = one.attribute.name
         if list(names).count(name) > 1 or (one.of is not None and name in frame.columns):
