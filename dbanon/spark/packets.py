@@ -67,7 +67,7 @@ def _one(held: pa.Buffer) -> pa.Array:
 
 
 def unpacked(column: Any) -> Iterator[pa.RecordBatch]:
-    """The rows in a column of packets, without copies."""
+    """The rows in a column of packets."""
     for packet in column:
         if not packet.is_valid:
             continue
