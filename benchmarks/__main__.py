@@ -1,6 +1,7 @@
 """``python -m benchmarks [NAME …] [--quick]``: run benchmarks, print and keep their tables.
 
 ``--beside PYTHON`` lets another version take turns with this one, by an interpreter that has it.
+``--big`` measures larger tables, too, where a benchmark has some.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ ON_REQUEST = (
     "thorough",
 )  # minutes, if named
 WITH_ANOTHER = ("evaluation", "main_job", "models_adult", "plpython", "second_round")
+WITH_BIG = ("spark",)
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
 IN_DOCS = {
@@ -63,11 +65,16 @@ def main() -> None:
         metavar="PYTHON",
         help=f"interpreter with another version, measured in turn by {', '.join(WITH_ANOTHER)}",
     )
+    parser.add_argument(
+        "--big", action="store_true", help=f"larger tables, too: {', '.join(WITH_BIG)}"
+    )
     arguments = parser.parse_args()
     for name in arguments.names or [name for name in NAMES if name not in ON_REQUEST]:
         if name not in NAMES:
             parser.error(f"no benchmark {name}")
         given = {"beside": arguments.beside} if name in WITH_ANOTHER else {}
+        if name in WITH_BIG:
+            given = {"big": arguments.big}
         try:
             text = importlib.import_module(f"benchmarks.{name}").run(arguments.quick, **given)
         except NotMeasuredError as error:

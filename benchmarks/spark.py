@@ -1,141 +1,101 @@
-"""A release on Spark, from Parquet to Parquet: CPU seconds of the JVM and of Python apart.
+"""A release on Spark: CPU seconds of the JVM, of Python and of the server apart, and its loss.
 
-Two cores, one process (``local[2]``), five columns from a mixture of 20 Gaussians, k = 5, blocks of
-50,000; each session makes its release twice, as the first loads and compiles classes. With a number
-of rows and, if wanted, a value of ``refine`` it is that one session: ``python -m benchmarks.spark
-ROWS [REFINE]``.
+One process (``local[2]``), five columns from a mixture of 20 Gaussians, k = 5, blocks of 50,000.
+Each session makes its release three times, as Java loads and compiles classes at first. On an idle
+machine of two cores it takes some eight minutes; ``--big`` takes 10 million rows, too.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
-
-import dbanon.spark
 from benchmarks.markdown import NotMeasuredError, table
 
-_TICKS = os.sysconf("SC_CLK_TCK")
-CASES = ((200_000, None), (1_000_000, None), (1_000_000, "pass"), (4_000_000, None))
+ROWS, BIG, QUICK = 1_000_000, 10_000_000, 20_000
+SLOWED = 300_000
 TITLE = """# A release on Spark
 
-Parquet to Parquet, `local[2]`, five columns from a mixture of 20 Gaussians, a key and a kept
-column, MDAV, k = 5, blocks of 50,000. CPU seconds of the JVM and of Python with its workers; a
-session's first release, then its second.
+Five columns of doubles from a mixture of 20 Gaussians, a key and a kept column, MDAV, k = 5, blocks
+of 50,000, published by `anonymize_table`: staged, read back and counted again. `local[2]`, with
+`refine=pass` in two turns across other borders. CPU seconds per million rows: of the JVM, of Python
+with its workers, and of the PostgreSQL server that is source and target; a session's first three
+releases, of which the first loads and compiles classes.
+
+"""
+WORKERS = """
+## One worker and two
+
+{rows:,} rows, {blocks} blocks of 5,000, each slowed by a second of sleep, on a standalone cluster
+with workers of one core; each session's second release.
+
+"""
+LOSS = """
+## Loss beside one machine
+
+The same {rows:,} rows without blocks on one machine, with the same refinement: like for like.
 
 """
 
 
-def write(folder: Path, rows: int, files: int = 8) -> None:
-    """A mixture of 20 Gaussians in five columns, with a key and a column that is kept."""
-    rng = np.random.default_rng(7)
-    centres = rng.normal(scale=4.0, size=(20, 5))
-    each = -(-rows // files)
-    for number in range(files):
-        start = number * each
-        count = min(each, rows - start)
-        points = centres[rng.integers(0, 20, count)] + rng.normal(size=(count, 5))
-        columns = {f"x{i}": points[:, i] for i in range(5)}
-        columns["id"] = np.arange(start, start + count)
-        columns["kept"] = rng.integers(0, 9, count)
-        pq.write_table(pa.table(columns), folder / f"{number}.parquet")
-
-
-def seconds(pid: int) -> tuple[float, float]:
-    """CPU seconds of a process by itself, and of all that it started."""
-    parents: dict[int, list[int]] = {}
-    own: dict[int, tuple[float, float]] = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            told = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        parents.setdefault(int(told[1]), []).append(int(entry))
-        used = sum(map(int, told[11:13])) / _TICKS, sum(map(int, told[13:15])) / _TICKS
-        own[int(entry)] = used
-    below, pending = own[pid][1], list(parents.get(pid, []))
-    while pending:
-        child = pending.pop()
-        below += sum(own[child])
-        pending += parents.get(child, [])
-    return own[pid][0], below
-
-
-def run(quick: bool = False) -> str:
-    """Markdown of CPU seconds per million rows, and the loss."""
-    cells = []
-    for rows, refine in [(20_000, None)] if quick else CASES:
-        asked = [str(rows)] + ([] if refine is None else [refine])
-        done = subprocess.run(
-            [sys.executable, "-I", "-m", "benchmarks.spark", *asked],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise NotMeasuredError(done.stderr.strip().splitlines()[-1])
-        for line in done.stdout.splitlines():
-            told = json.loads(line)
-            jvm, python, all_of_it = (told[name] / rows * 1e6 for name in ("jvm", "python", "all"))
-            loss = f"{100 * told['loss']:.4f} %"
+def run(quick: bool = False, big: bool = False) -> str:
+    """Markdown of CPU seconds per million rows, of what a second worker gains, and of the loss."""
+    rows = QUICK if quick else ROWS
+    cases = [("files", rows, ""), ("files", rows, "pass"), ("database", rows, "")]
+    if big:
+        cases += [("files", BIG, ""), ("files", BIG, "pass")]
+    cells, losses = [], {}
+    for what, count, refine in cases:
+        for told in _told(what, count, refine):
+            used = {name: told[name] / count * 1e6 for name in ("jvm", "python", "server")}
+            together = sum(used.values())
+            way = {"files": "Parquet", "database": "PostgreSQL"}[what]
             cells.append(
-                [f"{rows:,}", refine or "none", told["session"], jvm, python, all_of_it,
-                 2e6 / all_of_it, told["seconds"], loss]
+                [way, f"{count:,}", refine or "none", told["release"], used["jvm"], used["python"],
+                 used["server"] or "", together, round(2e6 / together), told["seconds"],
+                 f"{100 * told['loss']:.4f}"]
             )  # fmt: skip
+            losses[what, count, refine] = told["loss"]
             print(*cells[-1], flush=True)
-    header = ["rows", "refine", "release", "JVM", "Python", "CPU s per 1M rows",
-              "rows/s on two cores, computed", "seconds", "loss"]  # fmt: skip
-    return TITLE + table(header, cells)
+    header = ["from and to", "rows", "refine", "release", "JVM", "Python", "server",
+              "CPU s per 1M rows", "rows/s on two cores, computed", "s", "100 SSE/SST"]  # fmt: skip
+    slowed = 20_000 if quick else SLOWED
+    title = WORKERS.format(rows=slowed, blocks=slowed // 5_000)
+    text = TITLE + table(header, cells) + title + _workers(slowed)
+    return text + LOSS.format(rows=rows) + _losses(rows, losses)
 
 
-def one(rows: int, refine: str | None = None) -> None:
-    """Print what two releases of one session take, a line of JSON each."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    place = Path(tempfile.mkdtemp())
-    (place / "in").mkdir()
-    write(place / "in", rows)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "3g")
-        .config("spark.sql.shuffle.partitions", "8")
-        .config("spark.local.dir", str(place / "local"))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    jvm = spark.sparkContext._gateway.proc.pid
-    more = {} if refine is None else {"refine": refine}
-    for name in ("first", "second"):
-        before, workers = seconds(jvm)
-        driver, started = time.process_time(), time.perf_counter()
-        released, report = dbanon.spark.anonymize(
-            spark.read.parquet(str(place / "in")),
-            quasi_identifiers=[f"x{i}" for i in range(5)],
-            k=5,
-            key=["id"],
-            keep=["kept"],
-            **more,
-        )
-        released.write.mode("overwrite").parquet(str(place / "out"))
-        spark.catalog.clearCache()
-        after, worked = seconds(jvm)
-        python = worked - workers + time.process_time() - driver
-        told: dict[str, float | str] = {"session": name, "jvm": after - before, "python": python}
-        told |= {"all": after - before + python, "seconds": time.perf_counter() - started}
-        print(json.dumps(told | {"loss": report.information_loss}), flush=True)
-    spark.stop()
-    shutil.rmtree(place)
+def _told(what: str, rows: int, refine: str) -> list[dict[str, Any]]:
+    """What a process of its own told."""
+    asked = [what, str(rows), *([refine] if refine else [])]
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "benchmarks.spark_runs", *asked],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise NotMeasuredError(done.stderr.strip().splitlines()[-1])
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-if __name__ == "__main__":
-    one(int(sys.argv[1]), *sys.argv[2:3])
+def _workers(rows: int) -> str:
+    one, two = (told["seconds"] for told in _told("workers", rows, ""))
+    print(f"1 worker {one:.1f} s, 2 workers {two:.1f} s", flush=True)
+    return table(["workers", "s", "times as fast"], [[1, one, 1.0], [2, two, one / two]])
+
+
+def _losses(rows: int, losses: dict[tuple[str, int, str], float]) -> str:
+    cells = []
+    for refine in ("", "pass"):
+        [whole] = _told("local", rows, refine)
+        blocks = losses["files", rows, refine]
+        more = f"{100 * (blocks / whole['loss'] - 1):+.2f} %"
+        cells.append(
+            [refine or "none", f"{100 * blocks:.4f}", f"{100 * whole['loss']:.4f}", more,
+             whole["python"], whole["seconds"]]
+        )  # fmt: skip
+        print(*cells[-1], flush=True)
+    header = ["refine", "100 SSE/SST on Spark", "without blocks", "Spark beside it",
+              "CPU s without blocks", "s"]  # fmt: skip
+    return table(header, cells)

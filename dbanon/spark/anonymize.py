@@ -22,6 +22,7 @@ from dbanon.run.plan import Plan, plan
 from dbanon.spark.dataframe import (
     NAME,
     DataFrameSource,
+    LaidOut,
     column,
     laid_out,
     layout_of,
@@ -30,7 +31,7 @@ from dbanon.spark.dataframe import (
     with_unique,
 )
 from dbanon.spark.facts import Facts, measures_of, values_of
-from dbanon.spark.flow import told_by
+from dbanon.spark.flow import PACKETS, Disks, mapped, told_in
 from dbanon.spark.layout import FACTS, Layout
 from dbanon.spark.pieces import Known
 from dbanon.spark.recount import counted
@@ -64,7 +65,7 @@ class Released:
 
     rows: DataFrame
     report: Report
-    kept: Stages
+    kept: Disks
 
     def forget(self) -> None:
         """Let the disks of executors go."""
@@ -138,21 +139,21 @@ def released(job: Job, frame: DataFrame, tasks: int | None = None) -> Released:
     wanted = planned.wanted
     layout = layout_of(job, wanted.quasi_identifiers, tuple(planned.sensitive.values()))
     laid = laid_out(frame, job, layout, planned.relation)
-    stages = None
+    disks = Disks()
     try:
-        facts, sample = _look(laid.rows, planned, layout)
-        require_key(laid.rows, facts)
+        kept, facts, sample = _look(laid, planned, layout, disks)
+        require_key(kept, facts)
         check_facts(facts, planned, laid.withheld)
         known, strata = _known(facts, planned, layout)
         check_known(known)
         columns = released_columns(known)
         names = [one.attribute.name for one in columns]
         with_unique([*names, *layout.kept], frame, columns)
-        stages = Stages(known, tasks)
+        stages = Stages(known, disks, tasks)
         schema = _schema(frame, layout, columns)
-        forest = stages.forest(laid.rows, strata, sample)
-        rows, told, _ = stages.classes(laid.rows, forest, lambda: schema)
-        stages.done(but=True)
+        forest = stages.forest(kept, strata, sample)
+        rows, told, _ = stages.classes(kept, forest, lambda: schema)
+        disks.done(but=True)
         answers = counted(rows, planned, names, layout)
         expected = Expected(
             facts.rows, sum(one.rows for one in strata if not all(one.pattern)), planned.sensitive
@@ -169,29 +170,35 @@ def released(job: Job, frame: DataFrame, tasks: int | None = None) -> Released:
             time.perf_counter() - started,
         )
         order = _order(frame, layout, columns)
-        return Released(rows.select(*order), report, stages)
+        return Released(rows.select(*order), report, disks)
     except BaseException:
-        if stages is not None:
-            stages.done()
+        disks.done()
         raise
     finally:
         laid.done()
 
 
-def _look(rows: DataFrame, planned: Plan, layout: Layout) -> tuple[Facts, list[pa.Table]]:
-    """What all pieces tell; and the rows of the smallest hashes, enough for one stratum of all."""
+def _look(
+    laid: LaidOut, planned: Plan, layout: Layout, disks: Disks
+) -> tuple[DataFrame, Facts, list[pa.Table]]:
+    """The rows as packets, and what all pieces tell: the source is read here, and not again.
+
+    Beside them rows of the smallest hashes, enough for one stratum of all, where counting before
+    costs little.
+    """
     given = {**planned.policy.hierarchies, **planned.given.trees}
     made = frozenset(planned.given.trees)
-    looked_at = rows.select(*layout.looked_at)
-    limit = None if layout.persons else sample_limit(planned.policy, rows.count())
+    limit = sample_limit(planned.policy, laid.rows.count()) if laid.counted else None
     work = Look(layout, frozenset(given), made, limit)
+    at_once = None if layout.persons else AT_ONCE
+    kept = disks.keep(mapped(laid.rows, work, PACKETS, at_once))
     found, sample = Facts(), []
-    for one in told_by(looked_at, work, None if layout.persons else AT_ONCE):
+    for one in told_in(kept):
         if isinstance(one, Facts):
             found.add(one)
         else:
             sample.append(one.rows)
-    return found, sample
+    return kept, found, sample
 
 
 def _known(facts: Facts, planned: Plan, layout: Layout) -> tuple[Known, list[Stratum]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, types
+from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as sql
 
 from dbanon.data.chunks import duplicate_keys
@@ -24,9 +25,12 @@ from dbanon.hierarchy.leaves import by_value
 from dbanon.hierarchy.spec import HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
+from dbanon.partitioning.blocks import AT_ONCE
 from dbanon.recoding.columns import ReleasedColumn
 from dbanon.spark.facts import MOST_VALUES, Facts, require_few
-from dbanon.spark.layout import KEY, Layout
+from dbanon.spark.flow import mapped
+from dbanon.spark.layout import KEY, ROWS, Layout
+from dbanon.spark.refusals import check_names
 from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName
 
@@ -84,7 +88,7 @@ class DataFrameSource:
 
         Raises
         ------
-        ColumnNotFound, InvalidParameter : a name is no column, or two.
+        ColumnNotFound, InvalidParameter : a name is no column, or two, or one but for its case.
         UnsupportedType : a column that is read has a type that no release has.
         """
         names = list(self.frame.columns)
@@ -95,6 +99,7 @@ class DataFrameSource:
                 )
             if names.count(name) > 1:
                 raise InvalidParameter(f'The DataFrame has two columns named "{name}".')
+        check_names([*job.read, *job.key], names, sees_case(self.frame.sparkSession))
         attributes = tuple(attribute_of(field) for field in self.frame.schema.fields)
         required = job.quasi_identifiers if job.policy.nulls == "suppress" else ()
         return Relation(RelationName(None, NAME), Schema(attributes), KIND, required=required)
@@ -151,11 +156,13 @@ class LaidOut:
     ----------
     rows : columns as ``Layout`` has them.
     withheld : how many more rows there are, which have a NULL where none may be.
+    counted : whether counting them costs little: they are on disks, or in files that tell it.
     kept : what is held on disks for it.
     """
 
     rows: DataFrame
     withheld: int
+    counted: bool
     kept: tuple[DataFrame, ...]
 
     def done(self) -> None:
@@ -176,23 +183,26 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
     """
     names = [*job.named, *job.guarantee.persons, *job.key]
     rows = frame.select(*(column(name) for name in dict.fromkeys(names)))
+    plain, still = _is_number(relation, job.key), _stands_still(frame)
+    for_it = []
+    if relation.required and not still:
+        # What is withheld and what is not have to be of one reading.
+        rows = rows.persist(StorageLevel.DISK_ONLY)
+        for_it.append(rows)
     withheld = 0
     if relation.required:
         held = rows
         for name in relation.required:
             held = held.where(column(name).isNotNull())
         withheld, rows = rows.count() - held.count(), held
-    plain = _is_number(relation, job.key)
     if not plain:
         _require_key(rows, job.key)
-    kept = None
     if plain:
         number = column(job.key[0]).cast("long")
-        if not _stands_still(frame):
-            rows = kept = rows.persist(StorageLevel.DISK_ONLY)
     else:
         order = [column(name) for name in job.key or rows.columns]
-        rows = kept = rows.orderBy(*order).persist(StorageLevel.DISK_ONLY)
+        rows = rows.orderBy(*order).persist(StorageLevel.DISK_ONLY)
+        for_it.append(rows)
         number = _numbered(rows)
     columns = [number.alias(KEY)]
     for i, attribute in enumerate(layout.quasi_identifiers):
@@ -208,12 +218,11 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
         column(name).alias(held) for held, name in zip(layout.carried, layout.kept, strict=True)
     ]
     laid = rows.select(*columns)
-    for_it = [kept] if kept is not None else []
     if layout.persons:
-        # All records of a person are looked at together, again and again.
-        laid = laid.repartition(*layout.entity).persist(StorageLevel.DISK_ONLY)
-        for_it.append(laid)
-    return LaidOut(laid, withheld, tuple(for_it))
+        # All records of a person are looked at together.
+        laid = laid.repartition(*layout.entity)
+    counted = (still or not plain) and not layout.persons
+    return LaidOut(laid, withheld, counted, tuple(for_it))
 
 
 def _is_number(relation: Relation, key: Sequence[str]) -> bool:
@@ -237,12 +246,12 @@ def _require_key(rows: DataFrame, key: Sequence[str]) -> None:
         raise duplicate_keys()
 
 
-def require_key(rows: DataFrame, facts: Facts) -> None:
+def require_key(kept: DataFrame, facts: Facts) -> None:
     """Check that all rows have a key of their own, by what a look told, or else by sorting keys.
 
     Parameters
     ----------
-    rows : laid out.
+    kept : packets of all rows.
 
     Raises
     ------
@@ -253,7 +262,12 @@ def require_key(rows: DataFrame, facts: Facts) -> None:
     if facts.keys.twice:
         raise duplicate_keys()
     if facts.keys.sparse:
-        _require_key(rows, [KEY])
+        keys = types.StructType([types.StructField(KEY, types.LongType())])
+        _require_key(mapped(kept, _keys, keys, AT_ONCE, ROWS), [KEY])
+
+
+def _keys(rows: pa.Table) -> Iterator[pa.Table]:
+    yield rows.select([KEY]).cast(pa.schema([pa.field(KEY, pa.int64())]))
 
 
 def _no_key(without: int, rows: int) -> KeyRequired:
@@ -294,8 +308,14 @@ def type_of(column: ReleasedColumn, frame: DataFrame) -> types.DataType:
     return frame.schema[column.source].dataType
 
 
+def sees_case(session: SparkSession) -> bool:
+    """Whether a session tells names apart that differ in case only."""
+    return str(session.conf.get("spark.sql.caseSensitive", "false")) == "true"
+
+
 def with_unique(names: Sequence[str], frame: DataFrame, released: Sequence[ReleasedColumn]) -> None:
     """Check that no two columns of a release have one name; raises InvalidParameter."""
+    check_names(names, (), sees_case(frame.sparkSession))
     for one in released:
         name = one.attribute.name
         if list(names).count(name) > 1 or (one.of is not None and name in frame.columns):

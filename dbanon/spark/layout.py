@@ -11,6 +11,8 @@ from dbanon.data.schema import Attribute
 # there, where the class stands, its size and sensitive values, and what a worker says, pickled.
 KEY, BLOCK, TASK, LABEL = "_key", "_block", "_task", "_label"
 PLACE, SIZE, VALUES, FACTS = "_place", "_size", "_values", "_facts"
+# What rows and classes are packed in, on their way from stage to stage.
+ROWS, CLASSES = "_rows", "_classes"
 
 
 @dataclass(frozen=True)

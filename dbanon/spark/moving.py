@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dbanon.spark.arrow import whole
-from dbanon.spark.layout import BLOCK, FACTS, KEY, LABEL, PLACE, SIZE, VALUES
+from dbanon.spark.layout import BLOCK, KEY, LABEL, PLACE, SIZE, VALUES
 from dbanon.spark.trees import Forest, below
 from dbanon.spark.workers import sent
 
@@ -23,7 +22,7 @@ _BLOCK_AT = 32
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Classes as the first row of each tells them.
+    """Classes as the blocks that they are in tell them.
 
     Parameters
     ----------
@@ -44,8 +43,7 @@ class Classes:
 
     @classmethod
     def of(cls, rows: pa.Table, forest: Forest) -> Classes:
-        """Those of some rows, of which the first of each class tells it."""
-        rows = rows.filter(pc.is_valid(rows[SIZE]))
+        """Those that stand in packets of classes."""
         sizes = _numbers(rows, SIZE)
         blocks = _numbers(rows, BLOCK)
         firsts = np.array([tree.first for tree in forest.trees])
@@ -154,8 +152,8 @@ class Move:
     forest: Forest
     following: Forest
 
-    def __call__(self, rows: pa.Table) -> Iterator[Any]:
-        classes = Classes.of(rows, self.forest)
+    def __call__(self, rows: pa.Table, told: pa.Table) -> Iterator[Any]:
+        classes = Classes.of(told, self.forest)
         classes = classes.take(np.argsort(classes.ids, kind="stable"))
         blocks = np.zeros(len(classes.ids), np.int64)
         for number, places in classes.by_stratum():
@@ -168,7 +166,4 @@ class Move:
         own = (_numbers(rows, BLOCK) << _BLOCK_AT) | _numbers(rows, LABEL)
         owner = blocks[np.searchsorted(classes.ids, own)]
         at = rows.column_names.index(LABEL)
-        rows = rows.drop_columns([PLACE, SIZE, VALUES]).set_column(at, LABEL, pa.array(own))
-        if FACTS in rows.column_names:
-            rows = rows.drop_columns([FACTS])
-        yield sent(rows, owner, self.following)
+        yield from sent(rows.set_column(at, LABEL, pa.array(own)), owner, self.following)

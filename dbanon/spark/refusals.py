@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dbanon.data.chunks import non_finite
@@ -71,6 +73,33 @@ def check_job(job: Job) -> None:
             "Spark has no range type.",
             hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
         )
+
+
+def check_names(names: Sequence[str], columns: Sequence[str], exact: bool = False) -> None:
+    """Refuse names that Spark would take for one another: it sees no case, unless it is told to.
+
+    Parameters
+    ----------
+    names : of columns that are read or written.
+    columns : all that stand beside them.
+    exact : whether Spark tells them apart: ``spark.sql.caseSensitive``.
+
+    Raises
+    ------
+    InvalidParameter : two differ in case only.
+    """
+    if exact:
+        return
+    known: dict[str, set[str]] = {}
+    for name in (*columns, *names):
+        known.setdefault(name.lower(), set()).add(name)
+    for name in names:
+        if len(alike := sorted(known[name.lower()])) > 1:
+            raise InvalidParameter(
+                f'The columns "{alike[0]}" and "{alike[1]}" differ in case only, and Spark takes'
+                " one for the other.",
+                hint="Rename one of them in the source, or in a view of it.",
+            )
 
 
 def check_facts(facts: Facts, planned: Plan, withheld: int) -> None:

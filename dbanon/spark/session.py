@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import socket
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 PACKAGES = ("dbanon", "numpy", "pyarrow")
 _INSTALL = 'Install it with: pip install "dbanon[spark]", and a Java of 17 or 21.'
 _LEAST = (4, 1)
+# Seconds in which a master that is there has answered.
+_ANSWERS = 10.0
 # What a run needs whatever a cluster's own settings are.
 _NEEDED = {
     # Two attempts of one task at once gain nothing: blocks are packed by what they cost.
@@ -64,7 +67,7 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
     MissingDependency : pyspark or Java is not here.
     InvalidParameter : a setting is not Spark's, or one that a run needs otherwise; or this process
         has a session already.
-    SparkFailed : the cluster cannot be reached.
+    SparkFailed : the cluster cannot be reached; a master that does not answer is told of at once.
     WorkersDiffer : a worker has other versions.
     """
     require_pyspark()
@@ -77,6 +80,7 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
             "This process has a session of Spark already, and can have one.",
             hint="Give that one to anonymize_table, or stop it first.",
         )
+    _require_answer(master)
     if master.startswith("local"):
         # Workers are this machine's: as they were not started by hand, they have this Python.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -88,17 +92,53 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
             session: SparkSession = builder.getOrCreate()
     except SparkFailed as error:
         _end_context()
-        raise SparkFailed(
-            "The Spark master cannot be reached, or refused this driver.",
-            detail=error.detail,
-            hint="See that it runs, and that the settings have its spark.authenticate.secret.",
-        ) from None
+        raise _unreached(error.detail) from None
     try:
         require_session(session)
     except BaseException:
         session.stop()
         raise
     return session
+
+
+def _require_answer(master: str) -> None:
+    """Check that somebody listens where a master should: Spark asks for a minute before it tells.
+
+    Parameters
+    ----------
+    master : of a standalone cluster, one or more of ``spark://host:port,host:port``; what others
+        are is left to Spark.
+
+    Raises
+    ------
+    SparkFailed : nobody listens at any of them.
+    InvalidParameter : a place has no port.
+    """
+    kind, _, places = master.partition("://")
+    if kind != "spark":
+        return
+    failed = ""
+    for place in places.split(","):
+        host, _, port = place.rpartition(":")
+        if not host or not port.isdecimal() or int(port) >= 1 << 16:
+            raise InvalidParameter(
+                "A master of Spark is named by its host and its port.",
+                hint="Write it as `spark://host:7077`.",
+            )
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), _ANSWERS):
+                return
+        except OSError as error:
+            failed = type(error).__name__
+    raise _unreached(failed)
+
+
+def _unreached(detail: str | None) -> SparkFailed:
+    return SparkFailed(
+        "The Spark master cannot be reached, or refused this driver.",
+        detail=detail,
+        hint="See that it runs, and that the settings have its spark.authenticate.secret.",
+    )
 
 
 def _end_context() -> None:

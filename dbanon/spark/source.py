@@ -29,6 +29,7 @@ from dbanon.run.plan import require_roles
 from dbanon.spark.columns import arrow_schema, spark_schema
 from dbanon.spark.dataframe import NAME, DataFrameSource
 from dbanon.spark.failures import telling, translated
+from dbanon.spark.refusals import check_names
 from dbanon.stores.base import Relation
 from dbanon.stores.postgresql import scan
 from dbanon.stores.postgresql.store import PostgresqlStore
@@ -233,7 +234,10 @@ def parquet(session: SparkSession, directory: str, job: Job) -> Pinned:
     ------
     TableNotFound : there is no such directory, or no Parquet file in it.
     ColumnNotFound, UnsupportedType : it has not the columns of the job.
+    InvalidParameter : two of its columns differ in case only.
     """
+    from pyspark.errors import AnalysisException
+
     files = listed(session, directory)
     if not files:
         raise TableNotFound(
@@ -242,7 +246,17 @@ def parquet(session: SparkSession, directory: str, job: Job) -> Pinned:
         )
     with translated("the source's files were looked at"):
         # Columns that stand in the names of directories are columns, too.
-        frame = session.read.option("basePath", directory).parquet(*files)
+        try:
+            frame = session.read.option("basePath", directory).parquet(*files)
+        except AnalysisException as error:
+            if error.getCondition() != "COLUMN_ALREADY_EXISTS":
+                raise
+            # Spark's own words name one of the two. A session that sees case names both.
+            seeing = session.newSession()
+            seeing.conf.set("spark.sql.caseSensitive", "true")
+            names = seeing.read.option("basePath", directory).parquet(*files).columns
+            check_names(names, ())
+            raise
 
     def settled() -> None:
         now = listed(session, directory)

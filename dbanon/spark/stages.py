@@ -10,18 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import StructField, StructType
 
 from dbanon.data.pieces import AT_ONCE
 from dbanon.job.policy import Policy
@@ -30,18 +22,20 @@ from dbanon.partitioning.blocks import Blocks as Sizes
 from dbanon.partitioning.blocks import failing
 from dbanon.partitioning.cuts import Cuts, sample_size, sampled
 from dbanon.partitioning.refine import Turn, turns_of
-from dbanon.spark.flow import TOLD, Through, mapped, shuffle, told_by
+from dbanon.spark.flow import PACKETS, Disks, Through, mapped, shuffle, told_by, told_in
 from dbanon.spark.guarding import guard_of_table
-from dbanon.spark.layout import BLOCK, FACTS, KEY, LABEL, PLACE, SIZE, TASK, VALUES, Layout
+from dbanon.spark.layout import CLASSES, FACTS, ROWS, Layout
 from dbanon.spark.moving import CountClasses, Move, SampleClasses, joined
 from dbanon.spark.pieces import Known
 from dbanon.spark.refusals import infeasible_stratum
-from dbanon.spark.told import read
 from dbanon.spark.trees import EVERYTHING, Forest, Stratum, Tree, packed, threshold
 from dbanon.spark.workers import Assign, Blocks, Count, OfBlock, Sample
 
 # Of blocks that a task works on, about, where there are more than cores.
 _BLOCKS_A_TASK = 4
+
+# Rows that are sent on together hold about so many for each task: packets of few rows are costly.
+ROWS_SENT = 256
 
 # The stage after which classes keep to privacy models.
 GUARDS = "guards"
@@ -49,19 +43,20 @@ GUARDS = "guards"
 
 @dataclass
 class Stages:
-    """The stages of a run, and what is kept of them on disks until it ends.
+    """The stages of a run.
 
     Parameters
     ----------
     known : of the table.
+    disks : what is kept of them until the run ends.
     tasks : how many work on blocks; None for as many as the cores, or more.
     """
 
     known: Known
+    disks: Disks
     tasks: int | None = None
 
     def __post_init__(self) -> None:
-        self._kept: list[DataFrame] = []
         self._cores = 1
 
     @property
@@ -81,6 +76,7 @@ class Stages:
 
         Parameters
         ----------
+        rows : packets of them.
         known : rows of the smallest hashes, all up to some hash: a sample, where they are enough.
         """
         self._cores = max(rows.sparkSession.sparkContext.defaultParallelism, 1)
@@ -94,7 +90,6 @@ class Stages:
         bare = Forest(tuple(strata), tuple(trees), np.empty(0, np.int32))
         if not parts:
             return self._finished(bare, Counter())
-        looked_at = rows.select(*self.layout.looked_at)
         wanted = {n: min(sample_size(cut), strata[n].size) for n, cut in parts.items()}
         everything = dict.fromkeys(parts, EVERYTHING)
         found: list[Any] = []
@@ -105,7 +100,7 @@ class Stages:
         if lacking:
             limits = {n: threshold(wanted[n], strata[n].size) for n in lacking}
             found = [one for one in found if one[0] not in limits]
-            found += told_by(looked_at, Sample(self.known, bare, limits), self._at_once)
+            found += told_by(rows, Sample(self.known, bare, limits), self._at_once, ROWS)
         for number, cut in parts.items():
             own = [one for one in found if one[0] == number]
             keys = np.concatenate([one[1] for one in own])
@@ -115,7 +110,7 @@ class Stages:
             chosen = sampled(keys, cut)
             trees[number] = Tree(cuts=Cuts.fit(points[chosen], cut, 0, keys[chosen]))
         bare = replace(bare, trees=tuple(trees))
-        counts = _added(told_by(looked_at, Count(self.known, bare), self._at_once))
+        counts = _added(told_by(rows, Count(self.known, bare), self._at_once, ROWS))
         return self._finished(bare, counts)
 
     @property
@@ -185,14 +180,16 @@ class Stages:
 
         Parameters
         ----------
+        rows : packets of them.
         released : the columns of the release as they stand.
         """
         turns = _turns(self.policy, forest)
-        assigned = mapped(rows, Assign(self.known, forest), self._sent(rows), self._at_once)
+        at_once = self._at_once and max(self._at_once, ROWS_SENT * forest.n_tasks)
+        assigned = mapped(rows, Assign(self.known, forest), PACKETS, at_once, ROWS)
         held, facts = self._blocks(assigned, forest, turns[0], turns[1:], released)
         for place, turn in enumerate(turns[1:], 1):
             following = self._moved(held, forest, facts, turn)
-            moved = mapped(held, Move(forest, following), self._sent(rows, labelled=True), None)
+            moved = mapped(held, Through(Move(forest, following), classes=True), PACKETS, None)
             forest, before = following, facts
             held, facts = self._blocks(moved, forest, turn, turns[place + 1 :], released)
             for one in facts:
@@ -215,9 +212,7 @@ class Stages:
             if sizes.cut_at(members[number]) is not None
         }
         limits = {n: threshold(sample_size(cut), classes[n]) for n, cut in parts.items()}
-        firsts = held.select(BLOCK, LABEL, KEY, PLACE, SIZE, VALUES)
-        firsts = firsts.where(sql.col(SIZE).isNotNull())
-        told = told_by(firsts, SampleClasses(forest, limits), AT_ONCE)
+        told = told_by(held, SampleClasses(forest, limits), AT_ONCE, CLASSES)
         trees = [Tree() for _ in forest.trees]
         across = turn.direction if isinstance(turn, Turn) else 0
         for number, cut in parts.items():
@@ -225,7 +220,7 @@ class Stages:
             chosen = sampled(own.keys, cut)
             trees[number] = Tree(cuts=Cuts.fit(own.places[chosen], cut, across, own.keys[chosen]))
         bare = replace(forest, trees=tuple(trees))
-        found = told_by(firsts, CountClasses(forest, bare), AT_ONCE)
+        found = told_by(held, CountClasses(forest, bare), AT_ONCE, CLASSES)
         values = None
         if turn == GUARDS:
             values = dict[tuple[int, int], NDArray[np.int64]]()
@@ -245,14 +240,6 @@ class Stages:
             if not guard.allows(np.asarray(counts)):
                 raise infeasible_stratum(self.policy, stratum.rows, len(forest.strata))
 
-    def _sent(self, rows: DataFrame, labelled: bool = False) -> StructType:
-        """Rows on their way to their blocks."""
-        made = (BLOCK, LABEL, PLACE, SIZE, VALUES, TASK, FACTS)
-        own = [one for one in rows.schema.fields if one.name not in made]
-        label = [StructField(LABEL, LongType())] if labelled else []
-        where = [StructField(BLOCK, IntegerType()), StructField(TASK, IntegerType())]
-        return _nullable(StructType([*own, *label, *where, TOLD]))
-
     def _blocks(
         self,
         assigned: DataFrame,
@@ -262,48 +249,27 @@ class Stages:
         released: Callable[[], StructType],
     ) -> tuple[DataFrame, list[OfBlock]]:
         """What blocks give, kept on disks, and what they tell; errors are raised."""
-        names = None
+        names, schema = None, PACKETS
         if not following:
-            schema = released()
+            schema = _nullable(released())
             names = tuple(
                 (one.name, int(one.name[1:])) for one in schema.fields if one.name[0] == "r"
             )
-        else:
-            own = [one for one in assigned.schema.fields if one.name not in (TASK, FACTS, LABEL)]
-            schema = StructType(
-                [
-                    *own,
-                    StructField(LABEL, LongType()),
-                    StructField(PLACE, ArrayType(DoubleType())),
-                    StructField(SIZE, LongType()),
-                    StructField(VALUES, ArrayType(LongType())),
-                    TOLD,
-                ]
-            )
-        schema = _nullable(schema)
         # An error of the stage before travels on among the rows.
         work = Blocks(
             self.known,
             forest,
-            to_arrow_schema(schema),
+            None if names is None else to_arrow_schema(schema),
             turn if isinstance(turn, Turn) else None,
             names,
             guards=turn == GUARDS,
             guarded=following[:1] == (GUARDS,),
         )
-        shuffled = shuffle(assigned, len(set(forest.tasks.tolist())))
-        told = mapped(shuffled, Through(work), schema, None)
-        kept = told.persist(StorageLevel.DISK_ONLY)
-        self._kept.append(kept)
-        facts = read(kept.where(sql.col(FACTS).isNotNull()).select(FACTS).collect())
+        shuffled = shuffle(assigned, forest.n_tasks)
+        kept = self.disks.keep(mapped(shuffled, Through(work), schema, None))
+        facts = told_in(kept)
         rows = kept.where(sql.col(FACTS).isNull())
         return rows, sorted(facts, key=lambda one: one.block)
-
-    def done(self, but: bool = False) -> None:
-        """Forget what was kept; ``but`` the last of it, which is the release."""
-        for kept in self._kept[: len(self._kept) - but]:
-            kept.unpersist()
-        self._kept = self._kept[len(self._kept) - but :]
 
 
 def sample_limit(policy: Policy, rows: int) -> int | None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import dbanon.errors
 from dbanon.errors import DbanonError, SparkFailed
 from dbanon.spark.layout import FACTS
+from dbanon.spark.packets import Packet, opened
 
 
 @dataclass(frozen=True)
@@ -63,21 +64,28 @@ class Task:
     work : of some rows, what it gives: tables, and facts as anything else.
     schema : of the tables, with a column for facts.
     at_once : rows that are worked on together; None for all of the partition.
+    packed : the column of packets whose rows these are; None where they come as they are.
     where : what is worked on, in words.
     """
 
     work: Callable[[pa.Table], Iterable[Any]]
     schema: pa.Schema
     at_once: int | None = None
+    packed: str | None = None
     where: str = "A piece"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of what the work gives, and of what it says."""
+        """Batches of what the work gives, packets as rows of theirs, and of what it says."""
         # One core a task.
         pa.set_cpu_count(1)
+        if self.packed is not None:
+            batches = opened(batches, self.packed)
         try:
             for rows in _gathered(batches, self.at_once):
                 for found in self.work(rows):
+                    if isinstance(found, Packet):
+                        yield from found.batches()
+                        continue
                     made = found if isinstance(found, pa.Table) else self._telling(found)
                     yield from made.combine_chunks().to_batches()
         except Exception as error:

@@ -88,6 +88,11 @@ class Forest:
         return {(one.by, one.pattern): i for i, one in enumerate(self.strata)}
 
     @property
+    def n_tasks(self) -> int:
+        """The tasks that have a block."""
+        return len(np.unique(self.tasks))
+
+    @property
     def n_blocks(self) -> int:
         """The blocks of all strata."""
         return sum(tree.n_blocks for tree in self.trees)

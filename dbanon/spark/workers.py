@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ from dbanon.release.recode import Release, lost_completely, recode
 from dbanon.spark.arrow import released_array, whole
 from dbanon.spark.facts import look
 from dbanon.spark.guarding import guard_on
-from dbanon.spark.layout import BLOCK, FACTS, KEY, LABEL, PLACE, SIZE, TASK, VALUES, Layout
+from dbanon.spark.layout import BLOCK, CLASSES, FACTS, KEY, LABEL, PLACE, SIZE, VALUES, Layout
+from dbanon.spark.packets import Packet
 from dbanon.spark.pieces import Known, Piece, clustered_of, piece_of
 from dbanon.spark.told import Failed
 from dbanon.spark.trees import Forest, below, groups_of, leaves_of
@@ -37,7 +39,12 @@ class Taken:
 
 @dataclass(frozen=True)
 class Look:
-    """Look at a piece; arguments as of ``facts.look``, and the hash below which rows are taken."""
+    """Look at a piece, and pack it; arguments as of ``facts.look``.
+
+    Parameters
+    ----------
+    limit : the hash below which rows are taken; None where none are.
+    """
 
     layout: Layout
     with_trees: Collection[str]
@@ -47,11 +54,13 @@ class Look:
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
         facts = look(rows, self.layout, self.with_trees, self.made)
         yield facts
-        if self.limit is not None and not facts.no_key:
-            keys = whole(rows[KEY]).to_numpy(zero_copy_only=False)
-            taken = rows.filter(pa.array(below(keys, self.limit)))
+        if facts.no_key or facts.no_entity:
+            return
+        if self.limit is not None:
+            taken = _below(rows.select(self.layout.looked_at), self.limit)
             if taken.num_rows:
                 yield Taken(taken)
+        yield Packet(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +78,11 @@ class Sample:
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
         known = self.known
+        if not known.layout.persons:
+            # Of a person the key of the first record counts, which all of them tell.
+            rows = _below(rows, max(self.limits.values()))
+        if not rows.num_rows:
+            return
         microdata = piece_of(rows, known.layout, known).microdata
         clustered, _ = clustered_of(microdata, known.policy.hierarchies)
         space = space_of(clustered, known.clustered, known.policy)
@@ -115,17 +129,27 @@ class Assign:
             blocks[records] = self.forest.trees[number].blocks(leaves)
         if units is not None:
             blocks = blocks[units.of_record]
-        yield sent(piece.rows, blocks, self.forest)
+        yield from sent(piece.rows, blocks, self.forest)
 
 
-def sent(rows: pa.Table, blocks: NDArray[np.int64], forest: Forest) -> pa.Table:
-    """Rows with their blocks, int64 (n,), and the tasks of these."""
-    for name in (BLOCK, TASK):
-        if name in rows.column_names:
-            rows = rows.drop_columns([name])
+def sent(rows: pa.Table, blocks: NDArray[np.int64], forest: Forest) -> Iterator[Packet]:
+    """Rows with their blocks, int64 (n,), packed for the tasks of these."""
+    if BLOCK in rows.column_names:
+        rows = rows.drop_columns([BLOCK])
     rows = rows.append_column(BLOCK, pa.array(blocks.astype(np.int32)))
-    rows = rows.append_column(TASK, pa.array(forest.tasks[blocks]))
-    return rows.append_column(FACTS, pa.nulls(rows.num_rows, pa.binary()))
+    tasks = forest.tasks[blocks]
+    order = np.argsort(tasks, kind="stable")
+    rows, tasks = rows.take(pa.array(order)), tasks[order]
+    starts = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist(), len(tasks)]
+    for first, last in itertools.pairwise(starts):
+        if last > first:
+            yield Packet(rows.slice(first, last - first), int(tasks[first]))
+
+
+def _below(rows: pa.Table, limit: int) -> pa.Table:
+    """The rows whose keys have a hash up to this."""
+    keys = whole(rows[KEY]).to_numpy(zero_copy_only=False)
+    return rows.filter(pa.array(below(keys, limit)))
 
 
 @dataclass
@@ -159,7 +183,7 @@ class Blocks:
 
     Parameters
     ----------
-    schema : of what it gives.
+    schema : of the released rows; None where another turn follows.
     turn : None where classes are to be found.
     names : of the released columns in ``schema``, each with the number of the column of the release
         or the place of what is kept; None where another turn follows.
@@ -169,7 +193,7 @@ class Blocks:
 
     known: Known
     forest: Forest
-    schema: pa.Schema
+    schema: pa.Schema | None = None
     turn: Turn | None = None
     names: tuple[tuple[str, int], ...] | None = None
     guards: bool = False
@@ -182,21 +206,22 @@ class Blocks:
         for places in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1):
             number = int(blocks[places[0]])
             try:
-                table, facts = self._one(rows.take(pa.array(places)), number)
+                found, facts = self._one(rows.take(pa.array(places)), number)
             except Exception as error:
                 yield Failed.of(error, f"Block {number}")
                 return
             yield facts
-            made.append(table)
-        if not made:
-            return
-        found = pa.concat_tables(made)
-        if self.names is not None:
+            if isinstance(found, pa.Table):
+                made.append(found)
+            else:
+                yield from found
+        if made:
             # Neighbours in a file would be neighbours in what was read.
-            found = found.take(pa.array(random_order(found.num_rows)))
-        yield found
+            table = pa.concat_tables(made)
+            yield table.take(pa.array(random_order(table.num_rows)))
 
-    def _one(self, rows: pa.Table, number: int) -> tuple[pa.Table, OfBlock]:
+    def _one(self, rows: pa.Table, number: int) -> tuple[pa.Table | list[Packet], OfBlock]:
+        """The released rows of a block, or the packets of its rows and classes."""
         known, policy = self.known, self.known.policy
         piece = piece_of(rows, known.layout, known)
         clustered, units = clustered_of(piece.microdata, policy.hierarchies)
@@ -262,37 +287,28 @@ class Blocks:
         part: Partition,
         space: Any,
         keys: NDArray[np.int64],
-    ) -> pa.Table:
-        """The rows with their classes; at the first of each, where it stands and its size."""
-        n = piece.microdata.n_records
+    ) -> list[Packet]:
+        """The rows with their classes; and of each class where it stands, and its size."""
         places = places_of_classes(space, part)
-        rows = np.searchsorted(piece.keys, first_keys(part, keys))
-        at = np.full(n, -1, np.int64)
-        at[rows] = np.arange(part.n_classes)
-        index = pa.array(at, mask=at < 0)
-        width = places.shape[1]
-        stands = pa.FixedSizeListArray.from_arrays(pa.array(places.reshape(-1)), width)
-        stands = stands.cast(pa.list_(pa.float64())).take(index)
+        count, width = places.shape
+        columns = {
+            BLOCK: pa.array(np.full(count, whole(piece.rows[BLOCK])[0].as_py(), np.int64)),
+            LABEL: pa.array(np.arange(count)),
+            KEY: pa.array(first_keys(part, keys)),
+            SIZE: pa.array(part.sizes.astype(np.int64)),
+            PLACE: pa.FixedSizeListArray.from_arrays(pa.array(places.reshape(-1)), width),
+        }
         if self.guarded:
             counts = guard_on(piece.microdata, part, self.known).counts(
                 part.labels.astype(np.int64), part.n_classes
             )
-            held = pa.FixedSizeListArray.from_arrays(pa.array(counts.reshape(-1)), counts.shape[1])
-            values = held.cast(pa.list_(pa.int64())).take(index)
-        else:
-            values = pa.nulls(n, pa.list_(pa.int64()))
-        columns = {
-            VALUES: values,
-            LABEL: pa.array(of_rows.labels.astype(np.int64)),
-            PLACE: stands,
-            SIZE: pa.array(part.sizes).take(index),
-            FACTS: pa.nulls(n, pa.binary()),
-        }
-        arrays = [
-            columns[one.name] if one.name in columns else whole(piece.rows[one.name])
-            for one in self.schema
-        ]
-        return pa.Table.from_arrays(arrays, schema=self.schema)
+            held = pa.array(counts.reshape(-1))
+            columns[VALUES] = pa.FixedSizeListArray.from_arrays(held, counts.shape[1])
+        rows = piece.rows
+        if LABEL in rows.column_names:
+            rows = rows.drop_columns([LABEL])
+        rows = rows.append_column(LABEL, pa.array(of_rows.labels.astype(np.int64)))
+        return [Packet(rows), Packet(pa.table(columns), column=CLASSES)]
 
     def _released(self, piece: Piece, partition: Partition, facts: OfBlock) -> pa.Table:
         """The released rows, in the order of their keys."""
@@ -303,6 +319,7 @@ class Blocks:
         n = piece.microdata.n_records
         arrays: list[Any] = []
         assert self.names is not None
+        assert self.schema is not None
         given = dict(self.names)
         columns = [part for column in release.columns for part in column.parts]
         for one in self.schema:

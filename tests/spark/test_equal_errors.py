@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dbanon
@@ -93,6 +95,45 @@ def test_what_spark_does_not_have_is_refused_with_a_hint(spark, asked, tmp_path)
     rows = in_files(spark, table(600), tmp_path)
     with pytest.raises(InvalidParameter):
         dbanon.spark.anonymize(rows, key=["id"], **SMALL | asked)
+
+
+TWO = 'columns "X" and "x" differ in case only'
+
+
+def test_columns_that_differ_in_case_only(spark, tmp_path):
+    """Spark would say that a name is ambiguous, or not even that."""
+    rows = in_files(spark, table(600), tmp_path)
+    twice = rows.withColumnRenamed("y", "X")
+    for asked in (SMALL, SMALL | {"quasi_identifiers": ["z"], "key": ["x"]}):
+        with pytest.raises(InvalidParameter, match=TWO):
+            dbanon.spark.anonymize(twice, **{"key": ["id"]} | asked)
+    # A bound that is made beside a column that is kept.
+    kept = rows.withColumnRenamed("place", "X_LOW")
+    bounds = SMALL | {"method": "gaa_cp", "intervals": "bounds", "keep": ["X_LOW"]}
+    with pytest.raises(InvalidParameter, match='"X_LOW" and "x_low" differ'):
+        dbanon.spark.anonymize(kept, key=["id"], **bounds)
+    # Neither is read.
+    other = rows.withColumnRenamed("place", "Day")
+    _, report = dbanon.spark.anonymize(other, key=["id"], **SMALL)
+    assert report.rows_out == 600
+    spark.catalog.clearCache()
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        _, report = dbanon.spark.anonymize(twice, key=["id"], keep=["X"], **SMALL)
+        assert report.rows_out == 600
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+        spark.catalog.clearCache()
+
+
+def test_files_whose_columns_differ_in_case_only(spark, tmp_path):
+    place = tmp_path / "in"
+    place.mkdir()
+    made = pa.Table.from_pandas(table(600)[["id", "x", "y", "z"]], preserve_index=False)
+    pq.write_table(made.rename_columns(["id", "x", "X", "z"]), place / "0.parquet")
+    with pytest.raises(InvalidParameter, match=TWO):
+        dbanon.spark.anonymize_table(spark, str(place), str(tmp_path / "out"), key=["id"], **SMALL)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_key_tells_every_row(spark, tmp_path):

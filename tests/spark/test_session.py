@@ -108,19 +108,33 @@ def test_there_is_one_session(spark: SparkSession) -> None:
         open_session("local[1]")
 
 
-@pytest.mark.slow
 def test_a_master_that_is_not_there(sessions: Any) -> None:
     sessions.stop()
     conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
     with pytest.raises(SparkFailed, match="cannot be reached") as caught:
-        open_session(f"spark://127.0.0.1:{free_port()}", conf)
+        open_session(f"spark://127.0.0.1:{free_port()},127.0.0.1:{free_port()}", conf)
     assert caught.value.exit_code == 4
+    assert caught.value.detail == "ConnectionRefusedError"
     # So a job that tries again may find the master then.
     again = open_session("local[1]", conf)
     try:
         assert again.range(3).count() == 3
     finally:
         again.stop()
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1", "127.0.0.1:here", ":7077", "127.0.0.1:70000"])
+def test_a_master_without_host_or_port(place: str, sessions: Any) -> None:
+    sessions.stop()
+    with pytest.raises(InvalidParameter, match="host and its port"):
+        open_session(f"spark://{place}")
+
+
+def test_of_several_masters_one_has_to_answer(cluster: Cluster) -> None:
+    """Those of other kinds are Spark's to ask."""
+    own._require_answer(f"spark://127.0.0.1:{free_port()},127.0.0.1:{cluster.port}")
+    own._require_answer("yarn")
+    own._require_answer("k8s://https://127.0.0.1:1")
 
 
 def test_another_version_on_the_workers(

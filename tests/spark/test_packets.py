@@ -1,0 +1,52 @@
+"""Packets of rows: what was packed is what is unpacked, whatever its types and size."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import pyarrow as pa
+import pytest
+
+from dbanon.spark import packets
+from dbanon.spark.layout import CLASSES, ROWS, TASK
+from dbanon.spark.packets import SCHEMA, Packet, opened, unpacked
+
+TABLE = pa.table(
+    {
+        "numbers": pa.array([1.5, None, -0.0, float("inf")] * 50),
+        "texts": pa.array(["a", None, "", "ü\0"] * 50),
+        "days": pa.array([datetime.date(2020, 2, 29), None] * 100),
+        "money": pa.array([decimal.Decimal("1.25"), None] * 100, pa.decimal128(30, 2)),
+        "instants": pa.array(range(200), pa.timestamp("us", "UTC")),
+        "lists": pa.array([[1, 2], [], None, [3]] * 50, pa.list_(pa.int64())),
+        "truths": pa.array([True, False, None, True] * 50),
+    }
+)
+
+
+@pytest.mark.parametrize("most", [1 << 22, 4000, 1])
+def test_rows_go_through_packets(most, monkeypatch):
+    monkeypatch.setattr(packets, "MOST_BYTES", most)
+    # A part of a table holds no row of the rest.
+    part = TABLE.slice(3, 150)
+    batches = list(Packet(part, 7).batches())
+    assert len(batches) == {1 << 22: 1, 1: 150}.get(most, len(batches))
+    assert all(batch.schema == SCHEMA for batch in batches)
+    assert {batch.column(TASK)[0].as_py() for batch in batches} == {7}
+    assert all(batch.column(CLASSES).null_count == 1 for batch in batches)
+    found = pa.Table.from_batches(opened(batches, ROWS))
+    assert found.equals(part)
+    together = pa.Table.from_batches(batches).combine_chunks()
+    assert pa.Table.from_batches(unpacked(together[ROWS])).equals(part)
+
+
+def test_no_rows_are_no_packet():
+    assert list(Packet(TABLE.slice(0, 0)).batches()) == []
+
+
+def test_a_packet_that_lies_anywhere():
+    """Arrow wants places of eight bytes, which a packet after another value may not have."""
+    [batch] = Packet(TABLE, column=CLASSES).batches()
+    held = pa.array([b"abc", batch.column(CLASSES)[0].as_py(), None], pa.binary())
+    assert pa.Table.from_batches(unpacked(held[1:])).equals(TABLE)
