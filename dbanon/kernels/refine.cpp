@@ -16,7 +16,7 @@ constexpr std::int32_t kReach = 8;
 constexpr std::int32_t kPool = 96;
 constexpr int kSweeps = 2;
 constexpr std::int32_t kSweepClasses = 6;
-constexpr int kTries = 2;         // repairs of one pool
+constexpr int kTries = 3;         // repairs of one pool, which costs as much to set up
 constexpr double kKicks = 0.7;    // share of repairs that only swap a few records
 constexpr int kDraws = 2;         // records drawn for a pool: that of the class of most loss begins it
 constexpr int kCycles = 2;        // times the heat falls from its most to nothing
@@ -296,7 +296,7 @@ void Refine::repair(double heat, bool collecting) {
     gather(first, 2 + random_.below(effort_.classes - 1));
     if (chosen_.size() < 2) return;
     fill_pool();
-    const double before = pool_.loss();
+    double before = pool_.loss();
     pool_.save();
     for (int tries = kTries; tries > 0; --tries) {
         if (random_.share() < kKicks) {
@@ -310,9 +310,11 @@ void Refine::repair(double heat, bool collecting) {
         if (after < before * (1.0 + heat * random_.share())) {
             change_ += after - before;
             write_back();
-            return;
+            before = after;
+            pool_.save();
+        } else if (tries > 1) {
+            pool_.restore();
         }
-        if (tries > 1) pool_.restore();
     }
 }
 

@@ -50,7 +50,7 @@ class _Effort:
         Less in larger classes, of whose loss one record is a smaller part; measured for k = 3, 4, 5
         and 10 on the CASC tables.
         """
-        return self.most_heat if k <= 5 else min(self.most_heat, 0.4 / k)
+        return min(self.most_heat, 0.4 / k)
 
 
 _EFFORTS = {
