@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as sql
 
 from dbanon.data.chunks import duplicate_keys
+from dbanon.data.pieces import AT_ONCE
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
     ColumnNotFound,
@@ -25,7 +26,6 @@ from dbanon.hierarchy.leaves import by_value
 from dbanon.hierarchy.spec import HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
-from dbanon.partitioning.blocks import AT_ONCE
 from dbanon.recoding.columns import ReleasedColumn
 from dbanon.spark.facts import MOST_VALUES, Facts, require_few
 from dbanon.spark.flow import mapped
