@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dbanon.stores import statements
 from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.postgresql import packed
 
 PLACES = "dbanon_places"
 
@@ -256,7 +257,7 @@ def staged(column: Column) -> str:
 def copied(arrays: Arrays) -> Iterator[bytes]:
     """The bytes of COPY … FROM STDIN (FORMAT binary) for that row."""
     columns = arrays.columns
-    yield b"PGCOPY\n\xff\r\n\x00" + bytes(8) + np.array([len(columns)], ">i2").tobytes()
+    yield packed.HEAD + np.array([len(columns)], ">i2").tobytes()
     for column in columns:
         if column.kind == "jsonb":
             # Behind the version of its binary form.
@@ -274,4 +275,4 @@ def copied(arrays: Arrays) -> Iterator[bytes]:
             piece["length"] = record.itemsize - 4
             piece["value"] = column.values[start : start + _PIECE]
             yield piece.tobytes()
-    yield b"\xff\xff"
+    yield packed.END

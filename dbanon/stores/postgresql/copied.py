@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from psycopg.errors import error_from_result
 
+from dbanon.stores.postgresql import packed
+
 if TYPE_CHECKING:
     from psycopg import Copy
     from psycopg.pq.abc import PGconn
 
-# What the bytes begin and end with: a head in front of the first row, and a row by itself.
-_HEAD = 19
-_END = b"\xff\xff"
+# The end is a row by itself, and shorter than any other; the head stands in front of the first.
 _SHORTEST = 3
 
 
@@ -33,7 +33,7 @@ def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[bytearra
     ------
     psycopg.Error : the server ended it with an error.
     """
-    buffer, held, head = bytearray(), 0, _HEAD
+    buffer, held, head = bytearray(), 0, len(packed.HEAD)
     next_row = connection.get_copy_data
     while True:
         size, row = next_row(1)
@@ -51,7 +51,7 @@ def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[bytearra
                     pass
                 raise error_from_result(result)
             row, head = row[head:], 0
-            if row == _END:
+            if row == packed.END:
                 break
         buffer += row
         held += 1
