@@ -11,28 +11,40 @@ from __future__ import annotations
 import os
 import sys
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 _SUFFIXES = (".cpp", ".hpp")
 
 
 def stamp(directory: str) -> str | None:
-    """A checksum of the names and contents of the sources; None where none can be read.
+    """A checksum of the names and contents of the sources; None where one cannot be read.
 
-    The build's own file and this one count: they decide what is compiled.
+    Sources of all folders below count, and the build's own file and this one: they decide what is
+    compiled.
     """
     found = 0
     try:
-        names = sorted(name for name in os.listdir(directory) if name.endswith(_SUFFIXES))
+        names = sorted(_sources(directory, ""))
         if not names:
             return None
         for name in [*names, "CMakeLists.txt", "sources.py"]:
-            with open(os.path.join(directory, name), "rb", buffering=0) as file:
+            with open(os.path.join(directory, *name.split("/")), "rb", buffering=0) as file:
                 text = file.read()
             found = zlib.crc32(f"{name} {len(text)}\n".encode() + text, found)
     except OSError:
         return None
     return f"{found:08x}"
+
+
+def _sources(directory: str, folder: str) -> Iterator[str]:
+    """Names of the sources in a directory and below, as `folder/name` everywhere."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _sources(entry.path, f"{folder}{entry.name}/")
+            elif entry.name.endswith(_SUFFIXES):
+                yield folder + entry.name
 
 
 def require_current(compiled: Any, directory: str) -> None:

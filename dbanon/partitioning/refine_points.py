@@ -8,8 +8,8 @@ again, and kept when it loses less. Classes of much loss are drawn more often. `
 keeps some that lose more (threshold accepting: Dueck & Scheuer 1990): twice fewer and fewer, each
 time from the best partition so far, in which it ends. It remembers the classes that it has
 seen, of partitions that it kept or not, and puts the best together anew from them after each time:
-a set partition, exact in regions of some ten to eighty classes (kernels/recombine.hpp). For k above
-32 regions would hold too few classes, and that is left out.
+a set partition, exact in regions of some ten to eighty classes (kernels/points/recombine.hpp). For
+k above 32 regions would hold too few classes, and that is left out.
 
 Classes: k to 2k-1 whatever the method gave, for a class of 2k or more is cut where that pays most,
 and cutting never adds loss. The loss never rises.

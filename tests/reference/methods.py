@@ -34,7 +34,7 @@ def around(points, ids, seed, k):
 
 
 class RunningCentroid:
-    """The centroid of the remaining records, kept as dbanon/kernels/centroid.hpp states."""
+    """The centroid of the remaining records, kept as dbanon/kernels/points/centroid.hpp states."""
 
     def __init__(self, points):
         self.points = points

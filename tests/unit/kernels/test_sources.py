@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,17 +50,19 @@ def test_the_core_that_runs_is_of_these_sources() -> None:
     assert stamp(str(HERE)) == _kernels.SOURCES
 
 
-@pytest.mark.parametrize("what", ["changed", "added", "removed", "renamed", "older core"])
+@pytest.mark.parametrize("what", ["changed", "added", "removed", "renamed", "moved", "older core"])
 def test_other_sources_are_told(checkout: Path, what: str) -> None:
-    file = checkout / "mdav.cpp"
+    file = checkout / "points" / "mdav.cpp"
     if what == "changed":
         file.write_text(file.read_text().replace("a", "b", 1))
     elif what == "added":
-        (checkout / "more.hpp").touch()
+        (checkout / "mixed" / "more.hpp").touch()
     elif what == "removed":
         file.unlink()
     elif what == "renamed":
-        file.rename(checkout / "mdav2.cpp")
+        file.rename(file.with_name("mdav2.cpp"))
+    elif what == "moved":
+        file.rename(checkout / "mixed" / "mdav.cpp")
     older = SimpleNamespace() if what == "older core" else _kernels
     with pytest.raises(ImportError, match="make setup") as found:
         require_current(older, str(checkout))
@@ -70,14 +73,14 @@ def test_an_import_is_refused_before_a_kernel_is_missed(checkout: Path) -> None:
     done = imported(checkout)
     assert done.returncode == 0, done.stderr
     assert str(checkout) in done.stdout
-    (checkout / "linkage.hpp").write_text("// another version\n")
+    (checkout / "points" / "linkage.hpp").write_text("// another version\n")
     done = imported(checkout)
     assert done.returncode != 0
     assert "make setup" in done.stderr.splitlines()[-1]
 
 
 def test_a_wheel_without_sources_is_not_asked(checkout: Path) -> None:
-    for file in [*checkout.glob("*.[ch]pp"), checkout / "CMakeLists.txt"]:
+    for file in [*checkout.rglob("*.[ch]pp"), checkout / "CMakeLists.txt"]:
         file.unlink()
     assert stamp(str(checkout)) is None
     require_current(SimpleNamespace(), str(checkout))
@@ -88,6 +91,23 @@ def test_a_wheel_without_sources_is_not_asked(checkout: Path) -> None:
 
 def test_sources_that_cannot_be_read_are_not_asked(checkout: Path) -> None:
     """Such as those that a server's account has no right to."""
-    (checkout / "mdav.cpp").unlink()
-    (checkout / "mdav.cpp").mkdir()
+    file = checkout / "points" / "mdav.cpp"
+    file.unlink()
+    file.symlink_to("nowhere")
     require_current(SimpleNamespace(), str(checkout))
+
+
+def test_the_folders_of_the_sources_know_those_below_alone() -> None:
+    """As CMakeLists.txt says; a source is included by its folder and name."""
+    below = {
+        "bind": {"bind", "points", "mixed", "common"},
+        "points": {"points", "common"},
+        "mixed": {"mixed", "common"},
+        "common": {"common"},
+    }
+    sources = list(HERE.rglob("*.[ch]pp"))
+    assert {file.parent for file in sources} == {HERE / folder for folder in below}
+    for file in sources:
+        for name in re.findall(r'#include "(.+)"', file.read_text()):
+            assert (HERE / name).is_file(), f"{file.name}: {name}"
+            assert name.split("/")[0] in below[file.parent.name], f"{file.name}: {name}"

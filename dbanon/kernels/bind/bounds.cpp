@@ -1,0 +1,105 @@
+#include "bind/binding.hpp"
+#include "points/neighbours.hpp"
+#include "points/pricing.hpp"
+
+namespace dbanon {
+namespace {
+
+using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Pairs = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// The distances inside larger classes do not fit a stack of branches; no bound is that patient.
+constexpr std::int64_t kLargestPriced = 64;
+
+class NeighboursRun : public RunWith<Neighbours> {
+   public:
+    NeighboursRun(Points points, std::int64_t count, bool keep, const std::string& search)
+        : RunWith(points, make(points, count, keep, search)) {}
+
+    auto sums() { return copied(finished().sums()); }
+    auto ids() { return copied(finished().ids()); }
+
+   private:
+    static Neighbours* make(const Points& points, std::int64_t count, bool keep,
+                            const std::string& search) {
+        const Table table = checked(points, 1);
+        if (count < 0 || count >= table.n) throw nb::value_error("count from 0 to below n");
+        return new Neighbours(table, static_cast<std::int32_t>(count), keep, search_named(search));
+    }
+};
+
+class PricingRun : public RunWith<Pricing> {
+   public:
+    PricingRun(Points points, std::int64_t k, Values prices, Values bars, double threshold,
+               std::int64_t wanted, std::int64_t effort, Pairs pairs, Values tolls)
+        : RunWith(points, make(points, k, prices, bars, threshold, wanted, effort,
+                               checked_tolls(points, pairs, tolls))),
+          prices_(std::move(prices)),
+          bars_(std::move(bars)) {}
+
+    auto least() { return copied(finished().least()); }
+    auto classes() { return copied(finished().classes()); }
+
+   private:
+    static Pricing* make(const Points& points, std::int64_t k, const Values& prices,
+                         const Values& bars, double threshold, std::int64_t wanted,
+                         std::int64_t effort, const Tolls& tolls) {
+        const Table table = checked(points, k);
+        if (k < 2 || k > kLargestPriced) throw nb::value_error("k must be from 2 to 64");
+        const std::size_t n = static_cast<std::size_t>(table.n);
+        if (prices.shape(0) != n || bars.shape(0) != n) {
+            throw nb::value_error("one price and one bar for each record");
+        }
+        for (std::size_t i = 0; i < n; ++i) {
+            if (!std::isfinite(prices.data()[i]) || !(bars.data()[i] >= 0.0)) {
+                throw nb::value_error("prices must be finite, bars 0 or more");
+            }
+        }
+        if (!(threshold <= 0.0) || !std::isfinite(threshold) || wanted < 1 || wanted > 1000 ||
+            effort < 1) {
+            throw nb::value_error("threshold 0 or less, 1 to 1000 wanted, effort from 1");
+        }
+        return new Pricing(table, static_cast<std::int32_t>(k), prices.data(), bars.data(),
+                           threshold, static_cast<std::int32_t>(wanted), effort, tolls);
+    }
+    static Tolls checked_tolls(const Points& points, const Pairs& pairs, const Values& tolls) {
+        const std::size_t count = tolls.shape(0);
+        if (pairs.shape(0) != count || pairs.shape(1) != 2) {
+            throw nb::value_error("two records for each toll");
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::int32_t one = pairs(i, 0), other = pairs(i, 1);
+            const std::int64_t n = static_cast<std::int64_t>(points.shape(0));
+            if (one < 0 || other < 0 || one >= n || other >= n || one == other) {
+                throw nb::value_error("pairs must be of different records");
+            }
+            if (!(tolls(i) >= 0.0) || !std::isfinite(tolls(i))) {
+                throw nb::value_error("tolls must be finite, 0 or more");
+            }
+        }
+        return {pairs.data(), tolls.data(), count};
+    }
+
+    Values prices_, bars_;
+};
+
+}  // namespace
+
+void bind_bounds(nb::module_& m) {
+    nb::class_<NeighboursRun, Run>(m, "Neighbours")
+        .def(nb::init<Points, std::int64_t, bool, const std::string&>(),
+             nb::arg("points").noconvert(), nb::arg("count"), nb::arg("keep") = false,
+             nb::arg("search") = "auto")
+        .def("sums", &NeighboursRun::sums)
+        .def("ids", &NeighboursRun::ids);
+    nb::class_<PricingRun, Run>(m, "Pricing")
+        .def(nb::init<Points, std::int64_t, Values, Values, double, std::int64_t, std::int64_t,
+                      Pairs, Values>(),
+             nb::arg("points").noconvert(), nb::arg("k"), nb::arg("prices").noconvert(),
+             nb::arg("bars").noconvert(), nb::arg("threshold"), nb::arg("wanted"),
+             nb::arg("effort"), nb::arg("pairs").noconvert(), nb::arg("tolls").noconvert())
+        .def("least", &PricingRun::least)
+        .def("classes", &PricingRun::classes);
+}
+
+}  // namespace dbanon

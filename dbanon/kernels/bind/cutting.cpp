@@ -1,0 +1,110 @@
+// What is done to records before blocks of them are looked at: numbers are put on one scale, and each
+// record goes to its block, by a walk down a tree of cuts (partitioning/cuts.py).
+#include "bind/binding.hpp"
+#include "common/labels.hpp"
+
+namespace dbanon {
+namespace {
+
+using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Keys = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Sides = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Blocks = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
+
+// Sums attribute by attribute, so that a record goes the same way whatever is asked beside it.
+Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions,
+                const Values& borders, const Keys& cut_keys, const Sides& sides) {
+    const std::size_t n = points.shape(0);
+    const std::size_t p = points.shape(1);
+    const std::size_t cuts = borders.shape(0);
+    if (keys.shape(0) != n) throw nb::value_error("a key for each record");
+    if (directions.shape(0) != cuts || directions.shape(1) != p || cut_keys.shape(0) != cuts ||
+        sides.shape(0) != cuts || sides.shape(1) != 2) {
+        throw nb::value_error("a direction over all attributes, a key and two sides for each cut");
+    }
+    for (std::size_t i = 0; i < 2 * cuts; ++i) {
+        const std::int64_t to = sides.data()[i];
+        // So every walk ends.
+        if (to >= 0 && (to <= static_cast<std::int64_t>(i / 2) || to >= static_cast<std::int64_t>(cuts))) {
+            throw nb::value_error("a cut must lead to later cuts");
+        }
+    }
+    auto found = std::make_unique<std::vector<std::int64_t>>(n);
+    {
+        const nb::gil_scoped_release release;
+        for (std::size_t i = 0; i < n; ++i) {
+            const double* row = points.data() + i * p;
+            std::int64_t at = cuts > 0 ? 0 : -1;
+            while (at >= 0) {
+                const std::size_t cut = static_cast<std::size_t>(at);
+                const double* direction = directions.data() + cut * p;
+                double along = 0.0;
+                for (std::size_t j = 0; j < p; ++j) along += row[j] * direction[j];
+                const double border = borders.data()[cut];
+                const bool below =
+                    along < border || (along == border && keys.data()[i] < cut_keys.data()[cut]);
+                at = sides.data()[2 * cut + (below ? 0 : 1)];
+            }
+            (*found)[i] = -1 - at;
+        }
+    }
+    std::int64_t* data = found->data();
+    const nb::capsule owner(found.get(), [](void* at) noexcept {
+        delete static_cast<std::vector<std::int64_t>*>(at);
+    });
+    found.release();
+    return Blocks(data, {n}, owner);
+}
+
+using Made = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
+
+// Each number by the operations that numpy would do one after the other, and so to the same bit.
+Made standardized(const Matrix& numbers, const Keys& records, const Keys& exponents,
+                  const Values& shifts, const Values& scales, const Values& factors) {
+    const std::size_t n = numbers.shape(0), p = numbers.shape(1), m = records.shape(0);
+    if (exponents.shape(0) != p || shifts.shape(0) != p || scales.shape(0) != p ||
+        factors.shape(0) != p) {
+        throw nb::value_error("an exponent, a shift, a scale and a factor for each column");
+    }
+    std::unique_ptr<double[]> found(new double[m * p + 1]);
+    bool fit = true;
+    {
+        const nb::gil_scoped_release release;
+        std::vector<Affine> maps;
+        for (std::size_t j = 0; j < p; ++j) {
+            // Beyond these all doubles are 0 or infinite, and an exponent fits into an int.
+            const std::int64_t exponent =
+                std::min<std::int64_t>(std::max<std::int64_t>(exponents.data()[j], -5000), 5000);
+            maps.emplace_back(static_cast<int>(exponent), shifts.data()[j], scales.data()[j]);
+        }
+        for (std::size_t i = 0; i < m; ++i) {
+            const std::int64_t record = records.data()[i];
+            if (record < 0 || record >= static_cast<std::int64_t>(n)) {
+                fit = false;
+                break;
+            }
+            const double* row = numbers.data() + static_cast<std::size_t>(record) * p;
+            double* to = found.get() + i * p;
+            for (std::size_t j = 0; j < p; ++j) to[j] = maps[j](row[j]) * factors.data()[j];
+        }
+    }
+    if (!fit) throw nb::value_error("records must be positions of rows");
+    double* data = found.release();
+    const nb::capsule owner(data, [](void* at) noexcept { delete[] static_cast<double*>(at); });
+    return Made(data, {m, p}, owner);
+}
+
+}  // namespace
+
+void bind_cutting(nb::module_& m) {
+    m.def("standardized", &standardized, nb::arg("numbers").noconvert(),
+          nb::arg("records").noconvert(), nb::arg("exponents").noconvert(),
+          nb::arg("shifts").noconvert(), nb::arg("scales").noconvert(),
+          nb::arg("factors").noconvert());
+    m.def("block_of", &block_of, nb::arg("points").noconvert(), nb::arg("keys").noconvert(),
+          nb::arg("directions").noconvert(), nb::arg("borders").noconvert(),
+          nb::arg("cut_keys").noconvert(), nb::arg("sides").noconvert());
+}
+
+}  // namespace dbanon

@@ -1,0 +1,77 @@
+// A kernel as Python holds it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <memory>
+#include <stdexcept>
+
+#include "common/kernel.hpp"
+
+namespace dbanon {
+
+namespace nb = nanobind;
+
+using Points = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Labels = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>>;
+
+// A kernel and the array it reads, which must live as long; a kernel that copies keeps none.
+class Run {
+   public:
+    Run(Points points, std::unique_ptr<Kernel> kernel)
+        : points_(std::move(points)), kernel_(std::move(kernel)) {}
+
+    bool step(std::int64_t budget) {
+        if (budget < 1) throw nb::value_error("budget must be at least 1");
+        const nb::gil_scoped_release release;
+        return kernel_->step(budget);
+    }
+    double progress() {
+        const nb::gil_scoped_release release;
+        return kernel_->progress();
+    }
+    Labels labels() {
+        bool done = false;
+        {
+            const nb::gil_scoped_release release;
+            done = kernel_->done();
+        }
+        if (!done) throw std::runtime_error("labels() before step() has returned True");
+        auto copy = std::make_unique<std::vector<std::int32_t>>(kernel_->labels());
+        std::int32_t* data = copy->data();
+        const std::size_t size = copy->size();
+        const nb::capsule owner(copy.get(), [](void* at) noexcept {
+            delete static_cast<std::vector<std::int32_t>*>(at);
+        });
+        copy.release();
+        return Labels(data, {size}, owner);
+    }
+
+   private:
+    Points points_;
+    std::unique_ptr<Kernel> kernel_;
+};
+
+// What a run found of a kernel of this kind, once it is at its end.
+template <class Of>
+class RunWith : public Run {
+   protected:
+    RunWith(const Points& points, Of* kernel)
+        : Run(points, std::unique_ptr<Kernel>(kernel)), kernel_(kernel) {}
+
+    Of& finished() {
+        bool done = false;
+        {
+            const nb::gil_scoped_release release;
+            done = kernel_->done();
+        }
+        if (!done) throw std::runtime_error("results before step() has returned True");
+        return *kernel_;
+    }
+
+   private:
+    Of* kernel_;  // Run's
+};
+
+}  // namespace dbanon

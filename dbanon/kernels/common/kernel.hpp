@@ -1,0 +1,106 @@
+// What every kernel shares: work in slices, progress, labels.
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "common/table.hpp"
+
+namespace dbanon {
+
+// A method is written as one coroutine that yields whenever its slice is spent.
+class Steps {
+   public:
+    struct promise_type {
+        std::exception_ptr error;
+        Steps get_return_object() {
+            return Steps(std::coroutine_handle<promise_type>::from_promise(*this));
+        }
+        std::suspend_always initial_suspend() noexcept { return {}; }
+        std::suspend_always final_suspend() noexcept { return {}; }
+        std::suspend_always yield_value(std::nullptr_t) noexcept { return {}; }
+        void return_void() noexcept {}
+        void unhandled_exception() noexcept { error = std::current_exception(); }
+    };
+
+    Steps() = default;
+    Steps(Steps&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Steps& operator=(Steps&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~Steps() {
+        if (handle_) handle_.destroy();
+    }
+    bool started() const { return static_cast<bool>(handle_); }
+    bool resume() {
+        if (!handle_.done()) handle_.resume();
+        if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
+        return handle_.done();
+    }
+
+   private:
+    explicit Steps(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+    std::coroutine_handle<promise_type> handle_;
+};
+
+class Kernel {
+   public:
+    Kernel(const Table& table, std::int32_t k)
+        : table_(table), k_(k), labels_(static_cast<std::size_t>(table.n), -1) {}
+    virtual ~Kernel() = default;
+    Kernel(const Kernel&) = delete;
+    Kernel& operator=(const Kernel&) = delete;
+
+    // Safe to call from several threads; they take turns.
+    bool step(std::int64_t budget) {
+        const std::lock_guard lock(mutex_);
+        if (!steps_.started()) steps_ = run();
+        work_.left = budget;
+        done_ = steps_.resume();
+        return done_;
+    }
+    double progress() {
+        const std::lock_guard lock(mutex_);
+        return done_ ? 1.0 : fraction();
+    }
+    bool done() {
+        const std::lock_guard lock(mutex_);
+        return done_;
+    }
+    const std::vector<std::int32_t>& labels() const { return labels_; }
+
+   protected:
+    virtual Steps run() = 0;
+    // Below 1: what progress() says before the end.
+    virtual double fraction() const { return static_cast<double>(assigned_) / (table_.n + 1.0); }
+
+    void assign(std::int32_t id, std::int32_t label) {
+        labels_[static_cast<std::size_t>(id)] = label;
+        ++assigned_;
+    }
+    bool assigned(std::int32_t id) const { return labels_[static_cast<std::size_t>(id)] >= 0; }
+    // All that remains forms the last class.
+    void assign_rest(std::int32_t label) {
+        for (std::int32_t id = 0; id < table_.n; ++id) {
+            if (!assigned(id)) assign(id, label);
+        }
+    }
+
+    const Table table_;
+    const std::int32_t k_;
+    std::vector<std::int32_t> labels_;
+    Work work_{0};
+
+   private:
+    std::mutex mutex_;
+    Steps steps_;
+    std::int32_t assigned_ = 0;
+    bool done_ = false;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,123 @@
+#include "common/labels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+namespace dbanon {
+
+void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_classes,
+                  std::int64_t* members, std::int64_t* starts) {
+    std::fill(starts, starts + n_classes + 1, 0);
+    for (std::size_t i = 0; i < n; ++i) {
+        if (labels[i] >= 0) ++starts[labels[i] + 1];
+    }
+    for (std::size_t c = 0; c < n_classes; ++c) starts[c + 1] += starts[c];
+    std::vector<std::int64_t> next(starts, starts + n_classes);
+    for (std::size_t i = 0; i < n; ++i) {
+        if (labels[i] >= 0) members[next[static_cast<std::size_t>(labels[i])]++] =
+            static_cast<std::int64_t>(i);
+    }
+}
+
+bool class_means(const Strided<double>& values, const Grouped& classes, double* means) {
+    std::vector<double> own;
+    for (std::size_t c = 0; c < classes.n_classes; ++c) {
+        const std::size_t first = static_cast<std::size_t>(classes.starts[c]);
+        const std::size_t size = classes.end(c) - first;
+        own.resize(size);
+        for (std::size_t i = 0; i < size; ++i) {
+            own[i] = values[static_cast<std::size_t>(classes.members[first + i])];
+        }
+        const double rest = pairwise_sum([&](std::size_t i) { return own[i]; }, 1, size - 1);
+        const double mean = (own[0] + rest) / static_cast<double>(size);
+        if (!std::isfinite(mean)) return false;
+        const auto [low, high] = std::minmax_element(own.begin(), own.end());
+        means[c] = std::min(std::max(mean, *low), *high);
+    }
+    return true;
+}
+
+void integer_class_means(const std::int64_t* values, const Grouped& classes, std::int64_t* means) {
+    for (std::size_t c = 0; c < classes.n_classes; ++c) {
+        const std::size_t first = static_cast<std::size_t>(classes.starts[c]);
+        const std::int64_t size = static_cast<std::int64_t>(classes.end(c) - first);
+        // Quotients and remainders apart, so that no sum overflows.
+        // On the way it may be one beyond a word, which it is not in the end.
+        std::uint64_t whole = 0;
+        std::int64_t rest = 0;
+        for (std::size_t i = first; i < classes.end(c); ++i) {
+            const std::int64_t value = values[classes.members[i]];
+            std::int64_t quotient = value / size, remainder = value % size;
+            if (remainder < 0) {
+                remainder += size;
+                --quotient;
+            }
+            whole += static_cast<std::uint64_t>(quotient);
+            rest += remainder;
+        }
+        whole += static_cast<std::uint64_t>(rest / size);
+        rest %= size;
+        const bool up = 2 * rest > size || (2 * rest == size && whole % 2 != 0);
+        means[c] = static_cast<std::int64_t>(whole + (up ? 1 : 0));
+    }
+}
+
+Affine::Affine(int exponent, double shift, double scale)
+    : exponent_(exponent),
+      power_(exponent > -1000 && exponent < 1000 ? std::ldexp(1.0, -exponent) : 0.0),
+      shift_(shift),
+      scale_(scale) {}
+
+Squares column_squares(const Strided<double>& values, const std::int32_t* labels,
+                       const Strided<bool>& valid, const double* released, const double* other,
+                       std::size_t n_classes, const Affine& map, bool part) {
+    std::vector<double> shown(n_classes), others(other ? n_classes : 0);
+    for (std::size_t c = 0; c < n_classes; ++c) {
+        shown[c] = map(released[c]);
+        if (other) others[c] = map(other[c]);
+    }
+    const std::unique_ptr<double[]> points(new double[values.n]);
+    const std::unique_ptr<std::int32_t[]> classes(new std::int32_t[values.n]);
+    std::size_t n = 0;
+    double low = 0.0, high = 0.0;
+    for (std::size_t i = 0; i < values.n; ++i) {
+        if (labels[i] < 0 || (valid.n && !valid[i])) continue;
+        const double point = map(values[i]);
+        low = n ? std::min(low, point) : point;
+        high = n ? std::max(high, point) : point;
+        points[n] = point;
+        classes[n++] = labels[i];
+    }
+    const auto square = [](double x) { return x * x; };
+    const auto about = [&](const std::vector<double>& told) {
+        const auto error = [&](std::size_t i) {
+            return square(points[i] - told[static_cast<std::size_t>(classes[i])]);
+        };
+        return n ? pairwise_sum(error, 0, n) : 0.0;
+    };
+    Squares found{about(shown), 0.0, 0.0};
+    found.other_error = other ? about(others) : found.error;
+    if (n && (part || low != high)) {
+        double mean = 0.0;
+        if (!part) {
+            mean = pairwise_sum([&](std::size_t i) { return points[i]; }, 0, n);
+            mean /= static_cast<double>(n);
+        }
+        found.total =
+            pairwise_sum([&](std::size_t i) { return square(points[i] - mean); }, 0, n);
+    }
+    return found;
+}
+
+void shuffle(const std::uint64_t* words, std::size_t n, std::int64_t* order) {
+    for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<std::int64_t>(i);
+    for (std::size_t i = n; i > 1; --i) {
+        // A number below i, of a word's upper 32 and lower 32 bits: i is below 2**32.
+        const std::uint64_t upper = words[i - 1] >> 32, lower = words[i - 1] & 0xFFFFFFFF;
+        const std::uint64_t chosen = (upper * i + ((lower * i) >> 32)) >> 32;
+        std::swap(order[i - 1], order[chosen]);
+    }
+}
+
+}  // namespace dbanon

@@ -1,0 +1,133 @@
+#include "common/rows.hpp"
+
+#include <cstring>
+
+namespace dbanon {
+namespace {
+
+constexpr std::size_t kLength = 4;
+
+// The bytes of a field's length, in network order; -1 stands for NULL, which has no others.
+std::int32_t length_at(const std::uint8_t* at) {
+    const std::uint32_t found = static_cast<std::uint32_t>(at[0]) << 24 |
+                                static_cast<std::uint32_t>(at[1]) << 16 |
+                                static_cast<std::uint32_t>(at[2]) << 8 | at[3];
+    return static_cast<std::int32_t>(found);
+}
+
+// Where the field that begins here ends; 0 where it does not within n bytes.
+std::size_t end_of_field(const std::uint8_t* bytes, std::size_t from, std::size_t n) {
+    if (n - from < kLength) return 0;
+    const std::int32_t length = length_at(bytes + from);
+    from += kLength;
+    if (length < -1) return 0;
+    const std::size_t size = length > 0 ? static_cast<std::size_t>(length) : 0;
+    return n - from < size ? 0 : from + size;
+}
+
+}  // namespace
+
+RowCount count_rows(const std::uint8_t* bytes, std::size_t n, const RowShape& shape) {
+    RowCount found{0, 0};
+    const std::size_t fields = shape.n_widths + shape.others;
+    const RowCount none{-1, 0};
+    for (std::size_t at = 0; at < n; ++found.rows) {
+        if (n - at < 2) return none;
+        if ((static_cast<std::size_t>(bytes[at]) << 8 | bytes[at + 1]) != fields) return none;
+        at += 2;
+        for (std::size_t i = 0; i < shape.n_widths; ++i) {
+            const std::size_t end = end_of_field(bytes, at, n);
+            if (end == 0) return none;
+            const std::int32_t length = length_at(bytes + at);
+            if (length != -1 && length != shape.widths[i]) return none;
+            at = end;
+        }
+        const std::size_t begin = at;
+        for (std::size_t i = 0; i < shape.others; ++i) {
+            at = end_of_field(bytes, at, n);
+            if (at == 0) return none;
+        }
+        found.others += at - begin;
+    }
+    return found;
+}
+
+void split_rows(const std::uint8_t* bytes, std::size_t rows, const RowShape& shape,
+                std::uint8_t* heads, std::uint8_t* tails, std::int64_t* ends) {
+    const std::size_t width = shape.head();
+    std::size_t at = 0, held = 0;
+    for (std::size_t row = 0; row < rows; ++row) {
+        at += 2;
+        bool whole = true;
+        std::size_t end = at;
+        for (std::size_t i = 0; i < shape.n_widths; ++i) {
+            const bool null = length_at(bytes + end) < 0;
+            whole &= !null;
+            end += kLength + (null ? 0 : static_cast<std::size_t>(shape.widths[i]));
+        }
+        if (whole) {
+            std::memcpy(heads, bytes + at, width);
+            heads += width;
+        } else {
+            for (std::size_t i = 0; i < shape.n_widths; ++i) {
+                const std::size_t size = static_cast<std::size_t>(shape.widths[i]);
+                const bool null = length_at(bytes + at) < 0;
+                std::memcpy(heads, bytes + at, kLength);
+                if (null) {
+                    std::memset(heads + kLength, 0, size);
+                } else {
+                    std::memcpy(heads + kLength, bytes + at + kLength, size);
+                }
+                at += kLength + (null ? 0 : size);
+                heads += kLength + size;
+            }
+        }
+        at = end;
+        for (std::size_t i = 0; i < shape.others; ++i) {
+            const std::int32_t length = length_at(bytes + at);
+            at += kLength + (length > 0 ? static_cast<std::size_t>(length) : 0);
+        }
+        if (at > end) std::memcpy(tails + held, bytes + end, at - end);
+        held += at - end;
+        ends[row] = static_cast<std::int64_t>(held);
+    }
+}
+
+std::size_t joined_size(const Pieces& heads, const std::int64_t* head_of, const Pieces& tails,
+                        const std::int64_t* tail_of, std::size_t count) {
+    std::size_t size = 2 * count;
+    for (std::size_t i = 0; i < count; ++i) {
+        size += heads.size(static_cast<std::size_t>(head_of[i]));
+        if (tail_of) size += tails.size(static_cast<std::size_t>(tail_of[i]));
+    }
+    return size;
+}
+
+void join_rows(std::int16_t fields, const Pieces& heads, const std::int64_t* head_of,
+               const Pieces& tails, const std::int64_t* tail_of, std::size_t count,
+               std::uint8_t* out) {
+    const std::uint8_t number[2] = {static_cast<std::uint8_t>(fields >> 8),
+                                    static_cast<std::uint8_t>(fields & 0xFF)};
+    const auto add = [&out](const Pieces& pieces, std::int64_t which) {
+        const std::size_t i = static_cast<std::size_t>(which), size = pieces.size(i);
+        if (size) std::memcpy(out, pieces.bytes + pieces.begin(i), size);
+        out += size;
+    };
+    // Rows lie anywhere in what was read: those that come soon are asked for early.
+    constexpr std::size_t kAhead = 8;
+    for (std::size_t i = 0; i < count; ++i) {
+        if (tail_of && i + 2 * kAhead < count) {
+            __builtin_prefetch(tails.ends + tail_of[i + 2 * kAhead]);
+        }
+        if (tail_of && i + kAhead < count) {
+            __builtin_prefetch(tails.bytes +
+                               tails.begin(static_cast<std::size_t>(tail_of[i + kAhead])));
+        }
+        std::memcpy(out, number, 2);
+        out += 2;
+        add(heads, head_of[i]);
+        if (tail_of) add(tails, tail_of[i]);
+    }
+}
+
+}  // namespace dbanon

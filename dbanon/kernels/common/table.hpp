@@ -1,0 +1,22 @@
+// What a kernel reads, and how much of it at a time.
+#pragma once
+
+#include <cstdint>
+
+namespace dbanon {
+
+// A matrix of records owned by the caller, row by row.
+struct Table {
+    const double* points;
+    std::int32_t n;
+    int p;
+    const double* row(std::int32_t id) const { return points + std::int64_t{id} * p; }
+};
+
+// What is left of a slice, in elementary distance evaluations.
+struct Work {
+    std::int64_t left;
+    bool spent() const { return left <= 0; }
+};
+
+}  // namespace dbanon

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "common/kernel.hpp"
+#include "mixed/mixed.hpp"
+
+namespace dbanon {
+
+// Both methods: classes of k grown one record at a time from far seeds.
+class Greedy : public Kernel {
+   public:
+    Greedy(std::unique_ptr<MixedTable> mixed, std::int32_t k)
+        : Kernel({nullptr, mixed->records(), mixed->d()}, k), mixed_(std::move(mixed)) {}
+
+   protected:
+    // Measure: what the next record minimizes. From the seed alone, or from the whole class: where
+    // the next seed is farthest from.
+    template <class Measure, bool from_seed>
+    Steps grow();
+
+   private:
+    std::unique_ptr<MixedTable> mixed_;
+};
+
+// GAA-CP (Jiang, Zeng & Ma 2017); the definitions are in docs and in
+// tests/reference/generalization.py.
+class GaaCp final : public Greedy {
+   public:
+    using Greedy::Greedy;
+
+   protected:
+    Steps run() override;
+};
+
+// k-member (Byun, Kamra, Bertino & Li 2007).
+class KMember final : public Greedy {
+   public:
+    using Greedy::Greedy;
+
+   protected:
+    Steps run() override;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "common/chance.hpp"
+#include "common/kernel.hpp"
+#include "mixed/shapes.hpp"
+
+namespace dbanon {
+
+// Merging classes below k with the class of least merging loss. KACA (Li, Wong, Fu & Pei 2006)
+// starts from distinct records. EBKC (Zhang, Zhao, Yang & Yang 2014) starts from classes of records
+// within a distance, and at the end cuts large classes in two where the entropy is largest.
+class Merging final : public Kernel {
+   public:
+    // threshold: of the distance (def. 5, mean over the attributes); below 0 for KACA.
+    Merging(std::unique_ptr<MixedTable> mixed, std::int32_t k, std::uint64_t seed,
+            double threshold);
+
+   protected:
+    Steps run() override;
+
+   private:
+    void split(std::vector<std::int32_t> records, std::int32_t& label);
+    int busiest(const std::vector<std::int32_t>& records) const;
+
+    std::unique_ptr<MixedTable> mixed_;
+    Chance chance_;
+    const double threshold_;
+    Shapes shapes_;
+};
+
+}  // namespace dbanon

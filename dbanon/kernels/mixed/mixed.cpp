@@ -1,0 +1,154 @@
+#include "mixed/mixed.hpp"
+
+#include <bit>
+#include <cstring>
+
+namespace dbanon {
+
+namespace {
+
+// Up to here a tree keeps the depth of every pair of leaves: at most 1 MiB.
+constexpr std::size_t kTabledLeaves = 1024;
+
+std::uint64_t hash(const Code* row, std::size_t d) {
+    std::uint64_t h = 0x9E3779B97F4A7C15u;
+    for (std::size_t a = 0; a < d; ++a) {
+        h ^= static_cast<std::uint32_t>(row[a]);
+        h *= 0xFF51AFD7ED558CCDu;
+        h ^= h >> 32;
+    }
+    return h;
+}
+
+}  // namespace
+
+Tree::Tree(std::vector<std::int32_t> depths, std::vector<std::int32_t> gaps, Cost unit)
+    : unit_(unit), depth_(std::move(depths)) {
+    const auto [least, most] = std::minmax_element(depth_.begin(), depth_.end());
+    shallowest_ = *least;
+    deepest_ = *most;
+    share_.resize(static_cast<std::size_t>(deepest_) + 1, 0);
+    for (std::size_t depth = 1; depth < share_.size(); ++depth) {
+        share_[depth] = unit / static_cast<Cost>(depth);
+    }
+    const std::size_t n = depth_.size();
+    if (n <= kTabledLeaves && deepest_ < 256) {
+        table_.resize(n * n);
+        for (std::size_t low = 0; low < n; ++low) {
+            std::int32_t depth = depth_[low];
+            table_[low * n + low] = static_cast<std::uint8_t>(depth);
+            for (std::size_t high = low + 1; high < n; ++high) {
+                depth = std::min(depth, gaps[high - 1]);
+                table_[low * n + high] = static_cast<std::uint8_t>(depth);
+            }
+        }
+        return;
+    }
+    minima_.push_back(std::move(gaps));
+    for (std::size_t span = 1; 2 * span <= n - 1; span *= 2) {
+        const std::vector<std::int32_t>& half = minima_.back();
+        std::vector<std::int32_t> next(half.size() - span);
+        for (std::size_t i = 0; i < next.size(); ++i) next[i] = std::min(half[i], half[i + span]);
+        minima_.push_back(std::move(next));
+    }
+}
+
+std::int32_t Tree::lowest_gap(Code low, Code high) const {
+    const auto span = static_cast<std::uint32_t>(high - low);
+    const auto power = static_cast<std::size_t>(std::bit_width(span) - 1);
+    const std::vector<std::int32_t>& minima = minima_[power];
+    return std::min(minima[static_cast<std::size_t>(low)],
+                    minima[static_cast<std::size_t>(high) - (std::size_t{1} << power)]);
+}
+
+MixedTable::MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> units,
+                       std::vector<std::unique_ptr<Tree>> trees, const Code* beside,
+                       std::size_t width)
+    : units_(std::move(units)), trees_(std::move(trees)), stride_(units_.size() + width) {
+    const std::size_t d = units_.size();
+    std::vector<Code> all(stride_);
+    const std::size_t slots = std::bit_ceil(2 * static_cast<std::size_t>(n) + 1);
+    std::vector<std::int32_t> slot(slots, -1);
+    std::vector<std::int32_t> counts;
+    tuple_of_.resize(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+        std::copy_n(codes + i * d, d, all.begin());
+        if (width) std::copy_n(beside + i * width, width, all.begin() + static_cast<long>(d));
+        const Code* row = all.data();
+        std::size_t at = hash(row, stride_) & (slots - 1);
+        while (slot[at] >= 0 &&
+               std::memcmp(rows_.data() + static_cast<std::size_t>(slot[at]) * stride_, row,
+                           stride_ * sizeof(Code)) != 0) {
+            at = (at + 1) & (slots - 1);
+        }
+        if (slot[at] < 0) {
+            slot[at] = static_cast<std::int32_t>(counts.size());
+            counts.push_back(0);
+            rows_.insert(rows_.end(), row, row + stride_);
+        }
+        tuple_of_[i] = slot[at];
+        ++counts[static_cast<std::size_t>(slot[at])];
+    }
+    starts_.assign(counts.size() + 1, 0);
+    for (std::size_t t = 0; t < counts.size(); ++t) starts_[t + 1] = starts_[t] + counts[t];
+    copies_.resize(static_cast<std::size_t>(n));
+    std::vector<std::int32_t> next(starts_.begin(), starts_.end() - 1);
+    for (std::int32_t i = 0; i < n; ++i) {
+        const auto t = static_cast<std::size_t>(tuple_of(i));
+        copies_[static_cast<std::size_t>(next[t]++)] = i;
+    }
+}
+
+void Extent::start(const MixedTable& table, std::int32_t tuple, Cost copies) {
+    const Code* row = table.row(tuple);
+    const auto d = static_cast<std::size_t>(table.d());
+    low.assign(row, row + d);
+    high = low;
+    share.assign(d, 0);
+    size = 0;
+    add(table, tuple, copies);
+}
+
+void Extent::add(const MixedTable& table, std::int32_t tuple, Cost copies) {
+    const Code* row = table.row(tuple);
+    for (std::size_t a = 0; a < low.size(); ++a) {
+        low[a] = std::min(low[a], row[a]);
+        high[a] = std::max(high[a], row[a]);
+        if (const Tree* tree = table.tree(static_cast<int>(a))) {
+            share[a] += copies * tree->share(row[a]);
+        }
+    }
+    size += copies;
+}
+
+Cost Extent::loss(const MixedTable& table) const {
+    Cost sum = 0;
+    for (std::size_t a = 0; a < low.size(); ++a) {
+        if (low[a] == high[a]) continue;
+        if (const Tree* tree = table.tree(static_cast<int>(a))) {
+            sum += size * table.unit(static_cast<int>(a)) -
+                   tree->common(low[a], high[a]) * share[a];
+        } else {
+            sum += size * (high[a] - low[a]);
+        }
+    }
+    return sum;
+}
+
+Cost Extent::loss_with(const MixedTable& table, std::int32_t tuple) const {
+    const Code* row = table.row(tuple);
+    Cost sum = 0;
+    for (std::size_t a = 0; a < low.size(); ++a) {
+        const Code l = std::min(low[a], row[a]), h = std::max(high[a], row[a]);
+        if (l == h) continue;
+        if (const Tree* tree = table.tree(static_cast<int>(a))) {
+            sum += (size + 1) * table.unit(static_cast<int>(a)) -
+                   tree->common(l, h) * (share[a] + tree->share(row[a]));
+        } else {
+            sum += (size + 1) * (h - l);
+        }
+    }
+    return sum;
+}
+
+}  // namespace dbanon

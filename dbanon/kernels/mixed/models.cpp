@@ -1,0 +1,187 @@
+#include "mixed/models.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <queue>
+
+namespace dbanon {
+
+namespace {
+
+// Rounding of shares must not fail a class that reaches its level exactly.
+constexpr double kSlack = 1e-9;
+
+// Whether a class is looked at by itself, and not beside the table.
+bool alone(Wish wish) {
+    return wish == Wish::distinct_l || wish == Wish::entropy_l || wish == Wish::recursive_cl ||
+           wish == Wish::alpha_k;
+}
+
+}  // namespace
+
+Models::Models(const std::vector<std::int32_t>& widths, bool persons) : persons_(persons) {
+    for (const std::int32_t width : widths) {
+        start_.push_back(cells_);
+        width_.push_back(static_cast<std::size_t>(width));
+        cells_ += static_cast<std::size_t>(width);
+    }
+}
+
+void Models::add(Model model) { models_.push_back(std::move(model)); }
+
+double Models::lack(const Count* counts) const {
+    double sum = 0;
+    for (const Model& model : models_) {
+        sum += lack(model, counts + start_[model.attribute], persons_ ? counts[cells_ - 1] : 0);
+    }
+    return sum;
+}
+
+// Each person with one of their values, so that as few values as possible have as much as possible:
+// no choice of one value a person is less diverse.
+void Models::least_diverse(const Count* counts, std::size_t s, Count persons) const {
+    least_.assign(counts, counts + s);
+    std::sort(least_.begin(), least_.end(), std::greater<>());
+    for (Count& count : least_) {
+        count = std::min(count, persons);
+        persons -= count;
+    }
+}
+
+double Models::lack(const Model& model, const Count* counts, Count persons) const {
+    const std::size_t s = width_[model.attribute];
+    if (persons_ && alone(model.wish)) {
+        least_diverse(counts, s, persons);
+        counts = least_.data();
+    }
+    const Count* end = counts + s;
+    const auto size = static_cast<double>(
+        persons_ ? persons : std::accumulate(counts, end, std::int64_t{0}));
+    if (size == 0) return 1;
+    const double level = model.level;
+    double value = 0;
+    switch (model.wish) {
+        case Wish::distinct_l: {
+            const auto held = static_cast<double>(s) - static_cast<double>(std::count(counts, end, 0));
+            return held >= level - kSlack ? 0 : level - held;
+        }
+        case Wish::recursive_cl: {
+            falling_.assign(counts, end);
+            std::sort(falling_.begin(), falling_.end(), std::greater<>());
+            std::int64_t rest = 0;
+            for (auto i = static_cast<std::size_t>(model.l) - 1; i < s; ++i) rest += falling_[i];
+            const auto first = static_cast<double>(falling_[0]), others = static_cast<double>(rest);
+            return rest > 0 && first / others < level ? 0 : 1 + std::max(first / level - others, 0.0);
+        }
+        case Wish::entropy_l:
+            for (std::size_t v = 0; v < s; ++v) {
+                const double share = counts[v] / size;
+                if (share > 0) value -= share * std::log(share);
+            }
+            value = std::exp(value);
+            return value >= level - kSlack ? 0 : level - value;
+        case Wish::alpha_k:
+            value = *std::max_element(counts, end) / size;
+            return value <= level + kSlack ? 0 : (value - level) * size;
+        case Wish::beta_likeness:
+            for (std::size_t v = 0; v < s; ++v) {
+                const double most = (1 + level) * model.whole[v] * size;
+                const double slack = kSlack * model.whole[v] * size;
+                if (model.whole[v] > 0 && counts[v] > most + slack) value += counts[v] - most;
+            }
+            return value;
+        case Wish::delta_disclosure:
+            for (std::size_t v = 0; v < s; ++v) {
+                if (!counts[v] || model.whole[v] <= 0) continue;
+                const double expected = model.whole[v] * size;
+                if (std::abs(std::log(counts[v] / expected)) <= level + kSlack) continue;
+                value += std::abs(counts[v] - expected * std::exp(counts[v] > expected ? level : -level));
+            }
+            return value;
+        default:
+            value = moved(model, counts, size);
+            return value <= level + kSlack ? 0 : (value - level) * size;
+    }
+}
+
+namespace {
+
+// What moves along an order, and to none what is over at its end; over adds up what is over. What
+// goes to none, added up, rises from 0 to all of it, as near to over as can be: isotonic regression
+// by absolute differences, with a heap.
+double along(std::vector<double>& over, double steps) {
+    if (over.back() < 0) {
+        for (double& value : over) value = -value;
+    }
+    const double all = over.back();
+    double cost = 0;
+    std::priority_queue<double> largest;
+    for (const double value : over) {
+        const double inside = std::clamp(value, 0.0, all);
+        cost += std::abs(value - inside);
+        largest.push(inside);
+        if (largest.top() > inside) {
+            cost += largest.top() - inside;
+            largest.pop();
+            largest.push(inside);
+        }
+    }
+    return all + cost / steps;
+}
+
+}  // namespace
+
+// The earth mover's distance of a class from the whole table. Where persons have several values,
+// the shares add up to how many a person has: where class and table differ in that, the difference
+// is moved to having none, which is as far from every value as values can be.
+double Models::moved(const Model& model, const Count* counts, double size) const {
+    const std::size_t s = width_[model.attribute];
+    double sum = 0;
+    if (model.wish == Wish::equal_t) {
+        double all = 0;
+        for (std::size_t v = 0; v < s; ++v) {
+            const double extra = counts[v] / size - model.whole[v];
+            sum += std::abs(extra);
+            all += extra;
+        }
+        return persons_ ? (sum + std::abs(all)) / 2 : sum / 2;
+    }
+    if (model.wish == Wish::ordered_t) {
+        const auto steps = static_cast<double>(std::max<std::size_t>(s - 1, 1));
+        double over = 0;
+        if (persons_) over_.clear();
+        for (std::size_t v = 0; v < s; ++v) {
+            over += counts[v] / size - model.whole[v];
+            sum += std::abs(over);
+            if (persons_) over_.push_back(over);
+        }
+        return persons_ ? along(over_, steps) : sum / steps;
+    }
+    // What does not balance below a node moves above it.
+    over_.assign(s + 1, 0);
+    for (std::size_t v = 0; v < s; ++v) {
+        over_[v + 1] = over_[v] + (counts[v] / size - model.whole[v]);
+    }
+    const std::size_t nodes = model.parent.size();
+    gain_.assign(nodes, 0);
+    loss_.assign(nodes, 0);
+    height_.assign(nodes, 0);
+    for (std::size_t node = nodes; node-- > 1;) {
+        const auto parent = static_cast<std::size_t>(model.parent[node]);
+        const double below = over_[static_cast<std::size_t>(model.last[node]) + 1] -
+                             over_[static_cast<std::size_t>(model.first[node])];
+        height_[parent] = std::max(height_[parent], height_[node] + 1);
+        (below > 0 ? gain_ : loss_)[parent] += std::abs(below);
+    }
+    if (height_.empty() || height_[0] == 0) return 0;
+    for (std::size_t node = 0; node < nodes; ++node) {
+        const bool none = persons_ && node == 0;
+        sum += (none ? std::max(gain_[node], loss_[node]) : std::min(gain_[node], loss_[node])) *
+               height_[node];
+    }
+    return sum / height_[0];
+}
+
+}  // namespace dbanon

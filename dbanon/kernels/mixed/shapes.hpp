@@ -1,0 +1,78 @@
+// Classes as shapes (smallest and largest code of each attribute), laid out for many cheap merges.
+//
+// An attribute of at most 256 values whose cost does not depend on the records inside looks its cost
+// per record up in a table; eight such attributes are merged at once. Other numbers subtract, other
+// hierarchies count the shares of their leaves.
+//
+// A number that is released by a label costs the mean of the label's loss and of the class's own
+// range: a label alone says too little of a class that is still to grow, and of which of two ways is
+// the nearer one. The label's is looked up by the pieces of the line that the ends of the class are
+// in, no border of any label lying inside a piece.
+#pragma once
+
+#include "mixed/mixed.hpp"
+
+namespace dbanon {
+
+// What the labels of a number lose; no pieces where it is measured by its own range.
+struct LabelCosts {
+    std::vector<Code> first;          // the first code of each piece, ascending; at most 256
+    std::vector<std::int32_t> costs;  // by the pieces of both ends, per record
+
+    bool empty() const { return first.empty(); }
+    std::size_t piece(Code code) const {
+        const auto after = std::upper_bound(first.begin() + 1, first.end(), code);
+        return static_cast<std::size_t>(after - first.begin()) - 1;
+    }
+};
+
+class Shapes {
+   public:
+    // labels: by attribute, or none at all.
+    explicit Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels = {});
+
+    void resize(std::size_t count);
+    std::size_t count() const { return sizes_.size(); }
+    Cost size(std::size_t i) const { return sizes_[i]; }
+    void resize_class(std::size_t i, Cost size) { sizes_[i] = size; }  // identical records only
+
+    // Shape i: copies of one tuple.
+    void set(std::size_t i, std::int32_t tuple, Cost copies);
+    void add(std::size_t i, std::int32_t tuple, Cost copies);
+    void merge(std::size_t i, std::size_t j);  // j into i
+    void copy(std::size_t to, std::size_t from);
+    bool same(std::size_t i, std::size_t j) const;
+
+    Cost loss(std::size_t i) const { return merged(i, i, sizes_[i], 1); }
+    Cost loss(std::size_t i, std::size_t j) const { return merged(i, j, sizes_[i] + sizes_[j], 2); }
+    // Of shape i with `copies` records of the single tuple of shape j.
+    Cost loss_with(std::size_t i, std::size_t j, Cost copies) const;
+    // Of shape i when it loses `copies` of a tuple without becoming smaller.
+    Cost loss_without(std::size_t i, std::int32_t tuple, Cost copies) const;
+    void take_copies(std::size_t i, std::int32_t tuple, Cost copies);
+
+   private:
+    using Short = std::uint16_t;
+    static constexpr std::size_t kLanes = 8;
+
+    Cost per_record(std::size_t i, std::size_t j) const;
+    Cost merged(std::size_t i, std::size_t j, Cost size, int shapes) const;
+    // A lookup table of w by w costs.
+    template <class Price>
+    void tabulate(std::size_t w, const Price& price);
+
+    const MixedTable& table_;
+    std::size_t tabled_ = 0, padded_ = 0;
+    std::vector<int> numeric_, uneven_;       // attributes
+    std::vector<int> own_;                    // of each in numeric_: the shift of its own width
+    std::vector<Short> width_;                // values of each tabled attribute, padded with 1
+    std::vector<std::size_t> offset_;         // of its table in costs_
+    std::vector<std::int32_t> costs_;
+    std::vector<Short> tuple_shorts_;         // (tuples, padded_)
+    std::vector<Short> low_, high_;           // (count, padded_)
+    std::vector<Code> wide_low_, wide_high_;  // (count, numeric and uneven)
+    std::vector<Cost> shares_;                // (count, uneven)
+    std::vector<Cost> sizes_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,342 @@
+#include "mixed/tuple_tree.hpp"
+
+#include <limits>
+#include <numeric>
+
+namespace dbanon {
+
+namespace {
+
+constexpr std::int32_t kLeaf = 8;
+constexpr std::int32_t kNothing = std::numeric_limits<std::int32_t>::max();
+constexpr Cost kFar = std::numeric_limits<Cost>::max();
+
+}  // namespace
+
+void Reach::start(std::int32_t tuple) {
+    const Code* row = table_.row(tuple);
+    low_.assign(row, row + table_.d());
+    high_ = low_;
+    settle();
+}
+
+void Reach::add(std::int32_t tuple) {
+    const Code* row = table_.row(tuple);
+    for (std::size_t a = 0; a < low_.size(); ++a) {
+        low_[a] = std::min(low_[a], row[a]);
+        high_[a] = std::max(high_[a], row[a]);
+    }
+    settle();
+}
+
+void Reach::settle() {
+    for (std::size_t a = 0; a < low_.size(); ++a) {
+        const Tree* tree = table_.tree(static_cast<int>(a));
+        if (tree) depth_[a] = tree->common(low_[a], high_[a]);
+    }
+}
+
+Cost Reach::distance(std::int32_t tuple, Cost limit) const {
+    const Code* row = table_.row(tuple);
+    Cost sum = 0;
+    for (std::size_t a = 0; a < low_.size(); ++a) {
+        const Code l = std::min(low_[a], row[a]), h = std::max(high_[a], row[a]);
+        if (const Tree* tree = table_.tree(static_cast<int>(a))) {
+            const std::int32_t depth = tree->common(l, h);
+            sum += tree->climb(tree->depth(row[a]), depth) + tree->climb(depth_[a], depth);
+        } else {
+            sum += 2 * Cost{h - l};
+        }
+        if (sum > limit) return sum;
+    }
+    return sum;
+}
+
+Cost Reach::at_least(const Code* low, const Code* high, Cost limit) const {
+    Cost sum = 0;
+    for (std::size_t a = 0; a < low_.size(); ++a) {
+        // The class together with the nearest end of the box; inside it, the class itself.
+        const Code l = std::min(low_[a], high[a]), h = std::max(high_[a], low[a]);
+        if (const Tree* tree = table_.tree(static_cast<int>(a))) {
+            const std::int32_t depth = tree->common(l, h);
+            const std::int32_t leaf = low[a] == high[a] ? tree->depth(low[a]) : tree->shallowest();
+            if (leaf > depth) sum += tree->climb(leaf, depth);
+            sum += tree->climb(depth_[a], depth);
+        } else {
+            sum += 2 * Cost{h - l};
+        }
+        if (sum > limit) return sum;
+    }
+    return sum;
+}
+
+Cost Reach::at_most(const Code* low, const Code* high) const {
+    Cost sum = 0;
+    for (std::size_t a = 0; a < low_.size(); ++a) {
+        const Code l = std::min(low_[a], low[a]), h = std::max(high_[a], high[a]);
+        if (const Tree* tree = table_.tree(static_cast<int>(a))) {
+            const std::int32_t depth = tree->common(l, h);
+            sum += tree->climb(tree->deepest(), depth) + tree->climb(depth_[a], depth);
+        } else {
+            sum += 2 * Cost{h - l};
+        }
+    }
+    return sum;
+}
+
+Cost Growth::at_least(const Code* low, const Code* high, Cost limit) const {
+    Cost sum = 0;
+    for (std::size_t a = 0; a < extent_.low.size(); ++a) {
+        const Code l = std::min(extent_.low[a], high[a]), h = std::max(extent_.high[a], low[a]);
+        if (l == h) continue;
+        const int attribute = static_cast<int>(a);
+        if (const Tree* tree = table_.tree(attribute)) {
+            const Cost share = low[a] == high[a] ? tree->share(low[a]) : tree->largest_share();
+            sum += (extent_.size + 1) * table_.unit(attribute) -
+                   tree->common(l, h) * (extent_.share[a] + share);
+        } else {
+            sum += (extent_.size + 1) * (h - l);
+        }
+        if (sum > limit) return sum;
+    }
+    return sum;
+}
+
+TupleTree::TupleTree(const MixedTable& table)
+    : table_(table),
+      remaining_(table.records()),
+      next_(static_cast<std::size_t>(table.tuples())),
+      order_(next_.size()),
+      leaf_(next_.size()) {
+    for (std::int32_t t = 0; t < table.tuples(); ++t) {
+        next_[static_cast<std::size_t>(t)] = table.begin(t);
+    }
+    std::iota(order_.begin(), order_.end(), 0);
+    build(0, table.tuples(), -1);
+}
+
+std::int32_t TupleTree::build(std::int32_t first, std::int32_t last, std::int32_t parent) {
+    const auto node = static_cast<std::int32_t>(nodes_.size());
+    nodes_.push_back({first, last, -1, -1, parent, kNothing});
+    boxes_.resize(boxes_.size() + 2 * static_cast<std::size_t>(table_.d()));
+    for (std::int32_t i = first; i < last; ++i) {
+        leaf_[static_cast<std::size_t>(order_[static_cast<std::size_t>(i)])] = node;
+    }
+    summarize(node);
+    if (last - first <= kLeaf) return node;
+    int split = 0;
+    Cost widest = -1;
+    for (int a = 0; a < table_.d(); ++a) {
+        const Code l = low(node)[a], h = high(node)[a];
+        if (l == h) continue;
+        const Tree* tree = table_.tree(a);
+        const Cost width = tree ? tree->climb(tree->deepest(), tree->common(l, h)) : Cost{h - l};
+        if (width > widest) {
+            widest = width;
+            split = a;
+        }
+    }
+    if (widest < 0) return node;  // tuples that differ only in what is beside their codes
+    const auto from = order_.begin() + first, to = order_.begin() + last;
+    const auto code = [&](std::int32_t t) { return table_.row(t)[split]; };
+    std::sort(from, to, [&](std::int32_t s, std::int32_t t) {
+        return code(s) != code(t) ? code(s) < code(t) : s < t;
+    });
+    // Cut between different values: where the tree parts highest up, then nearest to the middle.
+    const Tree* tree = table_.tree(split);
+    const std::int32_t half = (first + last) / 2;
+    std::int32_t cut = -1, best_depth = 0;
+    for (std::int32_t i = first + 1; i < last; ++i) {
+        const Code before = code(order_[static_cast<std::size_t>(i) - 1]);
+        const Code after = code(order_[static_cast<std::size_t>(i)]);
+        if (before == after) continue;
+        const std::int32_t depth = tree ? tree->common(before, after) : 0;
+        if (cut < 0 || depth < best_depth ||
+            (depth == best_depth && std::abs(i - half) < std::abs(cut - half))) {
+            cut = i;
+            best_depth = depth;
+        }
+    }
+    const std::int32_t left = build(first, cut, node);
+    const std::int32_t right = build(cut, last, node);
+    nodes_[static_cast<std::size_t>(node)].left = left;
+    nodes_[static_cast<std::size_t>(node)].right = right;
+    return node;
+}
+
+// Box and smallest record of a leaf, or of any node while building.
+void TupleTree::summarize(std::int32_t node) {
+    Node& at = nodes_[static_cast<std::size_t>(node)];
+    Code* l = low(node);
+    Code* h = high(node);
+    at.least = kNothing;
+    for (std::int32_t i = at.first; i < at.last; ++i) {
+        const std::int32_t t = order_[static_cast<std::size_t>(i)];
+        at.least = std::min(at.least, next(t));
+        const Code* row = table_.row(t);
+        for (int a = 0; a < table_.d(); ++a) {
+            l[a] = i == at.first ? row[a] : std::min(l[a], row[a]);
+            h[a] = i == at.first ? row[a] : std::max(h[a], row[a]);
+        }
+    }
+}
+
+std::int32_t TupleTree::take(std::int32_t tuple) {
+    const std::int32_t record = next(tuple);
+    ++next_[static_cast<std::size_t>(tuple)];
+    --remaining_;
+    std::int32_t node = leaf_[static_cast<std::size_t>(tuple)];
+    Node& leaf = nodes_[static_cast<std::size_t>(node)];
+    const bool shrinks = gone(tuple);
+    if (shrinks) {
+        const auto from = order_.begin() + leaf.first;
+        std::iter_swap(std::find(from, order_.begin() + leaf.last, tuple),
+                       order_.begin() + leaf.last - 1);
+        --leaf.last;
+    } else if (leaf.least < record) {
+        return record;
+    }
+    summarize(node);
+    while ((node = nodes_[static_cast<std::size_t>(node)].parent) >= 0) {
+        Node& at = nodes_[static_cast<std::size_t>(node)];
+        const Node& left = nodes_[static_cast<std::size_t>(at.left)];
+        const Node& right = nodes_[static_cast<std::size_t>(at.right)];
+        const std::int32_t least = std::min(left.least, right.least);
+        bool changed = least != at.least;
+        at.least = least;
+        if (shrinks && least != kNothing) {
+            // An empty child has no box.
+            const std::int32_t one = left.least == kNothing ? at.right : at.left;
+            const std::int32_t other = right.least == kNothing ? at.left : at.right;
+            for (int a = 0; a < table_.d(); ++a) {
+                const Code l = std::min(low(one)[a], low(other)[a]);
+                const Code h = std::max(high(one)[a], high(other)[a]);
+                changed |= l != low(node)[a] || h != high(node)[a];
+                low(node)[a] = l;
+                high(node)[a] = h;
+            }
+        }
+        if (!changed) break;
+    }
+    return record;
+}
+
+template <class Measure>
+void TupleTree::look(std::int32_t node, const Measure& measure, Found& best, Work& work) const {
+    const Node& leaf = nodes_[static_cast<std::size_t>(node)];
+    work.left -= leaf.last - leaf.first;
+    for (std::int32_t i = leaf.first; i < leaf.last; ++i) {
+        const std::int32_t t = order_[static_cast<std::size_t>(i)];
+        const Cost distance = measure.distance(t, best.distance);
+        if (distance > best.distance) continue;
+        if (distance < best.distance || next(t) < best.record) best = {distance, next(t), t};
+    }
+}
+
+template <class Measure>
+std::int32_t TupleTree::nearest(const Measure& measure, std::int32_t hint, Work& work) {
+    Found best{kFar, kNothing, -1};
+    if (hint >= 0) look(leaf_[static_cast<std::size_t>(hint)], measure, best, work);
+    open_.clear();
+    open_.push_back({0, 0});
+    while (!open_.empty()) {
+        const Open top = open_.back();
+        open_.pop_back();
+        const Node& at = nodes_[static_cast<std::size_t>(top.node)];
+        if (top.bound > best.distance) continue;
+        if (top.bound == best.distance && at.least > best.record) continue;
+        --work.left;
+        if (at.left < 0) {
+            look(top.node, measure, best, work);
+            continue;
+        }
+        Open child[2] = {{kFar, at.left}, {kFar, at.right}};
+        for (Open& c : child) {
+            if (nodes_[static_cast<std::size_t>(c.node)].least == kNothing) continue;
+            c.bound = measure.at_least(low(c.node), high(c.node), best.distance);
+        }
+        const bool swap = child[1].bound > child[0].bound;
+        for (const Open& c : {child[swap], child[!swap]}) {
+            if (c.bound != kFar) open_.push_back(c);
+        }
+    }
+    return best.tuple;
+}
+
+template std::int32_t TupleTree::nearest(const Reach&, std::int32_t, Work&);
+template std::int32_t TupleTree::nearest(const Growth&, std::int32_t, Work&);
+
+void TupleTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t count,
+                        std::int32_t* found, Work& work) {
+    // Largest first: the one to be replaced.
+    heap_.assign(static_cast<std::size_t>(count), {kFar, kNothing});
+    open_.clear();
+    open_.push_back({0, 0});
+    while (!open_.empty()) {
+        const Open top = open_.back();
+        open_.pop_back();
+        const Node& at = nodes_[static_cast<std::size_t>(top.node)];
+        if (top.bound > heap_.front().first) continue;
+        --work.left;
+        if (at.left < 0) {
+            work.left -= at.last - at.first;
+            for (std::int32_t i = at.first; i < at.last; ++i) {
+                const std::int32_t t = order_[static_cast<std::size_t>(i)];
+                if (t == tuple) continue;
+                const std::pair<Cost, std::int32_t> pair{reach.distance(t, heap_.front().first), t};
+                if (!(pair < heap_.front())) continue;
+                std::pop_heap(heap_.begin(), heap_.end());
+                heap_.back() = pair;
+                std::push_heap(heap_.begin(), heap_.end());
+            }
+            continue;
+        }
+        Open child[2] = {{kFar, at.left}, {kFar, at.right}};
+        for (Open& c : child) {
+            c.bound = reach.at_least(low(c.node), high(c.node), heap_.front().first);
+        }
+        const bool swap = child[1].bound > child[0].bound;
+        open_.push_back(child[swap]);
+        open_.push_back(child[!swap]);
+    }
+    std::sort_heap(heap_.begin(), heap_.end());
+    for (std::size_t i = 0; i < heap_.size(); ++i) found[i] = heap_[i].second;
+}
+
+std::int32_t TupleTree::farthest(const Reach& reach, Work& work) {
+    Found best{-1, kNothing, -1};
+    open_.clear();
+    open_.push_back({kFar, 0});
+    while (!open_.empty()) {
+        const Open top = open_.back();
+        open_.pop_back();
+        const Node& at = nodes_[static_cast<std::size_t>(top.node)];
+        if (top.bound < best.distance) continue;
+        if (top.bound == best.distance && at.least > best.record) continue;
+        --work.left;
+        if (at.left < 0) {
+            work.left -= at.last - at.first;
+            for (std::int32_t i = at.first; i < at.last; ++i) {
+                const std::int32_t t = order_[static_cast<std::size_t>(i)];
+                const Cost distance = reach.distance(t, kFar);
+                if (distance > best.distance ||
+                    (distance == best.distance && next(t) < best.record)) {
+                    best = {distance, next(t), t};
+                }
+            }
+            continue;
+        }
+        Open child[2] = {{-1, at.left}, {-1, at.right}};
+        for (Open& c : child) {
+            if (nodes_[static_cast<std::size_t>(c.node)].least == kNothing) continue;
+            c.bound = reach.at_most(low(c.node), high(c.node));
+        }
+        const bool swap = child[1].bound < child[0].bound;
+        for (const Open& c : {child[swap], child[!swap]}) {
+            if (c.bound >= 0) open_.push_back(c);
+        }
+    }
+    return best.tuple;
+}
+
+}  // namespace dbanon

@@ -1,0 +1,80 @@
+// The running centroid of the records that remain: the one stated way of keeping it, so that the
+// reference in tests/reference/methods.py gets the same bits.
+//
+// - The sum of each attribute is kept, and divided by the number of records on demand.
+// - The sum starts at zero and adds the remaining records in index order ("refresh") at the start of
+//   round 0, of every round whose number is a power of two, and of every round in which at most 7/8
+//   of the records of the last refresh are left.
+// - In between, the members of a class are subtracted one by one in the order in which they were
+//   taken: the record the class was built around, then its neighbours by (distance, index).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "points/records.hpp"
+
+namespace dbanon {
+
+class RunningCentroid {
+   public:
+    explicit RunningCentroid(const Table& table)
+        : table_(table), sum_(width()), mean_(width()) {}
+
+    // `labels` is negative for the records that remain.
+    void begin_round(std::int64_t round, std::int32_t remaining) {
+        remaining_ = remaining;
+        const bool power = (round & (round - 1)) == 0;
+        if (!power && 8 * std::int64_t{remaining} > 7 * std::int64_t{last_}) {
+            next_ = -1;
+            return;
+        }
+        last_ = remaining;
+        next_ = 0;
+        kept_ = 0;
+        if (order_.empty()) {
+            order_.resize(static_cast<std::size_t>(table_.n));
+            for (std::int32_t i = 0; i < table_.n; ++i) order_[static_cast<std::size_t>(i)] = i;
+        }
+        sum_.assign(width(), 0.0);
+    }
+
+    bool update(const std::vector<std::int32_t>& labels, Work& work) {
+        if (next_ >= 0) {
+            const std::int32_t size = static_cast<std::int32_t>(order_.size());
+            while (next_ < size) {
+                if (work.spent()) return false;
+                const std::int32_t stop = std::min(next_ + 1024, size);
+                work.left -= (stop - next_) / kBlock * block_cost(table_.p) + 1;
+                for (; next_ < stop; ++next_) {
+                    const std::int32_t id = order_[static_cast<std::size_t>(next_)];
+                    if (labels[static_cast<std::size_t>(id)] >= 0) continue;
+                    order_[static_cast<std::size_t>(kept_++)] = id;
+                    const double* row = table_.row(id);
+                    for (std::size_t j = 0; j < width(); ++j) sum_[j] += row[j];
+                }
+            }
+            order_.resize(static_cast<std::size_t>(kept_));
+            next_ = -1;
+        }
+        for (std::size_t j = 0; j < width(); ++j) mean_[j] = sum_[j] / remaining_;
+        return true;
+    }
+
+    void subtract(std::int32_t id) {
+        const double* row = table_.row(id);
+        for (std::size_t j = 0; j < width(); ++j) sum_[j] -= row[j];
+    }
+
+    const double* mean() const { return mean_.data(); }
+
+   private:
+    std::size_t width() const { return static_cast<std::size_t>(table_.p); }
+
+    Table table_;
+    std::vector<double> sum_, mean_;
+    std::vector<std::int32_t> order_;  // the records at the last refresh, by index
+    std::int32_t remaining_ = 0, last_ = 0, next_ = -1, kept_ = 0;
+};
+
+}  // namespace dbanon

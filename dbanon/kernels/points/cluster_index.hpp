@@ -1,0 +1,101 @@
+// Clusters that merge, and the search for the partner that is cheapest to merge with by Ward's rule.
+//
+// Trees hold the clusters as they were when they were built; what was made since is looked at one by
+// one. When that grows long it goes into trees for young clusters, which are built anew with it; when
+// they grow large, all are. Clusters below k records and the others have trees of their own, so that
+// sizes in a tree differ little.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "points/kdtree.hpp"
+
+namespace dbanon {
+
+// What merging n and m records costs for each unit of squared distance between their means.
+inline double merging_factor(double n, double m) { return n * m / (n + m); }
+
+class ClusterIndex {
+   public:
+    ClusterIndex(int p, std::int32_t k, const Ops& ops) : p_(p), k_(k), ops_(ops) {}
+
+    // Empties the index, for clusters numbered below `numbers`; all must be added.
+    void start(std::int32_t numbers);
+    // Empties it of young clusters and returns their numbers, ascending; these must be added.
+    std::vector<std::int32_t> start_young();
+    // A cluster for the trees, in ascending order of numbers; its mean must be finite.
+    void add(std::int32_t number, std::int32_t size, const double* mean);
+    // Resumable; after the last add().
+    bool build(Work& work);
+
+    // A cluster made since, which may have the number of one erased.
+    void insert(std::int32_t number);
+    void erase(std::int32_t number);
+    bool outdated() const { return recent_.size() > most_recent_; }
+    // Whether all must be added then.
+    bool too_many_young() const;
+
+    // Calls offer(number) for every cluster but `own` that may cost at most `least` to merge with
+    // it, also a few others; offer may lower `least`. Of clusters with the very mean of `own` it may
+    // leave out all but those of the smallest numbers. Two clusters of k or more never merge.
+    template <class Offer>
+    void partners(std::int32_t own, std::int32_t size, const double* mean, const double& least,
+                  Work& work, Offer offer) {
+        for (const std::int32_t number : recent_) {
+            if (number != own) offer(number);
+        }
+        work.left -= static_cast<std::int64_t>(recent_.size());
+        for (Side& side : sides_) {
+            if (!side.tree || side.tree->size() == 0) continue;
+            if (side.least >= k_ && size >= k_) continue;
+            const Home& home = homes_[static_cast<std::size_t>(own)];
+            const double factor = merging_factor(size, side.least);
+            for (std::int32_t wanted = kFirst;; wanted *= 4) {
+                near_.start(mean, wanted, home.side == &side ? home.at : -1);
+                // Rounded up: what is farther costs more than `least`.
+                near_.limit = least / factor * (1 + 1e-15) + 1e-300;
+                side.tree->begin(near_);
+                while (!side.tree->nearest(near_, work)) work.left += kPart, borrowed_ += kPart;
+                work.left -= borrowed_;
+                borrowed_ = 0;
+                const bool all = near_.count < wanted;
+                const double reached = near_.limit;
+                for (std::int32_t i = 0; i < near_.count; ++i) {
+                    offer(side.number[static_cast<std::size_t>(near_.found[i].id)]);
+                }
+                if (all || factor * reached > least || reached == 0.0) break;
+            }
+        }
+    }
+
+   private:
+    static constexpr std::int32_t kFirst = 8;
+    static constexpr std::int64_t kPart = 1 << 16;
+
+    struct Side {
+        std::vector<double> rows;
+        std::vector<std::int32_t> number;  // of each row, ascending
+        double least = 0.0;                // size of a cluster
+        std::unique_ptr<KdTree> tree;
+    };
+    // Where a cluster is: a row of a side, or a place in recent_ when side is null.
+    struct Home {
+        Side* side;
+        std::int32_t at;
+    };
+
+    const int p_;
+    const std::int32_t k_;
+    const Ops& ops_;
+    Side sides_[4];          // all below k, all others, young ones below k, other young ones
+    bool young_ = false;  // what add() is given
+    std::vector<Home> homes_;  // [number]
+    std::vector<std::int32_t> recent_;
+    std::size_t most_recent_ = 0, most_young_ = 0;
+    NearQuery near_;
+    std::int64_t borrowed_ = 0;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,128 @@
+#include "points/coarse.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+namespace dbanon {
+
+namespace {
+
+constexpr int kMost = 1024;
+constexpr std::int32_t kSample = 255;
+// Of the sample, those left out of an attribute's mean deviation for being the farthest out.
+constexpr std::int32_t kOutliers = 8;
+// In mean deviations of the sample; of a normal distribution 19 standard deviations.
+constexpr double kWide = 24.0;
+// Of the differences of two records; with 2 more for each attribute, still below 2^15.5.
+constexpr double kLongest = 46000.0;
+constexpr double kWidest = 32000.0;
+
+std::atomic<bool>& allowed() {
+    static std::atomic<bool> value{true};
+    return value;
+}
+
+// One attribute of a fixed sample, ascending.
+void sample(const double* points, std::int32_t n, int p, int j, std::vector<double>& found) {
+    const std::int32_t count = std::min(n, kSample);
+    found.clear();
+    for (std::int32_t i = 0; i < count; ++i) found.push_back(points[std::int64_t{i} * n / count * p + j]);
+    std::sort(found.begin(), found.end());
+}
+
+}  // namespace
+
+Coarse::Coarse(const double* points, std::int32_t n, int p, const std::vector<double>& middle)
+    : p_(p) {
+    if (!allowed() || !pays(p) || p > kMost || n == 0) return;
+    const std::size_t width = static_cast<std::size_t>(p);
+    std::vector<double> values;
+    double squares = 0.0;
+    for (int j = 0; j < p; ++j) {
+        sample(points, n, p, j, values);
+        for (double& value : values) value = std::fabs(value - middle[static_cast<std::size_t>(j)]);
+        std::sort(values.begin(), values.end());
+        if (values.size() > 2 * kOutliers) values.resize(values.size() - kOutliers);
+        double deviation = 0.0;
+        for (const double value : values) deviation += value / static_cast<double>(values.size());
+        squares += deviation * deviation / p;
+    }
+    const double wide = kWide * std::sqrt(squares);
+    std::vector<double> low(points, points + p);
+    std::vector<double> high = low;
+    for (std::int64_t i = 1; i < n; ++i) {
+        const double* row = points + i * p;
+        for (std::size_t j = 0; j < width; ++j) {
+            low[j] = std::min(low[j], row[j]);
+            high[j] = std::max(high[j], row[j]);
+        }
+    }
+    double longest = 0.0;
+    double widest = 0.0;
+    for (std::size_t j = 0; j < width; ++j) {
+        low[j] = std::max(low[j] - middle[j], -wide);
+        high[j] = std::min(high[j] - middle[j], wide);
+        longest += (high[j] - low[j]) * (high[j] - low[j]);
+        widest = std::max(widest, high[j] - low[j]);
+    }
+    step_ = std::max(std::sqrt(longest) / kLongest, widest / kWidest);
+    // Far from where squares overflow, or lose digits because they are tiny.
+    used_ = step_ > 1e-140 && step_ < 1e140;
+    if (!used_) return;
+    per_step_ = 1.0 / step_;
+    for (std::size_t j = 0; j < width; ++j) {
+        axes_.push_back({middle[j], low[j] * per_step_ - 1e-6, high[j] * per_step_ + 1e-6});
+    }
+}
+
+void allow_whole_steps(bool value) { allowed() = value; }
+
+bool Coarse::put(const double* row, std::int16_t* block, std::int32_t lane) const {
+    bool cut = false;
+    for (int j = 0; j < p_; ++j) {
+        block[(j / 2 * kBlock + lane) * 2 + j % 2] = steps(row[j], j);
+        cut |= beyond(row[j], j);
+    }
+    if (p_ % 2 != 0) block[(p_ / 2 * kBlock + lane) * 2 + 1] = 0;
+    return cut;
+}
+
+void Coarse::move(std::int16_t* to, std::int32_t to_lane, const std::int16_t* from,
+                  std::int32_t from_lane, int pairs) {
+    for (int i = 0; i < pairs; ++i) {
+        std::copy_n(from + (i * kBlock + from_lane) * 2, 2, to + (i * kBlock + to_lane) * 2);
+    }
+}
+
+void Coarse::ask(const double* point, std::vector<std::int16_t>& room, CoarsePoint& at) const {
+    const int width = 2 * pairs();
+    room.assign(static_cast<std::size_t>(4 * width), 0);
+    std::int16_t* to = room.data();
+    double squared = 0.0;
+    bool inside = true;
+    for (int j = 0; j < p_; ++j) {
+        const int steps_j = steps(point[j], j);
+        inside = inside && !beyond(point[j], j);
+        squared += static_cast<double>(steps_j) * steps_j;
+        const double vertex = std::floor(-steps_j / (kMultiplier - 1.0) + 0.5);
+        to[j] = static_cast<std::int16_t>(steps_j);
+        to[width + j] = static_cast<std::int16_t>(steps_j + 1);
+        to[2 * width + j] = static_cast<std::int16_t>(steps_j - 1);
+        to[3 * width + j] = static_cast<std::int16_t>(std::clamp(vertex, -32700.0, 32700.0));
+    }
+    at = {to, to + width, to + 2 * width, to + 3 * width,
+          5.0 * std::sqrt(p_ * squared) + 2963.0 * p_, inside};
+}
+
+std::vector<double> sampled_middle(const double* points, std::int32_t n, int p) {
+    std::vector<double> middle, values;
+    for (int j = 0; j < p && n > 0; ++j) {
+        sample(points, n, p, j, values);
+        middle.push_back(values[values.size() / 2]);
+    }
+    return middle;
+}
+
+}  // namespace dbanon

@@ -1,0 +1,232 @@
+// A first look at blocks and boxes in whole steps; what it leaves is looked at by exact.hpp.
+//
+// Coordinates and point are rounded to the nearest step, so that each difference is off by at most 1
+// and the length of all by at most the root of p; 1e-3 of a step more and 1e-9 of each length are
+// above the errors of rounding doubles. Boxes hold the rounded coordinates of their records, hence a
+// gap to a face less 1 is not too long and one more 1 not too short.
+//
+// For the bound by the reach (see search.hpp), with Q, x in steps from the middle, t = m - 1: the term
+// (x - Q)^2 - m x^2 is concave in x and largest at -Q/t. The x taken, the rounded -Q/t clamped to the box's
+// whole steps, is within 2 of the true place (1/2 of the face, 1/2 / t + 1/2 of the vertex), where the
+// slope is at most 2 |Q + t x|, and half a step of Q changes it by |Q| + |x| + 1/4: in all less than
+// 5 |Q| + 3.4 |x| + 3. Summed, root p (5 |Q| + 3.4 |x|) + 3 p by Cauchy and Schwarz; the part of
+// x is at most |x|^2 / 1024 + 2960 p, taken off the multiplier.
+#pragma once
+
+#include <cmath>
+
+#include "points/coarse_lanes.hpp"
+#include "points/exact.hpp"
+
+namespace {
+
+constexpr int kBlockSums = kBlock / Pairs::width;
+constexpr int kFanSums = kFan / Pairs::width;
+constexpr double kSure = 1e-9;
+// From so many records of a block on, looking at all in doubles is faster than at each.
+constexpr int kMany = 5;
+// Where boxes tie, or differ by less than a step, doubles rule out what whole steps cannot. They are
+// asked after a look at a leaf in vain, and for as many nodes on as this after each that helped.
+constexpr std::int32_t kDoubts = 64;
+
+// The most a sum may be for a record to be looked at, from a squared distance.
+template <int P>
+struct Border {
+    explicit Border(const BlocksView& blocks)
+        : per_step(1.0 / blocks.step),
+          slack(std::sqrt(static_cast<double>(width<P>(blocks.p))) * (1.0 + kSure) + 1e-3) {}
+
+    std::int32_t near(double limit) {
+        if (limit != known) {
+            known = limit;
+            const double length = std::sqrt(limit) * per_step * (1.0 + kSure) + slack;
+            border = length < 46340.0 ? static_cast<std::int32_t>(length * length) + 1 : kAll;
+        }
+        return border;
+    }
+    // One below the least.
+    std::int32_t far(double best) {
+        if (best != known) {
+            known = best;
+            const double length = best > 0.0 ? std::sqrt(best) * per_step * (1.0 - kSure) - slack : 0.0;
+            border = length <= 0.0      ? -1
+                     : length < 46340.0 ? static_cast<std::int32_t>(length * length) - 1
+                                        : kAll;
+        }
+        return border;
+    }
+
+    static constexpr std::int32_t kAll = 0x7fffffff;
+    double per_step, slack;
+    double known = -2.0;
+    std::int32_t border = 0;
+};
+
+template <int P>
+void coarse_distances(const BlocksView& blocks, std::int32_t block, const CoarsePoint& point,
+                      Sums (&sum)[kBlockSums]) {
+    const int pairs = (width<P>(blocks.p) + 1) / 2;
+    const std::int16_t* at = blocks.coarse + std::int64_t{block} * pairs * kBlock * 2;
+    for (int part = 0; part < kBlockSums; ++part) sum[part] = Sums::zero();
+    for (int i = 0; i < pairs; ++i) {
+        const Pairs q = Pairs::all(point.at + 2 * i);
+        for (int part = 0; part < kBlockSums; ++part) {
+            const Pairs x = Pairs::load(at + (i * kBlock + part * Pairs::width) * 2);
+            sum[part] = sum[part] + squares(x - q);
+        }
+    }
+}
+
+template <int P>
+double distance_of(const BlocksView& blocks, std::int32_t id, const double* point) {
+    const int p = width<P>(blocks.p);
+    const double* row = blocks.rows + std::int64_t{id} * p;
+    double sum = 0.0;
+    for (int j = 0; j < p; ++j) {
+        const double gap = point[j] - row[j];
+        sum += gap * gap;
+    }
+    return sum;
+}
+
+// Returns whether many were looked at in vain.
+template <int P>
+bool look_near(const BlocksView& blocks, std::int32_t block, unsigned close, Near& near) {
+    const double before = near.limit;
+    const bool many = __builtin_popcount(close) >= kMany;
+    if (many) {
+        scan_block<P, true, false>(blocks, block, near.point, &near, nullptr);
+    } else {
+        const std::int32_t* ids = blocks.ids + std::int64_t{block} * kBlock;
+        for (; close != 0; close &= close - 1) {
+            const std::int32_t id = ids[__builtin_ctz(close)];
+            offer(near, distance_of<P>(blocks, id, near.point), id);
+        }
+    }
+    return many && near.count == near.k && near.limit == before;
+}
+
+template <int P>
+bool look_far(const BlocksView& blocks, std::int32_t block, unsigned distant, Far& far) {
+    const double before = far.best.distance;
+    const bool many = __builtin_popcount(distant) >= kMany;
+    if (many) {
+        scan_block<P, false, true>(blocks, block, far.point, nullptr, &far);
+    } else {
+        const std::int32_t* ids = blocks.ids + std::int64_t{block} * kBlock;
+        for (; distant != 0; distant &= distant - 1) {
+            const std::int32_t id = ids[__builtin_ctz(distant)];
+            offer(far, distance_of<P>(blocks, id, far.point), id);
+        }
+    }
+    return many && far.best.distance == before;
+}
+
+inline unsigned above(const Sums (&sum)[kBlockSums], std::int32_t border) {
+    unsigned found = 0;
+    for (int part = 0; part < kBlockSums; ++part) {
+        found |= Sums::above(sum[part], border) << (part * Pairs::width);
+    }
+    return found;
+}
+
+// Of the block's records, those that may be near enough.
+template <int P>
+bool coarse_near(const BlocksView& blocks, std::int32_t block, Near& near, Border<P>& border) {
+    Sums sum[kBlockSums];
+    coarse_distances<P>(blocks, block, near.coarse, sum);
+    const unsigned used = (1u << blocks.count[block]) - 1u;
+    const unsigned close = ~above(sum, border.near(near.limit)) & used;
+    return close != 0 && look_near<P>(blocks, block, close, near);
+}
+
+template <int P>
+bool coarse_far(const BlocksView& blocks, std::int32_t block, Far& far, Border<P>& border) {
+    const unsigned used = (1u << blocks.count[block]) - 1u;
+    unsigned distant = used;
+    if (blocks.beyond[block] == 0) {
+        Sums sum[kBlockSums];
+        coarse_distances<P>(blocks, block, far.coarse, sum);
+        distant &= above(sum, border.far(far.best.distance));
+    }
+    return distant != 0 && look_far<P>(blocks, block, distant, far);
+}
+
+// Both questions about the same point.
+template <int P>
+void coarse_both(const BlocksView& blocks, std::int32_t block, Near& near, Border<P>& near_border,
+                 Far& far, Border<P>& far_border) {
+    Sums sum[kBlockSums];
+    coarse_distances<P>(blocks, block, near.coarse, sum);
+    const unsigned used = (1u << blocks.count[block]) - 1u;
+    const unsigned close = ~above(sum, near_border.near(near.limit)) & used;
+    unsigned distant = used;
+    if (blocks.beyond[block] == 0) distant &= above(sum, far_border.far(far.best.distance));
+    if (close != 0) look_near<P>(blocks, block, close, near);
+    if (distant != 0) look_far<P>(blocks, block, distant, far);
+}
+
+// Lower bounds of the squared distances to the children's records, in doubles.
+template <int P>
+void coarse_near_bounds(const TreeView& tree, std::int32_t node, const CoarsePoint& point,
+                        double* out) {
+    const int pairs = (width<P>(tree.leaves.p) + 1) / 2;
+    const std::int16_t* at = tree.coarse + std::int64_t{node} * pairs * kFan * 4;
+    Sums sum[kFanSums];
+    for (int part = 0; part < kFanSums; ++part) sum[part] = Sums::zero();
+    for (int i = 0; i < pairs; ++i, at += kFan * 4) {
+        const Pairs over = Pairs::all(point.above + 2 * i);
+        const Pairs under = Pairs::all(point.below + 2 * i);
+        for (int part = 0; part < kFanSums; ++part) {
+            const Pairs low = Pairs::load(at + part * Pairs::width * 2);
+            const Pairs high = Pairs::load(at + kFan * 2 + part * Pairs::width * 2);
+            sum[part] = sum[part] + squares(max(max(low - over, under - high), Pairs::zero()));
+        }
+    }
+    std::int32_t whole[kFan];
+    for (int part = 0; part < kFanSums; ++part) sum[part].store(whole + part * Pairs::width);
+    const double unit = tree.leaves.step * tree.leaves.step * (1.0 - kSure);
+    for (int slot = 0; slot < kFan; ++slot) out[slot] = whole[slot] * unit;
+}
+
+// Upper bounds of the squared distances to the children's records; none may be cut off.
+template <int P>
+void coarse_far_bounds(const TreeView& tree, std::int32_t node, const CoarsePoint& point,
+                       double* out) {
+    const int pairs = (width<P>(tree.leaves.p) + 1) / 2;
+    const std::int16_t* at = tree.coarse + std::int64_t{node} * pairs * kFan * 4;
+    Sums corner[kFanSums], from_point[kFanSums], from_middle[kFanSums];
+    for (int part = 0; part < kFanSums; ++part) {
+        corner[part] = from_point[part] = from_middle[part] = Sums::zero();
+    }
+    for (int i = 0; i < pairs; ++i, at += kFan * 4) {
+        const Pairs q = Pairs::all(point.at + 2 * i);
+        const Pairs over = Pairs::all(point.above + 2 * i);
+        const Pairs under = Pairs::all(point.below + 2 * i);
+        const Pairs vertex = Pairs::all(point.vertex + 2 * i);
+        for (int part = 0; part < kFanSums; ++part) {
+            const Pairs low = Pairs::load(at + part * Pairs::width * 2);
+            const Pairs high = Pairs::load(at + kFan * 2 + part * Pairs::width * 2);
+            corner[part] = corner[part] + squares(max(over - low, high - under));
+            const Pairs x = min(max(vertex, low), high);
+            from_point[part] = from_point[part] + squares(x - q);
+            from_middle[part] = from_middle[part] + squares(x);
+        }
+    }
+    std::int32_t whole[3][kFan];
+    for (int part = 0; part < kFanSums; ++part) {
+        corner[part].store(whole[0] + part * Pairs::width);
+        from_point[part].store(whole[1] + part * Pairs::width);
+        from_middle[part].store(whole[2] + part * Pairs::width);
+    }
+    const double unit = tree.leaves.step * tree.leaves.step;
+    const double* reach = tree.coarse_reach + std::int64_t{node} * kFan;
+    for (int slot = 0; slot < kFan; ++slot) {
+        const double inner = whole[1][slot] - (kMultiplier - 1.0 / 1024) * whole[2][slot] +
+                             reach[slot] + point.slack;
+        const double out_steps = inner < whole[0][slot] ? inner : whole[0][slot];
+        out[slot] = (out_steps * (1.0 + kSure) + 1.0) * unit;
+    }
+}
+
+}  // namespace

@@ -1,0 +1,62 @@
+#include "points/dbscan.hpp"
+
+#include "points/dispatch.hpp"
+
+namespace dbanon {
+
+namespace {
+
+// Records taken by one query. Which come first changes no label: a class is complete before the
+// next one begins.
+constexpr std::int32_t kTaken = 64;
+
+}  // namespace
+
+Dbscan::Dbscan(const Table& table, std::int32_t k, double radius)
+    : Kernel(table, k),
+      limit_(radius * radius),
+      tree_(table.points, table.n, table.p, ops_for(table.p)),
+      core_(static_cast<std::size_t>(table.n), false) {}
+
+void Dbscan::ask(std::int32_t id, std::int32_t wanted) {
+    near_.start(table_.row(id), wanted);
+    near_.limit = limit_;
+    tree_.begin(near_);
+}
+
+void Dbscan::take(std::int32_t id, std::int32_t label) {
+    assign(id, label);
+    tree_.erase(id);
+    if (core_[static_cast<std::size_t>(id)]) waiting_.push_back(id);
+}
+
+Steps Dbscan::run() {
+    while (!tree_.build(work_)) co_yield nullptr;
+    // Leaf by leaf: what one question reads is still at hand for the next.
+    const BlocksView& leaves = tree_.view().leaves;
+    for (std::int32_t leaf = 0; rated_ < table_.n; ++leaf) {
+        for (std::int32_t lane = 0; lane < leaves.count[leaf]; ++lane, ++rated_) {
+            const std::int32_t id = leaves.ids[std::int64_t{leaf} * kBlock + lane];
+            ask(id, k_);
+            while (!tree_.within(near_, work_)) co_yield nullptr;
+            core_[static_cast<std::size_t>(id)] = near_.count == k_;
+        }
+    }
+    std::int32_t label = 0;
+    for (std::int32_t first = 0; first < table_.n; ++first) {
+        if (!core_[static_cast<std::size_t>(first)] || assigned(first)) continue;
+        take(first, label);
+        while (!waiting_.empty()) {
+            const std::int32_t id = waiting_.back();
+            waiting_.pop_back();
+            do {
+                ask(id, kTaken);
+                while (!tree_.within(near_, work_)) co_yield nullptr;
+                for (std::int32_t i = 0; i < near_.count; ++i) take(near_.found[i].id, label);
+            } while (near_.count == kTaken);
+        }
+        ++label;
+    }
+}
+
+}  // namespace dbanon

@@ -1,0 +1,186 @@
+#include "points/density.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace dbanon {
+
+Density::Density(const Table& table, std::int32_t k, bool lowest, Search search)
+    : TakingKernel(table, k, search),
+      lowest_(lowest),
+      room_(k - 1 + std::clamp(k - 1, 4, 16)),
+      lists_(static_cast<std::size_t>(table.n) * static_cast<std::size_t>(room_)),
+      length_(static_cast<std::size_t>(table.n), 0),
+      version_(static_cast<std::size_t>(table.n), -1),
+      same_(static_cast<std::size_t>(table.n), -1),
+      last_same_(static_cast<std::size_t>(table.n), -1),
+      slots_(std::bit_ceil(2 * static_cast<std::size_t>(table.n)), -1),
+      holders_(static_cast<std::size_t>(table.n)),
+      marked_(static_cast<std::size_t>(table.n), false),
+      mean_(static_cast<std::size_t>(table.p)) {}
+
+// For a heap whose top is the next candidate: smaller indexes come first among equals.
+bool Density::after(const Entry& a, const Entry& b) const {
+    if (a.within != b.within) return lowest_ ? a.within < b.within : a.within > b.within;
+    return a.id > b.id;
+}
+
+bool Density::same_row(std::int32_t a, std::int32_t b) const {
+    return std::equal(table_.row(a), table_.row(a) + table_.p, table_.row(b));
+}
+
+// Whether the query just made found different rows at no distance: their squares underflow, and
+// candidates of equal rows may differ.
+bool Density::blurred(std::int32_t id) const {
+    for (std::int32_t i = 0; i < near_.count && near_.found[i].distance == 0.0; ++i) {
+        if (!same_row(near_.found[i].id, id)) return true;
+    }
+    return false;
+}
+
+// Records are linked in index order, so a chain ascends and its head comes first.
+void Density::link(std::int32_t id) {
+    const std::size_t p = mean_.size();
+    std::uint64_t hash = 0;
+    for (std::size_t j = 0; j < p; ++j) {
+        // Adding zero turns -0.0, which equals 0.0, into it.
+        const double value = table_.row(id)[j] + 0.0;
+        hash = (hash ^ std::bit_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    std::size_t at = hash & (slots_.size() - 1);
+    while (slots_[at] >= 0 && !same_row(slots_[at], id)) at = (at + 1) & (slots_.size() - 1);
+    if (slots_[at] < 0) {
+        slots_[at] = id;
+        version_[static_cast<std::size_t>(id)] = 0;
+    } else {
+        same_[static_cast<std::size_t>(last_same_[static_cast<std::size_t>(slots_[at])])] = id;
+    }
+    last_same_[static_cast<std::size_t>(slots_[at])] = id;
+}
+
+// Drops neighbours that are gone; returns how many of the candidate remain.
+std::int32_t Density::shorten(std::int32_t id) {
+    std::int32_t* from = list(id);
+    const auto gone = [&](std::int32_t other) { return assigned(other); };
+    std::int32_t& length = length_[static_cast<std::size_t>(id)];
+    const std::int32_t size = std::min(length, k_ - 1);
+    const std::int32_t known = size - static_cast<std::int32_t>(std::count_if(from, from + size, gone));
+    length = static_cast<std::int32_t>(std::remove_if(from, from + length, gone) - from);
+    return known;
+}
+
+void Density::look_up(std::int32_t id) {
+    near_.sort();
+    std::int32_t& length = length_[static_cast<std::size_t>(id)];
+    length = near_.count;
+    for (std::int32_t i = 0; i < length; ++i) list(id)[i] = near_.found[i].id;
+}
+
+// The first `known` neighbours have been the candidate's before: removals cannot change that order.
+void Density::rate(std::int32_t id, std::int32_t known) {
+    const std::size_t p = mean_.size();
+    const std::int32_t* others = list(id);
+    mean_.assign(table_.row(id), table_.row(id) + p);
+    for (std::int32_t i = 0; i + 1 < k_; ++i) {
+        const double* row = table_.row(others[i]);
+        for (std::size_t j = 0; j < p; ++j) mean_[j] += row[j];
+    }
+    for (double& value : mean_) value /= k_;
+    double within = 0.0;
+    for (std::int32_t i = -1; i + 1 < k_; ++i) {
+        const double* row = table_.row(i < 0 ? id : others[i]);
+        double squared = 0.0;
+        for (std::size_t j = 0; j < p; ++j) {
+            const double gap = mean_[j] - row[j];
+            squared += gap * gap;
+        }
+        within += squared;
+    }
+    for (std::int32_t i = known; i + 1 < k_; ++i) {
+        holders_[static_cast<std::size_t>(others[i])].push_back(id);
+    }
+    const std::int32_t version = ++version_[static_cast<std::size_t>(id)];
+    heap_.push_back({within, id, version});
+    std::push_heap(heap_.begin(), heap_.end(),
+                   [&](const Entry& a, const Entry& b) { return after(a, b); });
+}
+
+// The holders of a record that has just been taken, and the next with its row if it was the first.
+void Density::collect(std::int32_t gone) {
+    if (leads(gone)) {
+        std::int32_t next = same_[static_cast<std::size_t>(gone)];
+        while (next >= 0 && assigned(next)) next = same_[static_cast<std::size_t>(next)];
+        if (next >= 0 && !leads(next)) {
+            version_[static_cast<std::size_t>(next)] = 0;
+            marked_[static_cast<std::size_t>(next)] = true;
+            hit_.push_back(next);
+        }
+    }
+    for (const std::int32_t id : holders_[static_cast<std::size_t>(gone)]) {
+        if (assigned(id) || marked_[static_cast<std::size_t>(id)]) continue;
+        marked_[static_cast<std::size_t>(id)] = true;
+        hit_.push_back(id);
+    }
+    holders_[static_cast<std::size_t>(gone)] = {};
+}
+
+Steps Density::run() {
+    const auto order = [&](const Entry& a, const Entry& b) { return after(a, b); };
+    const std::int64_t price = block_cost(table_.p) + k_;
+    while (!records_->prepare(work_)) co_yield nullptr;
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        if (work_.spent()) co_yield nullptr;
+        work_.left -= 4;
+        link(id);
+    }
+    // A second pass, over the records that do not lead, only where rows are blurred.
+    bool each = false;
+    for (int pass = 0; pass == 0 || (pass == 1 && each); ++pass) {
+        for (std::int32_t id = 0; id < table_.n; ++id) {
+            if (leads(id) != (pass == 0)) continue;
+            near_.start(table_.row(id), room_, id);
+            records_->begin(near_);
+            while (!records_->nearest(near_, work_)) co_yield nullptr;
+            version_[static_cast<std::size_t>(id)] = 0;
+            look_up(id);
+            each = each || blurred(id);
+            rate(id, 0);
+            work_.left -= price;
+        }
+    }
+    std::int32_t label = 0;
+    std::vector<std::int32_t> members;
+    for (; records_->size() >= k_; ++label) {
+        while (!records_->prepare(work_)) co_yield nullptr;
+        Entry top;
+        do {
+            top = heap_.front();
+            std::pop_heap(heap_.begin(), heap_.end(), order);
+            heap_.pop_back();
+        } while (assigned(top.id) || top.version != version_[static_cast<std::size_t>(top.id)]);
+        members.assign(1, top.id);
+        members.insert(members.end(), list(top.id), list(top.id) + k_ - 1);
+        for (const std::int32_t id : members) take(id, label);
+        if (records_->size() < k_) continue;
+        hit_.clear();
+        for (const std::int32_t id : members) collect(id);
+        for (const std::int32_t id : hit_) {
+            marked_[static_cast<std::size_t>(id)] = false;
+            const std::int32_t known = shorten(id);
+            if (length_[static_cast<std::size_t>(id)] < k_ - 1) {
+                near_.start(table_.row(id), room_, id);
+                records_->begin(near_);
+                while (!records_->nearest(near_, work_)) co_yield nullptr;
+                look_up(id);
+            }
+            rate(id, known);
+            work_.left -= price;
+            if (work_.spent()) co_yield nullptr;
+        }
+    }
+    begin_settling();
+    while (!settle(work_)) co_yield nullptr;
+}
+
+}  // namespace dbanon

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <vector>
+
+#include "points/classes.hpp"
+
+namespace dbanon {
+
+// LDF and HDF: the candidate class of a remaining record is itself and its k - 1 nearest remaining
+// records, its density value their sum of squares around their mean; each round takes the candidate
+// of the largest (lowest density first) or smallest value.
+//
+// After a round only candidates that lost a member are renewed, from a list of neighbours a
+// little longer than needed, which is looked up again only when it runs short. Records with equal rows
+// have equal candidates, member by member in value, so only the first one that remains has to be
+// rated: otherwise a value shared by many records would make every round touch them all.
+class Density final : public TakingKernel {
+   public:
+    Density(const Table& table, std::int32_t k, bool lowest, Search search);
+
+   protected:
+    Steps run() override;
+
+   private:
+    struct Entry {
+        double within;
+        std::int32_t id;
+        std::int32_t version;
+    };
+    bool same_row(std::int32_t a, std::int32_t b) const;
+    void link(std::int32_t id);
+    bool blurred(std::int32_t id) const;
+    std::int32_t shorten(std::int32_t id);
+    void look_up(std::int32_t id);
+    void rate(std::int32_t id, std::int32_t known);
+    void collect(std::int32_t gone);
+    bool leads(std::int32_t id) const { return version_[static_cast<std::size_t>(id)] >= 0; }
+    bool after(const Entry& a, const Entry& b) const;
+    std::int32_t* list(std::int32_t id) { return lists_.data() + std::int64_t{id} * room_; }
+
+    bool lowest_;
+    std::int32_t room_;  // neighbours kept for a record
+    std::vector<std::int32_t> lists_, length_, hit_;
+    std::vector<std::int32_t> version_;  // of the candidate; -1: not the first with its row
+    std::vector<std::int32_t> same_, last_same_, slots_;  // chains of equal rows, and their hash table
+    std::vector<std::vector<std::int32_t>> holders_;  // whose candidate a record may be in
+    std::vector<bool> marked_;
+    std::vector<Entry> heap_;
+    std::vector<double> mean_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,17 @@
+// Which build of search.cpp runs: chosen when the module is loaded, changeable for tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "points/search.hpp"
+
+namespace dbanon {
+
+std::vector<std::string> simd_levels();  // supported here, slowest first
+std::string simd_level();
+bool set_simd_level(const std::string& name);  // false: unknown or not supported
+
+const Ops& ops_for(int p);  // of the level now set; kernels keep it for their lifetime
+
+}  // namespace dbanon

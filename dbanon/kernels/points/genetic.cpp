@@ -1,0 +1,154 @@
+#include "points/genetic.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace dbanon {
+
+// Records in drawn order, k to a class; the rest join drawn classes.
+Genetic::Genes Genetic::drawn() {
+    std::vector<std::int32_t> order(static_cast<std::size_t>(table_.n));
+    for (std::int32_t i = 0; i < table_.n; ++i) order[static_cast<std::size_t>(i)] = i;
+    for (std::int32_t i = table_.n - 1; i > 0; --i) {
+        std::swap(order[static_cast<std::size_t>(i)],
+                  order[static_cast<std::size_t>(random_.below(i + 1))]);
+    }
+    Genes genes(order.size());
+    for (std::int32_t i = 0; i < table_.n; ++i) {
+        const std::int32_t at = i / k_ < classes_ ? i / k_ : random_.below(classes_);
+        genes[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = at;
+    }
+    mend(genes);
+    return genes;
+}
+
+// A drawn record of a class, or of any class larger than k for -1; -1 when there is none.
+std::int32_t Genetic::draw_member(const Genes& genes, std::int32_t of) {
+    std::int32_t count = 0, found = -1;
+    for (std::int32_t i = 0; i < table_.n; ++i) {
+        const std::int32_t at = genes[static_cast<std::size_t>(i)];
+        const bool fits = of < 0 ? size_[static_cast<std::size_t>(at)] > k_ : at == of;
+        if (fits && random_.below(++count) == 0) found = i;
+    }
+    return found;
+}
+
+// Classes of 1 to k - 1 records are filled from larger ones or dissolved, those of 2k or more cut.
+void Genetic::mend(Genes& genes) {
+    size_.assign(static_cast<std::size_t>(classes_), 0);
+    for (const std::int32_t at : genes) ++size_[static_cast<std::size_t>(at)];
+    const auto move = [&](std::int32_t id, std::int32_t into) {
+        std::int32_t& gene = genes[static_cast<std::size_t>(id)];
+        --size_[static_cast<std::size_t>(gene)];
+        gene = into;
+        ++size_[static_cast<std::size_t>(gene)];
+    };
+    for (std::int32_t at = 0; at < classes_; ++at) {
+        std::int32_t& size = size_[static_cast<std::size_t>(at)];
+        while (size > 0 && size < k_) {
+            const std::int32_t id = draw_member(genes, -1);
+            if (id >= 0) {
+                move(id, at);
+                continue;
+            }
+            // No class has a record to spare: this one goes, its records to drawn other classes.
+            while (size > 0) {
+                std::int32_t into = random_.below(classes_);
+                while (into == at || size_[static_cast<std::size_t>(into)] == 0) {
+                    into = (into + 1) % classes_;
+                }
+                move(draw_member(genes, at), into);
+            }
+        }
+    }
+    for (std::int32_t at = 0; at < classes_; ++at) {
+        while (size_[static_cast<std::size_t>(at)] >= 2 * k_) {
+            // One number is free: n / k numbers, all classes k or more and this one twice that.
+            const auto free = std::find(size_.begin(), size_.end(), 0);
+            const std::int32_t into = static_cast<std::int32_t>(free - size_.begin());
+            for (std::int32_t i = 0; i < k_; ++i) move(draw_member(genes, at), into);
+        }
+    }
+}
+
+double Genetic::loss(const Genes& genes) {
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    size_.assign(static_cast<std::size_t>(classes_), 0);
+    sum_.assign(static_cast<std::size_t>(classes_) * p, 0.0);
+    for (std::int32_t i = 0; i < table_.n; ++i) {
+        const std::size_t at = static_cast<std::size_t>(genes[static_cast<std::size_t>(i)]);
+        ++size_[at];
+        for (std::size_t j = 0; j < p; ++j) sum_[at * p + j] += table_.row(i)[j];
+    }
+    double total = 0.0;
+    for (std::int32_t i = 0; i < table_.n; ++i) {
+        const std::size_t at = static_cast<std::size_t>(genes[static_cast<std::size_t>(i)]);
+        for (std::size_t j = 0; j < p; ++j) {
+            const double gap = table_.row(i)[j] - sum_[at * p + j] / size_[at];
+            total += gap * gap;
+        }
+    }
+    return total;
+}
+
+std::size_t Genetic::wheel(const std::vector<double>& fitness, double total) {
+    double left = random_.share() * total;
+    for (std::size_t i = 0; i + 1 < fitness.size(); ++i) {
+        left -= fitness[i];
+        if (left < 0.0) return i;
+    }
+    return fitness.size() - 1;
+}
+
+Steps Genetic::run() {
+    const std::size_t count = static_cast<std::size_t>(settings_.population);
+    const std::int64_t price = std::int64_t{table_.n} * (table_.p + 4);
+    std::vector<Genes> people, children;
+    for (std::size_t i = 0; i < count; ++i) {
+        people.push_back(drawn());
+        work_.left -= price;
+        if (work_.spent()) co_yield nullptr;
+    }
+    std::vector<double> fitness(count);
+    for (std::int32_t generation = 0;; ++generation) {
+        std::size_t best = 0;
+        double total = 0.0;
+        for (std::size_t i = 0; i < count; ++i) {
+            const double fit = 1.0 / (1.0 + loss(people[i]));
+            fitness[i] = fit;
+            total += fit;
+            if (fit > fitness[best]) best = i;
+            work_.left -= 3 * price;
+            if (work_.spent()) co_yield nullptr;
+        }
+        if (generation == settings_.generations) {
+            std::swap(people[0], people[best]);
+            break;
+        }
+        children.assign(1, people[best]);
+        while (children.size() < count) {
+            Genes child = people[wheel(fitness, total)];
+            const Genes& other = people[wheel(fitness, total)];
+            if (random_.share() < settings_.crossover) {
+                const std::int32_t from = random_.below(table_.n);
+                std::copy(other.begin() + from, other.end(), child.begin() + from);
+            }
+            for (std::int32_t& gene : child) {
+                if (random_.share() < settings_.mutation) gene = random_.below(classes_);
+            }
+            mend(child);
+            children.push_back(std::move(child));
+        }
+        people.swap(children);
+        done_ = (generation + 1.0) / (settings_.generations + 1.0);
+    }
+    std::vector<std::int32_t> number(static_cast<std::size_t>(classes_), -1);
+    std::int32_t next = 0;
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        std::int32_t& label = number[static_cast<std::size_t>(people[0][static_cast<std::size_t>(id)])];
+        if (label < 0) label = next++;
+        assign(id, label);
+    }
+}
+
+}  // namespace dbanon

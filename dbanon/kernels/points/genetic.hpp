@@ -1,0 +1,42 @@
+// Microaggregation by a genetic algorithm (Solanas et al. 2006), for small sets.
+#pragma once
+
+#include "common/kernel.hpp"
+#include "points/records.hpp"
+#include "points/refine_pool.hpp"
+
+namespace dbanon {
+
+class Genetic final : public Kernel {
+   public:
+    struct Settings {
+        std::int32_t population, generations;
+        double crossover, mutation;  // chance for each child, and for each of its genes
+        std::uint64_t seed;
+    };
+    Genetic(const Table& table, std::int32_t k, const Settings& settings)
+        : Kernel(table, k), settings_(settings), random_(settings.seed), classes_(table.n / k) {}
+
+   protected:
+    Steps run() override;
+    double fraction() const override { return done_; }
+
+   private:
+    // One gene a record: the number of its class. Some numbers may be unused.
+    using Genes = std::vector<std::int32_t>;
+
+    Genes drawn();
+    void mend(Genes& genes);
+    double loss(const Genes& genes);
+    std::size_t wheel(const std::vector<double>& fitness, double total);
+    std::int32_t draw_member(const Genes& genes, std::int32_t of);
+
+    const Settings settings_;
+    Random random_;
+    const std::int32_t classes_;
+    double done_ = 0.0;
+    std::vector<std::int32_t> size_;
+    std::vector<double> sum_;
+};
+
+}  // namespace dbanon

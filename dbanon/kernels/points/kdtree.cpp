@@ -1,0 +1,180 @@
+#include "points/kdtree.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace dbanon {
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
+
+}  // namespace
+
+void KdTree::begin(NearQuery& q) const {
+    q.waiting.resize(static_cast<std::size_t>((depth_ + 1) * kFan));
+    q.stack = q.waiting.data();
+    q.pending = 0;
+    q.coarse = {};
+    if (coarse_.used()) coarse_.ask(q.point, q.steps, q.coarse);
+    if (q.k > 0 && size_ > 0) q.stack[q.pending++] = {0.0, 0, 0};
+}
+
+void KdTree::begin(FarQuery& q) const {
+    q.waiting.resize(static_cast<std::size_t>((depth_ + 1) * kFan));
+    q.stack = q.waiting.data();
+    q.pending = 0;
+    q.coarse = {};
+    if (coarse_.used()) coarse_.ask(q.point, q.steps, q.coarse);
+    if (size_ > 0) q.stack[q.pending++] = {kInf, 0, 0};
+    q.direction.resize(static_cast<std::size_t>(p_));
+    double squared = 0.0;
+    for (int j = 0; j < p_; ++j) {
+        const double gap = middle_[static_cast<std::size_t>(j)] - q.point[j];
+        q.direction[static_cast<std::size_t>(j)] = gap;
+        squared += gap * gap;
+    }
+    q.toward = q.direction.data();
+    q.away = std::sqrt(squared);
+}
+
+// An empty slot: neutral for minima and maxima, and not alive.
+void KdTree::close_slot(std::int32_t node, int slot) {
+    for (int j = 0; j < p_; ++j) {
+        low(node)[j * kFan + slot] = kInf;
+        high(node)[j * kFan + slot] = -kInf;
+    }
+    reach(node)[slot] = 0.0;
+    first_[static_cast<std::size_t>(node * kFan + slot)] = kNone;
+    live_[static_cast<std::size_t>(node)] &= static_cast<std::uint8_t>(~(1u << slot));
+    beyond_[static_cast<std::size_t>(node)] &= static_cast<std::uint8_t>(~(1u << slot));
+}
+
+// A child's box in whole steps, from its box.
+void KdTree::coarsen(std::int32_t node, int slot) {
+    if (!coarse_.used()) return;
+    std::int16_t* at = coarse_boxes_.data() + std::int64_t{node} * coarse_.pairs() * kFan * 4;
+    bool beyond = false;
+    for (int j = 0; j < p_; ++j) {
+        const double lowest = low(node)[j * kFan + slot];
+        const double highest = high(node)[j * kFan + slot];
+        std::int16_t* pair = at + (j / 2 * 2 * kFan + slot) * 2 + j % 2;
+        pair[0] = coarse_.steps(lowest, j);
+        pair[kFan * 2] = coarse_.steps(highest, j);
+        beyond |= coarse_.beyond(lowest, j) || coarse_.beyond(highest, j);
+    }
+    const double reached = reach(node)[slot] / coarse_.step();
+    coarse_reach_[static_cast<std::size_t>(node * kFan + slot)] =
+        kMultiplier * reached * reached * (1.0 + 1e-9) + 1.0;
+    const std::uint8_t bit = static_cast<std::uint8_t>(1u << slot);
+    std::uint8_t& bits = beyond_[static_cast<std::size_t>(node)];
+    bits = static_cast<std::uint8_t>(beyond ? bits | bit : bits & ~bit);
+    const std::int32_t child = child_[static_cast<std::size_t>(node * kFan + slot)];
+    if (child < 0) leaf_beyond_[static_cast<std::size_t>(~child)] = beyond;
+}
+
+void KdTree::erase(std::int32_t id) {
+    std::int32_t& place = place_[static_cast<std::size_t>(id)];
+    const std::int32_t leaf = place / kBlock;
+    const std::int32_t lane = place % kBlock;
+    place = -1;
+    --size_;
+    const std::int32_t last = --leaf_count_[static_cast<std::size_t>(leaf)];
+    double* block = leaf_points_.data() + std::int64_t{leaf} * kBlock * p_;
+    std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * kBlock;
+    double* reaches = leaf_reach_.data() + std::int64_t{leaf} * kBlock;
+    const double reached = reaches[lane];
+    if (lane != last) {
+        reaches[lane] = reaches[last];
+        for (int j = 0; j < p_; ++j) block[j * kBlock + lane] = block[j * kBlock + last];
+        ids[lane] = ids[last];
+        if (coarse_.used()) {
+            std::int16_t* steps = leaf_coarse_.data() + leaf * coarse_.block();
+            Coarse::move(steps, lane, steps, last, coarse_.pairs());
+        }
+        place_[static_cast<std::size_t>(ids[lane])] = leaf * kBlock + lane;
+    }
+    if (!shrink_leaf(leaf, id, reached)) return;
+    std::int32_t node = leaf_up_[static_cast<std::size_t>(leaf)] / kFan;
+    while (node != 0) {
+        const std::int32_t up = up_[static_cast<std::size_t>(node)];
+        if (!shrink_node(node, up / kFan, up % kFan)) return;
+        node = up / kFan;
+    }
+}
+
+// Both return whether anything changed that an ancestor could depend on.
+bool KdTree::shrink_leaf(std::int32_t leaf, std::int32_t id, double reached) {
+    const double* gone = row(id);
+    const std::int32_t up = leaf_up_[static_cast<std::size_t>(leaf)];
+    const std::int32_t node = up / kFan;
+    const int slot = up % kFan;
+    const std::int32_t count = leaf_count_[static_cast<std::size_t>(leaf)];
+    if (count == 0) {
+        close_slot(node, slot);
+        return true;
+    }
+    bool changed = false;
+    const double* block = leaf_points_.data() + std::int64_t{leaf} * kBlock * p_;
+    double* lo = low(node) + slot;
+    double* hi = high(node) + slot;
+    for (int j = 0; j < p_; ++j) {
+        const double* from = block + j * kBlock;
+        if (gone[j] == lo[j * kFan]) {
+            const double least = *std::min_element(from, from + count);
+            changed |= least != lo[j * kFan];
+            lo[j * kFan] = least;
+        }
+        if (gone[j] == hi[j * kFan]) {
+            const double most = *std::max_element(from, from + count);
+            changed |= most != hi[j * kFan];
+            hi[j * kFan] = most;
+        }
+    }
+    if (reached == reach(node)[slot]) {
+        const double* reaches = leaf_reach_.data() + std::int64_t{leaf} * kBlock;
+        reach(node)[slot] = *std::max_element(reaches, reaches + count);
+        changed |= reached != reach(node)[slot];
+    }
+    std::int32_t& first = first_[static_cast<std::size_t>(up)];
+    if (first == id) {
+        const std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * kBlock;
+        first = *std::min_element(ids, ids + count);
+        changed = true;
+    }
+    if (changed) coarsen(node, slot);
+    return changed;
+}
+
+bool KdTree::shrink_node(std::int32_t node, std::int32_t parent, int slot) {
+    if (live_[static_cast<std::size_t>(node)] == 0) {
+        close_slot(parent, slot);
+        return true;
+    }
+    bool changed = false;
+    for (int j = 0; j < p_; ++j) {
+        const double* lo = low(node) + j * kFan;
+        const double* hi = high(node) + j * kFan;
+        double& least = low(parent)[j * kFan + slot];
+        double& most = high(parent)[j * kFan + slot];
+        const double new_least = *std::min_element(lo, lo + kFan);
+        const double new_most = *std::max_element(hi, hi + kFan);
+        changed |= new_least != least || new_most != most;
+        least = new_least;
+        most = new_most;
+    }
+    const double farthest = *std::max_element(reach(node), reach(node) + kFan);
+    changed |= farthest != reach(parent)[slot];
+    reach(parent)[slot] = farthest;
+    const auto from = first_.begin() + std::int64_t{node} * kFan;
+    std::int32_t& first = first_[static_cast<std::size_t>(parent * kFan + slot)];
+    const std::int32_t new_first = *std::min_element(from, from + kFan);
+    changed |= new_first != first;
+    first = new_first;
+    if (changed) coarsen(parent, slot);
+    return changed;
+}
+
+}  // namespace dbanon

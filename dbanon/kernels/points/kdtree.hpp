@@ -1,0 +1,115 @@
+// A tree of boxes over the records still alive: k nearest and farthest, exact to the last tie, with
+// deletion. Fan-out 8, leaves of up to 16 records stored attribute by attribute, so that both the
+// records of a leaf and the boxes of a node are handled by vector instructions.
+//
+// Everything that may take long is resumable: it returns false when its slice is spent and is
+// called again with fresh Work. Queries must not be mixed with erase() before they are complete.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/pages.hpp"
+#include "points/coarse.hpp"
+#include "points/queries.hpp"
+#include "points/search.hpp"
+
+namespace dbanon {
+
+class KdTree {
+   public:
+    // `points` is n x p, row by row, finite; it must outlive the tree.
+    KdTree(const double* points, std::int32_t n, int p, const Ops& ops);
+
+    bool build(Work& work);
+
+    std::int32_t size() const { return size_; }
+    int attributes() const { return p_; }
+    bool alive(std::int32_t id) const { return place_[static_cast<std::size_t>(id)] >= 0; }
+    const double* row(std::int32_t id) const { return points_ + std::int64_t{id} * p_; }
+    void erase(std::int32_t id);
+
+    void begin(NearQuery& q) const;
+    void begin(FarQuery& q) const;
+    bool nearest(NearQuery& q, Work& work) const { return ops_.nearest(view_, q, work); }
+    // Any records within q.limit, as they come: see Ops.
+    bool within(NearQuery& q, Work& work) const { return ops_.within(view_, q, work); }
+    bool farthest(FarQuery& q, Work& work) const { return ops_.farthest(view_, q, work); }
+
+    // For walks of other kinds (see moving_farthest.hpp).
+    const TreeView& view() const { return view_; }
+    const Ops& ops() const { return ops_; }
+
+   private:
+    // Give the records order_[begin..end) to `slots` slots of a node, from `slot` on; `part` records
+    // to a slot, or equal parts when it is 0.
+    struct Task {
+        std::int32_t begin, end, node, slot, slots, part, depth;
+    };
+    // A split of a range too long for one slice: stable, left side in place, right side in spare_.
+    struct Split {
+        bool active = false;
+        int attribute = 0;
+        double value = 0.0;
+        std::int32_t id = 0, next = 0, left = 0, right = 0;
+    };
+    struct Key {
+        double value;
+        std::int32_t id;
+    };
+
+    void grow(std::int64_t leaves);
+    bool run(const Task& task, Work& work);
+    void add_leaf(const Task& task);
+    void add_node(const Task& task);
+    void branch(const Task& task, std::int32_t middle);
+    std::int32_t cut_short(const Task& task);
+    bool cut_long(const Task& task, Work& work, std::int32_t& middle);
+    int widest(std::int32_t begin, std::int32_t end);
+    void enclose(std::int32_t node, std::int32_t slot, std::int32_t inner);
+    double coordinate(std::int32_t id, int j) const { return row(id)[j]; }
+    double* low(std::int32_t node) { return boxes_.data() + std::int64_t{node} * (2 * p_ + 1) * kFan; }
+    double* high(std::int32_t node) { return low(node) + p_ * kFan; }
+    double* reach(std::int32_t node) { return high(node) + p_ * kFan; }
+    double reach_of(std::int32_t id) const;
+    void coarsen(std::int32_t node, int slot);
+    void refresh_view();
+    void close_slot(std::int32_t node, int slot);
+    bool shrink_leaf(std::int32_t leaf, std::int32_t id, double reached);
+    bool shrink_node(std::int32_t node, std::int32_t parent, int slot);
+
+    const double* points_;
+    int p_;
+    const Ops& ops_;
+    std::int32_t size_;
+    Pages<std::int32_t> place_;  // record -> leaf * kBlock + lane, -1 once erased
+
+    std::vector<std::int32_t> order_, spare_;
+    std::vector<Task> tasks_;
+    std::vector<Key> keys_;
+    Split split_;
+    std::int32_t enclosed_ = -1;  // the nodes from here on have boxes in their parents
+    std::int32_t depth_ = 0;
+    bool ready_ = false;
+
+    Pages<double> boxes_;
+    std::vector<double> middle_;
+    Pages<std::int32_t> child_, first_;
+    std::vector<std::int32_t> up_;  // up_: node -> parent * kFan + slot
+    std::vector<std::uint8_t> live_;
+
+    std::int64_t leaf_room_ = 0;
+    std::int32_t leaves_ = 0;
+    Pages<double> leaf_points_, leaf_reach_;
+    Pages<std::int32_t> leaf_ids_;
+    std::vector<std::int32_t> leaf_count_, leaf_up_;
+
+    // The same in whole steps, where that pays: see search.hpp.
+    Coarse coarse_;
+    Pages<std::int16_t> leaf_coarse_, coarse_boxes_;
+    Pages<double> coarse_reach_;
+    std::vector<std::uint8_t> leaf_beyond_, beyond_;
+    TreeView view_{};
+};
+
+}  // namespace dbanon

@@ -1,0 +1,313 @@
+// How the tree is made; what it does afterwards is in kdtree.cpp.
+#include "points/kdtree.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace dbanon {
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
+// Ranges up to this length are cut exactly and at once; longer ones are cut at the median of a
+// sample, piece by piece.
+constexpr std::int32_t kShort = 16384;
+constexpr std::int32_t kSample = 255;
+constexpr std::int32_t kPiece = 4096;
+
+// A fixed sequence: the tree, hence the time, is the same in every run.
+std::uint64_t mix(std::uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+std::int32_t sampled(std::int32_t begin, std::int32_t end, std::int32_t i) {
+    const std::uint64_t length = static_cast<std::uint64_t>(end - begin);
+    return begin + static_cast<std::int32_t>(mix(static_cast<std::uint64_t>(i) + length) % length);
+}
+
+}  // namespace
+
+KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
+    : points_(points), p_(p), ops_(ops), size_(n), place_(static_cast<std::size_t>(n), 0) {
+    order_.resize(static_cast<std::size_t>(n));
+    for (std::int32_t i = 0; i < n; ++i) order_[static_cast<std::size_t>(i)] = i;
+    // The middle need not be exact, only the same in all that follows.
+    middle_ = sampled_middle(points, n, p);
+    coarse_ = Coarse(points, n, p, middle_);
+    // Every short range may leave one leaf partly empty, and no short range is shorter than
+    // an eighth of kShort but for a bad sample; add_leaf() grows the room if it must.
+    grow(size_ / kBlock + size_ / 512 + kFan);
+    add_node({0, size_, -1, 0, 1, 0, 0});
+}
+
+// Room for so many leaves; no page of it is touched before it is filled.
+void KdTree::grow(std::int64_t leaves) {
+    leaf_points_.resize(static_cast<std::size_t>(leaves * kBlock * p_));
+    leaf_reach_.resize(static_cast<std::size_t>(leaves * kBlock));
+    leaf_ids_.resize(static_cast<std::size_t>(leaves * kBlock));
+    if (coarse_.used()) leaf_coarse_.resize(static_cast<std::size_t>(leaves * coarse_.block()));
+    leaf_room_ = leaves;
+}
+
+bool KdTree::build(Work& work) {
+    if (ready_) return true;
+    while (!tasks_.empty()) {
+        if (work.spent()) return false;
+        const Task task = tasks_.back();
+        if (!run(task, work)) return false;
+    }
+    if (enclosed_ < 0) enclosed_ = static_cast<std::int32_t>(live_.size());
+    // Children have larger numbers than their parents, so backwards is bottom-up.
+    while (enclosed_ > 1) {
+        if (work.spent()) return false;
+        --enclosed_;
+        const std::int32_t up = up_[static_cast<std::size_t>(enclosed_)];
+        enclose(up / kFan, up % kFan, enclosed_);
+        work.left -= block_cost(p_);
+    }
+    order_ = {};
+    spare_ = {};
+    keys_ = {};
+    refresh_view();
+    ready_ = true;
+    return true;
+}
+
+bool KdTree::run(const Task& task, Work& work) {
+    const std::int32_t length = task.end - task.begin;
+    if (length <= kBlock) {
+        tasks_.pop_back();
+        if (length > 0) add_leaf(task);
+        work.left -= 4 * block_cost(p_);
+        return true;
+    }
+    if (task.slots == 1) {
+        tasks_.pop_back();
+        add_node(task);
+        return true;
+    }
+    std::int32_t middle;
+    if (length <= kShort) {
+        middle = cut_short(task);
+        work.left -= 4 * std::int64_t{length};
+    } else if (!cut_long(task, work, middle)) {
+        return false;
+    }
+    tasks_.pop_back();
+    branch(task, middle);
+    return true;
+}
+
+void KdTree::branch(const Task& task, std::int32_t middle) {
+    const std::int32_t half = task.slots / 2;
+    tasks_.push_back({middle, task.end, task.node, task.slot + half, task.slots - half, task.part,
+                      task.depth});
+    tasks_.push_back({task.begin, middle, task.node, task.slot, half, task.part, task.depth});
+}
+
+// A node for a whole range. Short ranges are packed: all leaves full but the last, all nodes above
+// full but the last.
+void KdTree::add_node(const Task& task) {
+    const std::int32_t node = static_cast<std::int32_t>(live_.size());
+    const std::int32_t length = task.end - task.begin;
+    if (task.node >= 0) {
+        const std::size_t at = static_cast<std::size_t>(task.node * kFan + task.slot);
+        child_[at] = node;
+        live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
+    }
+    boxes_.resize(boxes_.size() + static_cast<std::size_t>((2 * p_ + 1) * kFan));
+    child_.resize(child_.size() + kFan, 0);
+    first_.resize(first_.size() + kFan, kNone);
+    beyond_.push_back(0);
+    if (coarse_.used()) {
+        coarse_boxes_.resize(coarse_boxes_.size() + static_cast<std::size_t>(coarse_.pairs() * kFan * 4), 0);
+        coarse_reach_.resize(coarse_reach_.size() + kFan, 0.0);
+    }
+    up_.push_back(task.node < 0 ? -1 : task.node * kFan + task.slot);
+    live_.push_back(0);
+    for (int slot = 0; slot < kFan; ++slot) close_slot(node, slot);
+    std::int32_t part = 0;
+    std::int32_t slots = kFan;
+    if (length <= kShort) {
+        part = kBlock;
+        while (part * kFan < length) part *= kFan;
+        slots = std::max(1, (length + part - 1) / part);
+    }
+    depth_ = std::max(depth_, task.depth + 1);
+    tasks_.push_back({task.begin, task.end, node, 0, slots, part, task.depth + 1});
+}
+
+void KdTree::add_leaf(const Task& task) {
+    if (leaves_ == leaf_room_) grow(leaf_room_ + leaf_room_ / 2);
+    const std::int32_t leaf = leaves_++;
+    const std::int32_t count = task.end - task.begin;
+    double* block = leaf_points_.data() + std::int64_t{leaf} * kBlock * p_;
+    std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * kBlock;
+    double* reaches = leaf_reach_.data() + std::int64_t{leaf} * kBlock;
+    std::sort(order_.begin() + task.begin, order_.begin() + task.end);
+    for (std::int32_t lane = 0; lane < kBlock; ++lane) {
+        // Unused lanes repeat the first record: any finite value would do.
+        const std::int32_t id =
+            order_[static_cast<std::size_t>(task.begin + (lane < count ? lane : 0))];
+        for (int j = 0; j < p_; ++j) block[j * kBlock + lane] = coordinate(id, j);
+        ids[lane] = id;
+        reaches[lane] = reach_of(id);
+        place_[static_cast<std::size_t>(id)] = leaf * kBlock + (lane < count ? lane : 0);
+        if (coarse_.used()) coarse_.put(row(id), leaf_coarse_.data() + leaf * coarse_.block(), lane);
+    }
+    leaf_count_.push_back(count);
+    leaf_beyond_.push_back(0);
+    leaf_up_.push_back(task.node * kFan + task.slot);
+    double* lo = low(task.node) + task.slot;
+    double* hi = high(task.node) + task.slot;
+    for (int j = 0; j < p_; ++j) {
+        const auto [least, most] = std::minmax_element(block + j * kBlock, block + (j + 1) * kBlock);
+        lo[j * kFan] = *least;
+        hi[j * kFan] = *most;
+    }
+    reach(task.node)[task.slot] = *std::max_element(reaches, reaches + kBlock);
+    const std::size_t at = static_cast<std::size_t>(task.node * kFan + task.slot);
+    child_[at] = ~leaf;
+    first_[at] = ids[0];
+    live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
+    coarsen(task.node, task.slot);
+}
+
+// The distance from the middle, rounded up.
+double KdTree::reach_of(std::int32_t id) const {
+    double squared = 0.0;
+    for (int j = 0; j < p_; ++j) {
+        const double gap = coordinate(id, j) - middle_[static_cast<std::size_t>(j)];
+        squared += gap * gap;
+    }
+    return std::sqrt(squared * (1.0 + (p_ + 8) * 2.3e-16)) * (1.0 + 4.5e-16) + 1e-150;
+}
+
+// The attribute that a cut in the middle divides best. Where a sample has only two values, as that of
+// a category has, a width says nothing of how many records are on either side: it counts for twice
+// the deviation, which is the width itself where they are as many.
+int KdTree::widest(std::int32_t begin, std::int32_t end) {
+    const std::int32_t length = end - begin;
+    const std::int32_t count = std::min(length, kSample);
+    const double* rows[kSample];
+    for (std::int32_t i = 0; i < count; ++i) {
+        const std::int32_t at = length <= kSample ? begin + i : sampled(begin, end, i);
+        rows[i] = row(order_[static_cast<std::size_t>(at)]);
+    }
+    int best = 0;
+    double spread = -1.0;
+    for (int j = 0; j < p_; ++j) {
+        double least = kInf;
+        double most = -kInf;
+        std::int32_t lowest = 0;
+        std::int32_t highest = 0;
+        for (std::int32_t i = 0; i < count; ++i) {
+            const double value = rows[i][j];
+            lowest = value < least ? 1 : lowest + (value == least ? 1 : 0);
+            highest = value > most ? 1 : highest + (value == most ? 1 : 0);
+            least = std::min(least, value);
+            most = std::max(most, value);
+        }
+        double width = most - least;
+        if (lowest + highest == count) {
+            const double share = static_cast<double>(lowest) / count;
+            width *= 2.0 * std::sqrt(share * (1.0 - share));
+        }
+        if (width > spread) {
+            spread = width;
+            best = j;
+        }
+    }
+    return best;
+}
+
+std::int32_t KdTree::cut_short(const Task& task) {
+    const std::int32_t length = task.end - task.begin;
+    const std::int32_t left =
+        task.part > 0 ? std::min(task.slots / 2 * task.part, length) : length / 2;
+    const int attribute = widest(task.begin, task.end);
+    keys_.resize(static_cast<std::size_t>(length));
+    for (std::int32_t i = 0; i < length; ++i) {
+        const std::int32_t id = order_[static_cast<std::size_t>(task.begin + i)];
+        keys_[static_cast<std::size_t>(i)] = {coordinate(id, attribute), id};
+    }
+    std::nth_element(keys_.begin(), keys_.begin() + left, keys_.end(), [](const Key& a, const Key& b) {
+        return a.value < b.value || (a.value == b.value && a.id < b.id);
+    });
+    for (std::int32_t i = 0; i < length; ++i) {
+        order_[static_cast<std::size_t>(task.begin + i)] = keys_[static_cast<std::size_t>(i)].id;
+    }
+    return task.begin + left;
+}
+
+bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
+    if (!split_.active) {
+        const int attribute = widest(task.begin, task.end);
+        keys_.clear();
+        for (std::int32_t i = 0; i < kSample; ++i) {
+            const std::int32_t id =
+                order_[static_cast<std::size_t>(sampled(task.begin, task.end, i))];
+            keys_.push_back({coordinate(id, attribute), id});
+        }
+        std::sort(keys_.begin(), keys_.end(), [](const Key& a, const Key& b) {
+            return a.value < b.value || (a.value == b.value && a.id < b.id);
+        });
+        const Key& median = keys_[kSample / 2];
+        split_ = {true, attribute, median.value, median.id, task.begin, task.begin, 0};
+        spare_.resize(std::max(spare_.size(), static_cast<std::size_t>(task.end - task.begin)));
+        work.left -= kSample * p_;
+    }
+    while (split_.next < task.end) {
+        if (work.spent()) return false;
+        const std::int32_t stop = std::min(split_.next + kPiece, task.end);
+        work.left -= 4 * std::int64_t{stop - split_.next};
+        for (; split_.next < stop; ++split_.next) {
+            const std::int32_t id = order_[static_cast<std::size_t>(split_.next)];
+            const double value = coordinate(id, split_.attribute);
+            const bool left = value < split_.value || (value == split_.value && id < split_.id);
+            order_[static_cast<std::size_t>(split_.left)] = id;
+            spare_[static_cast<std::size_t>(split_.right)] = id;
+            split_.left += left ? 1 : 0;
+            split_.right += left ? 0 : 1;
+        }
+    }
+    std::copy_n(spare_.begin(), split_.right, order_.begin() + split_.left);
+    middle = split_.left;
+    split_.active = false;
+    return true;
+}
+
+// Sets a child's box and smallest index in its parent from the child's own slots.
+void KdTree::enclose(std::int32_t node, std::int32_t slot, std::int32_t inner) {
+    for (int j = 0; j < p_; ++j) {
+        const double* lo = low(inner) + j * kFan;
+        const double* hi = high(inner) + j * kFan;
+        low(node)[j * kFan + slot] = *std::min_element(lo, lo + kFan);
+        high(node)[j * kFan + slot] = *std::max_element(hi, hi + kFan);
+    }
+    reach(node)[slot] = *std::max_element(reach(inner), reach(inner) + kFan);
+    const auto from = first_.begin() + std::int64_t{inner} * kFan;
+    first_[static_cast<std::size_t>(node * kFan + slot)] = *std::min_element(from, from + kFan);
+    coarsen(node, slot);
+}
+
+void KdTree::refresh_view() {
+    const bool used = coarse_.used();
+    view_ = {{p_, leaf_points_.data(), leaf_ids_.data(), leaf_count_.data(), points_,
+              used ? leaf_coarse_.data() : nullptr, leaf_beyond_.data(), coarse_.step()},
+             boxes_.data(),
+             middle_.data(),
+             child_.data(),
+             first_.data(),
+             live_.data(),
+             used ? coarse_boxes_.data() : nullptr,
+             coarse_reach_.data(),
+             beyond_.data()};
+}
+
+}  // namespace dbanon

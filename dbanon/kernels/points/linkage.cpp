@@ -1,0 +1,62 @@
+#include "points/linkage.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace dbanon {
+
+// Two points are asked for, and four times as many while even the last of them ties.
+Steps Linkage::run() {
+    constexpr double kInf = std::numeric_limits<double>::infinity();
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        std::int64_t wanted = std::min(2, points_.n);
+        limit_ = limits_ ? limits_[id] * kTie : kInf;
+        for (;;) {
+            while (!records_->prepare(work_)) co_yield nullptr;
+            near_.start(table_.row(id), static_cast<std::int32_t>(wanted));
+            near_.limit = limit_;
+            records_->begin(near_);
+            while (!records_->nearest(near_, work_)) co_yield nullptr;
+            near_.sort();
+            work_.left -= near_.count + 1;
+            const Verdict verdict = judge();
+            if (verdict == Verdict::all) break;
+            if (verdict == Verdict::beyond_limit) {
+                limit_ = kInf;
+                continue;
+            }
+            // What lies beyond the ties matters only to those who ask for the second distance.
+            if (!second_) limit_ = tie_;
+            wanted = std::min<std::int64_t>(4 * wanted, points_.n);
+        }
+        answer(id);
+        if (work_.spent()) co_yield nullptr;
+    }
+}
+
+// Whether everything was found that the answer needs.
+Linkage::Verdict Linkage::judge() {
+    if (near_.count == 0) return Verdict::beyond_limit;
+    tie_ = near_.found[0].distance * kTie;
+    if (near_.count == points_.n || near_.found[near_.count - 1].distance > tie_) {
+        return Verdict::all;
+    }
+    if (near_.count == near_.k) return Verdict::not_all;
+    // There is nothing else within the limit.
+    return second_ || tie_ > limit_ ? Verdict::beyond_limit : Verdict::all;
+}
+
+void Linkage::answer(std::int32_t id) {
+    const std::size_t at = static_cast<std::size_t>(id);
+    nearest_[at] = near_.found[0].distance;
+    std::int32_t ties = 0;
+    std::int64_t weight = 0;
+    for (; ties < near_.count && near_.found[ties].distance <= tie_; ++ties) {
+        weight += weights_ ? weights_[near_.found[ties].id] : 1;
+    }
+    weight_[at] = weight;
+    if (second_) next_[at] = near_.found[ties < near_.count ? ties : 0].distance;
+    assign(id, near_.found[0].id);
+}
+
+}  // namespace dbanon

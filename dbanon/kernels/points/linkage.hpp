@@ -1,0 +1,61 @@
+// Record linkage: of every question the nearest of a set of points, with all that tie with it.
+//
+// Distances tie when their squares differ by a factor of at most kTie: centroids of classes lie
+// equally far from several records by construction, but for rounding.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/kernel.hpp"
+#include "points/records.hpp"
+
+namespace dbanon {
+
+class Linkage final : public Kernel {
+   public:
+    static constexpr double kTie = 1.0 + 1e-9;
+
+    // What these point to must outlive the kernel. `limits`: for each question a squared distance
+    // within which its answer is expected, or null: a guess changes the time, never the result.
+    // `weights`: one for each point, or null for ones. `second`: also find the smallest distance
+    // beyond the ties.
+    Linkage(const Table& questions, const Table& points, const double* limits,
+            const std::int64_t* weights, bool second, Search search)
+        : Kernel(questions, 1),
+          points_(points),
+          limits_(limits),
+          weights_(weights),
+          second_(second),
+          records_(make_records(points, search, questions.n)),
+          nearest_(static_cast<std::size_t>(questions.n)),
+          next_(second ? nearest_.size() : 0),
+          weight_(nearest_.size()) {}
+
+    // By question. The label is the nearest point, of several at the very same distance the first.
+    const std::vector<double>& nearest() const { return nearest_; }        // squared
+    const std::vector<double>& next() const { return next_; }              // squared; or nearest()
+    const std::vector<std::int64_t>& weight() const { return weight_; }    // of all nearest points
+
+   protected:
+    Steps run() override;
+
+   private:
+    enum class Verdict { all, not_all, beyond_limit };
+    Verdict judge();
+    void answer(std::int32_t id);
+
+    const Table points_;
+    const double* limits_;
+    const std::int64_t* weights_;
+    const bool second_;
+    std::unique_ptr<Records> records_;
+    NearQuery near_;
+    double limit_ = 0.0;  // no more was looked at
+    double tie_ = 0.0;    // what ties lies within
+    std::vector<double> nearest_, next_;
+    std::vector<std::int64_t> weight_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,53 @@
+#include "points/mdav.hpp"
+
+namespace dbanon {
+
+void Mdav::take(std::int32_t id, std::int32_t label) {
+    assign(id, label);
+    centroid_.subtract(id);
+    records_->erase(id);
+}
+
+void Mdav::take(NearQuery& q, std::int32_t label) {
+    q.sort();
+    for (std::int32_t i = 0; i < q.count; ++i) take(q.found[i].id, label);
+}
+
+Steps Mdav::run() {
+    const std::int64_t k = k_;
+    std::int32_t label = 0;
+    for (std::int64_t round = 0; records_->size() >= 2 * k; ++round) {
+        while (!records_->prepare(work_)) co_yield nullptr;
+        const bool last = records_->size() < 3 * k;
+        centroid_.begin_round(round, records_->size());
+        while (!centroid_.update(labels_, work_)) co_yield nullptr;
+        far_.start(centroid_.mean());
+        records_->begin_moving(far_, 0);
+        while (!records_->farthest_moving(far_, 0, work_)) co_yield nullptr;
+
+        const std::int32_t r = far_.best.id;
+        near_.start(table_.row(r), k_ - 1, r);
+        far_.start(table_.row(r));
+        records_->begin(near_);
+        records_->begin(far_);
+        if (last) {
+            while (!records_->nearest(near_, work_)) co_yield nullptr;
+        } else {
+            while (!records_->around(near_, far_, work_)) co_yield nullptr;
+        }
+        take(r, label);
+        take(near_, label++);
+        if (last) break;
+
+        const std::int32_t s = far_.best.id;
+        const bool gone = assigned(s);
+        near_.start(table_.row(s), gone ? k_ : k_ - 1, gone ? -1 : s);
+        records_->begin(near_);
+        while (!records_->nearest(near_, work_)) co_yield nullptr;
+        if (!gone) take(s, label);
+        take(near_, label++);
+    }
+    if (records_->size() > 0) assign_rest(label);
+}
+
+}  // namespace dbanon

@@ -1,0 +1,45 @@
+// The record farthest from a point that moves a little between questions, such as the centroid of
+// the records that remain. Around it all border leaves tie, so a search from scratch visits thousands.
+//
+// A lazy heap instead: with L(t) the length of the point's path up to question t, a leaf is kept under
+// key = (its farthest distance when last looked at) - L(then). By the triangle inequality
+// key + L(now) bounds its distance now, and most keys are never looked at again. Square roots and
+// sums on this path are rounded up, so a bound is never too small and the answer is exact.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "points/kdtree.hpp"
+
+namespace dbanon {
+
+class MovingFarthest {
+   public:
+    explicit MovingFarthest(const KdTree& tree) : tree_(tree) {}
+
+    void begin(FarQuery& q);
+    bool find(FarQuery& q, Work& work);
+
+   private:
+    struct Entry {
+        double key;
+        std::int32_t ref;  // as in TreeView::child
+        bool looked;       // a leaf whose key comes from its records, not from its box
+        bool operator<(const Entry& other) const { return key < other.key; }
+    };
+
+    bool walk(FarQuery& q, Work& work);
+    Entry entry(double squared, std::int32_t ref, bool looked) const;
+    void put_back();
+
+    const KdTree& tree_;
+    std::vector<Entry> heap_, seen_;
+    std::vector<double> last_;
+    double path_ = 0.0;
+    std::int32_t looked_ = 0;
+    std::int32_t pause_ = 0, next_pause_ = 1;
+    bool in_heap_ = false;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,146 @@
+#include "points/mst.hpp"
+
+#include <algorithm>
+
+#include "points/diameter.hpp"
+
+namespace dbanon {
+
+namespace {
+
+constexpr std::int64_t kPart = 1 << 16;  // of a slice, for one tree
+
+}  // namespace
+
+// Prim from record 0: the free record nearest to the tree, the smallest index among equals; its
+// parent is the one of equally near records that was first in the tree. A free record that a record
+// of the tree was nearest to bounds its distance to the others from below, so that it is looked for
+// anew only when that bound is the least of all.
+Steps Mst::run() {
+    const std::size_t count = static_cast<std::size_t>(table_.n);
+    parent_.assign(count, -1);
+    length_.assign(count, 0.0);
+    std::vector<bool> taken(count, false);
+    while (!records_->prepare(work_)) co_yield nullptr;
+    records_->erase(0);
+    grown_.push_back(0);
+    taken[0] = true;
+    std::int32_t from = 0;  // in grown_: of which the nearest is to be found
+    while (records_->size() > 0) {
+        while (!records_->prepare(work_)) co_yield nullptr;
+        near_.start(table_.row(grown_[static_cast<std::size_t>(from)]), 1);
+        records_->begin(near_);
+        while (!records_->nearest(near_, work_)) co_yield nullptr;
+        heap_.push_back({near_.found[0].distance, near_.found[0].id, from});
+        std::push_heap(heap_.begin(), heap_.end());
+        work_.left -= 8;
+        if (work_.spent()) co_yield nullptr;
+
+        const Reach least = heap_.front();
+        const std::size_t to = static_cast<std::size_t>(least.to);
+        const std::int32_t parent = grown_[static_cast<std::size_t>(least.order)];
+        bool next = taken[to];
+        if (!next) {
+            parent_[to] = parent;
+            length_[to] = least.distance;
+            taken[to] = true;
+            records_->erase(least.to);
+            grown_.push_back(least.to);
+            const double* row = table_.row(least.to);
+            next = std::equal(row, row + table_.p, table_.row(parent));
+            from = static_cast<std::int32_t>(grown_.size()) - 1;
+        }
+        // What equals its parent never comes before it: the parent goes on for both.
+        if (next) {
+            from = least.order;
+            std::pop_heap(heap_.begin(), heap_.end());
+            heap_.pop_back();
+        }
+    }
+    records_.reset();
+    heap_ = {};
+    begin_cut();
+    while (!cut(work_)) co_yield nullptr;
+    std::int32_t label = 0;
+    std::vector<double> rows;
+    for (const auto& ids : trees()) {
+        const std::int32_t size = static_cast<std::int32_t>(ids.size());
+        std::int32_t classes = 1;
+        if (diametric_ && size / 2 >= k_) {
+            rows.clear();
+            for (const std::int32_t id : ids) {
+                rows.insert(rows.end(), table_.row(id), table_.row(id) + table_.p);
+            }
+            Diameter parts({rows.data(), size, table_.p}, k_, search_);
+            while (!parts.step(kPart)) {
+                work_.left -= kPart;
+                if (work_.spent()) co_yield nullptr;
+            }
+            work_.left -= 16 * std::int64_t{size};
+            for (std::size_t i = 0; i < ids.size(); ++i) {
+                assign(ids[i], label + parts.labels()[i]);
+                classes = std::max(classes, parts.labels()[i] + 1);
+            }
+        } else {
+            for (const std::int32_t id : ids) assign(id, label);
+            work_.left -= size;
+        }
+        label += classes;
+        if (work_.spent()) co_yield nullptr;
+    }
+}
+
+void Mst::begin_cut() {
+    below_.assign(grown_.size(), 1);
+    for (std::size_t i = grown_.size(); i-- > 1;) {
+        const std::size_t id = static_cast<std::size_t>(grown_[i]);
+        below_[static_cast<std::size_t>(parent_[id])] += below_[id];
+    }
+    edges_.assign(grown_.begin() + 1, grown_.end());
+    std::sort(edges_.begin(), edges_.end(), [this](std::int32_t a, std::int32_t b) {
+        const double at_a = length_[static_cast<std::size_t>(a)];
+        const double at_b = length_[static_cast<std::size_t>(b)];
+        return at_a > at_b || (at_a == at_b && a < b);
+    });
+}
+
+// Removes edges, the longest first, where at least k records stay on both sides. Resumable.
+bool Mst::cut(Work& work) {
+    for (; looked_at_ < edges_.size(); ++looked_at_) {
+        if (work.spent()) return false;
+        work.left -= 8;
+        const std::int32_t child = edges_[looked_at_];
+        const std::int32_t lost = below_[static_cast<std::size_t>(child)];
+        if (lost < k_) continue;
+        std::size_t root = static_cast<std::size_t>(child);
+        for (; parent_[root] >= 0; work.left -= 4) root = static_cast<std::size_t>(parent_[root]);
+        if (below_[root] - lost < k_) continue;
+        for (std::int32_t up = parent_[static_cast<std::size_t>(child)]; up >= 0;
+             up = parent_[static_cast<std::size_t>(up)]) {
+            below_[static_cast<std::size_t>(up)] -= lost;
+        }
+        parent_[static_cast<std::size_t>(child)] = -1;
+    }
+    return true;
+}
+
+// By their first records; the records of each in ascending order.
+std::vector<std::vector<std::int32_t>> Mst::trees() const {
+    std::vector<std::int32_t> root(grown_.size()), number(grown_.size(), -1);
+    for (const std::int32_t id : grown_) {
+        const std::int32_t up = parent_[static_cast<std::size_t>(id)];
+        root[static_cast<std::size_t>(id)] = up < 0 ? id : root[static_cast<std::size_t>(up)];
+    }
+    std::vector<std::vector<std::int32_t>> found;
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        std::int32_t& tree = number[static_cast<std::size_t>(root[static_cast<std::size_t>(id)])];
+        if (tree < 0) {
+            tree = static_cast<std::int32_t>(found.size());
+            found.emplace_back();
+        }
+        found[static_cast<std::size_t>(tree)].push_back(id);
+    }
+    return found;
+}
+
+}  // namespace dbanon

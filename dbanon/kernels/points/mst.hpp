@@ -1,0 +1,53 @@
+// Minimum spanning tree partitioning (Laszlo & Mukherjee 2005).
+#pragma once
+
+#include "common/kernel.hpp"
+#include "points/records.hpp"
+
+namespace dbanon {
+
+class Mst final : public Kernel {
+   public:
+    // `diametric`: trees of 2k or more records are split by the diameter-based method.
+    Mst(const Table& table, std::int32_t k, bool diametric, Search search)
+        : Kernel(table, k),
+          diametric_(diametric),
+          search_(search),
+          records_(make_records(table, search)) {}
+
+   protected:
+    Steps run() override;
+    double fraction() const override {
+        return 0.9 * static_cast<double>(grown_.size()) / (table_.n + 1.0);
+    }
+
+   private:
+    // A record of the tree and the free record nearest to it, when that was looked for.
+    struct Reach {
+        double distance;  // squared
+        std::int32_t to;
+        std::int32_t order;  // of the record of the tree, in grown_
+        bool operator<(const Reach& other) const {
+            if (distance != other.distance) return distance > other.distance;
+            return to > other.to || (to == other.to && order > other.order);
+        }
+    };
+
+    void begin_cut();
+    bool cut(Work& work);
+    std::vector<std::vector<std::int32_t>> trees() const;
+
+    const bool diametric_;
+    const Search search_;
+    std::unique_ptr<Records> records_;  // those not yet in the tree
+    NearQuery near_;
+    std::vector<Reach> heap_;
+    std::vector<std::int32_t> grown_;   // records in the order in which the tree took them
+    std::vector<std::int32_t> parent_;  // [record], -1 for a root
+    std::vector<double> length_;        // [record], squared, of the edge to the parent
+    std::vector<std::int32_t> below_;   // [record]: with its descendants
+    std::vector<std::int32_t> edges_;   // by their lower ends, the longest first
+    std::size_t looked_at_ = 0;         // of edges_
+};
+
+}  // namespace dbanon

@@ -1,0 +1,27 @@
+#include "points/neighbours.hpp"
+
+namespace dbanon {
+
+Steps Neighbours::run() {
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        while (!records_->prepare(work_)) co_yield nullptr;
+        near_.start(table_.row(id), count_, id);
+        records_->begin(near_);
+        while (count_ > 0 && !records_->nearest(near_, work_)) co_yield nullptr;
+        near_.sort();
+        double sum = 0.0;
+        for (std::int32_t i = 0; i < near_.count; ++i) {
+            sum += near_.found[i].distance;
+            if (keep_) {
+                ids_[static_cast<std::size_t>(id) * static_cast<std::size_t>(count_) +
+                     static_cast<std::size_t>(i)] = near_.found[i].id;
+            }
+        }
+        sums_[static_cast<std::size_t>(id)] = sum;
+        assign(id, 0);
+        work_.left -= count_ + 1;
+        if (work_.spent()) co_yield nullptr;
+    }
+}
+
+}  // namespace dbanon

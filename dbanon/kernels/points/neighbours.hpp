@@ -1,0 +1,39 @@
+// Of every record its nearest others: how far they are together, and which.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/kernel.hpp"
+#include "points/records.hpp"
+
+namespace dbanon {
+
+class Neighbours final : public Kernel {
+   public:
+    // `count` others of each record, fewer than there are records. `keep` remembers which they are.
+    Neighbours(const Table& table, std::int32_t count, bool keep, Search search)
+        : Kernel(table, 1),
+          count_(count),
+          keep_(keep),
+          records_(make_records(table, search, table.n)),
+          sums_(static_cast<std::size_t>(table.n)),
+          ids_(keep ? sums_.size() * static_cast<std::size_t>(count) : 0) {}
+
+    std::int32_t count() const { return count_; }
+    const std::vector<double>& sums() const { return sums_; }       // of squared distances
+    const std::vector<std::int32_t>& ids() const { return ids_; }  // n x count, nearest first
+
+   protected:
+    Steps run() override;
+
+   private:
+    const std::int32_t count_;
+    const bool keep_;
+    std::unique_ptr<Records> records_;
+    NearQuery near_;
+    std::vector<double> sums_;
+    std::vector<std::int32_t> ids_;
+};
+
+}  // namespace dbanon

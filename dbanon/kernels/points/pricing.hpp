@@ -1,0 +1,115 @@
+// Which classes of k records cost less than their prices: exact, by branch and bound.
+//
+// A class S costs SSE(S), the squared distances of its pairs divided by k. Every record has a price
+// y; the reduced cost of S is SSE(S) - sum of y over S. Where none is below 0, the prices are a lower
+// bound of the loss of every partition into classes of k or more (see dbanon/bounds/certificate.py).
+//
+// Each class is looked for from its member of the highest price, the seed; the other k - 1 are then
+// candidates of lower prices. With r members still to come of candidates j, T being those chosen,
+//     reduced cost >= D(T)/k - y(T) + the r smallest of (d(T, j) + h_r(j))/k - y_j
+// where D are pairs inside T, d(T, j) those of j with T, and h_r(j) half the r - 1 smallest squared
+// distances of j among the candidates: every pair to come is counted by halves, and no more. Some
+// pairs may have tolls, 0 or more, which a class pays that holds both: they are added to d.
+//
+// Rounding: all distances are sums of squares, so that a bound differs from its exact value by a tiny
+// share of its terms. What least() says has that share taken off, `slack_`, and is never too high.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "common/kernel.hpp"
+#include "points/records.hpp"
+
+namespace dbanon {
+
+// What a class pays that holds both records of a pair, once for each time the pair stands here.
+struct Tolls {
+    const std::int32_t* pairs;  // two records each
+    const double* tolls;        // 0 or more
+    std::size_t count;
+};
+
+class Pricing final : public Kernel {
+   public:
+    // What these point to must outlive the kernel, one value for each record: `prices`, and `bars`,
+    // the sums of the squared distances of the k - 2 nearest others. Classes below `threshold` (0 or
+    // less) are looked for, the `wanted` best of each seed; `effort` are the steps a seed may take.
+    Pricing(const Table& table, std::int32_t k, const double* prices, const double* bars,
+            double threshold, std::int32_t wanted, std::int64_t effort, const Tolls& tolls);
+
+    // By seed: no class of its has a lower reduced cost; 0 at most. Also where effort ended a search.
+    const std::vector<double>& least() const { return least_; }
+    // Those found, k records each.
+    const std::vector<std::int32_t>& classes() const { return classes_; }
+
+   protected:
+    Steps run() override;
+
+   private:
+    struct Option {
+        double bound;   // (d(T, j) + h(j))/k - y_j
+        double together;  // d(T, j)
+        std::int32_t candidate;
+    };
+    struct Class {
+        double cost;
+        std::vector<std::int32_t> members;  // candidates
+    };
+
+    struct Toll {
+        std::int32_t other;
+        double distance;  // k times the toll, as it counts among distances
+    };
+
+    void list_tolls(const Tolls& tolls);
+    std::span<const Toll> tolls_of(std::int32_t id) const {
+        const std::size_t* first = first_toll_.data() + id;
+        return {tolls_.data() + first[0], first[1] - first[0]};
+    }
+    void look_from(std::size_t position);
+    bool narrow(std::int32_t seed);
+    void measure();
+    void add_tolls();
+    void branch(std::int32_t missing, double base);
+    void pair(const std::vector<Option>& options, double base);
+    void keep(double cost);
+    double price(std::int32_t candidate) const {
+        return prices_[candidates_[static_cast<std::size_t>(candidate)]];
+    }
+    double* row(std::int32_t candidate) {
+        return apart_.data() + static_cast<std::size_t>(candidate) * candidates_.size();
+    }
+    double* halves(std::int32_t missing) {
+        return halves_.data() + static_cast<std::size_t>(missing) * candidates_.size();
+    }
+    double distance(std::int32_t one, std::int32_t other) const;
+    double least_sum(std::vector<double>& of, std::int32_t count) const;
+
+    const double* prices_;
+    const double* bars_;
+    const double threshold_;
+    const std::int32_t wanted_;
+    const std::int64_t effort_;
+    double slack_ = 0.0;
+    std::vector<std::int32_t> order_;  // by falling price
+    std::vector<Toll> tolls_;          // of all records, one after the other
+    std::vector<std::size_t> first_toll_;  // by record
+    std::vector<double> least_;
+    std::vector<std::int32_t> classes_;
+
+    // Of the seed at hand.
+    std::vector<std::int32_t> candidates_, chosen_;
+    std::vector<double> to_seed_;        // by record
+    std::vector<std::int32_t> place_;    // by record: its candidate, or -1
+    std::vector<double> apart_;          // between candidates
+    std::vector<double> halves_;         // by members still to come, by candidate
+    std::vector<double> some_;
+    std::vector<std::vector<Option>> options_;  // by members still to come
+    std::vector<Class> best_;
+    double bar_ = 0.0;   // what is not below it is of no use
+    double open_ = 0.0;  // the least bound of what was not looked into
+    std::int64_t steps_ = 0;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,124 @@
+// The best partition of all classes that a search has seen: set partition, region by region.
+//
+// Every class seen is kept, up to a limit. Which of them, taken together, hold every record once and
+// lose the least is asked for some ten to eighty neighbouring classes at a time, by branch and bound
+// on reduced costs: exactly where time allows, but for classes that cost more than all of the region
+// does. A record's price says what it loses at least, nearly; a class costs what it loses above its
+// prices. Prices come from the Lagrangean relaxation in which records may be held twice or never, by
+// subgradients with a memory: P. Camerini, L. Fratta and F. Maffioli, "On improving relaxation
+// methods by modified gradient techniques", Mathematical Programming Study 3 (1975). Their steps are
+// in proportion to the prices they begin with: a record far from all others loses a hundred times as
+// much as most, and steps that suit one do not suit the other.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "points/records.hpp"
+#include "points/refine_pool.hpp"
+
+namespace dbanon {
+
+// A set of the records of a region.
+class Mask {
+   public:
+    static constexpr std::int32_t kRecords = 256;
+    void add(std::int32_t x) { words_[static_cast<std::size_t>(x >> 6)] |= std::uint64_t{1} << (x & 63); }
+    bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
+    bool within(const Mask& other) const;
+    void remove(const Mask& other);
+    std::int32_t pop();  // the first, taken out
+
+   private:
+    std::array<std::uint64_t, kRecords / 64> words_{};
+};
+
+class Recombine {
+   public:
+    // Of larger k a region would hold too few classes.
+    static constexpr std::int32_t kLargest = Mask::kRecords / 8;
+
+    Recombine(const Table& table, std::int32_t k);
+
+    // A class that was seen, ids in any order.
+    void add(const std::int32_t* ids, std::int32_t size) {
+        if (size_.size() < most_) find(ids, size);
+    }
+    // From classes by record; then prices are found in steps.
+    void begin(const std::vector<std::int32_t>& labels);
+    // One step of the prices; true when there are more to do.
+    bool price();
+    // One region; true when it loses less than before.
+    bool improve(Random& random);
+    // Classes by record, numbered from 0.
+    std::vector<std::int32_t> labels() const;
+    // The steps since the last call, each about a nanosecond.
+    std::int64_t spent();
+
+   private:
+    // The Lagrangean relaxation of classes: which take records away that have prices.
+    struct Ascent {
+        std::vector<double> prices, best;
+        std::vector<double> scale;  // of steps, by price
+        std::vector<double> way;    // of the last step
+        double bound = 0.0, pace = 1.0;
+        int stalled = 0;
+        void start(std::vector<double> from);
+        bool step(double value, double most, const std::vector<std::int32_t>& lack);
+    };
+    struct Local {
+        Mask mask;
+        double cost;  // loss without prices
+        std::int32_t at;
+    };
+
+    std::int32_t find(const std::int32_t* ids, std::int32_t size);
+    void index();
+    std::int32_t& slot(std::uint64_t hash);
+    const std::int32_t* members(std::int32_t at) const {
+        return members_.data() + std::int64_t{at} * room_;
+    }
+    std::int32_t size(std::int32_t at) const { return size_[static_cast<std::size_t>(at)]; }
+    double loss(std::int32_t at) const { return loss_[static_cast<std::size_t>(at)]; }
+    double reduced(std::int32_t at, const std::vector<double>& prices) const;
+    void share(std::int32_t at, std::vector<double>& prices) const;
+    double total() const;
+    void forget();
+    void list();
+    void gather(Random& random);
+    void enter(std::int32_t at);
+    void collect();
+    double above(std::size_t c, const std::vector<double>& prices) const;
+    bool bound();
+    void settle();
+    void branch(Mask left, double cost);
+    std::int32_t hardest(Mask left, double cost);
+
+    const Table table_;
+    const std::int32_t k_, room_;
+    std::size_t most_;                  // classes kept
+    std::vector<std::int32_t> members_;  // [class][room], rising
+    std::vector<std::int32_t> size_;
+    std::vector<double> loss_, reduced_;
+    std::vector<std::int32_t> slots_;   // by hash: a class, or -1
+    std::vector<std::int32_t> current_;  // [record]: its class
+    std::vector<std::int32_t> first_, of_;  // by record: its classes, the least reduced first
+    Ascent ascent_;
+    int steps_left_ = 0;
+    std::int64_t spent_ = 0;
+
+    // The region at hand.
+    std::vector<std::int32_t> records_, place_;
+    double region_loss_ = 0.0, region_reduced_ = 0.0;
+    std::vector<Local> local_;
+    std::vector<std::uint8_t> inside_;  // [local][room]: places
+    std::vector<std::vector<std::int32_t>> of_place_;
+    Ascent around_;
+    std::vector<std::int32_t> lack_, chosen_, best_;
+    double width_ = Mask::kRecords / 2;  // records of a region, about
+    double least_ = 0.0;
+    std::int64_t effort_ = 0;  // classes that branch and bound has looked at
+};
+
+}  // namespace dbanon

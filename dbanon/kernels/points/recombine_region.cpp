@@ -1,0 +1,242 @@
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+
+#include "points/recombine.hpp"
+
+namespace dbanon {
+
+namespace {
+
+constexpr int kSteps = 100;  // of the prices
+// Classes among which those that a region grows by are drawn, the best of a record.
+constexpr std::int32_t kGrowing = 8;
+constexpr std::size_t kLocal = 6000;     // classes looked at in a region
+constexpr std::int64_t kEffort = 1 << 21;  // classes that branch and bound looks at in a region
+// How the width of regions changes after one that was too much, or was not; it ends there.
+constexpr double kNarrower = 0.85, kWider = 1.02, kLeast = 48.0;
+// The share of a region's loss that counts as a gain: less may be rounding.
+constexpr double kGain = 1e-10;
+
+}  // namespace
+
+bool Mask::within(const Mask& other) const {
+    std::uint64_t out = 0;
+    for (std::size_t i = 0; i < words_.size(); ++i) out |= words_[i] & ~other.words_[i];
+    return out == 0;
+}
+
+void Mask::remove(const Mask& other) {
+    for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= ~other.words_[i];
+}
+
+std::int32_t Mask::pop() {
+    std::size_t i = 0;
+    while (words_[i] == 0) ++i;
+    const int bit = std::countr_zero(words_[i]);
+    words_[i] &= words_[i] - 1;
+    return static_cast<std::int32_t>(64 * i) + bit;
+}
+
+void Recombine::enter(std::int32_t at) {
+    region_loss_ += loss(at);
+    region_reduced_ += reduced_[static_cast<std::size_t>(at)];
+    for (std::int32_t i = 0; i < size(at); ++i) {
+        const std::int32_t id = members(at)[i];
+        place_[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(records_.size());
+        records_.push_back(id);
+    }
+}
+
+// A class that costs more than its prices, and classes that share records with the best of others.
+void Recombine::gather(Random& random) {
+    records_.clear();
+    region_loss_ = region_reduced_ = 0.0;
+    const auto cost = [&](std::int32_t at) { return reduced_[static_cast<std::size_t>(at)]; };
+    const auto drawn = [&] { return current_[static_cast<std::size_t>(random.below(table_.n))]; };
+    const std::int32_t one = drawn(), other = drawn();
+    enter(cost(other) > cost(one) ? other : one);
+    const std::int32_t wide = static_cast<std::int32_t>(width_);
+    const std::int32_t most = wide / 2 + random.below(wide / 2);
+    for (int tries = 2 * Mask::kRecords; tries > 0; --tries) {
+        const std::int32_t count = static_cast<std::int32_t>(records_.size());
+        if (count >= most) break;
+        spent_ += 10 + 4 * k_;
+        const std::size_t from =
+            static_cast<std::size_t>(records_[static_cast<std::size_t>(random.below(count))]);
+        const std::int32_t best = std::min(first_[from + 1] - first_[from], kGrowing);
+        const std::int32_t by = of_[static_cast<std::size_t>(first_[from] + random.below(best))];
+        for (std::int32_t i = 0; i < size(by); ++i) {
+            const std::size_t id = static_cast<std::size_t>(members(by)[i]);
+            const std::int32_t at = current_[id];
+            const bool fits = static_cast<std::int32_t>(records_.size()) + size(at) <= Mask::kRecords;
+            if (place_[id] < 0 && fits) enter(at);
+        }
+    }
+}
+
+// The classes inside the region that may be of use.
+void Recombine::collect() {
+    local_.clear();
+    for (std::size_t x = 0; x < records_.size(); ++x) {
+        const std::size_t id = static_cast<std::size_t>(records_[x]);
+        for (std::int32_t i = first_[id]; i < first_[id + 1]; ++i) {
+            const std::int32_t at = of_[static_cast<std::size_t>(i)];
+            if (reduced_[static_cast<std::size_t>(at)] > region_reduced_) break;
+            ++spent_;
+            Local found{{}, 0.0, at};
+            bool inside = true;
+            for (std::int32_t l = 0; l < size(at) && inside; ++l) {
+                const std::int32_t place = place_[static_cast<std::size_t>(members(at)[l])];
+                // Below x: it is there by another record.
+                inside = place >= static_cast<std::int32_t>(x);
+                if (inside) found.mask.add(place);
+            }
+            if (inside) local_.push_back(found);
+        }
+    }
+    if (local_.size() > kLocal) {
+        const auto cheaper = [&](const Local& a, const Local& b) {
+            const double one = reduced_[static_cast<std::size_t>(a.at)];
+            const double other = reduced_[static_cast<std::size_t>(b.at)];
+            return one < other || (one == other && a.at < b.at);
+        };
+        std::nth_element(local_.begin(), local_.begin() + kLocal, local_.end(), cheaper);
+        local_.resize(kLocal);
+    }
+    const std::size_t room = static_cast<std::size_t>(room_);
+    inside_.resize(local_.size() * room);
+    for (std::size_t c = 0; c < local_.size(); ++c) {
+        const std::int32_t at = local_[c].at;
+        for (std::int32_t i = 0; i < size(at); ++i) {
+            inside_[c * room + static_cast<std::size_t>(i)] =
+                static_cast<std::uint8_t>(place_[static_cast<std::size_t>(members(at)[i])]);
+        }
+    }
+    spent_ += std::ssize(local_) * (4 + k_) + 8 * std::ssize(records_);
+    for (const std::int32_t id : records_) place_[static_cast<std::size_t>(id)] = -1;
+}
+
+double Recombine::above(std::size_t c, const std::vector<double>& prices) const {
+    const std::uint8_t* places = inside_.data() + c * static_cast<std::size_t>(room_);
+    double left = loss(local_[c].at);
+    for (std::int32_t i = 0; i < size(local_[c].at); ++i) left -= prices[places[i]];
+    return left;
+}
+
+// Prices of the region; false where they prove that it cannot lose less.
+bool Recombine::bound() {
+    std::vector<double> from;
+    for (const std::int32_t id : records_) from.push_back(ascent_.best[static_cast<std::size_t>(id)]);
+    around_.start(std::move(from));
+    const double most = region_loss_ * (1.0 - kGain);
+    for (int step = 0; step < kSteps; ++step) {
+        lack_.assign(records_.size(), 1);
+        double value = std::accumulate(around_.prices.begin(), around_.prices.end(), 0.0);
+        for (std::size_t c = 0; c < local_.size(); ++c) {
+            const double left = above(c, around_.prices);
+            if (left >= 0.0) continue;
+            value += left;
+            const std::uint8_t* places = inside_.data() + c * static_cast<std::size_t>(room_);
+            for (std::int32_t i = 0; i < size(local_[c].at); ++i) --lack_[places[i]];
+        }
+        spent_ += std::ssize(local_) * (2 + k_ / 2) + 4 * std::ssize(records_);
+        if (!around_.step(value, most, lack_)) break;
+    }
+    return around_.bound < most;
+}
+
+// Lowers prices until no class costs less, and leaves the classes that may still be taken.
+void Recombine::settle() {
+    const std::size_t room = static_cast<std::size_t>(room_);
+    std::vector<double>& prices = around_.best;
+    std::vector<double> less(prices.size(), 0.0);
+    for (std::size_t c = 0; c < local_.size(); ++c) {
+        const double share = above(c, prices) / size(local_[c].at);
+        for (std::int32_t i = 0; i < size(local_[c].at); ++i) {
+            double& most = less[inside_[c * room + static_cast<std::size_t>(i)]];
+            most = std::min(most, share);
+        }
+    }
+    for (std::size_t x = 0; x < prices.size(); ++x) prices[x] += less[x];
+    least_ = region_loss_ * (1.0 - kGain) - std::accumulate(prices.begin(), prices.end(), 0.0);
+    std::size_t left = 0;
+    for (std::size_t c = 0; c < local_.size(); ++c) {
+        local_[c].cost = above(c, prices);
+        if (local_[c].cost < least_) local_[left++] = local_[c];
+    }
+    local_.resize(left);
+    std::sort(local_.begin(), local_.end(), [](const Local& a, const Local& b) {
+        return a.cost < b.cost || (a.cost == b.cost && a.at < b.at);
+    });
+    of_place_.resize(Mask::kRecords);
+    for (std::size_t x = 0; x < records_.size(); ++x) of_place_[x].clear();
+    for (std::size_t c = 0; c < left; ++c) {
+        for (Mask places = local_[c].mask; !places.empty();) {
+            of_place_[static_cast<std::size_t>(places.pop())].push_back(static_cast<std::int32_t>(c));
+        }
+    }
+    spent_ += static_cast<std::int64_t>(left) * (60 + 4 * k_);
+}
+
+// Of the records that are left, the one that fewest classes can take; -1 where none can take one.
+std::int32_t Recombine::hardest(Mask left, double cost) {
+    std::int32_t found = -1, fewest = std::numeric_limits<std::int32_t>::max();
+    for (Mask rest = left; !rest.empty() && fewest > 1;) {
+        const std::int32_t x = rest.pop();
+        std::int32_t count = 0;
+        for (const std::int32_t c : of_place_[static_cast<std::size_t>(x)]) {
+            const Local& one = local_[static_cast<std::size_t>(c)];
+            ++effort_;
+            if (cost + one.cost >= least_ || count >= fewest) break;
+            if (one.mask.within(left)) ++count;
+        }
+        if (count == 0) return -1;
+        if (count < fewest) fewest = count, found = x;
+    }
+    return found;
+}
+
+void Recombine::branch(Mask left, double cost) {
+    if (left.empty()) {
+        least_ = cost;
+        best_ = chosen_;
+        return;
+    }
+    const std::int32_t x = hardest(left, cost);
+    if (x < 0) return;
+    for (const std::int32_t c : of_place_[static_cast<std::size_t>(x)]) {
+        const Local& one = local_[static_cast<std::size_t>(c)];
+        if (cost + one.cost >= least_ || ++effort_ > kEffort) return;
+        if (!one.mask.within(left)) continue;
+        Mask rest = left;
+        rest.remove(one.mask);
+        chosen_.push_back(one.at);
+        branch(rest, cost + one.cost);
+        chosen_.pop_back();
+    }
+}
+
+bool Recombine::improve(Random& random) {
+    gather(random);
+    collect();
+    if (!bound()) return false;
+    settle();
+    Mask all;
+    for (std::size_t x = 0; x < records_.size(); ++x) all.add(static_cast<std::int32_t>(x));
+    effort_ = 0;
+    best_.clear();
+    branch(all, 0.0);
+    spent_ += 2 * effort_;
+    // As wide as can be answered, mostly.
+    width_ = std::clamp(width_ * (effort_ > kEffort ? kNarrower : kWider), kLeast, 1.0 * Mask::kRecords);
+    for (const std::int32_t at : best_) {
+        for (std::int32_t i = 0; i < size(at); ++i) {
+            current_[static_cast<std::size_t>(members(at)[i])] = at;
+        }
+    }
+    return !best_.empty();
+}
+
+}  // namespace dbanon

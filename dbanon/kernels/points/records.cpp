@@ -1,0 +1,235 @@
+#include "points/records.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "points/dispatch.hpp"
+
+namespace dbanon {
+
+namespace {
+
+// Below so many records scanning beats the tree.
+constexpr std::int32_t kFew = 512;
+// For each attribute (``spread_over``); below so many questions scanning takes less time than building the tree and
+// asking it (measured with MDAV: 20,000 and 100,000 records of 2 to 13 attributes, k = 3 to 100). In
+// whole steps, which make scanning faster than walking, it is the second.
+constexpr double kFewQuestions = 250.0;
+constexpr double kFewInSteps = 750.0;
+// Records that are looked at to see how many attributes matter.
+constexpr std::int32_t kSample = 255;
+// Questions between two looks at whether the tree pays.
+constexpr std::int32_t kTrial = 64;
+
+std::vector<std::int32_t> all_of(const Table& table) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(table.n));
+    std::iota(ids.begin(), ids.end(), 0);
+    return ids;
+}
+
+// Over how many attributes of equal variance the records would be spread alike, by a sample: p where
+// all vary alike, few where most are of values that are rare, which a tree need not look at.
+double spread_over(const Table& table) {
+    const std::int32_t count = std::min(table.n, kSample);
+    double sum = 0.0;
+    double squares = 0.0;
+    for (int j = 0; j < table.p; ++j) {
+        const auto at = [&](std::int32_t i) {
+            return table.row(static_cast<std::int32_t>(std::int64_t{i} * table.n / count))[j];
+        };
+        double mean = 0.0;
+        for (std::int32_t i = 0; i < count; ++i) mean += at(i) / count;
+        double variance = 0.0;
+        for (std::int32_t i = 0; i < count; ++i) variance += (at(i) - mean) * (at(i) - mean) / count;
+        sum += variance;
+        squares += variance * variance;
+    }
+    const double over = sum / squares * sum;
+    // Huge and tiny numbers leave the range of doubles: then all count.
+    return over >= 1.0 && over <= table.p ? over : table.p;
+}
+
+}  // namespace
+
+std::unique_ptr<Records> make_records(const Table& table, Search search, std::int64_t questions) {
+    const Ops& ops = ops_for(table.p);
+    if (search == Search::index) return std::make_unique<TreeRecords>(table, ops);
+    if (search == Search::brute || table.n < kFew ||
+        static_cast<double>(questions) <
+            (Coarse::pays(table.p) ? kFewInSteps : kFewQuestions) * spread_over(table)) {
+        return std::make_unique<BlockRecords>(table, ops);
+    }
+    return std::make_unique<AdaptiveRecords>(table, ops);
+}
+
+TreeRecords::TreeRecords(const Table& table, const Ops& ops)
+    : tree_(table.points, table.n, table.p, ops), moving_{MovingFarthest(tree_), MovingFarthest(tree_)} {}
+
+bool TreeRecords::around(NearQuery& near, FarQuery& far, Work& work) {
+    return tree_.farthest(far, work) && tree_.nearest(near, work);
+}
+
+BlockRecords::BlockRecords(const Table& table, const Ops& ops)
+    : BlockRecords(table, ops, all_of(table)) {}
+
+BlockRecords::BlockRecords(const Table& table, const Ops& ops, std::vector<std::int32_t> ids)
+    : table_(table), ops_(ops), size_(static_cast<std::int32_t>(ids.size())), ids_(std::move(ids)) {
+    const std::size_t room = static_cast<std::size_t>(blocks()) * kBlock;
+    points_.resize(room * static_cast<std::size_t>(table.p));
+    ids_.resize(room, -1);
+    place_.resize(static_cast<std::size_t>(table.n));
+    count_.assign(static_cast<std::size_t>(blocks()), kBlock);
+    if (size_ % kBlock != 0) count_.back() = size_ % kBlock;
+    coarse_ = Coarse(table.points, table.n, table.p, sampled_middle(table.points, table.n, table.p));
+    if (coarse_.used()) steps_.resize(count_.size() * static_cast<std::size_t>(coarse_.block()));
+    beyond_.assign(count_.size(), 0);
+    view_ = {table.p, points_.data(), ids_.data(), count_.data(), table.points,
+             coarse_.used() ? steps_.data() : nullptr, beyond_.data(), coarse_.step()};
+}
+
+bool BlockRecords::prepare(Work& work) {
+    for (; filled_ < static_cast<std::int32_t>(count_.size()); ++filled_) {
+        if (work.spent()) return false;
+        double* block = points_.data() + std::int64_t{filled_} * kBlock * table_.p;
+        for (std::int32_t lane = 0; lane < kBlock; ++lane) {
+            const std::int32_t place = filled_ * kBlock + lane;
+            const std::int32_t id = ids_[static_cast<std::size_t>(std::min(place, size_ - 1))];
+            const double* row = table_.row(id);
+            for (int j = 0; j < table_.p; ++j) block[j * kBlock + lane] = row[j];
+            if (coarse_.used()) {
+                beyond_[static_cast<std::size_t>(filled_)] |=
+                    coarse_.put(row, steps_.data() + filled_ * coarse_.block(), lane);
+            }
+            if (place < size_) place_[static_cast<std::size_t>(id)] = place;
+        }
+        work.left -= 2 * block_cost(table_.p);
+    }
+    return true;
+}
+
+void BlockRecords::erase(std::int32_t id) {
+    const std::int32_t to = place_[static_cast<std::size_t>(id)];
+    const std::int32_t from = --size_;
+    --count_[static_cast<std::size_t>(from / kBlock)];
+    if (to == from) return;
+    double* target = points_.data() + std::int64_t{to / kBlock} * kBlock * table_.p + to % kBlock;
+    const double* source =
+        points_.data() + std::int64_t{from / kBlock} * kBlock * table_.p + from % kBlock;
+    for (int j = 0; j < table_.p; ++j) target[j * kBlock] = source[j * kBlock];
+    if (coarse_.used()) {
+        Coarse::move(steps_.data() + to / kBlock * coarse_.block(), to % kBlock,
+                     steps_.data() + from / kBlock * coarse_.block(), from % kBlock, coarse_.pairs());
+        beyond_[static_cast<std::size_t>(to / kBlock)] |= beyond_[static_cast<std::size_t>(from / kBlock)];
+    }
+    ids_[static_cast<std::size_t>(to)] = ids_[static_cast<std::size_t>(from)];
+    place_[static_cast<std::size_t>(ids_[static_cast<std::size_t>(to)])] = to;
+}
+
+void BlockRecords::update(std::int32_t id) {
+    const std::int32_t at = place_[static_cast<std::size_t>(id)];
+    double* target = points_.data() + std::int64_t{at / kBlock} * kBlock * table_.p + at % kBlock;
+    for (int j = 0; j < table_.p; ++j) target[j * kBlock] = table_.row(id)[j];
+    if (coarse_.used()) {
+        beyond_[static_cast<std::size_t>(at / kBlock)] |=
+            coarse_.put(table_.row(id), steps_.data() + at / kBlock * coarse_.block(), at % kBlock);
+    }
+}
+
+std::int32_t BlockRecords::piece(std::int32_t from, Work& work) const {
+    const std::int64_t cost = block_cost(table_.p);
+    const std::int64_t wanted = std::max<std::int64_t>(1, work.left / cost);
+    const std::int32_t stop =
+        static_cast<std::int32_t>(std::min<std::int64_t>(blocks(), from + wanted));
+    work.left -= (stop - from) * cost;
+    return stop;
+}
+
+bool BlockRecords::nearest(NearQuery& q, Work& work) {
+    if (q.k == 0) return true;
+    while (q.pending < blocks()) {
+        if (work.spent()) return false;
+        const std::int32_t from = q.pending;
+        q.pending = piece(from, work);
+        ops_.scan_near(view_, from, q.pending, q);
+    }
+    return true;
+}
+
+bool BlockRecords::farthest(FarQuery& q, Work& work) {
+    while (q.pending < blocks()) {
+        if (work.spent()) return false;
+        const std::int32_t from = q.pending;
+        q.pending = piece(from, work);
+        ops_.scan_far(view_, from, q.pending, q);
+    }
+    return true;
+}
+
+bool BlockRecords::around(NearQuery& near, FarQuery& far, Work& work) {
+    if (near.k == 0) return farthest(far, work);
+    while (far.pending < blocks()) {
+        if (work.spent()) return false;
+        const std::int32_t from = far.pending;
+        far.pending = piece(from, work);
+        ops_.scan_both(view_, from, far.pending, near, far);
+    }
+    return true;
+}
+
+AdaptiveRecords::AdaptiveRecords(const Table& table, const Ops& ops)
+    : table_(table),
+      ops_(ops),
+      tree_(std::make_unique<TreeRecords>(table, ops)),
+      now_(tree_.get()) {}
+
+bool AdaptiveRecords::prepare(Work& work) {
+    if (tree_ && asked_ >= kTrial) {
+        if (spent_ > scanning_) {
+            std::vector<std::int32_t> ids;
+            for (std::int32_t id = 0; id < table_.n; ++id) {
+                if (tree_->alive(id)) ids.push_back(id);
+            }
+            blocks_ = std::make_unique<BlockRecords>(table_, ops_, std::move(ids));
+            now_ = blocks_.get();
+            tree_.reset();
+        }
+        asked_ = 0;
+        spent_ = 0.0;
+        scanning_ = 0.0;
+    }
+    return now_->prepare(work);
+}
+
+bool AdaptiveRecords::count(std::int64_t before, const Work& work, bool done) {
+    // Blocks met in a walk cost this much more than blocks met in order (measured).
+    const double dearer = 1.0 + (Coarse::pays(table_.p) ? 60.0 : 24.0) / table_.p;
+    spent_ += dearer * static_cast<double>(before - work.left) /
+              static_cast<double>(block_cost(table_.p));
+    if (done) {
+        scanning_ += static_cast<double>(now_->size()) / kBlock;
+        ++asked_;
+    }
+    return done;
+}
+
+bool AdaptiveRecords::nearest(NearQuery& q, Work& work) {
+    const std::int64_t before = work.left;
+    return count(before, work, now_->nearest(q, work));
+}
+
+bool AdaptiveRecords::farthest(FarQuery& q, Work& work) {
+    const std::int64_t before = work.left;
+    return count(before, work, now_->farthest(q, work));
+}
+
+bool AdaptiveRecords::around(NearQuery& near, FarQuery& far, Work& work) {
+    const std::int64_t before = work.left;
+    return count(before, work, now_->around(near, far, work));
+}
+
+bool AdaptiveRecords::farthest_moving(FarQuery& q, int path, Work& work) {
+    const std::int64_t before = work.left;
+    return count(before, work, now_->farthest_moving(q, path, work));
+}
+
+}  // namespace dbanon

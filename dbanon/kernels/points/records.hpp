@@ -1,0 +1,131 @@
+// The records not yet in a class, and the questions the methods ask about them. Two ways to answer
+// with the same results: the tree, and blocks scanned one after the other.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "points/kdtree.hpp"
+#include "points/moving_farthest.hpp"
+#include "points/queries.hpp"
+
+namespace dbanon {
+
+enum class Search { automatic, index, brute };
+
+// A query is begun after start() and then continued until the answer is complete.
+class Records {
+   public:
+    virtual ~Records() = default;
+    // Before the first question, and at the start of every round.
+    virtual bool prepare(Work& work) = 0;
+    virtual std::int32_t size() const = 0;
+    virtual void erase(std::int32_t id) = 0;
+
+    virtual void begin(NearQuery& q) = 0;
+    virtual bool nearest(NearQuery& q, Work& work) = 0;
+    virtual void begin(FarQuery& q) = 0;
+    virtual bool farthest(FarQuery& q, Work& work) = 0;
+    // Both about the same point; begun by begin(near) and begin(far).
+    virtual bool around(NearQuery& near, FarQuery& far, Work& work) = 0;
+    // From one of two points, each of which moves little between questions about it.
+    virtual void begin_moving(FarQuery& q, int path) = 0;
+    virtual bool farthest_moving(FarQuery& q, int path, Work& work) = 0;
+};
+
+// `questions`: how many will be asked, when known. A few are answered sooner than a tree is built.
+std::unique_ptr<Records> make_records(const Table& table, Search search,
+                                      std::int64_t questions = INT64_MAX);
+
+class TreeRecords final : public Records {
+   public:
+    TreeRecords(const Table& table, const Ops& ops);
+    bool prepare(Work& work) override { return tree_.build(work); }
+    std::int32_t size() const override { return tree_.size(); }
+    bool alive(std::int32_t id) const { return tree_.alive(id); }
+    void erase(std::int32_t id) override { tree_.erase(id); }
+    void begin(NearQuery& q) override { tree_.begin(q); }
+    bool nearest(NearQuery& q, Work& work) override { return tree_.nearest(q, work); }
+    void begin(FarQuery& q) override { tree_.begin(q); }
+    bool farthest(FarQuery& q, Work& work) override { return tree_.farthest(q, work); }
+    bool around(NearQuery& near, FarQuery& far, Work& work) override;
+    void begin_moving(FarQuery& q, int path) override { moving_[path].begin(q); }
+    bool farthest_moving(FarQuery& q, int path, Work& work) override {
+        return moving_[path].find(q, work);
+    }
+
+   private:
+    KdTree tree_;
+    MovingFarthest moving_[2];
+};
+
+class BlockRecords final : public Records {
+   public:
+    BlockRecords(const Table& table, const Ops& ops);
+    // Only these records, by index.
+    BlockRecords(const Table& table, const Ops& ops, std::vector<std::int32_t> ids);
+    bool prepare(Work& work) override;
+    std::int32_t size() const override { return size_; }
+    void erase(std::int32_t id) override;
+    // The row of this record has changed.
+    void update(std::int32_t id);
+    void begin(NearQuery& q) override { begin_scan(q); }
+    bool nearest(NearQuery& q, Work& work) override;
+    void begin(FarQuery& q) override { begin_scan(q); }
+    bool farthest(FarQuery& q, Work& work) override;
+    bool around(NearQuery& near, FarQuery& far, Work& work) override;
+    void begin_moving(FarQuery& q, int) override { begin(q); }
+    bool farthest_moving(FarQuery& q, int, Work& work) override { return farthest(q, work); }
+
+   private:
+    std::int32_t blocks() const { return (size_ + kBlock - 1) / kBlock; }
+    std::int32_t piece(std::int32_t from, Work& work) const;
+    template <class Query>
+    void begin_scan(Query& q) const {
+        q.pending = 0;
+        q.coarse = {};
+        if (coarse_.used()) coarse_.ask(q.point, q.steps, q.coarse);
+    }
+
+    Table table_;
+    const Ops& ops_;
+    std::int32_t size_;
+    std::int32_t filled_ = 0;
+    Pages<double> points_;
+    Coarse coarse_;
+    Pages<std::int16_t> steps_;
+    std::vector<std::uint8_t> beyond_;
+    std::vector<std::int32_t> ids_, count_, place_;  // place_: record -> position in ids_
+    BlocksView view_{};
+};
+
+// The tree for as long as it pays: many attributes without structure, or few records left, and
+// scanning becomes the faster way.
+class AdaptiveRecords final : public Records {
+   public:
+    AdaptiveRecords(const Table& table, const Ops& ops);
+    bool prepare(Work& work) override;
+    std::int32_t size() const override { return now_->size(); }
+    void erase(std::int32_t id) override { now_->erase(id); }
+    void begin(NearQuery& q) override { now_->begin(q); }
+    bool nearest(NearQuery& q, Work& work) override;
+    void begin(FarQuery& q) override { now_->begin(q); }
+    bool farthest(FarQuery& q, Work& work) override;
+    bool around(NearQuery& near, FarQuery& far, Work& work) override;
+    void begin_moving(FarQuery& q, int path) override { now_->begin_moving(q, path); }
+    bool farthest_moving(FarQuery& q, int path, Work& work) override;
+
+   private:
+    bool count(std::int64_t before, const Work& work, bool done);
+
+    Table table_;
+    const Ops& ops_;
+    std::unique_ptr<TreeRecords> tree_;
+    std::unique_ptr<BlockRecords> blocks_;
+    Records* now_;
+    double spent_ = 0.0, scanning_ = 0.0;  // blocks looked at, and what scanning would have taken
+    std::int32_t asked_ = 0;
+};
+
+}  // namespace dbanon

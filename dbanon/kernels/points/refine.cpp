@@ -1,0 +1,353 @@
+#include "points/refine.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "points/dispatch.hpp"
+
+namespace dbanon {
+
+namespace {
+
+// Measured on the three CASC tables, k = 3, 4, 5 and 10: with more neighbours pools spread too far,
+// with fewer than seven classes of 10 to 14 records they miss too much.
+constexpr std::int32_t kReach = 8;
+constexpr std::int32_t kPool = 96;
+constexpr int kSweeps = 2;
+constexpr std::int32_t kSweepClasses = 6;
+constexpr int kTries = 3;         // repairs of one pool, which costs as much to set up
+constexpr double kKicks = 0.7;    // share of repairs that only swap a few records
+constexpr int kDraws = 2;         // records drawn for a pool: that of the class of most loss begins it
+constexpr int kCycles = 2;        // times the heat falls from its most to nothing
+constexpr double kKeeping = 0.3;  // the best state is kept over the last part of a cycle
+constexpr double kCollecting = 0.6;   // classes are collected over the last part of a cycle
+constexpr double kRecombining = 0.3;  // of all work, what recombines them after each cycle
+constexpr double kPatience = 0.4;  // of that, how much may gain nothing before it ends
+constexpr double kSlack = 0.2;     // classes of pools that lose so much more are collected, too
+
+double distance(const double* a, const double* b, int p) {
+    double total = 0.0;
+    for (int j = 0; j < p; ++j) total += (a[j] - b[j]) * (a[j] - b[j]);
+    return total;
+}
+
+}  // namespace
+
+Refine::Refine(const Table& table, std::int32_t k, const std::int32_t* labels,
+               const Effort& effort)
+    : Kernel(table, k),
+      effort_(effort),
+      room_(2 * k - 1),
+      reach_(std::min(table.n - 1, kReach)),
+      random_(effort.seed),
+      records_(make_records(table, Search::automatic)),
+      class_of_(labels, labels + table.n),
+      pool_(table.p, k, ops_for(table.p)),
+      recombine_(table, k) {}
+
+Steps Refine::run() {
+    begun_ = std::chrono::steady_clock::now();
+    add_classes();
+    const std::int32_t classes = static_cast<std::int32_t>(size_.size());
+    if (classes == static_cast<std::int32_t>(unused_.size()) + 1) {
+        number_classes();
+        co_return;
+    }
+    loss_.assign(size_.size(), 0.0);
+    neighbours_.resize(static_cast<std::size_t>(table_.n) * static_cast<std::size_t>(reach_));
+    while (!records_->prepare(work_)) co_yield nullptr;
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        near_.start(table_.row(id), reach_, id);
+        records_->begin(near_);
+        while (!records_->nearest(near_, work_)) co_yield nullptr;
+        near_.sort();
+        for (std::int32_t i = 0; i < reach_; ++i) neighbours(id)[i] = near_.found[i].id;
+        done_ = 0.1 * id / table_.n;
+    }
+    records_.reset();
+
+    for (int round = 0; round < kSweeps; ++round) {
+        for (std::int32_t at = 0; at < classes; ++at) {
+            if (size(at) == 0) continue;
+            sweep(at);
+            work_.left -= pool_.spent();
+            done_ = 0.1 + 0.1 * (round + static_cast<double>(at) / classes) / kSweeps;
+            if (work_.spent()) co_yield nullptr;
+        }
+    }
+    keep_best();
+    std::int64_t spent = 0, iteration = 0;
+    for (int cycle = kCycles - 1; cycle >= 0; --cycle) {
+        const std::int64_t before = spent;
+        for (;; ++iteration) {
+            const double left = share_left(iteration, spent);
+            if (left <= 0.0 || left * kCycles < cycle) break;
+            const double warmth = std::min(left * kCycles - cycle, 1.0);
+            repair(effort_.heat * warmth * warmth, recombines() && warmth < kCollecting);
+            const std::int64_t price = pool_.spent() + recombine_.spent() + 1;
+            spent += price;
+            work_.left -= price;
+            done_ = std::max(done_, 0.2 + 0.8 * (1.0 - left));
+            if (work_.spent()) co_yield nullptr;
+            if (warmth < kKeeping && iteration % table_.n == 0) keep_best();
+        }
+        keep_best();
+        if (recombines()) {
+            recombine_.begin(best_);
+            const double share = kRecombining / (1.0 - kRecombining);
+            const double most = share * static_cast<double>(spent - before);
+            double used = 0.0, gained = 0.0;
+            for (bool pricing = true; used < most && used < gained + kPatience * most && in_time();) {
+                const bool better = !pricing && recombine_.improve(random_);
+                pricing = pricing && recombine_.price();
+                const std::int64_t price = recombine_.spent() + 1;
+                used += static_cast<double>(price);
+                if (pricing || better) gained = used;
+                work_.left -= price;
+                if (work_.spent()) co_yield nullptr;
+            }
+            saved_ += static_cast<std::int64_t>(std::max(most - used, 0.0));
+            best_ = recombine_.labels();
+        }
+        take_best();
+    }
+    number_classes();
+}
+
+double Refine::share_left(std::int64_t iteration, std::int64_t spent) const {
+    const auto share = [](std::int64_t done, std::int64_t all) {
+        return all > 0 ? 1.0 - static_cast<double>(done) / static_cast<double>(all) : 0.0;
+    };
+    std::int64_t work = effort_.work;
+    if (recombines()) {
+        work -= static_cast<std::int64_t>(kRecombining * static_cast<double>(work));
+        work += saved_;
+    }
+    const double left = std::min(share(iteration, effort_.iterations), share(spent, work));
+    if (effort_.seconds <= 0.0) return left;
+    // The last recombination has its time, too.
+    const double searching = recombines() ? 1.0 - kRecombining / kCycles : 1.0;
+    return std::min(left, 1.0 - gone() / (searching * effort_.seconds));
+}
+
+double Refine::gone() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+}
+
+void Refine::add_classes() {
+    const std::size_t most = static_cast<std::size_t>(table_.n / k_);
+    members_.resize(most * static_cast<std::size_t>(room_));
+    size_.assign(most, 0);
+    for (std::size_t at = most; at-- > 0;) unused_.push_back(static_cast<std::int32_t>(at));
+    std::vector<Members> given(most);
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        given[static_cast<std::size_t>(class_of(id))].push_back(id);
+    }
+    std::vector<Members> waiting;
+    for (Members& ids : given) {
+        if (!ids.empty()) waiting.push_back(std::move(ids));
+        while (!waiting.empty()) {
+            Members next = std::move(waiting.back());
+            waiting.pop_back();
+            if (static_cast<std::int32_t>(next.size()) <= room_) {
+                add_class(next);
+                continue;
+            }
+            Members rest = split(next);
+            waiting.push_back(std::move(rest));
+            waiting.push_back(std::move(next));
+        }
+    }
+}
+
+void Refine::add_class(const Members& ids) {
+    const std::int32_t at = unused_.back();
+    unused_.pop_back();
+    size(at) = static_cast<std::int32_t>(ids.size());
+    std::copy(ids.begin(), ids.end(), members(at));
+    for (const std::int32_t id : ids) class_of(id) = at;
+}
+
+// Cuts 2k or more records where the sum of squares falls most, along the line between two records
+// far apart; returns what is cut off.
+Refine::Members Refine::split(Members& ids) const {
+    const int p = table_.p;
+    const double n = static_cast<double>(ids.size());
+    std::vector<double> mean(static_cast<std::size_t>(p), 0.0);
+    for (const std::int32_t id : ids) {
+        for (int j = 0; j < p; ++j) mean[static_cast<std::size_t>(j)] += table_.row(id)[j] / n;
+    }
+    const auto farthest = [&](const double* from) {
+        double most = -1.0;
+        const double* found = nullptr;
+        for (const std::int32_t id : ids) {
+            const double at = distance(from, table_.row(id), p);
+            if (at > most) most = at, found = table_.row(id);
+        }
+        return found;
+    };
+    const double* r = farthest(mean.data());
+    const double* s = farthest(r);
+    std::vector<std::pair<double, std::int32_t>> order;
+    for (const std::int32_t id : ids) {
+        const double key = distance(table_.row(id), r, p) - distance(table_.row(id), s, p);
+        order.emplace_back(std::isnan(key) ? 0.0 : key, id);
+    }
+    std::sort(order.begin(), order.end());
+    const std::int32_t size = static_cast<std::int32_t>(order.size());
+    std::vector<double> sum(static_cast<std::size_t>(p), 0.0);
+    double most = -1.0;
+    std::int32_t cut = k_;
+    for (std::int32_t left = 1; left <= size - k_; ++left) {
+        const double* row = table_.row(order[static_cast<std::size_t>(left - 1)].second);
+        double square = 0.0;
+        for (int j = 0; j < p; ++j) {
+            double& total = sum[static_cast<std::size_t>(j)];
+            total += row[j] - mean[static_cast<std::size_t>(j)];
+            square += total * total;
+        }
+        const double gain = square / left + square / (size - left);
+        if (left >= k_ && gain > most) most = gain, cut = left;
+    }
+    ids.clear();
+    Members rest;
+    for (std::int32_t i = 0; i < size; ++i) {
+        (i < cut ? ids : rest).push_back(order[static_cast<std::size_t>(i)].second);
+    }
+    return rest;
+}
+
+// Chooses a class and classes near it, drawn by neighbours of members.
+void Refine::gather(std::int32_t first, std::int32_t wanted) {
+    const std::int32_t most = std::max(kPool, 2 * room_);
+    chosen_.assign(1, first);
+    std::int32_t records = size(first);
+    for (std::int32_t tries = 4 * wanted; tries > 0; --tries) {
+        const std::int32_t count = static_cast<std::int32_t>(chosen_.size());
+        if (count == wanted) break;
+        const std::int32_t from = chosen_[static_cast<std::size_t>(random_.below(count))];
+        const std::int32_t id = members(from)[random_.below(size(from))];
+        const std::int32_t at = class_of(neighbours(id)[random_.below(reach_)]);
+        if (std::find(chosen_.begin(), chosen_.end(), at) != chosen_.end()) continue;
+        if (records + size(at) > most) break;
+        records += size(at);
+        chosen_.push_back(at);
+    }
+}
+
+void Refine::fill_pool() {
+    pooled_.clear();
+    for (const std::int32_t at : chosen_) {
+        pooled_.insert(pooled_.end(), members(at), members(at) + size(at));
+    }
+    pool_.start(static_cast<std::int32_t>(pooled_.size()));
+    for (std::size_t part = 0; part < chosen_.size(); ++part) {
+        const std::int32_t at = chosen_[part];
+        for (std::int32_t i = 0; i < size(at); ++i) {
+            pool_.add(table_.row(members(at)[i]), static_cast<std::int32_t>(part));
+        }
+    }
+    pool_.finish();
+}
+
+void Refine::write_back() {
+    const std::size_t parts = static_cast<std::size_t>(pool_.parts());
+    for (const std::int32_t at : chosen_) size(at) = 0;
+    for (; chosen_.size() > parts; chosen_.pop_back()) unused_.push_back(chosen_.back());
+    for (; chosen_.size() < parts; unused_.pop_back()) chosen_.push_back(unused_.back());
+    for (std::int32_t x = 0; x < pool_.records(); ++x) {
+        const std::int32_t id = pooled_[static_cast<std::size_t>(x)];
+        const std::int32_t at = chosen_[static_cast<std::size_t>(pool_.part(x))];
+        class_of(id) = at;
+        members(at)[size(at)++] = id;
+    }
+    for (std::size_t part = 0; part < parts; ++part) {
+        loss(chosen_[part]) = pool_.loss(static_cast<std::int32_t>(part));
+    }
+}
+
+// What the pool's classes are, whether they are kept or not.
+void Refine::collect() {
+    found_.resize(static_cast<std::size_t>(pool_.parts()));
+    for (Members& ids : found_) ids.clear();
+    for (std::int32_t x = 0; x < pool_.records(); ++x) {
+        found_[static_cast<std::size_t>(pool_.part(x))].push_back(pooled_[static_cast<std::size_t>(x)]);
+    }
+    for (const Members& ids : found_) {
+        recombine_.add(ids.data(), static_cast<std::int32_t>(ids.size()));
+    }
+}
+
+void Refine::sweep(std::int32_t at) {
+    gather(at, kSweepClasses);
+    if (chosen_.size() < 2) return;
+    fill_pool();
+    pool_.descend();
+    write_back();
+}
+
+void Refine::repair(double heat, bool collecting) {
+    std::int32_t first = class_of(random_.below(table_.n));
+    for (int draws = 1; draws < kDraws; ++draws) {
+        const std::int32_t other = class_of(random_.below(table_.n));
+        if (loss(other) > loss(first)) first = other;
+    }
+    gather(first, 2 + random_.below(effort_.classes - 1));
+    if (chosen_.size() < 2) return;
+    fill_pool();
+    double before = pool_.loss();
+    pool_.save();
+    for (int tries = kTries; tries > 0; --tries) {
+        if (random_.share() < kKicks) {
+            pool_.kick(random_, 1 + random_.below(3));
+        } else {
+            pool_.rebuild(random_);
+        }
+        pool_.descend();
+        const double after = pool_.loss();
+        if (collecting && after < before * (1.0 + kSlack)) collect();
+        if (after < before * (1.0 + heat * random_.share())) {
+            change_ += after - before;
+            write_back();
+            before = after;
+            pool_.save();
+        } else if (tries > 1) {
+            pool_.restore();
+        }
+    }
+}
+
+// The one at hand is the best, unless it gained nothing but a rounding.
+void Refine::keep_best() {
+    if (!best_.empty() && change_ >= least_) return;
+    least_ = change_;
+    best_ = class_of_;
+}
+
+void Refine::take_best() {
+    change_ = least_;
+    class_of_ = best_;
+    std::fill(size_.begin(), size_.end(), 0);
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        const std::int32_t at = class_of(id);
+        members(at)[size(at)++] = id;
+    }
+    unused_.clear();
+    for (std::size_t at = size_.size(); at-- > 0;) {
+        if (size_[at] == 0) unused_.push_back(static_cast<std::int32_t>(at));
+    }
+}
+
+// Classes are numbered by their first records.
+void Refine::number_classes() {
+    std::vector<std::int32_t> number(size_.size(), -1);
+    std::int32_t next = 0;
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        std::int32_t& label = number[static_cast<std::size_t>(class_of(id))];
+        if (label < 0) label = next++;
+        assign(id, label);
+    }
+}
+
+}  // namespace dbanon

@@ -1,0 +1,103 @@
+// A few neighbouring classes taken out of a partition and arranged anew: exact local search on SSE
+// by moves and swaps, and randomized ways to start it.
+//
+// Everything is kept in sums of pairwise squared distances: a class with the sum w over its pairs
+// has the sum of squares w / size, whatever the number of attributes, so that a move or a swap is
+// judged in a few operations.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "points/search.hpp"
+
+namespace dbanon {
+
+// xoshiro256** by Blackman and Vigna, seeded by splitmix64: the same numbers on every machine.
+class Random {
+   public:
+    explicit Random(std::uint64_t seed);
+    std::uint64_t next();
+    // 0 to n - 1.
+    std::int32_t below(std::int32_t n);
+    // 0 to just below 1.
+    double share();
+
+   private:
+    std::uint64_t state_[4];
+};
+
+class Pool {
+   public:
+    // Classes hold k to 2k - 1 records: more can always be split without loss.
+    Pool(int p, std::int32_t k, const Ops& ops) : p_(p), k_(k), most_(2 * k - 1), ops_(ops) {}
+
+    // Empties the pool for `records` records.
+    void start(std::int32_t records);
+    // Adds a record to class `part`; classes are numbered in the order they are added.
+    void add(const double* row, std::int32_t part);
+    // Distances and sums, once all records are in.
+    void finish();
+
+    std::int32_t records() const { return m_; }
+    std::int32_t parts() const { return c_; }
+    std::int32_t part(std::int32_t x) const { return part_[static_cast<std::size_t>(x)]; }
+    double loss() const;
+    double loss(std::int32_t part) const;
+
+    // What has been arranged so far can be kept and taken back.
+    void save();
+    void restore();
+
+    // All improving moves and swaps, until there is none.
+    void descend();
+    // New classes around drawn records: one less, as many, or one more.
+    void rebuild(Random& random);
+    // A few drawn swaps of records near each other.
+    void kick(Random& random, std::int32_t swaps);
+
+    // Work done since the last call, in elementary steps: about the nanoseconds it takes where vectors
+    // have 8 lanes, counted from sizes only, so that it is the same everywhere.
+    std::int64_t spent();
+
+   private:
+    const double* distances(std::int32_t x) const {
+        return distance_.data() + static_cast<std::int64_t>(x) * stride_;
+    }
+    double* to(std::int32_t part) { return to_.data() + static_cast<std::int64_t>(part) * stride_; }
+    const double* to(std::int32_t part) const {
+        return to_.data() + static_cast<std::int64_t>(part) * stride_;
+    }
+    double* sum(std::int32_t part) { return &sum_[static_cast<std::size_t>(part)]; }
+    std::int32_t size(std::int32_t part) const {
+        return static_cast<std::int32_t>(members_[static_cast<std::size_t>(part)].size());
+    }
+    void list_members();
+    void sum_rows();
+    void sum_parts();
+    void move(std::int32_t x, std::int32_t from, std::int32_t into);
+    void swap(std::int32_t x, std::int32_t y);
+    bool improve(std::int32_t a, std::int32_t b);
+    void grow(std::int32_t part, std::int32_t seed);
+
+    const int p_;
+    const std::int32_t k_, most_;
+    const Ops& ops_;
+    std::int32_t m_ = 0, c_ = 0, added_ = 0;
+    std::int32_t stride_ = 0;  // of rows of records: m rounded up to whole vectors
+    std::int64_t spent_ = 0;
+    bool summed_ = false;           // to_ is up to date
+    double gain_ = 0.0;             // the least that counts as an improvement
+    std::vector<double> columns_;   // attribute by attribute
+    std::vector<double> distance_;  // m x m
+    std::vector<double> to_;        // [part][record]: sum of distances to the part's members
+    std::vector<double> sum_;       // [part]: sum of distances over the pairs of its members
+    std::vector<std::int32_t> part_, kept_part_;
+    std::int32_t kept_c_ = 0;
+    std::vector<std::vector<std::int32_t>> members_;
+    std::vector<double> bar_;            // [record]: 0 where free, infinite where in a new class
+    std::vector<double> gains_;          // scratch of improve()
+    std::vector<std::uint8_t> settled_;  // [part][part]: no improvement between the two
+};
+
+}  // namespace dbanon

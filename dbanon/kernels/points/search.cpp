@@ -1,0 +1,357 @@
+// Compiled once per instruction set; DBANON_OPS names the table this build exports.
+#include "points/search.hpp"
+
+#include <limits>
+#include <utility>
+
+#include "points/coarse_search.hpp"
+#include "points/exact.hpp"
+#include "points/lanes.hpp"
+
+namespace {
+
+using namespace dbanon;
+
+// Lines of the cache that are asked for ahead.
+constexpr int kFetched = 8;
+
+// Among equal bounds the one with the smallest record: after it, ties end the search.
+template <bool Nearest>
+bool sooner(const Pending& a, const Pending& b) {
+    if (a.bound != b.bound) return Nearest ? a.bound < b.bound : a.bound > b.bound;
+    return a.first < b.first;
+}
+
+// Asks for what a child has before it is looked at.
+template <bool Rough>
+void fetch(const TreeView& tree, std::int32_t ref) {
+    const int p = tree.leaves.p;
+    const std::int64_t at = ref < 0 ? ~ref : ref;
+    const char* from;
+    int lines = kFetched;
+    if constexpr (Rough) {
+        lines = (p + 1) / 2 < lines ? (p + 1) / 2 : lines;
+        from = reinterpret_cast<const char*>((ref < 0 ? tree.leaves.coarse : tree.coarse) +
+                                             at * ((p + 1) / 2) * 2 * kBlock);
+    } else {
+        from = reinterpret_cast<const char*>(ref < 0 ? tree.leaves.points + at * p * kBlock
+                                                     : tree.boxes + at * (2 * p + 1) * kFan);
+    }
+    for (int line = 0; line < lines; ++line) __builtin_prefetch(from + line * 64);
+}
+
+// Pushes the children in `open` so that the most promising one is popped first.
+template <bool Nearest, bool Rough>
+std::int32_t push(const TreeView& tree, std::int32_t node, unsigned open, const double* bound,
+                  Pending* stack, std::int32_t pending) {
+    const std::int32_t base = pending;
+    for (; open != 0; open &= open - 1) {
+        const int slot = __builtin_ctz(open);
+        const Pending entry{bound[slot], tree.child[node * kFan + slot],
+                            tree.first[node * kFan + slot]};
+        std::int32_t at = pending++;
+        while (at > base && sooner<Nearest>(stack[at - 1], entry)) {
+            stack[at] = stack[at - 1];
+            --at;
+        }
+        stack[at] = entry;
+        fetch<Rough>(tree, entry.ref);
+    }
+    return pending;
+}
+
+// How a nearest search looks at leaves and nodes: in doubles, and in whole steps first.
+template <int P>
+struct NearExact {
+    static constexpr bool kRough = false;
+    NearExact(const TreeView& over, Near& near) : tree(over), q(near) {}
+
+    void leaf(std::int32_t at) { scan_block<P, true, false>(tree.leaves, at, q.point, &q, nullptr); }
+    unsigned open(std::int32_t node, double* bound) const {
+        Lanes sum[kFanParts];
+        near_bounds<P>(tree, node, q.point, sum);
+        unsigned found = 0;
+        for (int part = 0; part < kFanParts; ++part) {
+            found |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
+            sum[part].store(bound + part * Lanes::width);
+        }
+        return found & tree.live[node];
+    }
+
+    const TreeView& tree;
+    Near& q;
+};
+
+template <int P>
+struct NearRough : NearExact<P> {
+    static constexpr bool kRough = true;
+    using NearExact<P>::q;
+    using NearExact<P>::tree;
+    NearRough(const TreeView& over, Near& near) : NearExact<P>(over, near), border(over.leaves) {}
+
+    void leaf(std::int32_t at) {
+        if (coarse_near<P>(tree.leaves, at, q, border)) q.doubts = kDoubts;
+    }
+    unsigned open(std::int32_t node, double* bound) {
+        coarse_near_bounds<P>(tree, node, q.coarse, bound);
+        unsigned found = 0;
+        for (int slot = 0; slot < kFan; ++slot) found |= (bound[slot] <= q.limit ? 1u : 0u) << slot;
+        found &= tree.live[node];
+        if (q.doubts == 0 || found == 0) return found;
+        unsigned left = NearExact<P>::open(node, bound);
+        for (unsigned rest = left; rest != 0; rest &= rest - 1) {
+            const int slot = __builtin_ctz(rest);
+            if (bound[slot] == q.limit && tree.first[node * kFan + slot] > q.limit_id) {
+                left &= ~(1u << slot);
+            }
+        }
+        q.doubts = left == found ? q.doubts - 1 : kDoubts;
+        return left;
+    }
+
+    Border<P> border;
+};
+
+template <int P>
+struct FarExact {
+    static constexpr bool kRough = false;
+    FarExact(const TreeView& over, Far& far) : tree(over), q(far) {}
+
+    void leaf(std::int32_t at) { scan_block<P, false, true>(tree.leaves, at, q.point, nullptr, &q); }
+    unsigned open(std::int32_t node, double* bound) const {
+        Lanes sum[kFanParts];
+        far_bounds<P>(tree, node, q, sum);
+        unsigned found = 0;
+        for (int part = 0; part < kFanParts; ++part) {
+            found |= at_most(Lanes::all(q.best.distance), sum[part]) << (part * Lanes::width);
+            sum[part].store(bound + part * Lanes::width);
+        }
+        return found & tree.live[node];
+    }
+
+    const TreeView& tree;
+    Far& q;
+};
+
+template <int P>
+struct FarRough : FarExact<P> {
+    static constexpr bool kRough = true;
+    using FarExact<P>::q;
+    using FarExact<P>::tree;
+    FarRough(const TreeView& over, Far& far) : FarExact<P>(over, far), border(over.leaves) {}
+
+    void leaf(std::int32_t at) {
+        if (coarse_far<P>(tree.leaves, at, q, border)) q.doubts = kDoubts;
+    }
+    unsigned open(std::int32_t node, double* bound) {
+        if (tree.beyond[node] != 0) return FarExact<P>::open(node, bound);
+        coarse_far_bounds<P>(tree, node, q.coarse, bound);
+        unsigned found = 0;
+        for (int slot = 0; slot < kFan; ++slot) {
+            found |= (bound[slot] >= q.best.distance ? 1u : 0u) << slot;
+        }
+        found &= tree.live[node];
+        if (q.doubts == 0 || found == 0) return found;
+        unsigned left = FarExact<P>::open(node, bound);
+        for (unsigned rest = left; rest != 0; rest &= rest - 1) {
+            const int slot = __builtin_ctz(rest);
+            if (bound[slot] == q.best.distance && tree.first[node * kFan + slot] > q.best.id) {
+                left &= ~(1u << slot);
+            }
+        }
+        q.doubts = left == found ? q.doubts - 1 : kDoubts;
+        return left;
+    }
+
+    Border<P> border;
+};
+
+template <class Look>
+bool walk_near(const TreeView& tree, Near& q, Work& work) {
+    Look look(tree, q);
+    while (q.pending > 0) {
+        if (work.spent()) return false;
+        const Pending top = q.stack[--q.pending];
+        if (top.bound > q.limit || (top.bound == q.limit && top.first > q.limit_id)) continue;
+        work.left -= block_cost(tree.leaves.p);
+        if (top.ref < 0) {
+            look.leaf(~top.ref);
+            continue;
+        }
+        double bound[kFan];
+        const unsigned open = look.open(top.ref, bound);
+        q.pending = push<true, Look::kRough>(tree, top.ref, open, bound, q.stack, q.pending);
+    }
+    return true;
+}
+
+template <class Look>
+bool walk_far(const TreeView& tree, Far& q, Work& work) {
+    Look look(tree, q);
+    while (q.pending > 0) {
+        if (work.spent()) return false;
+        const Pending top = q.stack[--q.pending];
+        if (top.bound < q.best.distance || (top.bound == q.best.distance && top.first > q.best.id)) {
+            continue;
+        }
+        work.left -= block_cost(tree.leaves.p);
+        if (top.ref < 0) {
+            look.leaf(~top.ref);
+            continue;
+        }
+        double bound[kFan];
+        const unsigned open = look.open(top.ref, bound);
+        q.pending = push<false, Look::kRough>(tree, top.ref, open, bound, q.stack, q.pending);
+    }
+    return true;
+}
+
+template <int P>
+bool nearest(const TreeView& tree, Near& q, Work& work) {
+    if (q.coarse.at != nullptr) return walk_near<NearRough<P>>(tree, q, work);
+    return walk_near<NearExact<P>>(tree, q, work);
+}
+
+template <int P>
+bool farthest(const TreeView& tree, Far& q, Work& work) {
+    if (q.coarse.inside) return walk_far<FarRough<P>>(tree, q, work);
+    return walk_far<FarExact<P>>(tree, q, work);
+}
+
+template <int P>
+bool within(const TreeView& tree, Near& q, Work& work) {
+    while (q.pending > 0 && q.count < q.k) {
+        if (work.spent()) return false;
+        const Pending top = q.stack[--q.pending];
+        work.left -= block_cost(tree.leaves.p);
+        if (top.ref < 0) {
+            Lanes sum[kBlockParts];
+            block_distances<P>(tree.leaves, ~top.ref, q.point, sum);
+            unsigned close = 0;
+            for (int part = 0; part < kBlockParts; ++part) {
+                close |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
+            }
+            close &= (1u << tree.leaves.count[~top.ref]) - 1u;
+            const std::int32_t* ids = tree.leaves.ids + static_cast<std::int64_t>(~top.ref) * kBlock;
+            for (; close != 0 && q.count < q.k; close &= close - 1) {
+                q.found[q.count++] = {q.limit, ids[__builtin_ctz(close)]};
+            }
+            continue;
+        }
+        Lanes sum[kFanParts];
+        near_bounds<P>(tree, top.ref, q.point, sum);
+        double bound[kFan];
+        unsigned open = 0;
+        for (int part = 0; part < kFanParts; ++part) {
+            open |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
+            sum[part].store(bound + part * Lanes::width);
+        }
+        q.pending =
+            push<true, false>(tree, top.ref, open & tree.live[top.ref], bound, q.stack, q.pending);
+    }
+    return true;
+}
+
+template <int P>
+void child_bounds(const TreeView& tree, std::int32_t node, const Far& far, double* out) {
+    Lanes sum[kFanParts];
+    far_bounds<P>(tree, node, far, sum);
+    for (int part = 0; part < kFanParts; ++part) sum[part].store(out + part * Lanes::width);
+}
+
+template <int P>
+void scan_near(const BlocksView& blocks, std::int32_t first, std::int32_t last, Near& near) {
+    if (near.coarse.at != nullptr) {
+        Border<P> border(blocks);
+        for (; first < last; ++first) coarse_near<P>(blocks, first, near, border);
+        return;
+    }
+    for (; first < last; ++first) {
+        scan_block<P, true, false>(blocks, first, near.point, &near, nullptr);
+    }
+}
+
+template <int P>
+void scan_far(const BlocksView& blocks, std::int32_t first, std::int32_t last, Far& far) {
+    if (far.coarse.inside) {
+        Border<P> border(blocks);
+        for (; first < last; ++first) coarse_far<P>(blocks, first, far, border);
+        return;
+    }
+    for (; first < last; ++first) {
+        scan_block<P, false, true>(blocks, first, far.point, nullptr, &far);
+    }
+}
+
+template <int P>
+void scan_both(const BlocksView& blocks, std::int32_t first, std::int32_t last, Near& near,
+               Far& far) {
+    if (far.coarse.inside) {
+        Border<P> near_border(blocks), far_border(blocks);
+        for (; first < last; ++first) coarse_both<P>(blocks, first, near, near_border, far, far_border);
+        return;
+    }
+    for (; first < last; ++first) {
+        scan_block<P, true, true>(blocks, first, near.point, &near, &far);
+    }
+}
+
+template <int P>
+void pairwise(const double* columns, int attributes, std::int32_t m, std::int32_t stride,
+              double* out) {
+    const int p = width<P>(attributes);
+    for (std::int32_t x = 0; x < m; ++x) {
+        for (std::int32_t y = 0; y < stride; y += kFan) {
+            Lanes sum[kFanParts];
+            for (int part = 0; part < kFanParts; ++part) sum[part] = Lanes::all(0.0);
+            for (int j = 0; j < p; ++j) {
+                const double* column = columns + std::int64_t{j} * stride;
+                const Lanes at = Lanes::all(column[x]);
+                for (int part = 0; part < kFanParts; ++part) {
+                    const Lanes gap = at - Lanes::load(column + y + part * Lanes::width);
+                    sum[part] = sum[part] + gap * gap;
+                }
+            }
+            double* row = out + std::int64_t{x} * stride + y;
+            for (int part = 0; part < kFanParts; ++part) sum[part].store(row + part * Lanes::width);
+        }
+    }
+}
+
+std::int32_t add_and_least(double* row, const double* gap, const double* bar,
+                           std::int32_t stride) {
+    Lanes least = Lanes::all(std::numeric_limits<double>::infinity());
+    for (std::int32_t y = 0; y < stride; y += Lanes::width) {
+        const Lanes sum = Lanes::load(row + y) + Lanes::load(gap + y);
+        sum.store(row + y);
+        least = min(least, sum + Lanes::load(bar + y));
+    }
+    double lane[Lanes::width];
+    least.store(lane);
+    double lowest = lane[0];
+    for (int i = 1; i < Lanes::width; ++i) lowest = lane[i] < lowest ? lane[i] : lowest;
+    for (std::int32_t y = 0; y < stride; y += Lanes::width) {
+        const unsigned here =
+            at_most(Lanes::load(row + y) + Lanes::load(bar + y), Lanes::all(lowest));
+        if (here != 0) return y + __builtin_ctz(here);
+    }
+    return 0;
+}
+
+template <int P>
+constexpr Ops kOps = {nearest<P>,   within<P>,   farthest<P>,  child_bounds<P>, scan_near<P>,
+                      scan_far<P>,  scan_both<P>, pairwise<P>, add_and_least};
+
+template <int... P>
+const Ops* table(std::integer_sequence<int, P...>) {
+    static constexpr Ops ops[] = {kOps<P>...};
+    return ops;
+}
+
+}  // namespace
+
+namespace dbanon {
+
+const Ops* DBANON_OPS() { return table(std::make_integer_sequence<int, kTemplated + 1>{}); }
+
+}  // namespace dbanon

@@ -1,0 +1,141 @@
+// The inner loops of every kernel: distances to blocks of records, and best-bound walks of the
+// tree. They are compiled once per instruction set; this header holds only plain structures, so that
+// no inline function of the library is compiled with instructions the machine may lack.
+//
+// Exactness. A squared distance is the sum of (q_j - x_j)^2, attributes left to right, without
+// fused operations. The bounds of a box are computed by the very same operations on the box's faces.
+// Rounding is monotone, hence the computed bound never passes the computed distance of a
+// record inside the box: bounds need no slack, whatever the magnitude of the data.
+//
+// The far corner of a box is farther out than its records, the more so the more attributes. With o a
+// point in the middle of all and N at least the largest |x - o| below a child, a multiplier m gives
+// |x - q|^2 <= sum over j of max (x_j - q_j)^2 - m (x_j - o_j)^2 over the box's interval, + m N^2,
+// where the maximum is at the clamped vertex of a parabola when m > 1. Farthest searches use the
+// smaller of both bounds; this one carries a slack for rounding, and is dropped where it overflows.
+#pragma once
+
+#include <cstdint>
+
+#include "common/table.hpp"
+
+namespace dbanon {
+
+constexpr int kBlock = 16;  // records in a block (a leaf of the tree)
+constexpr int kFan = 8;     // children of an inner node
+
+// The multiplier of the second bound above: of those tried from 1 to 3 it opened the fewest boxes,
+// two to four times fewer than 1, on normal and clustered data of 4 and 10 attributes.
+constexpr double kMultiplier = 1.6;
+
+struct Found {
+    double distance;  // squared
+    std::int32_t id;
+};
+
+// Blocks of kBlock records each: attribute j of lane l in block b is at
+// points[(b * p + j) * kBlock + l]. Lanes from count[b] on hold arbitrary finite values.
+//
+// Where `coarse` is not null, attributes 2i and 2i + 1 of lane l in block b are also at
+// coarse[((b * pairs + i) * kBlock + l) * 2], in whole steps (coarse.hpp); blocks with records that are cut
+// off there are `beyond`. Then record i is at rows[i * p], too.
+struct BlocksView {
+    int p;
+    const double* points;
+    const std::int32_t* ids;
+    const std::int32_t* count;
+    const double* rows;
+    const std::int16_t* coarse;
+    const std::uint8_t* beyond;
+    double step;
+};
+
+// Inner node i: lower faces lo[j][child] at boxes[i * (2p + 1) * kFan], upper faces hi[j][child], then
+// the reach of each child: at least the distance of its records from `middle`.
+// child >= 0 is an inner node, child < 0 the leaf ~child. `first` is the smallest record
+// index below the child, so that ties end a search instead of widening it.
+//
+// In whole steps node i has the lower faces of pair j at coarse[((i * pairs + j) * kFan + child) * 4],
+// then the upper ones; coarse_reach[i * kFan + child] is the multiplier times the squared reach in steps,
+// rounded up, and bit `child` of beyond[i] is set where a record below is cut off.
+struct TreeView {
+    BlocksView leaves;
+    const double* boxes;
+    const double* middle;
+    const std::int32_t* child;
+    const std::int32_t* first;
+    const std::uint8_t* live;
+    const std::int16_t* coarse;
+    const double* coarse_reach;
+    const std::uint8_t* beyond;
+};
+
+struct Pending {
+    double bound;
+    std::int32_t ref;
+    std::int32_t first;
+};
+
+// A point in whole steps, by pairs of attributes: as it is, one more and one less each, and the vertex of
+// the parabola above. `slack` is for rounding them; not `inside` is a point that is cut off.
+struct CoarsePoint {
+    const std::int16_t* at = nullptr;  // null: there are no whole steps
+    const std::int16_t* above = nullptr;
+    const std::int16_t* below = nullptr;
+    const std::int16_t* vertex = nullptr;
+    double slack = 0.0;
+    bool inside = false;
+};
+
+// The k nearest to `point`; `found` is a heap with the worst on top. Resumable.
+struct Near {
+    const double* point;
+    std::int32_t k;
+    std::int32_t exclude;
+    std::int32_t count;
+    std::int32_t limit_id;
+    double limit;
+    Found* found;
+    Pending* stack;
+    std::int32_t pending;
+    CoarsePoint coarse{};
+    std::int32_t doubts = 0;  // nodes that are to be looked at in doubles, too
+};
+
+// The record farthest from `point`. Resumable. `toward` is middle - point; `away` is its length.
+struct Far {
+    const double* point;
+    const double* toward;
+    double away;
+    Found best;
+    Pending* stack;
+    std::int32_t pending;
+    CoarsePoint coarse{};
+    std::int32_t doubts = 0;
+};
+
+struct Ops {
+    // All three return true when the search is complete, false when the slice is spent.
+    bool (*nearest)(const TreeView&, Near&, Work&);
+    // Any k records within the limit, which stays as it is, or all where there are fewer.
+    bool (*within)(const TreeView&, Near&, Work&);
+    bool (*farthest)(const TreeView&, Far&, Work&);
+    // Upper bounds of the distances to the records below each child.
+    void (*far_bounds)(const TreeView&, std::int32_t node, const Far&, double* out);
+    // Blocks first..last-1, one after the other, for either question or for both at once.
+    void (*scan_near)(const BlocksView&, std::int32_t first, std::int32_t last, Near&);
+    void (*scan_far)(const BlocksView&, std::int32_t first, std::int32_t last, Far&);
+    void (*scan_both)(const BlocksView&, std::int32_t first, std::int32_t last, Near&, Far&);
+    // All distances between m records; attribute j of record y is at columns[j * stride + y], and
+    // stride a multiple of kFan. out[x * stride + y] is finite garbage for y from m on.
+    void (*pairwise)(const double* columns, int p, std::int32_t m, std::int32_t stride, double* out);
+    // Adds `gap` to `row` and returns the first place where row + bar is least, both `stride` long.
+    std::int32_t (*add_and_least)(double* row, const double* gap, const double* bar,
+                                  std::int32_t stride);
+};
+
+constexpr int kTemplated = 16;  // numbers of attributes with code of their own; slot 0 is for any
+
+// The price of one block, in the unit of Work.
+inline constexpr std::int64_t block_cost(int p) { return kBlock * (p < 8 ? 1 : p / 8); }
+
+}  // namespace dbanon

@@ -1,0 +1,163 @@
+#include "points/tfrp.hpp"
+
+#include <algorithm>
+
+#include "points/dispatch.hpp"
+
+namespace dbanon {
+
+// Those that settled at the end come last in their class, by index.
+void Tfrp::add_leftover(std::int32_t id) {
+    members_[static_cast<std::size_t>(labels_[static_cast<std::size_t>(id)])].push_back(id);
+}
+
+void Tfrp::add_sums(std::int32_t label) {
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t at = static_cast<std::size_t>(label) * p;
+    for (const std::int32_t id : members_[static_cast<std::size_t>(label)]) {
+        for (std::size_t j = 0; j < p; ++j) sums_[at + j] += table_.row(id)[j];
+    }
+    set_mean(label);
+}
+
+void Tfrp::set_mean(std::int32_t label) {
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t at = static_cast<std::size_t>(label) * p;
+    const double count = static_cast<double>(members_[static_cast<std::size_t>(label)].size());
+    for (std::size_t j = 0; j < p; ++j) means_of_[at + j] = sums_[at + j] / count;
+    if (centres_) centres_->update(label);
+}
+
+double Tfrp::within(std::int32_t label) const {
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const double* mean = means_of_.data() + static_cast<std::size_t>(label) * p;
+    double total = 0.0;
+    for (const std::int32_t id : members_[static_cast<std::size_t>(label)]) {
+        double squared = 0.0;
+        for (std::size_t j = 0; j < p; ++j) {
+            const double gap = mean[j] - table_.row(id)[j];
+            squared += gap * gap;
+        }
+        total += squared;
+    }
+    return total;
+}
+
+// Returns by how much the sum of squares of the class grows.
+double Tfrp::join(std::int32_t id, std::int32_t label, double squared) {
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    std::vector<std::int32_t>& members = members_[static_cast<std::size_t>(label)];
+    const double count = static_cast<double>(members.size());
+    double* sum = sums_.data() + static_cast<std::size_t>(label) * p;
+    saved_.insert(saved_.end(), sum, sum + p);
+    moves_.push_back({id, label});
+    members.push_back(id);
+    for (std::size_t j = 0; j < p; ++j) sum[j] += table_.row(id)[j];
+    set_mean(label);
+    return count / (count + 1.0) * squared;
+}
+
+void Tfrp::undo() {
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    for (; !moves_.empty(); moves_.pop_back()) {
+        const std::int32_t label = moves_.back().to;
+        members_[static_cast<std::size_t>(label)].pop_back();
+        std::copy_n(saved_.end() - static_cast<std::ptrdiff_t>(p), p,
+                    sums_.begin() + static_cast<std::ptrdiff_t>(label) * table_.p);
+        saved_.resize(saved_.size() - p);
+        set_mean(label);
+    }
+}
+
+// The classes left keep their order.
+void Tfrp::renumber() {
+    std::int32_t next = 0;
+    for (const std::vector<std::int32_t>& members : members_) {
+        if (members.empty()) continue;
+        for (const std::int32_t id : members) labels_[static_cast<std::size_t>(id)] = next;
+        ++next;
+    }
+}
+
+Steps Tfrp::run() {
+    low_.assign(table_.row(0), table_.row(0) + table_.p);
+    high_ = low_;
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        if (work_.spent()) co_yield nullptr;
+        --work_.left;
+        for (std::size_t j = 0; j < low_.size(); ++j) {
+            low_[j] = std::min(low_[j], table_.row(id)[j]);
+            high_[j] = std::max(high_[j], table_.row(id)[j]);
+        }
+    }
+    std::int32_t label = 0;
+    for (; records_->size() >= k_; ++label) {
+        while (!records_->prepare(work_)) co_yield nullptr;
+        const int side = label % 2;
+        far_.start(side == 0 ? low_.data() : high_.data());
+        records_->begin_moving(far_, side);
+        while (!records_->farthest_moving(far_, side, work_)) co_yield nullptr;
+        const std::int32_t r = far_.best.id;
+        near_.start(table_.row(r), k_ - 1, r);
+        records_->begin(near_);
+        while (!records_->nearest(near_, work_)) co_yield nullptr;
+        take(r, label);
+        take(near_, label);
+        if (second_stage_) {
+            members_.emplace_back(1, r);
+            for (std::int32_t i = 0; i < near_.count; ++i) {
+                members_.back().push_back(near_.found[i].id);
+            }
+        }
+    }
+    std::vector<std::int32_t> leftover;
+    for (std::int32_t id = 0; second_stage_ && records_->size() > 0 && id < table_.n; ++id) {
+        if (!assigned(id)) leftover.push_back(id);
+    }
+    begin_settling();
+    while (!settle(work_)) co_yield nullptr;
+    if (!second_stage_ || label < 2) co_return;
+
+    for (const std::int32_t id : leftover) add_leftover(id);
+    sums_.assign(members_.size() * low_.size(), 0.0);
+    means_of_.resize(sums_.size());
+    for (std::int32_t i = 0; i < label; ++i) {
+        if (work_.spent()) co_yield nullptr;
+        work_.left -= 2 * k_;
+        add_sums(i);
+    }
+    const Table table{means_of_.data(), label, table_.p};
+    centres_ = std::make_unique<BlockRecords>(table, ops_for(table_.p));
+    while (!centres_->prepare(work_)) co_yield nullptr;
+    std::vector<Found> order;
+    for (std::int32_t i = 0; i < label; ++i) {
+        if (work_.spent()) co_yield nullptr;
+        work_.left -= 2 * k_;
+        order.push_back({-within(i), i});
+    }
+    std::sort(order.begin(), order.end(), nearer);
+    for (const Found& next : order) {
+        if (centres_->size() < 2) break;
+        const double present = within(next.id);
+        double cost = 0.0;
+        moves_.clear();
+        saved_.clear();
+        const std::vector<std::int32_t> leaving = members_[static_cast<std::size_t>(next.id)];
+        for (const std::int32_t id : leaving) {
+            near_.start(table_.row(id), 1, next.id);
+            centres_->begin(near_);
+            while (!centres_->nearest(near_, work_)) co_yield nullptr;
+            cost += join(id, near_.found[0].id, near_.found[0].distance);
+            if (!(cost < present)) break;
+        }
+        if (cost < present) {
+            members_[static_cast<std::size_t>(next.id)].clear();
+            centres_->erase(next.id);
+        } else {
+            undo();
+        }
+    }
+    renumber();
+}
+
+}  // namespace dbanon

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <vector>
+
+#include "points/classes.hpp"
+
+namespace dbanon {
+
+// TFRP (Chang, Li, Huang 2007). First stage: the record farthest from one of two fixed points, used in
+// turn, with its nearest; the points are the corners of all minima and of all maxima.
+// Second stage: the classes by falling sum of squares, each dissolved if that lowers the total: its
+// members, in the order taken, join the class with the nearest mean of the moment.
+class Tfrp final : public TakingKernel {
+   public:
+    Tfrp(const Table& table, std::int32_t k, bool second_stage, Search search)
+        : TakingKernel(table, k, search), second_stage_(second_stage) {}
+
+   protected:
+    Steps run() override;
+
+   private:
+    struct Move {
+        std::int32_t id, to;
+    };
+    void add_leftover(std::int32_t id);
+    void add_sums(std::int32_t label);
+    double within(std::int32_t label) const;
+    void set_mean(std::int32_t label);
+    double join(std::int32_t id, std::int32_t label, double squared);
+    void undo();
+    void renumber();
+
+    bool second_stage_;
+    std::vector<double> low_, high_;
+    std::vector<std::vector<std::int32_t>> members_;
+    std::vector<double> sums_, means_of_, saved_;
+    std::vector<Move> moves_;
+    std::unique_ptr<BlockRecords> centres_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "points/classes.hpp"
+
+namespace dbanon {
+
+// V-MDAV (Solanas & Martinez-Balleste 2006): a class of k is extended, up to 2k - 1, by the nearest
+// record outside while that record is nearer to the class than lambda times its distance to the others.
+// Seeds are taken by falling distance from the centroid of the whole table.
+class Vmdav final : public TakingKernel {
+   public:
+    Vmdav(const Table& table, std::int32_t k, double lambda, Search search)
+        : TakingKernel(table, k, search), lambda_(lambda) {}
+
+   protected:
+    Steps run() override;
+
+   private:
+    struct Member {
+        std::int32_t id;
+        Found next;  // its nearest record outside the class
+    };
+    double lambda_;
+    std::vector<double> middle_;
+    std::vector<Member> members_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,320 @@
+#include "points/ward.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "points/dispatch.hpp"
+
+namespace dbanon {
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+double distance(const double* a, const double* b, int p) {
+    double total = 0.0;
+    for (int j = 0; j < p; ++j) total += (a[j] - b[j]) * (a[j] - b[j]);
+    return total;
+}
+
+// Below so many clusters looking at all of them beats the index.
+constexpr std::size_t kFew = 512;
+
+bool same(const Table& table, std::int32_t a, std::int32_t b) {
+    return std::equal(table.row(a), table.row(a) + table.p, table.row(b));
+}
+
+struct FarPair {
+    std::int32_t r, s;
+    std::int64_t cost;
+};
+
+// The two records of `ids` farthest apart (smallest indices among equals), and what it cost.
+FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
+    // The box around all records; from its middle outwards the two parts of a pair bound it.
+    const int p = table.p;
+    std::vector<double> middle(static_cast<std::size_t>(p));
+    for (int j = 0; j < p; ++j) {
+        double low = kInf, high = -kInf;
+        for (const std::int32_t id : ids) {
+            low = std::min(low, table.row(id)[j]);
+            high = std::max(high, table.row(id)[j]);
+        }
+        middle[static_cast<std::size_t>(j)] = low + (high - low) / 2;
+    }
+    // Of equal records the first stands for all.
+    std::vector<std::int32_t> distinct = ids;
+    std::sort(distinct.begin(), distinct.end(), [&](std::int32_t a, std::int32_t b) {
+        const auto order = std::lexicographical_compare_three_way(
+            table.row(a), table.row(a) + p, table.row(b), table.row(b) + p);
+        return order != 0 ? order < 0 : a < b;
+    });
+    distinct.erase(std::unique(distinct.begin(), distinct.end(),
+                               [&](std::int32_t a, std::int32_t b) { return same(table, a, b); }),
+                   distinct.end());
+    std::vector<std::pair<double, std::int32_t>> outer;
+    for (const std::int32_t id : distinct) {
+        outer.emplace_back(-std::sqrt(distance(middle.data(), table.row(id), p)), id);
+    }
+    std::sort(outer.begin(), outer.end());
+    FarPair found{ids[0], ids[1], 32 * static_cast<std::int64_t>(ids.size())};
+    double most = -1.0;
+    for (std::size_t i = 0; i < outer.size(); ++i) {
+        // The slack makes the bound safe against rounding.
+        const double own = -outer[i].first;
+        const auto hopeless = [&](double other) {
+            return (own + other) * (own + other) * (1 + 1e-12) < most;
+        };
+        if (hopeless(own)) break;
+        for (std::size_t l = i + 1; l < outer.size(); ++l) {
+            if (hopeless(-outer[l].first)) break;
+            ++found.cost;
+            const std::int32_t r = std::min(outer[i].second, outer[l].second);
+            const std::int32_t s = std::max(outer[i].second, outer[l].second);
+            const double at = distance(table.row(r), table.row(s), p);
+            const bool earlier = r < found.r || (r == found.r && s < found.s);
+            if (at > most || (at == most && earlier)) {
+                most = at;
+                found.r = r;
+                found.s = s;
+            }
+        }
+    }
+    return found;
+}
+
+// Takes the record at `from` and its k - 1 nearest out of `ids` (by distance, then index).
+std::vector<std::int32_t> take_around(const Table& table, std::vector<std::int32_t>& ids,
+                                      std::int32_t from, std::int32_t k) {
+    std::vector<Found> order;
+    for (const std::int32_t id : ids) {
+        order.push_back({id == from ? -1.0 : distance(table.row(from), table.row(id), table.p), id});
+    }
+    const auto end = order.begin() + std::min<std::ptrdiff_t>(k, std::ssize(order));
+    std::partial_sort(order.begin(), end, order.end(), nearer);
+    std::vector<std::int32_t> taken;
+    for (auto at = order.begin(); at != end; ++at) taken.push_back(at->id);
+    std::vector<std::int32_t> sorted = taken;
+    std::sort(sorted.begin(), sorted.end());
+    std::erase_if(ids, [&](std::int32_t id) {
+        return std::binary_search(sorted.begin(), sorted.end(), id);
+    });
+    return taken;
+}
+
+}  // namespace
+
+Ward::Ward(const Table& table, std::int32_t k, Search search)
+    : Kernel(table, k), search_(search), index_(table.p, k, ops_for(table.p)) {}
+
+void Ward::add(const Members& ids) {
+    const int p = table_.p;
+    const std::int32_t size = static_cast<std::int32_t>(ids.size());
+    for (int j = 0; j < p; ++j) {
+        double total = 0.0;
+        for (const std::int32_t id : ids) total += table_.row(id)[j];
+        centroids_.push_back(total / size);
+    }
+    for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+        next_[static_cast<std::size_t>(ids[i])] = ids[i + 1];
+    }
+    next_[static_cast<std::size_t>(ids.back())] = -1;
+    const std::int32_t number = static_cast<std::int32_t>(place_.size());
+    place_.push_back(clusters_.size());
+    clusters_.push_back({size, ids.back(), number, ids.front()});
+    if (size < k_) ++small_;
+}
+
+void Ward::begin(Members ids) {
+    clusters_.clear();
+    centroids_.clear();
+    chain_.clear();
+    place_.clear();
+    small_ = 0;
+    const FarPair ends = far_pair(table_, ids);
+    work_.left -= ends.cost;
+    const Members around_r = take_around(table_, ids, ends.r, k_);
+    const bool gone = std::find(around_r.begin(), around_r.end(), ends.s) != around_r.end();
+    // All records within reach of r, as when they are equal: then any other class will do.
+    const Members around_s = take_around(table_, ids, gone ? ids.front() : ends.s, k_);
+    add(around_r);
+    add(around_s);
+    for (const std::int32_t id : ids) add({id});
+}
+
+bool Ward::may_merge(std::size_t a, std::size_t b) const {
+    return clusters_[a].size < k_ || clusters_[b].size < k_;
+}
+
+double Ward::merging(std::size_t a, std::size_t b) const {
+    const double n = clusters_[a].size, m = clusters_[b].size;
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    return merging_factor(n, m) *
+           distance(centroids_.data() + a * p, centroids_.data() + b * p, table_.p);
+}
+
+bool Ward::wants_index() const {
+    return search_ == Search::index || (search_ == Search::automatic && clusters_.size() >= kFew);
+}
+
+// Puts all clusters into the index, or the young ones anew. False when means have overflowed: there
+// is no order among them.
+bool Ward::fill_index(bool all) {
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    std::vector<std::int32_t> numbers;
+    if (all) {
+        index_.start(static_cast<std::int32_t>(place_.size()));
+        for (const Cluster& cluster : clusters_) numbers.push_back(cluster.number);
+        std::sort(numbers.begin(), numbers.end());
+    } else {
+        numbers = index_.start_young();
+    }
+    work_.left -= 4 * std::ssize(numbers);
+    for (const std::int32_t number : numbers) {
+        const std::size_t at = place_[static_cast<std::size_t>(number)];
+        const double* mean = centroids_.data() + at * p;
+        if (!std::all_of(mean, mean + p, [](double value) { return std::isfinite(value); })) {
+            return false;
+        }
+        index_.add(number, clusters_[at].size, mean);
+    }
+    return true;
+}
+
+// The cluster that is cheapest to merge with: the one before in the chain when it is among them,
+// else the one with the smallest number.
+std::size_t Ward::nearest(std::size_t of, std::size_t before) {
+    const std::size_t none = clusters_.size();
+    std::size_t found = before < none && may_merge(of, before) ? before : none;
+    double least = found == none ? kInf : merging(of, found);
+    const auto offer = [&](std::size_t other) {
+        if (other == of || !may_merge(of, other)) return;
+        const double at = merging(of, other);
+        const bool tie = at == least && found != before && found != none &&
+                         clusters_[other].number < clusters_[found].number;
+        if (found == none || at < least || tie) least = at, found = other;
+    };
+    if (indexed_) {
+        const Cluster& own = clusters_[of];
+        index_.partners(own.number, own.size,
+                        centroids_.data() + of * static_cast<std::size_t>(table_.p), least, work_,
+                        [&](std::int32_t number) { offer(place_[static_cast<std::size_t>(number)]); });
+        if (found != none) return found;
+    }
+    for (std::size_t other = 0; other < none; ++other) offer(other);
+    work_.left -= static_cast<std::int64_t>(none) * std::max(1, table_.p / 4);
+    return found;
+}
+
+// The union takes the place of a; the last cluster that of b.
+void Ward::merge(std::size_t a, std::size_t b) {
+    Cluster& to = clusters_[a];
+    const Cluster from = clusters_[b];
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const double n = to.size, m = from.size;
+    if (indexed_) {
+        index_.erase(to.number);
+        index_.erase(from.number);
+    }
+    for (std::size_t j = 0; j < p; ++j) {
+        double& mean = centroids_[a * p + j];
+        mean += (centroids_[b * p + j] - mean) * (m / (n + m));
+    }
+    small_ -= static_cast<std::size_t>(to.size < k_) + static_cast<std::size_t>(from.size < k_);
+    to.size += from.size;
+    small_ += static_cast<std::size_t>(to.size < k_);
+    next_[static_cast<std::size_t>(to.last)] = from.first;
+    to.last = from.last;
+    if (from.number < to.number) {
+        to.number = from.number;
+        place_[static_cast<std::size_t>(to.number)] = a;
+    }
+    if (indexed_) index_.insert(to.number);
+    const std::size_t last = clusters_.size() - 1;
+    if (b != last) {
+        clusters_[b] = clusters_[last];
+        std::copy_n(centroids_.begin() + static_cast<std::ptrdiff_t>(last * p), p,
+                    centroids_.begin() + static_cast<std::ptrdiff_t>(b * p));
+        place_[static_cast<std::size_t>(clusters_[b].number)] = b;
+    }
+    clusters_.pop_back();
+    centroids_.resize(last * p);
+}
+
+// Where all records are equal, every merge costs nothing and all go to the first class but the second
+// k: they remain, and the others are treated in the same way.
+bool Ward::cut_equal(const Members& ids, std::vector<Members>& found) const {
+    const auto equal = [&](std::int32_t id) { return same(table_, ids[0], id); };
+    if (!std::all_of(ids.begin() + 1, ids.end(), equal)) return false;
+    auto next = ids.begin() + k_;
+    for (; ids.end() - next >= k_; next += k_) found.emplace_back(next, next + k_);
+    found.emplace_back(ids.begin(), ids.begin() + k_);
+    found.back().insert(found.back().end(), next, ids.end());
+    return true;
+}
+
+Ward::Members Ward::members(const Cluster& cluster) const {
+    Members ids;
+    for (std::int32_t id = cluster.first; id >= 0; id = next_[static_cast<std::size_t>(id)]) {
+        ids.push_back(id);
+    }
+    std::sort(ids.begin(), ids.end());
+    return ids;
+}
+
+Steps Ward::run() {
+    next_.resize(static_cast<std::size_t>(table_.n), -1);
+    std::vector<Members> waiting(1);
+    for (std::int32_t id = 0; id < table_.n; ++id) waiting[0].push_back(id);
+    std::vector<Members> found;
+    while (!waiting.empty()) {
+        Members ids = std::move(waiting.back());
+        waiting.pop_back();
+        if (static_cast<std::int64_t>(ids.size()) < 2 * std::int64_t{k_}) {
+            found.push_back(std::move(ids));
+            continue;
+        }
+        if (cut_equal(ids, found)) {
+            work_.left -= static_cast<std::int64_t>(ids.size());
+            if (work_.spent()) co_yield nullptr;
+            continue;
+        }
+        begin(std::move(ids));
+        std::size_t seek = 0;  // every cluster before it was seen to be large enough
+        indexed_ = wants_index() && fill_index(true);
+        while (indexed_ && !index_.build(work_)) co_yield nullptr;
+        while (small_ > 0) {
+            if (indexed_ && (index_.outdated() || !wants_index())) {
+                indexed_ = wants_index() && fill_index(index_.too_many_young());
+                while (indexed_ && !index_.build(work_)) co_yield nullptr;
+            }
+            if (chain_.empty()) {
+                for (seek = seek < clusters_.size() ? seek : 0; clusters_[seek].size >= k_;) {
+                    seek = seek + 1 < clusters_.size() ? seek + 1 : 0;
+                }
+                chain_.push_back(clusters_[seek].number);
+            }
+            const std::size_t at = place_[static_cast<std::size_t>(chain_.back())];
+            const std::size_t before =
+                chain_.size() > 1 ? place_[static_cast<std::size_t>(chain_[chain_.size() - 2])]
+                                  : clusters_.size();
+            const std::size_t other = nearest(at, before);
+            work_.left -= 16;
+            if (other == before) {
+                chain_.resize(chain_.size() - 2);
+                merge(std::min(at, other), std::max(at, other));
+            } else {
+                chain_.push_back(clusters_[other].number);
+            }
+            if (work_.spent()) co_yield nullptr;
+        }
+        for (const Cluster& cluster : clusters_) waiting.push_back(members(cluster));
+    }
+    std::sort(found.begin(), found.end());
+    for (std::size_t label = 0; label < found.size(); ++label) {
+        for (const std::int32_t id : found[label]) assign(id, static_cast<std::int32_t>(label));
+    }
+}
+
+}  // namespace dbanon

@@ -1,0 +1,49 @@
+// k-Ward (Domingo-Ferrer & Mateo-Sanz 2002), by nearest-neighbour chains.
+#pragma once
+
+#include "common/kernel.hpp"
+#include "points/cluster_index.hpp"
+#include "points/records.hpp"
+
+namespace dbanon {
+
+class Ward final : public Kernel {
+   public:
+    Ward(const Table& table, std::int32_t k, Search search);
+
+   protected:
+    Steps run() override;
+
+   private:
+    using Members = std::vector<std::int32_t>;
+    struct Cluster {
+        std::int32_t size;
+        std::int32_t last;  // of its members; the others follow in next_
+        std::int32_t number;
+        std::int32_t first;
+    };
+
+    void begin(Members ids);
+    void add(const Members& ids);
+    std::size_t nearest(std::size_t of, std::size_t before);
+    bool fill_index(bool all);
+    bool wants_index() const;
+    double merging(std::size_t a, std::size_t b) const;
+    bool may_merge(std::size_t a, std::size_t b) const;
+    void merge(std::size_t a, std::size_t b);
+    Members members(const Cluster& cluster) const;
+    bool cut_equal(const Members& ids, std::vector<Members>& found) const;
+
+    // Clusters still apart come first and without gaps, so that a search reads one after the other.
+    std::vector<Cluster> clusters_;
+    std::vector<double> centroids_;
+    std::vector<std::int32_t> next_;    // [record]
+    std::vector<std::int32_t> chain_;   // numbers of clusters
+    std::vector<std::size_t> place_;    // number -> place in clusters_
+    std::size_t small_ = 0;             // clusters below k
+    const Search search_;
+    ClusterIndex index_;
+    bool indexed_ = false;
+};
+
+}  // namespace dbanon
