@@ -320,6 +320,17 @@ class Refine(Kernel):
         seed: int,
     ) -> None: ...
 
+class Pass(Kernel):
+    """Local search on SSE alone, in pools of each class and the seven nearest to it.
+
+    All moves and swaps of records that pay, until there are none in any pool. Classes hold k to
+    2k - 1 records afterwards and are numbered by their first records.
+    """
+
+    def __init__(
+        self, points: npt.NDArray[np.float64], k: int, labels: npt.NDArray[np.int32]
+    ) -> None: ...
+
 def recombined(
     points: npt.NDArray[np.float64],
     k: int,

@@ -2,14 +2,16 @@
 
 Local search on the sum of squares (SSE) of the points that the method used. Pools of neighbouring
 classes are taken out of the partition and improved by all moves and swaps of records that pay.
-Then come iterations of destroy and repair: the classes of a drawn pool are built anew, one less,
-as many or one more of them, or a few records near each other change places; then all is searched
-again, and kept when it loses less. Classes of much loss are drawn more often. ``thorough`` also
-keeps some that lose more (threshold accepting: Dueck & Scheuer 1990): twice fewer and fewer, each
-time from the best partition so far, in which it ends. It remembers the classes that it has
-seen, of partitions that it kept or not, and puts the best together anew from them after each time:
-a set partition, exact in regions of some ten to eighty classes (kernels/points/recombine.hpp). For
-k above 32 regions would hold too few classes, and that is left out.
+``pass`` does so with each class and the seven nearest to it, until nothing pays in any of these
+pools, and that is all. The others go on with iterations of destroy and repair: the classes of a
+drawn pool are built anew, one less, as many or one more of them, or a few records near each other
+change places; then all is searched again, and kept when it loses less. Classes of much loss are
+drawn more often. ``thorough`` also keeps some that lose more (threshold accepting: Dueck & Scheuer
+1990): twice fewer and fewer, each time from the best partition so far, in which it ends. It
+remembers the classes that it has seen, of partitions that it kept or not, and puts the best
+together anew from them after each time: a set partition, exact in regions of some ten to eighty
+classes (kernels/points/recombine.hpp). For k above 32 regions would hold too few classes, and that
+is left out.
 
 Classes: k to 2k-1 whatever the method gave, for a class of 2k or more is cut where that pays most,
 and cutting never adds loss. The loss never rises.
@@ -23,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dbanon.data.partition import Partition
-from dbanon.kernels import Refine
+from dbanon.kernels import Pass, Refine
 from dbanon.methods.registry import Tick, drive
 from dbanon.spaces.numeric import Space
 
@@ -53,9 +55,8 @@ class _Effort:
         return min(self.most_heat, 0.4 / k)
 
 
+# Besides ``pass``, which is the local search alone, whatever it takes.
 _EFFORTS = {
-    # No pool is built anew: what is left is the local search, whatever it takes.
-    "pass": _Effort(0, 0, 0, most_heat=0.0, classes=6),
     "fast": _Effort(150_000_000, 250_000, 8_000, most_heat=0.0, classes=6),
     "thorough": _Effort(17_000_000_000, 20_000_000, 2_000_000, most_heat=0.09, classes=7),
 }
@@ -90,9 +91,9 @@ def refine(
     seconds : when to stop before that; None for no limit.
     share : of the effort's budget.
     """
+    if effort == "pass" or iterations == 0:
+        return drive(Pass(space.points, k, partition.labels), tick)
     budget = _EFFORTS[effort]
-    if effort == "pass":
-        iterations = 0
     kernel = Refine(
         space.points,
         k,

@@ -7,6 +7,7 @@
 #include "bind/binding.hpp"
 #include "points/dbscan.hpp"
 #include "points/genetic.hpp"
+#include "points/pass.hpp"
 #include "points/path.hpp"
 #include "points/recombine.hpp"
 #include "points/refine.hpp"
@@ -36,17 +37,21 @@ const std::int32_t* checked_labels(const GivenLabels& labels, const Table& table
     return data;
 }
 
+// For a kernel that makes classes of up to 2k - 1 records: of one class, that must not overflow.
+std::int32_t least_size(const Table& table, std::int64_t k) {
+    return static_cast<std::int32_t>(std::min<std::int64_t>(k, table.n / 2 + 1));
+}
+
 std::unique_ptr<Kernel> make_refine(const Points& points, std::int64_t k,
                                     const GivenLabels& labels, const Effort& effort) {
     const Table table = checked(points, k);
-    if (k > table.n / 2) k = table.n / 2 + 1;  // one class: 2k - 1 must not overflow
+    k = least_size(table, k);
     if (effort.iterations < 0 || effort.work < 0 || effort.classes < 2 || !(effort.heat >= 0.0) ||
         !(effort.seconds >= 0.0)) {
         throw nb::value_error("iterations, work, seconds and heat from 0, classes from 2");
     }
     return std::make_unique<Refine>(table, static_cast<std::int32_t>(k),
-                                    checked_labels(labels, table, k),
-                                    effort);
+                                    checked_labels(labels, table, k), effort);
 }
 
 class RefineRun : public Run {
@@ -82,6 +87,21 @@ Labels recombined(const Points& points, std::int64_t k, const GivenLabels& label
     for (; regions > 0; --regions) recombine.improve(random);
     return copied(recombine.labels());
 }
+
+class PassRun : public Run {
+   public:
+    PassRun(Points points, std::int64_t k, const GivenLabels& labels)
+        : Run(points, make(points, k, labels)) {}
+
+   private:
+    static std::unique_ptr<Kernel> make(const Points& points, std::int64_t k,
+                                        const GivenLabels& labels) {
+        const Table table = checked(points, k);
+        k = least_size(table, k);
+        return std::make_unique<Pass>(table, static_cast<std::int32_t>(k),
+                                      checked_labels(labels, table, k));
+    }
+};
 
 class DbscanRun : public Run {
    public:
@@ -165,6 +185,9 @@ void bind_variable(nb::module_& m) {
              nb::arg("points").noconvert(), nb::arg("k"), nb::arg("labels").noconvert(),
              nb::arg("iterations"), nb::arg("work"), nb::arg("seconds"), nb::arg("heat"),
              nb::arg("classes"), nb::arg("seed"));
+    nb::class_<PassRun, Run>(m, "Pass")
+        .def(nb::init<Points, std::int64_t, const GivenLabels&>(), nb::arg("points").noconvert(),
+             nb::arg("k"), nb::arg("labels").noconvert());
     m.def("recombined", &recombined, nb::arg("points").noconvert(), nb::arg("k"),
           nb::arg("labels"), nb::arg("others"), nb::arg("regions"), nb::arg("seed"));
 }

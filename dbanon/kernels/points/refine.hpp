@@ -4,10 +4,10 @@
 
 #include <chrono>
 
-#include "common/kernel.hpp"
+#include "points/class_pools.hpp"
 #include "points/recombine.hpp"
+#include "points/queries.hpp"
 #include "points/records.hpp"
-#include "points/refine_pool.hpp"
 
 namespace dbanon {
 
@@ -20,7 +20,7 @@ struct Effort {
     std::uint64_t seed;
 };
 
-class Refine final : public Kernel {
+class Refine final : public ClassPools {
    public:
     // `labels` has no gaps, and every class at least k records.
     Refine(const Table& table, std::int32_t k, const std::int32_t* labels, const Effort& effort);
@@ -30,52 +30,31 @@ class Refine final : public Kernel {
     double fraction() const override { return done_; }
 
    private:
-    using Members = std::vector<std::int32_t>;
-
-    std::int32_t& class_of(std::int32_t id) { return class_of_[static_cast<std::size_t>(id)]; }
-    std::int32_t& size(std::int32_t at) { return size_[static_cast<std::size_t>(at)]; }
-    double& loss(std::int32_t at) { return loss_[static_cast<std::size_t>(at)]; }
-    std::int32_t* members(std::int32_t at) { return members_.data() + std::int64_t{at} * room_; }
     std::int32_t* neighbours(std::int32_t id) {
         return neighbours_.data() + std::int64_t{id} * reach_;
     }
-    void add_classes();
-    void add_class(const Members& ids);
-    Members split(Members& ids) const;
     void gather(std::int32_t first, std::int32_t wanted);
-    void fill_pool();
-    void write_back();
     void collect();
     void sweep(std::int32_t at);
     void repair(double heat, bool collecting);
     bool recombines() const { return effort_.heat > 0.0 && k_ <= Recombine::kLargest; }
     void keep_best();
     void take_best();
-    void number_classes();
     double gone() const;
     bool in_time() const { return effort_.seconds <= 0.0 || gone() < effort_.seconds; }
     double share_left(std::int64_t iteration, std::int64_t spent) const;
 
     const Effort effort_;
-    const std::int32_t room_;  // records a class may hold
     const std::int32_t reach_;  // neighbours known of each record
     Random random_;
     std::unique_ptr<Records> records_;
     NearQuery near_;
     std::vector<std::int32_t> neighbours_;  // [record][reach]
-    std::vector<std::int32_t> class_of_;    // [record]
-    std::vector<std::int32_t> members_;     // [class][room]
-    std::vector<std::int32_t> size_;        // [class], 0 when unused
-    std::vector<double> loss_;              // [class], as last seen in a pool
-    std::vector<std::int32_t> unused_;      // numbers of classes
-    std::vector<std::int32_t> chosen_;      // the classes in the pool
-    std::vector<std::int32_t> pooled_;      // the records in the pool
     std::vector<std::int32_t> best_;        // [record], as class_of_
     std::vector<Members> found_;            // of a pool, by part
     double change_ = 0.0, least_ = 0.0;     // of the loss since the sweeps; without heat alone
     std::int64_t saved_ = 0;  // work that recombination was not in need of
     double done_ = 0.0;
-    Pool pool_;
     Recombine recombine_;
     std::chrono::steady_clock::time_point begun_;
 };

@@ -83,6 +83,7 @@ KERNELS: dict[str, Make] = {
     # A finite radius leaves noise: tests/unit/methods/test_dcm.py.
     "dbscan": lambda x, k: kernels.Dbscan(x, k, np.inf),
     "genetic": lambda x, k: kernels.Genetic(x, k, 4, 5, 0.5, 0.1, 1),
+    "pass": lambda x, k: kernels.Pass(x, k, one_class(x)),
     "refine": lambda x, k: kernels.Refine(x, k, one_class(x), 60, 2**40, 0.0, 0.3, 7, 1),
 }
 MIXED_KERNELS: dict[str, Make] = {

@@ -177,6 +177,7 @@ def test_magnitudes(huge):
         kernels.Mst(points, 3, True),
         kernels.NearestPath(points),
         kernels.PathCut(points, 3, np.arange(40, dtype=np.int32)),
+        kernels.Pass(points, 3, np.zeros(40, np.int32)),
         kernels.Refine(points, 3, np.zeros(40, np.int32), 200, 2**40, 0.0, 0.1, 5, 0),
     ):
         found = np.bincount(labels_of(kernel))

@@ -140,6 +140,7 @@ MAKE: dict[str, Callable[[Points, int, kernels.Search], Any]] = {
     "mst": lambda x, k, search: kernels.Mst(x, k, False, search),
     "dbscan": lambda x, k, search: kernels.Dbscan(x, k, np.inf),
     "linkage": _linked,
+    "pass": lambda x, k, search: kernels.Pass(x, k, np.zeros(len(x), np.int32)),
     "refine": lambda x, k, search: kernels.Refine(
         x, k, np.zeros(len(x), np.int32), 60, 2**40, 0.0, 0.3, 7, 1
     ),

@@ -1,11 +1,17 @@
 """Refinement: a worked example, the exact optimum of small tables, and what must never happen."""
 
+import sys
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from reference.passed import passed
 
 import dbanon
 from dbanon import kernels
@@ -125,6 +131,21 @@ def test_slices_change_nothing(iterations, work):
     np.testing.assert_array_equal(*found)
 
 
+def test_slices_change_nothing_of_a_pass():
+    points = np.random.default_rng(0).normal(size=(3000, 3))
+    labels = dbanon.partition(points, 3).labels
+    found = []
+    for budget in (1000, 10**9):
+        kernel = kernels.Pass(points, 3, labels)
+        seen = [kernel.progress]
+        while not kernel.step(budget):
+            seen.append(kernel.progress)
+        assert seen == sorted(seen)
+        assert (len(seen) > 10) is (budget == 1000)
+        found.append(kernel.labels())
+    np.testing.assert_array_equal(*found)
+
+
 def test_instruction_sets_change_nothing():
     points = np.random.default_rng(0).normal(size=(300, 5)).round(1)
     labels = dbanon.partition(points, 4).labels
@@ -132,7 +153,12 @@ def test_instruction_sets_change_nothing():
     try:
         for level in kernels.simd_levels():
             kernels.set_simd_level(level)
-            found.append(run(points, labels, 4, "thorough", iterations=500).labels)
+            found.append(
+                [
+                    run(points, labels, 4, "thorough", iterations=500).labels,
+                    run(points, labels, 4, "pass").labels,
+                ]
+            )
     finally:
         kernels.set_simd_level(before)
     for other in found[1:]:
@@ -152,13 +178,41 @@ def test_policy():
     assert dbanon.Policy(k=3, refine="fast").arguments()["refine"] == "fast"
 
 
-@given(starts(), st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
-def test_a_pass_is_the_search_alone(start, seed):
+def test_a_pass_of_whole_numbers_by_hand():
+    """0 2 | 1 9 10: 9 and 10 stay, 1 may go, and then nothing is left that pays."""
+    points = np.array([[0.0], [1.0], [2.0], [9.0], [10.0]])
+    assert run(points, [0, 1, 0, 1, 1], 2, "pass").labels.tolist() == [0, 0, 0, 1, 1]
+
+
+@st.composite
+def whole_numbers(draw):
+    """Points on a grid, with ties, in classes of k to 2k-1."""
+    k = draw(st.integers(1, 7))
+    sizes = draw(st.lists(st.integers(k, max(k, 2 * k - 1)), min_size=1, max_size=14))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    wide = draw(st.sampled_from([1, 4, 1000]))
+    points = rng.integers(-wide, wide + 1, (sum(sizes), draw(st.integers(1, 6)))).astype(float)
+    return points, rng.permutation(np.repeat(np.arange(len(sizes)), sizes)), k
+
+
+@given(whole_numbers())
+@settings(max_examples=70, deadline=None)
+def test_a_pass_equals_reference(start):
     points, labels, k = start
-    passed = run(points, labels, k, "pass", seed=seed)
-    searched = run(points, labels, k, "fast", seed=seed, iterations=0)
-    np.testing.assert_array_equal(passed.labels, searched.labels)
+    found = run(points, labels, k, "pass").labels
+    np.testing.assert_array_equal(found, passed(points, labels, k))
+    searched = run(points, labels, k, "fast", iterations=0)
+    np.testing.assert_array_equal(found, searched.labels)
+
+
+def test_a_pass_of_large_classes_equals_reference():
+    """Pools of 96 records hold fewer than eight of these, of k = 50 two."""
+    rng = np.random.default_rng(2)
+    for k, classes in ((9, 12), (20, 6), (50, 3)):
+        points = rng.integers(-50, 50, (classes * k + 5, 3)).astype(float)
+        labels = rng.permutation(np.append(np.repeat(np.arange(classes), k), [0] * 5))
+        found = run(points, labels, k, "pass").labels
+        np.testing.assert_array_equal(found, passed(points, labels, k))
 
 
 def test_weighted_points_are_what_is_refined():
@@ -193,6 +247,8 @@ def test_wrong_policies(wrong):
 def test_kernel_refuses_wrong_labels(labels):
     with pytest.raises(ValueError):
         kernels.Refine(np.zeros((4, 1)), 2, np.array(labels, np.int32), 1, 1, 0.0, 0.0, 2, 0)
+    with pytest.raises(ValueError):
+        kernels.Pass(np.zeros((4, 1)), 2, np.array(labels, np.int32))
 
 
 @pytest.mark.parametrize("name", ["tarragona", "census", "eia"])
@@ -236,7 +292,7 @@ def test_seconds_end_thorough_with_classes_of_k(seconds):
 
 
 def test_every_refinement_knows_the_efforts_that_a_policy_knows():
-    assert tuple(refine_points._EFFORTS) == tuple(refine_generalized.ROUNDS) == REFINEMENTS
+    assert ("pass", *refine_points._EFFORTS) == tuple(refine_generalized.ROUNDS) == REFINEMENTS
     for method in METHODS.values():
         assert method.refine in (None, "points", "generalized")
         assert (method.refine is None) is (method.gives is not Partition)

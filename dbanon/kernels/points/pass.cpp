@@ -1,0 +1,97 @@
+#include "points/pass.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "points/records.hpp"
+
+namespace dbanon {
+
+namespace {
+
+// Of one class. With more of them the search takes longer, and gains less for it.
+constexpr std::int32_t kNear = 7;
+// Mostly the fourth or fifth time nothing is left that pays.
+constexpr int kSweeps = 8;
+
+}  // namespace
+
+Steps Pass::run() {
+    add_classes();
+    reach_ = std::min(classes() - 1, kNear);
+    if (reach_ > 0) {
+        add_centres();
+        const Table centres{centres_.data(), classes(), table_.p};
+        const std::unique_ptr<Records> records =
+            make_records(centres, Search::automatic, classes());
+        while (!records->prepare(work_)) co_yield nullptr;
+        for (std::int32_t at = 0; at < classes(); ++at) {
+            query_.start(centres.row(at), reach_, at);
+            records->begin(query_);
+            while (!records->nearest(query_, work_)) co_yield nullptr;
+            query_.sort();
+            for (std::int32_t i = 0; i < reach_; ++i) near_.push_back(query_.found[i].id);
+            done_ = 0.3 * at / classes();
+        }
+        changed_.assign(static_cast<std::size_t>(classes()), 0);
+        seen_.assign(static_cast<std::size_t>(classes()), -1);
+        std::int32_t before = -1;
+        for (int sweep = 0; sweep < kSweeps && before < pools_; ++sweep) {
+            before = pools_;
+            for (std::int32_t at = 0; at < classes(); ++at) {
+                if (settled(at)) continue;
+                descend(at);
+                work_.left -= pool_.spent();
+                done_ = std::min(0.3 + 0.3 * (sweep + 1.0 * at / classes()), 0.99);
+                if (work_.spent()) co_yield nullptr;
+            }
+        }
+    }
+    number_classes();
+}
+
+// Shares are added up, as sums of large coordinates could overflow.
+void Pass::add_centres() {
+    const std::size_t p = static_cast<std::size_t>(table_.p);
+    centres_.assign(static_cast<std::size_t>(classes()) * p, 0.0);
+    for (std::int32_t at = 0; at < classes(); ++at) {
+        double* centre = centres_.data() + static_cast<std::size_t>(at) * p;
+        const double share = 1.0 / size(at);
+        for (std::int32_t i = 0; i < size(at); ++i) {
+            const double* row = table_.row(members(at)[i]);
+            for (std::size_t j = 0; j < p; ++j) centre[j] += share * row[j];
+        }
+    }
+}
+
+// Whether its pool holds what it held when it was searched last.
+bool Pass::settled(std::int32_t at) {
+    std::int32_t last = changed(at);
+    for (std::int32_t i = 0; i < reach_; ++i) last = std::max(last, changed(near(at)[i]));
+    return last <= seen_[static_cast<std::size_t>(at)];
+}
+
+void Pass::descend(std::int32_t at) {
+    chosen_.assign(1, at);
+    std::int32_t records = size(at);
+    for (std::int32_t i = 0; i < reach_; ++i) {
+        records += size(near(at)[i]);
+        if (records > most_pooled()) break;
+        chosen_.push_back(near(at)[i]);
+    }
+    fill_pool();
+    pool_.descend();
+    ++pools_;
+    std::int32_t x = 0;
+    for (std::size_t part = 0; part < chosen_.size(); ++part) {
+        for (const std::int32_t end = x + size(chosen_[part]); x < end; ++x) {
+            const std::int32_t now = pool_.part(x);
+            if (now == static_cast<std::int32_t>(part)) continue;
+            changed(chosen_[part]) = changed(chosen_[static_cast<std::size_t>(now)]) = pools_;
+        }
+    }
+    seen_[static_cast<std::size_t>(at)] = pools_;
+    write_back();
+}
+
+}  // namespace dbanon

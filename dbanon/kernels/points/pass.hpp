@@ -1,0 +1,41 @@
+// Local search alone, from any partition: pools of each class and those nearest to it, again and
+// again until no move or swap of records in any pool pays. Classes hold k to 2k - 1 records.
+#pragma once
+
+#include <vector>
+
+#include "points/class_pools.hpp"
+#include "points/queries.hpp"
+
+namespace dbanon {
+
+class Pass final : public ClassPools {
+   public:
+    // `labels` has no gaps, and every class at least k records.
+    Pass(const Table& table, std::int32_t k, const std::int32_t* labels)
+        : ClassPools(table, k, labels) {}
+
+   protected:
+    Steps run() override;
+    double fraction() const override { return done_; }
+
+   private:
+    const std::int32_t* near(std::int32_t at) const {
+        return near_.data() + std::int64_t{at} * reach_;
+    }
+    std::int32_t& changed(std::int32_t at) { return changed_[static_cast<std::size_t>(at)]; }
+    void add_centres();
+    bool settled(std::int32_t at);
+    void descend(std::int32_t at);
+
+    std::int32_t reach_ = 0;             // classes known near each class
+    std::vector<double> centres_;        // [class][attribute], before the search
+    std::vector<std::int32_t> near_;     // [class][reach], the nearest first
+    std::int32_t pools_ = 0;             // that were searched so far
+    std::vector<std::int32_t> changed_;  // [class]: the last pool that changed it
+    std::vector<std::int32_t> seen_;     // [class]: the last pool that was its own
+    NearQuery query_;
+    double done_ = 0.0;
+};
+
+}  // namespace dbanon
