@@ -4,7 +4,6 @@ There sums of squared distances are exact, so that the order in which they are a
 """
 
 import numpy as np
-
 from reference.methods import distances, nearest
 from reference.variable import numbered
 
