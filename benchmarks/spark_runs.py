@@ -33,6 +33,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 COLUMNS = [f"x{i}" for i in range(5)]
 ASKED: dict[str, Any] = {"quasi_identifiers": COLUMNS, "k": 5, "key": ["id"], "keep": ["kept"]}
 RELEASES = ("first", "second", "third")
+# Of more rows there is one release: Java has long compiled what they go through.
+ONCE = 10_000_000
 # Of slowed blocks: seconds that each sleeps, records of each, and blocks of a task.
 SLEEP, SLOW_BLOCK, A_TASK = 1.0, 5_000, 3
 
@@ -53,7 +55,7 @@ def pieces(rows: int, files: int = 8) -> Iterator[pa.Table]:
 
 def write(folder: Path, rows: int) -> None:
     """The rows as Parquet files."""
-    for number, piece in enumerate(pieces(rows)):
+    for number, piece in enumerate(pieces(rows, 8 if rows <= ONCE else 80)):
         pq.write_table(piece, folder / f"{number}.parquet")
 
 
@@ -117,10 +119,10 @@ def _session(place: Path) -> Iterator[Any]:
         session.stop()
 
 
-def _told(session: Any, release: Callable[[str], Any], server: int | None) -> None:
+def _told(session: Any, rows: int, release: Callable[[str], Any], server: int | None) -> None:
     """Make releases, and print what each takes."""
     java = session.sparkContext._gateway.proc.pid
-    for name in RELEASES:
+    for name in RELEASES if rows <= ONCE else RELEASES[:1]:
         before, workers = seconds(java)
         database = sum(seconds(server)) if server else 0.0
         driver, started = time.process_time(), time.perf_counter()
@@ -145,7 +147,7 @@ def files(place: Path, rows: int, more: dict[str, Any]) -> None:
         def release(name: str) -> Any:
             return anonymize_table(session, str(place / "in"), str(place / name), **ASKED, **more)
 
-        _told(session, release, None)
+        _told(session, rows, release, None)
 
 
 def database(place: Path, rows: int, more: dict[str, Any]) -> None:
@@ -154,7 +156,11 @@ def database(place: Path, rows: int, more: dict[str, Any]) -> None:
     with throwaway_server(kind="local") as server, server.database() as url:
         load(url, rows)
         with _session(place) as session:
-            _told(session, lambda _: anonymize_table(session, url, url, **asked), _server_of(url))
+
+            def release(_: str) -> Any:
+                return anonymize_table(session, url, url, **asked)
+
+            _told(session, rows, release, _server_of(url))
 
 
 def workers(place: Path, rows: int, more: dict[str, Any]) -> None:
