@@ -61,7 +61,7 @@ Made<std::int64_t> class_sizes(Read<std::int32_t> labels) {
         if (least >= -1) {
             sizes.assign(static_cast<std::size_t>(most + 1), 0);
             for (std::size_t i = 0; i < n; ++i) {
-                if (labels.data()[i] >= 0) ++sizes[static_cast<std::size_t>(labels.data()[i])];
+                if (labels.data()[i] >= 0) ++sizes[labels.data()[i]];
             }
         }
     }

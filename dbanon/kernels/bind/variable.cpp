@@ -68,7 +68,7 @@ Labels recombined(const Points& points, std::int64_t k, const GivenLabels& label
         const std::int32_t* data = checked_labels(given, table, k);
         std::vector<std::int64_t> size(static_cast<std::size_t>(table.n / k), 0);
         for (std::int32_t id = 0; id < table.n; ++id) {
-            if (++size[static_cast<std::size_t>(data[id])] >= 2 * k) {
+            if (++size[data[id]] >= 2 * k) {
                 throw nb::value_error("a class has 2k records or more");
             }
         }

@@ -80,10 +80,10 @@ class Kernel {
     virtual double fraction() const { return static_cast<double>(assigned_) / (table_.n + 1.0); }
 
     void assign(std::int32_t id, std::int32_t label) {
-        labels_[static_cast<std::size_t>(id)] = label;
+        labels_[id] = label;
         ++assigned_;
     }
-    bool assigned(std::int32_t id) const { return labels_[static_cast<std::size_t>(id)] >= 0; }
+    bool assigned(std::int32_t id) const { return labels_[id] >= 0; }
     // All that remains forms the last class.
     void assign_rest(std::int32_t label) {
         for (std::int32_t id = 0; id < table_.n; ++id) {

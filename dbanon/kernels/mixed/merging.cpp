@@ -21,7 +21,7 @@ Steps Merging::run() {
     if (threshold_ < 0) {
         classes.resize(static_cast<std::size_t>(table.tuples()));
         for (std::int32_t t = 0; t < table.tuples(); ++t) {
-            classes[static_cast<std::size_t>(t)].push_back(t);
+            classes[t].push_back(t);
         }
     } else {
         Cost units = 0;

@@ -57,7 +57,7 @@ std::int32_t Tree::lowest_gap(Code low, Code high) const {
     const auto span = static_cast<std::uint32_t>(high - low);
     const auto power = static_cast<std::size_t>(std::bit_width(span) - 1);
     const std::vector<std::int32_t>& minima = minima_[power];
-    return std::min(minima[static_cast<std::size_t>(low)],
+    return std::min(minima[low],
                     minima[static_cast<std::size_t>(high) - (std::size_t{1} << power)]);
 }
 
@@ -87,7 +87,7 @@ MixedTable::MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> unit
             rows_.insert(rows_.end(), row, row + stride_);
         }
         tuple_of_[i] = slot[at];
-        ++counts[static_cast<std::size_t>(slot[at])];
+        ++counts[slot[at]];
     }
     starts_.assign(counts.size() + 1, 0);
     for (std::size_t t = 0; t < counts.size(); ++t) starts_[t + 1] = starts_[t] + counts[t];
@@ -95,7 +95,7 @@ MixedTable::MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> unit
     std::vector<std::int32_t> next(starts_.begin(), starts_.end() - 1);
     for (std::int32_t i = 0; i < n; ++i) {
         const auto t = static_cast<std::size_t>(tuple_of(i));
-        copies_[static_cast<std::size_t>(next[t]++)] = i;
+        copies_[next[t]++] = i;
     }
 }
 

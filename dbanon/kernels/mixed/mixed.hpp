@@ -23,7 +23,7 @@ class Tree {
     Tree(std::vector<std::int32_t> depths, std::vector<std::int32_t> gaps, Cost unit);
 
     std::int32_t leaves() const { return static_cast<std::int32_t>(depth_.size()); }
-    std::int32_t depth(Code leaf) const { return depth_[static_cast<std::size_t>(leaf)]; }
+    std::int32_t depth(Code leaf) const { return depth_[leaf]; }
     bool even() const { return shallowest_ == deepest_; }
     std::int32_t shallowest() const { return shallowest_; }
     std::int32_t deepest() const { return deepest_; }
@@ -38,11 +38,11 @@ class Tree {
     }
     // Cost of climbing from one depth to another one above it: climbed edges over all edges.
     Cost climb(std::int32_t from, std::int32_t to) const {
-        return from == to ? 0 : unit_ - to * share_[static_cast<std::size_t>(from)];
+        return from == to ? 0 : unit_ - to * share_[from];
     }
     // What a leaf gives up for each level: unit / depth.
-    Cost largest_share() const { return share_[static_cast<std::size_t>(shallowest_)]; }
-    Cost share(Code leaf) const { return share_[static_cast<std::size_t>(depth(leaf))]; }
+    Cost largest_share() const { return share_[shallowest_]; }
+    Cost share(Code leaf) const { return share_[depth(leaf)]; }
 
    private:
     std::int32_t lowest_gap(Code low, Code high) const;
@@ -72,18 +72,18 @@ class MixedTable {
     }
     const Code* beside(std::int32_t tuple) const { return row(tuple) + units_.size(); }
     std::int32_t tuple_of(std::int32_t record) const {
-        return tuple_of_[static_cast<std::size_t>(record)];
+        return tuple_of_[record];
     }
     std::int32_t count(std::int32_t tuple) const { return end(tuple) - begin(tuple); }
     // Copies of a tuple: copy(begin) to copy(end - 1).
-    std::int32_t begin(std::int32_t tuple) const { return starts_[static_cast<std::size_t>(tuple)]; }
+    std::int32_t begin(std::int32_t tuple) const { return starts_[tuple]; }
     std::int32_t end(std::int32_t tuple) const {
         return starts_[static_cast<std::size_t>(tuple) + 1];
     }
-    std::int32_t copy(std::int32_t at) const { return copies_[static_cast<std::size_t>(at)]; }
+    std::int32_t copy(std::int32_t at) const { return copies_[at]; }
 
-    const Tree* tree(int a) const { return trees_[static_cast<std::size_t>(a)].get(); }
-    Cost unit(int a) const { return units_[static_cast<std::size_t>(a)]; }
+    const Tree* tree(int a) const { return trees_[a].get(); }
+    Cost unit(int a) const { return units_[a]; }
 
    private:
     std::vector<Cost> units_;

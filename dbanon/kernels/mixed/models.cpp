@@ -171,7 +171,7 @@ double Models::moved(const Model& model, const Count* counts, double size) const
     for (std::size_t node = nodes; node-- > 1;) {
         const auto parent = static_cast<std::size_t>(model.parent[node]);
         const double below = over_[static_cast<std::size_t>(model.last[node]) + 1] -
-                             over_[static_cast<std::size_t>(model.first[node])];
+                             over_[model.first[node]];
         height_[parent] = std::max(height_[parent], height_[node] + 1);
         (below > 0 ? gain_ : loss_)[parent] += std::abs(below);
     }

@@ -16,16 +16,16 @@ constexpr double kLeastHelp = 1.0 / 16;
 void RefineLoss::gather() {
     entries_.clear();
     for (const std::int32_t c : pool_) {
-        for (const auto& [tuple, copies] : classes_[static_cast<std::size_t>(c)].tuples) {
-            std::int32_t& slot = slot_[static_cast<std::size_t>(tuple)];
+        for (const auto& [tuple, copies] : classes_[c].tuples) {
+            std::int32_t& slot = slot_[tuple];
             if (slot < 0) {
                 slot = static_cast<std::int32_t>(entries_.size());
                 entries_.push_back({tuple, 0, slot});
             }
-            entries_[static_cast<std::size_t>(slot)].count += copies;
+            entries_[slot].count += copies;
         }
     }
-    for (const Entry& entry : entries_) slot_[static_cast<std::size_t>(entry.tuple)] = -1;
+    for (const Entry& entry : entries_) slot_[entry.tuple] = -1;
     alive_.clear();
     for (std::size_t e = 0; e < entries_.size(); ++e) {
         shapes_.set(e, entries_[e].tuple, entries_[e].count);
@@ -64,7 +64,7 @@ double RefineLoss::lack(std::size_t shape) {
 // Copies of one tuple lend what they have above k. Not loss 0: where an attribute's weight is 0,
 // different tuples lose nothing together.
 bool RefineLoss::lends(std::int32_t j) const {
-    const Entry& own = entries_[static_cast<std::size_t>(j)];
+    const Entry& own = entries_[j];
     return models_.empty() && own.owner == j && own.count > k_ &&
            own.count == shapes_.size(static_cast<std::size_t>(j));
 }
@@ -117,19 +117,19 @@ void RefineLoss::agglomerate() {
     static constexpr double kNoise[] = {0.0, 0.8, 1.6, 3.2, 6.4};
     noise_ = kNoise[chance_.below(5)];
     for (const std::int32_t i : alive_) {
-        if (lack_[static_cast<std::size_t>(i)] > 0) cheapest(i);
+        if (lack_[i] > 0) cheapest(i);
     }
     while (alive_.size() > 1) {
         std::int32_t chosen = -1;
         double least = kNever;
         for (const std::int32_t i : alive_) {
-            if (price_[static_cast<std::size_t>(i)] < least) {
-                least = price_[static_cast<std::size_t>(i)];
+            if (price_[i] < least) {
+                least = price_[i];
                 chosen = i;
             }
         }
         if (chosen < 0) break;
-        unite(chosen, best_[static_cast<std::size_t>(chosen)]);
+        unite(chosen, best_[chosen]);
     }
 }
 
@@ -259,20 +259,20 @@ Cost RefineLoss::total() {
     Cost sum = 0;
     for (const std::int32_t i : alive_) {
         if (!keeps(static_cast<std::size_t>(i))) return std::numeric_limits<Cost>::max();
-        sum += loss_[static_cast<std::size_t>(i)];
+        sum += loss_[i];
     }
     return sum;
 }
 
 void RefineLoss::keep() {
     for (const std::int32_t c : pool_) {
-        for (const auto& held : classes_[static_cast<std::size_t>(c)].tuples) {
-            auto& holding = classes_of_[static_cast<std::size_t>(held.first)];
+        for (const auto& held : classes_[c].tuples) {
+            auto& holding = classes_of_[held.first];
             *std::find(holding.begin(), holding.end(), c) = holding.back();
             holding.pop_back();
         }
-        classes_[static_cast<std::size_t>(c)].tuples.clear();
-        classes_[static_cast<std::size_t>(c)].loss = 0;
+        classes_[c].tuples.clear();
+        classes_[c].loss = 0;
         free_.push_back(c);
     }
     for (const std::int32_t i : alive_) {
@@ -282,8 +282,8 @@ void RefineLoss::keep() {
         }
         const std::int32_t c = free_.back();
         free_.pop_back();
-        Class& made = classes_[static_cast<std::size_t>(c)];
-        made.loss = loss_[static_cast<std::size_t>(i)];
+        Class& made = classes_[c];
+        made.loss = loss_[i];
         for (const Entry& entry : entries_) {
             if (entry.owner != i || entry.count == 0) continue;
             const auto same = std::find_if(made.tuples.begin(), made.tuples.end(),
@@ -293,7 +293,7 @@ void RefineLoss::keep() {
                 continue;
             }
             made.tuples.emplace_back(entry.tuple, entry.count);
-            classes_of_[static_cast<std::size_t>(entry.tuple)].push_back(c);
+            classes_of_[entry.tuple].push_back(c);
         }
     }
 }

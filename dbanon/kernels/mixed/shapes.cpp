@@ -29,7 +29,7 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
     std::vector<std::vector<Code>> ranks;  // of each looked up: the first code of each place
     std::vector<int> tabled;
     for (int a = 0; a < table.d(); ++a) {
-        const LabelCosts& label = labels.empty() ? none : labels[static_cast<std::size_t>(a)];
+        const LabelCosts& label = labels.empty() ? none : labels[a];
         const std::size_t pieces = label.first.size();
         std::vector<Code> values(n);
         for (std::size_t t = 0; t < n; ++t) values[t] = table.row(static_cast<std::int32_t>(t))[a];

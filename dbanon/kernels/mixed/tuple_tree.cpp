@@ -109,7 +109,7 @@ TupleTree::TupleTree(const MixedTable& table)
       order_(next_.size()),
       leaf_(next_.size()) {
     for (std::int32_t t = 0; t < table.tuples(); ++t) {
-        next_[static_cast<std::size_t>(t)] = table.begin(t);
+        next_[t] = table.begin(t);
     }
     std::iota(order_.begin(), order_.end(), 0);
     build(0, table.tuples(), -1);
@@ -120,7 +120,7 @@ std::int32_t TupleTree::build(std::int32_t first, std::int32_t last, std::int32_
     nodes_.push_back({first, last, -1, -1, parent, kNothing});
     boxes_.resize(boxes_.size() + 2 * static_cast<std::size_t>(table_.d()));
     for (std::int32_t i = first; i < last; ++i) {
-        leaf_[static_cast<std::size_t>(order_[static_cast<std::size_t>(i)])] = node;
+        leaf_[order_[i]] = node;
     }
     summarize(node);
     if (last - first <= kLeaf) return node;
@@ -148,7 +148,7 @@ std::int32_t TupleTree::build(std::int32_t first, std::int32_t last, std::int32_
     std::int32_t cut = -1, best_depth = 0;
     for (std::int32_t i = first + 1; i < last; ++i) {
         const Code before = code(order_[static_cast<std::size_t>(i) - 1]);
-        const Code after = code(order_[static_cast<std::size_t>(i)]);
+        const Code after = code(order_[i]);
         if (before == after) continue;
         const std::int32_t depth = tree ? tree->common(before, after) : 0;
         if (cut < 0 || depth < best_depth ||
@@ -159,19 +159,19 @@ std::int32_t TupleTree::build(std::int32_t first, std::int32_t last, std::int32_
     }
     const std::int32_t left = build(first, cut, node);
     const std::int32_t right = build(cut, last, node);
-    nodes_[static_cast<std::size_t>(node)].left = left;
-    nodes_[static_cast<std::size_t>(node)].right = right;
+    nodes_[node].left = left;
+    nodes_[node].right = right;
     return node;
 }
 
 // Box and smallest record of a leaf, or of any node while building.
 void TupleTree::summarize(std::int32_t node) {
-    Node& at = nodes_[static_cast<std::size_t>(node)];
+    Node& at = nodes_[node];
     Code* l = low(node);
     Code* h = high(node);
     at.least = kNothing;
     for (std::int32_t i = at.first; i < at.last; ++i) {
-        const std::int32_t t = order_[static_cast<std::size_t>(i)];
+        const std::int32_t t = order_[i];
         at.least = std::min(at.least, next(t));
         const Code* row = table_.row(t);
         for (int a = 0; a < table_.d(); ++a) {
@@ -183,10 +183,10 @@ void TupleTree::summarize(std::int32_t node) {
 
 std::int32_t TupleTree::take(std::int32_t tuple) {
     const std::int32_t record = next(tuple);
-    ++next_[static_cast<std::size_t>(tuple)];
+    ++next_[tuple];
     --remaining_;
-    std::int32_t node = leaf_[static_cast<std::size_t>(tuple)];
-    Node& leaf = nodes_[static_cast<std::size_t>(node)];
+    std::int32_t node = leaf_[tuple];
+    Node& leaf = nodes_[node];
     const bool shrinks = gone(tuple);
     if (shrinks) {
         const auto from = order_.begin() + leaf.first;
@@ -197,10 +197,10 @@ std::int32_t TupleTree::take(std::int32_t tuple) {
         return record;
     }
     summarize(node);
-    while ((node = nodes_[static_cast<std::size_t>(node)].parent) >= 0) {
-        Node& at = nodes_[static_cast<std::size_t>(node)];
-        const Node& left = nodes_[static_cast<std::size_t>(at.left)];
-        const Node& right = nodes_[static_cast<std::size_t>(at.right)];
+    while ((node = nodes_[node].parent) >= 0) {
+        Node& at = nodes_[node];
+        const Node& left = nodes_[at.left];
+        const Node& right = nodes_[at.right];
         const std::int32_t least = std::min(left.least, right.least);
         bool changed = least != at.least;
         at.least = least;
@@ -223,10 +223,10 @@ std::int32_t TupleTree::take(std::int32_t tuple) {
 
 template <class Measure>
 void TupleTree::look(std::int32_t node, const Measure& measure, Found& best, Work& work) const {
-    const Node& leaf = nodes_[static_cast<std::size_t>(node)];
+    const Node& leaf = nodes_[node];
     work.left -= leaf.last - leaf.first;
     for (std::int32_t i = leaf.first; i < leaf.last; ++i) {
-        const std::int32_t t = order_[static_cast<std::size_t>(i)];
+        const std::int32_t t = order_[i];
         const Cost distance = measure.distance(t, best.distance);
         if (distance > best.distance) continue;
         if (distance < best.distance || next(t) < best.record) best = {distance, next(t), t};
@@ -236,13 +236,13 @@ void TupleTree::look(std::int32_t node, const Measure& measure, Found& best, Wor
 template <class Measure>
 std::int32_t TupleTree::nearest(const Measure& measure, std::int32_t hint, Work& work) {
     Found best{kFar, kNothing, -1};
-    if (hint >= 0) look(leaf_[static_cast<std::size_t>(hint)], measure, best, work);
+    if (hint >= 0) look(leaf_[hint], measure, best, work);
     open_.clear();
     open_.push_back({0, 0});
     while (!open_.empty()) {
         const Open top = open_.back();
         open_.pop_back();
-        const Node& at = nodes_[static_cast<std::size_t>(top.node)];
+        const Node& at = nodes_[top.node];
         if (top.bound > best.distance) continue;
         if (top.bound == best.distance && at.least > best.record) continue;
         --work.left;
@@ -252,7 +252,7 @@ std::int32_t TupleTree::nearest(const Measure& measure, std::int32_t hint, Work&
         }
         Open child[2] = {{kFar, at.left}, {kFar, at.right}};
         for (Open& c : child) {
-            if (nodes_[static_cast<std::size_t>(c.node)].least == kNothing) continue;
+            if (nodes_[c.node].least == kNothing) continue;
             c.bound = measure.at_least(low(c.node), high(c.node), best.distance);
         }
         const bool swap = child[1].bound > child[0].bound;
@@ -275,13 +275,13 @@ void TupleTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t cou
     while (!open_.empty()) {
         const Open top = open_.back();
         open_.pop_back();
-        const Node& at = nodes_[static_cast<std::size_t>(top.node)];
+        const Node& at = nodes_[top.node];
         if (top.bound > heap_.front().first) continue;
         --work.left;
         if (at.left < 0) {
             work.left -= at.last - at.first;
             for (std::int32_t i = at.first; i < at.last; ++i) {
-                const std::int32_t t = order_[static_cast<std::size_t>(i)];
+                const std::int32_t t = order_[i];
                 if (t == tuple) continue;
                 const std::pair<Cost, std::int32_t> pair{reach.distance(t, heap_.front().first), t};
                 if (!(pair < heap_.front())) continue;
@@ -310,14 +310,14 @@ std::int32_t TupleTree::farthest(const Reach& reach, Work& work) {
     while (!open_.empty()) {
         const Open top = open_.back();
         open_.pop_back();
-        const Node& at = nodes_[static_cast<std::size_t>(top.node)];
+        const Node& at = nodes_[top.node];
         if (top.bound < best.distance) continue;
         if (top.bound == best.distance && at.least > best.record) continue;
         --work.left;
         if (at.left < 0) {
             work.left -= at.last - at.first;
             for (std::int32_t i = at.first; i < at.last; ++i) {
-                const std::int32_t t = order_[static_cast<std::size_t>(i)];
+                const std::int32_t t = order_[i];
                 const Cost distance = reach.distance(t, kFar);
                 if (distance > best.distance ||
                     (distance == best.distance && next(t) < best.record)) {
@@ -328,7 +328,7 @@ std::int32_t TupleTree::farthest(const Reach& reach, Work& work) {
         }
         Open child[2] = {{-1, at.left}, {-1, at.right}};
         for (Open& c : child) {
-            if (nodes_[static_cast<std::size_t>(c.node)].least == kNothing) continue;
+            if (nodes_[c.node].least == kNothing) continue;
             c.bound = reach.at_most(low(c.node), high(c.node));
         }
         const bool swap = child[1].bound < child[0].bound;

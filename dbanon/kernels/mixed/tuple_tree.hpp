@@ -53,10 +53,10 @@ class TupleTree {
     std::int32_t remaining() const { return remaining_; }
     // The record of smallest index among the copies of a tuple that remain.
     std::int32_t next(std::int32_t tuple) const {
-        return table_.copy(next_[static_cast<std::size_t>(tuple)]);
+        return table_.copy(next_[tuple]);
     }
     bool gone(std::int32_t tuple) const {
-        return next_[static_cast<std::size_t>(tuple)] == table_.end(tuple);
+        return next_[tuple] == table_.end(tuple);
     }
     // Removes and returns next(tuple).
     std::int32_t take(std::int32_t tuple);

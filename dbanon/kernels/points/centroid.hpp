@@ -34,7 +34,7 @@ class RunningCentroid {
         kept_ = 0;
         if (order_.empty()) {
             order_.resize(static_cast<std::size_t>(table_.n));
-            for (std::int32_t i = 0; i < table_.n; ++i) order_[static_cast<std::size_t>(i)] = i;
+            for (std::int32_t i = 0; i < table_.n; ++i) order_[i] = i;
         }
         sum_.assign(width(), 0.0);
     }
@@ -47,9 +47,9 @@ class RunningCentroid {
                 const std::int32_t stop = std::min(next_ + 1024, size);
                 work.left -= (stop - next_) / kBlock * block_cost(table_.p) + 1;
                 for (; next_ < stop; ++next_) {
-                    const std::int32_t id = order_[static_cast<std::size_t>(next_)];
-                    if (labels[static_cast<std::size_t>(id)] >= 0) continue;
-                    order_[static_cast<std::size_t>(kept_++)] = id;
+                    const std::int32_t id = order_[next_];
+                    if (labels[id] >= 0) continue;
+                    order_[kept_++] = id;
                     const double* row = table_.row(id);
                     for (std::size_t j = 0; j < width(); ++j) sum_[j] += row[j];
                 }

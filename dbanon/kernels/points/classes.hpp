@@ -23,7 +23,7 @@ class ClassMeans {
         }
         const double* row = table_.row(id);
         for (std::size_t j = 0; j < p; ++j) values_[at + j] += row[j];
-        ++count_[static_cast<std::size_t>(label)];
+        ++count_[label];
     }
 
     // From sums to means; nothing may be added afterwards.

@@ -34,7 +34,7 @@ class Density final : public TakingKernel {
     void look_up(std::int32_t id);
     void rate(std::int32_t id, std::int32_t known);
     void collect(std::int32_t gone);
-    bool leads(std::int32_t id) const { return version_[static_cast<std::size_t>(id)] >= 0; }
+    bool leads(std::int32_t id) const { return version_[id] >= 0; }
     bool after(const Entry& a, const Entry& b) const;
     std::int32_t* list(std::int32_t id) { return lists_.data() + std::int64_t{id} * room_; }
 

@@ -17,7 +17,7 @@ Steps Neighbours::run() {
                      static_cast<std::size_t>(i)] = near_.found[i].id;
             }
         }
-        sums_[static_cast<std::size_t>(id)] = sum;
+        sums_[id] = sum;
         assign(id, 0);
         work_.left -= count_ + 1;
         if (work_.spent()) co_yield nullptr;

@@ -90,18 +90,17 @@ void Pricing::look_from(std::size_t position) {
     candidates_.assign(order_.begin() + static_cast<std::ptrdiff_t>(position) + 1, order_.end());
     if (candidates_.size() + 1 < static_cast<std::size_t>(k_)) return;  // seed of no class
     for (const std::int32_t id : candidates_) {
-        to_seed_[static_cast<std::size_t>(id)] = distance(seed, id);
+        to_seed_[id] = distance(seed, id);
     }
     for (const Toll& toll : tolls_of(seed)) {
-        to_seed_[static_cast<std::size_t>(toll.other)] += toll.distance;
+        to_seed_[toll.other] += toll.distance;
     }
-    double& least = least_[static_cast<std::size_t>(seed)];
+    double& least = least_[seed];
     if (narrow(seed)) {
-        std::vector<Option>& options = options_[static_cast<std::size_t>(k_ - 1)];
+        std::vector<Option>& options = options_[k_ - 1];
         options.clear();
         for (std::int32_t c = 0; c < static_cast<std::int32_t>(candidates_.size()); ++c) {
-            options.push_back(
-                {0.0, to_seed_[static_cast<std::size_t>(candidates_[static_cast<std::size_t>(c)])], c});
+            options.push_back({0.0, to_seed_[candidates_[c]], c});
         }
         branch(k_ - 1, -prices_[seed]);
     }
@@ -109,7 +108,7 @@ void Pricing::look_from(std::size_t position) {
     for (const Class& one : best_) {
         classes_.push_back(seed);
         for (const std::int32_t c : one.members) {
-            classes_.push_back(candidates_[static_cast<std::size_t>(c)]);
+            classes_.push_back(candidates_[c]);
         }
     }
 }
@@ -124,7 +123,7 @@ bool Pricing::narrow(std::int32_t seed) {
         for (std::size_t c = 0; c < before; ++c) {
             const std::int32_t id = candidates_[c];
             const double half = measured ? halves(others)[c] : bars_[id] / 2;
-            bound[c] = (to_seed_[static_cast<std::size_t>(id)] + half) / k_ - prices_[id];
+            bound[c] = (to_seed_[id] + half) / k_ - prices_[id];
         }
         some_ = bound;
         const double rest = least_sum(some_, others) - prices_[seed];
@@ -183,20 +182,20 @@ void Pricing::add_tolls() {
     if (tolls_.empty()) return;
     const std::size_t count = candidates_.size();
     for (std::size_t c = 0; c < count; ++c) {
-        place_[static_cast<std::size_t>(candidates_[c])] = static_cast<std::int32_t>(c);
+        place_[candidates_[c]] = static_cast<std::int32_t>(c);
     }
     for (std::size_t c = 0; c < count; ++c) {
         for (const Toll& toll : tolls_of(candidates_[c])) {
-            const std::int32_t other = place_[static_cast<std::size_t>(toll.other)];
+            const std::int32_t other = place_[toll.other];
             if (other >= 0) apart_[c * count + static_cast<std::size_t>(other)] += toll.distance;
         }
     }
-    for (const std::int32_t id : candidates_) place_[static_cast<std::size_t>(id)] = -1;
+    for (const std::int32_t id : candidates_) place_[id] = -1;
 }
 
 // Chooses the `missing` members still to come; base is D(T)/k - y(T).
 void Pricing::branch(std::int32_t missing, double base) {
-    std::vector<Option>& options = options_[static_cast<std::size_t>(missing)];
+    std::vector<Option>& options = options_[missing];
     const std::size_t count = options.size();
     const std::size_t needed = static_cast<std::size_t>(missing);
     if (count < needed) return;

@@ -75,7 +75,7 @@ class Pricing final : public Kernel {
     void pair(const std::vector<Option>& options, double base);
     void keep(double cost);
     double price(std::int32_t candidate) const {
-        return prices_[candidates_[static_cast<std::size_t>(candidate)]];
+        return prices_[candidates_[candidate]];
     }
     double* row(std::int32_t candidate) {
         return apart_.data() + static_cast<std::size_t>(candidate) * candidates_.size();

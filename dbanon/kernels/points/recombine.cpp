@@ -134,7 +134,7 @@ void Recombine::begin(const std::vector<std::int32_t>& labels) {
     for (const auto& ids : classes) {
         if (ids.empty()) continue;
         const std::int32_t at = find(ids.data(), static_cast<std::int32_t>(ids.size()));
-        for (const std::int32_t id : ids) current_[static_cast<std::size_t>(id)] = at;
+        for (const std::int32_t id : ids) current_[id] = at;
         share(at, prices);
     }
     ascent_.start(std::move(prices));
@@ -145,7 +145,7 @@ void Recombine::begin(const std::vector<std::int32_t>& labels) {
 void Recombine::share(std::int32_t at, std::vector<double>& prices) const {
     const std::int32_t* ids = members(at);
     for (std::int32_t i = 0; i < size(at); ++i) {
-        double& price = prices[static_cast<std::size_t>(ids[i])];
+        double& price = prices[ids[i]];
         price = 0.0;
         for (int j = 0; j < table_.p; ++j) {
             double mean = 0.0;
@@ -161,7 +161,7 @@ void Recombine::share(std::int32_t at, std::vector<double>& prices) const {
 double Recombine::reduced(std::int32_t at, const std::vector<double>& prices) const {
     double left = loss(at);
     const std::int32_t* ids = members(at);
-    for (std::int32_t i = 0; i < size(at); ++i) left -= prices[static_cast<std::size_t>(ids[i])];
+    for (std::int32_t i = 0; i < size(at); ++i) left -= prices[ids[i]];
     return left;
 }
 
@@ -182,7 +182,7 @@ bool Recombine::price() {
         if (left >= 0.0) continue;
         value += left;
         const std::int32_t* ids = members(at);
-        for (std::int32_t i = 0; i < size(at); ++i) --lack_[static_cast<std::size_t>(ids[i])];
+        for (std::int32_t i = 0; i < size(at); ++i) --lack_[ids[i]];
     }
     spent_ += std::int64_t{count} * (4 + k_);
     if (ascent_.step(value, total(), lack_) && --steps_left_ > 0) return true;
@@ -206,7 +206,7 @@ void Recombine::forget() {
     std::nth_element(order.begin(), middle, order.end());
     const double bar = *middle;
     std::vector<std::int32_t> moved(count, -1);
-    for (const std::int32_t at : current_) moved[static_cast<std::size_t>(at)] = 0;
+    for (const std::int32_t at : current_) moved[at] = 0;
     std::size_t left = 0;
     for (std::size_t at = 0; at < count; ++at) {
         if (reduced_[at] >= bar && moved[at] < 0) continue;
@@ -217,7 +217,7 @@ void Recombine::forget() {
         loss_[left] = loss_[at];
         reduced_[left++] = reduced_[at];
     }
-    for (std::int32_t& at : current_) at = moved[static_cast<std::size_t>(at)];
+    for (std::int32_t& at : current_) at = moved[at];
     members_.resize(left * room);
     size_.resize(left);
     loss_.resize(left);
@@ -238,13 +238,13 @@ void Recombine::list() {
     std::vector<std::int32_t> order(size_.size()), next(first_.begin(), first_.end() - 1);
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-        return reduced_[static_cast<std::size_t>(a)] < reduced_[static_cast<std::size_t>(b)];
+        return reduced_[a] < reduced_[b];
     });
     of_.resize(static_cast<std::size_t>(first_.back()));
     for (const std::int32_t at : order) {
         for (std::int32_t i = 0; i < size(at); ++i) {
-            std::int32_t& place = next[static_cast<std::size_t>(members(at)[i])];
-            of_[static_cast<std::size_t>(place++)] = at;
+            std::int32_t& place = next[members(at)[i]];
+            of_[place++] = at;
         }
     }
     spent_ += std::int64_t{count} * (100 + 8 * k_);
@@ -254,7 +254,7 @@ std::vector<std::int32_t> Recombine::labels() const {
     std::vector<std::int32_t> number(size_.size(), -1), found(current_.size());
     std::int32_t next = 0;
     for (std::size_t id = 0; id < current_.size(); ++id) {
-        std::int32_t& label = number[static_cast<std::size_t>(current_[id])];
+        std::int32_t& label = number[current_[id]];
         if (label < 0) label = next++;
         found[id] = label;
     }

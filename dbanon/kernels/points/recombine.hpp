@@ -24,7 +24,7 @@ namespace dbanon {
 class Mask {
    public:
     static constexpr std::int32_t kRecords = 256;
-    void add(std::int32_t x) { words_[static_cast<std::size_t>(x >> 6)] |= std::uint64_t{1} << (x & 63); }
+    void add(std::int32_t x) { words_[x >> 6] |= std::uint64_t{1} << (x & 63); }
     bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
     bool within(const Mask& other) const;
     void remove(const Mask& other);
@@ -79,8 +79,8 @@ class Recombine {
     const std::int32_t* members(std::int32_t at) const {
         return members_.data() + std::int64_t{at} * room_;
     }
-    std::int32_t size(std::int32_t at) const { return size_[static_cast<std::size_t>(at)]; }
-    double loss(std::int32_t at) const { return loss_[static_cast<std::size_t>(at)]; }
+    std::int32_t size(std::int32_t at) const { return size_[at]; }
+    double loss(std::int32_t at) const { return loss_[at]; }
     double reduced(std::int32_t at, const std::vector<double>& prices) const;
     void share(std::int32_t at, std::vector<double>& prices) const;
     double total() const;

@@ -8,13 +8,13 @@ namespace dbanon {
 
 // Those that settled at the end come last in their class, by index.
 void Tfrp::add_leftover(std::int32_t id) {
-    members_[static_cast<std::size_t>(labels_[static_cast<std::size_t>(id)])].push_back(id);
+    members_[labels_[id]].push_back(id);
 }
 
 void Tfrp::add_sums(std::int32_t label) {
     const std::size_t p = static_cast<std::size_t>(table_.p);
     const std::size_t at = static_cast<std::size_t>(label) * p;
-    for (const std::int32_t id : members_[static_cast<std::size_t>(label)]) {
+    for (const std::int32_t id : members_[label]) {
         for (std::size_t j = 0; j < p; ++j) sums_[at + j] += table_.row(id)[j];
     }
     set_mean(label);
@@ -23,7 +23,7 @@ void Tfrp::add_sums(std::int32_t label) {
 void Tfrp::set_mean(std::int32_t label) {
     const std::size_t p = static_cast<std::size_t>(table_.p);
     const std::size_t at = static_cast<std::size_t>(label) * p;
-    const double count = static_cast<double>(members_[static_cast<std::size_t>(label)].size());
+    const double count = static_cast<double>(members_[label].size());
     for (std::size_t j = 0; j < p; ++j) means_of_[at + j] = sums_[at + j] / count;
     if (centres_) centres_->update(label);
 }
@@ -32,7 +32,7 @@ double Tfrp::within(std::int32_t label) const {
     const std::size_t p = static_cast<std::size_t>(table_.p);
     const double* mean = means_of_.data() + static_cast<std::size_t>(label) * p;
     double total = 0.0;
-    for (const std::int32_t id : members_[static_cast<std::size_t>(label)]) {
+    for (const std::int32_t id : members_[label]) {
         double squared = 0.0;
         for (std::size_t j = 0; j < p; ++j) {
             const double gap = mean[j] - table_.row(id)[j];
@@ -46,7 +46,7 @@ double Tfrp::within(std::int32_t label) const {
 // Returns by how much the sum of squares of the class grows.
 double Tfrp::join(std::int32_t id, std::int32_t label, double squared) {
     const std::size_t p = static_cast<std::size_t>(table_.p);
-    std::vector<std::int32_t>& members = members_[static_cast<std::size_t>(label)];
+    std::vector<std::int32_t>& members = members_[label];
     const double count = static_cast<double>(members.size());
     double* sum = sums_.data() + static_cast<std::size_t>(label) * p;
     saved_.insert(saved_.end(), sum, sum + p);
@@ -61,7 +61,7 @@ void Tfrp::undo() {
     const std::size_t p = static_cast<std::size_t>(table_.p);
     for (; !moves_.empty(); moves_.pop_back()) {
         const std::int32_t label = moves_.back().to;
-        members_[static_cast<std::size_t>(label)].pop_back();
+        members_[label].pop_back();
         std::copy_n(saved_.end() - static_cast<std::ptrdiff_t>(p), p,
                     sums_.begin() + static_cast<std::ptrdiff_t>(label) * table_.p);
         saved_.resize(saved_.size() - p);
@@ -74,7 +74,7 @@ void Tfrp::renumber() {
     std::int32_t next = 0;
     for (const std::vector<std::int32_t>& members : members_) {
         if (members.empty()) continue;
-        for (const std::int32_t id : members) labels_[static_cast<std::size_t>(id)] = next;
+        for (const std::int32_t id : members) labels_[id] = next;
         ++next;
     }
 }
@@ -142,7 +142,7 @@ Steps Tfrp::run() {
         double cost = 0.0;
         moves_.clear();
         saved_.clear();
-        const std::vector<std::int32_t> leaving = members_[static_cast<std::size_t>(next.id)];
+        const std::vector<std::int32_t> leaving = members_[next.id];
         for (const std::int32_t id : leaving) {
             near_.start(table_.row(id), 1, next.id);
             centres_->begin(near_);
@@ -151,7 +151,7 @@ Steps Tfrp::run() {
             if (!(cost < present)) break;
         }
         if (cost < present) {
-            members_[static_cast<std::size_t>(next.id)].clear();
+            members_[next.id].clear();
             centres_->erase(next.id);
         } else {
             undo();

@@ -41,7 +41,7 @@ FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
             low = std::min(low, table.row(id)[j]);
             high = std::max(high, table.row(id)[j]);
         }
-        middle[static_cast<std::size_t>(j)] = low + (high - low) / 2;
+        middle[j] = low + (high - low) / 2;
     }
     // Of equal records the first stands for all.
     std::vector<std::int32_t> distinct = ids;
@@ -117,9 +117,9 @@ void Ward::add(const Members& ids) {
         centroids_.push_back(total / size);
     }
     for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-        next_[static_cast<std::size_t>(ids[i])] = ids[i + 1];
+        next_[ids[i]] = ids[i + 1];
     }
-    next_[static_cast<std::size_t>(ids.back())] = -1;
+    next_[ids.back()] = -1;
     const std::int32_t number = static_cast<std::int32_t>(place_.size());
     place_.push_back(clusters_.size());
     clusters_.push_back({size, ids.back(), number, ids.front()});
@@ -172,7 +172,7 @@ bool Ward::fill_index(bool all) {
     }
     work_.left -= 4 * std::ssize(numbers);
     for (const std::int32_t number : numbers) {
-        const std::size_t at = place_[static_cast<std::size_t>(number)];
+        const std::size_t at = place_[number];
         const double* mean = centroids_.data() + at * p;
         if (!std::all_of(mean, mean + p, [](double value) { return std::isfinite(value); })) {
             return false;
@@ -199,7 +199,7 @@ std::size_t Ward::nearest(std::size_t of, std::size_t before) {
         const Cluster& own = clusters_[of];
         index_.partners(own.number, own.size,
                         centroids_.data() + of * static_cast<std::size_t>(table_.p), least, work_,
-                        [&](std::int32_t number) { offer(place_[static_cast<std::size_t>(number)]); });
+                        [&](std::int32_t number) { offer(place_[number]); });
         if (found != none) return found;
     }
     for (std::size_t other = 0; other < none; ++other) offer(other);
@@ -224,11 +224,11 @@ void Ward::merge(std::size_t a, std::size_t b) {
     small_ -= static_cast<std::size_t>(to.size < k_) + static_cast<std::size_t>(from.size < k_);
     to.size += from.size;
     small_ += static_cast<std::size_t>(to.size < k_);
-    next_[static_cast<std::size_t>(to.last)] = from.first;
+    next_[to.last] = from.first;
     to.last = from.last;
     if (from.number < to.number) {
         to.number = from.number;
-        place_[static_cast<std::size_t>(to.number)] = a;
+        place_[to.number] = a;
     }
     if (indexed_) index_.insert(to.number);
     const std::size_t last = clusters_.size() - 1;
@@ -236,7 +236,7 @@ void Ward::merge(std::size_t a, std::size_t b) {
         clusters_[b] = clusters_[last];
         std::copy_n(centroids_.begin() + static_cast<std::ptrdiff_t>(last * p), p,
                     centroids_.begin() + static_cast<std::ptrdiff_t>(b * p));
-        place_[static_cast<std::size_t>(clusters_[b].number)] = b;
+        place_[clusters_[b].number] = b;
     }
     clusters_.pop_back();
     centroids_.resize(last * p);
@@ -256,7 +256,7 @@ bool Ward::cut_equal(const Members& ids, std::vector<Members>& found) const {
 
 Ward::Members Ward::members(const Cluster& cluster) const {
     Members ids;
-    for (std::int32_t id = cluster.first; id >= 0; id = next_[static_cast<std::size_t>(id)]) {
+    for (std::int32_t id = cluster.first; id >= 0; id = next_[id]) {
         ids.push_back(id);
     }
     std::sort(ids.begin(), ids.end());
@@ -295,10 +295,9 @@ Steps Ward::run() {
                 }
                 chain_.push_back(clusters_[seek].number);
             }
-            const std::size_t at = place_[static_cast<std::size_t>(chain_.back())];
+            const std::size_t at = place_[chain_.back()];
             const std::size_t before =
-                chain_.size() > 1 ? place_[static_cast<std::size_t>(chain_[chain_.size() - 2])]
-                                  : clusters_.size();
+                chain_.size() > 1 ? place_[chain_[chain_.size() - 2]] : clusters_.size();
             const std::size_t other = nearest(at, before);
             work_.left -= 16;
             if (other == before) {
