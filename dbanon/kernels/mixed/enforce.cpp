@@ -7,7 +7,7 @@
 
 namespace dbanon {
 
-Enforce::Enforce(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels,
+Enforce::Enforce(Mixed mixed, const std::int32_t* labels,
                  const std::int32_t* values, Models models, std::int64_t budget)
     : Kernel({nullptr, mixed->records(), mixed->d()}, 1),
       mixed_(std::move(mixed)),

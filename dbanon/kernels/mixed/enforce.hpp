@@ -19,7 +19,7 @@ namespace dbanon {
 class Enforce final : public Kernel {
    public:
     // labels: of each record, -1 where suppressed. values: (n, attributes of the models).
-    Enforce(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels,
+    Enforce(Mixed mixed, const std::int32_t* labels,
             const std::int32_t* values, Models models, std::int64_t budget);
 
    protected:
@@ -39,7 +39,7 @@ class Enforce final : public Kernel {
     void merge(std::size_t c);
     void end();
 
-    std::unique_ptr<MixedTable> mixed_;
+    const Mixed mixed_;
     Models models_;
     std::vector<std::int32_t> label_;   // of each record at the start
     std::vector<std::int32_t> values_;  // (n, attributes of the models)

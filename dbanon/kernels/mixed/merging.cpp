@@ -7,7 +7,7 @@
 
 namespace dbanon {
 
-Merging::Merging(std::unique_ptr<MixedTable> mixed, std::int32_t k, std::uint64_t seed,
+Merging::Merging(Mixed mixed, std::int32_t k, std::uint64_t seed,
                  double threshold)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),
       mixed_(std::move(mixed)),

@@ -63,10 +63,13 @@ class MixedTable {
     MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> units,
                std::vector<std::unique_ptr<Tree>> trees, const Code* beside = nullptr,
                std::size_t width = 0);
+    MixedTable(const MixedTable&) = delete;
+    MixedTable& operator=(const MixedTable&) = delete;
 
     std::int32_t records() const { return static_cast<std::int32_t>(tuple_of_.size()); }
     std::int32_t tuples() const { return static_cast<std::int32_t>(starts_.size()) - 1; }
     int d() const { return static_cast<int>(units_.size()); }
+    std::size_t width() const { return stride_ - units_.size(); }  // of what is beside the codes
     const Code* row(std::int32_t tuple) const {
         return rows_.data() + static_cast<std::size_t>(tuple) * stride_;
     }
@@ -92,6 +95,8 @@ class MixedTable {
     std::vector<Code> rows_;  // codes, then what is beside them
     std::vector<std::int32_t> tuple_of_, starts_, copies_;
 };
+// Kernels share it: none changes it.
+using Mixed = std::shared_ptr<const MixedTable>;
 
 // A class: the smallest and largest code of each attribute, and what its loss needs.
 struct Extent {

@@ -14,7 +14,7 @@ constexpr std::size_t kGuided = 256;     // values whose counts are added up for
 
 }  // namespace
 
-RefineLoss::RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels,
+RefineLoss::RefineLoss(Mixed mixed, const std::int32_t* labels,
                        std::int32_t k, std::int64_t rounds, std::uint64_t seed, Models models,
                        const std::vector<LabelCosts>& label_costs)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),

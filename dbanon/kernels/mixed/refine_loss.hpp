@@ -13,7 +13,7 @@ namespace dbanon {
 // small is then also what does not.
 class RefineLoss final : public Kernel {
    public:
-    RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels, std::int32_t k,
+    RefineLoss(Mixed mixed, const std::int32_t* labels, std::int32_t k,
                std::int64_t rounds, std::uint64_t seed, Models models,
                const std::vector<LabelCosts>& label_costs = {});
 
@@ -54,7 +54,7 @@ class RefineLoss final : public Kernel {
     double lack(std::size_t shape);
     double help(std::size_t a, std::size_t b);
 
-    std::unique_ptr<MixedTable> mixed_;
+    const Mixed mixed_;
     const std::int64_t rounds_;
     std::int64_t round_ = 0;
     Chance chance_;

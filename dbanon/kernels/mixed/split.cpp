@@ -2,7 +2,7 @@
 
 namespace dbanon {
 
-Split::Split(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels, std::int32_t k,
+Split::Split(Mixed mixed, const std::int32_t* labels, std::int32_t k,
              const std::int32_t* values, Models models)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),
       mixed_(std::move(mixed)),
