@@ -221,46 +221,120 @@ std::int32_t TupleTree::take(std::int32_t tuple) {
     return record;
 }
 
-template <class Measure>
-void TupleTree::look(std::int32_t node, const Measure& measure, Found& best, Work& work) const {
-    const Node& leaf = nodes_[node];
+template <class Answer>
+void TupleTree::look(const Node& leaf, Answer& answer, Work& work) const {
     work.left -= leaf.last - leaf.first;
-    for (std::int32_t i = leaf.first; i < leaf.last; ++i) {
-        const std::int32_t t = order_[i];
-        const Cost distance = measure.distance(t, best.distance);
-        if (distance > best.distance) continue;
-        if (distance < best.distance || next(t) < best.record) best = {distance, next(t), t};
-    }
+    for (std::int32_t i = leaf.first; i < leaf.last; ++i) answer.offer(order_[i], *this);
 }
 
-template <class Measure>
-std::int32_t TupleTree::nearest(const Measure& measure, std::int32_t hint, Work& work) {
-    Found best{kFar, kNothing, -1};
-    if (hint >= 0) look(leaf_[hint], measure, best, work);
+template <class Answer>
+void TupleTree::walk(Answer& answer, Work& work) {
+    using Order = typename Answer::Order;
     open_.clear();
-    open_.push_back({0, 0});
+    open_.push_back({Order::kBest, 0});
     while (!open_.empty()) {
         const Open top = open_.back();
         open_.pop_back();
         const Node& at = nodes_[top.node];
-        if (top.bound > best.distance) continue;
-        if (top.bound == best.distance && at.least > best.record) continue;
+        if (!answer.wants(top.bound, at.least)) continue;
         --work.left;
         if (at.left < 0) {
-            look(top.node, measure, best, work);
+            look(at, answer, work);
             continue;
         }
-        Open child[2] = {{kFar, at.left}, {kFar, at.right}};
+        Open child[2] = {{Order::kWorst, at.left}, {Order::kWorst, at.right}};
         for (Open& c : child) {
             if (nodes_[c.node].least == kNothing) continue;
-            c.bound = measure.at_least(low(c.node), high(c.node), best.distance);
+            c.bound = answer.bound(low(c.node), high(c.node));
         }
-        const bool swap = child[1].bound > child[0].bound;
+        // The better one comes last, and so is looked at first.
+        const bool swap = Order::better(child[0].bound, child[1].bound);
         for (const Open& c : {child[swap], child[!swap]}) {
-            if (c.bound != kFar) open_.push_back(c);
+            if (c.bound != Order::kWorst) open_.push_back(c);
         }
     }
-    return best.tuple;
+}
+
+namespace {
+
+struct Nearer {
+    static constexpr Cost kBest = 0, kWorst = kFar;
+    static bool better(Cost a, Cost b) { return a < b; }
+};
+
+struct Farther {
+    static constexpr Cost kBest = kFar, kWorst = -1;
+    static bool better(Cost a, Cost b) { return a > b; }
+};
+
+// One tuple, by (distance, index of its next record).
+template <class By>
+struct One {
+    using Order = By;
+    Cost distance = By::kWorst;
+    std::int32_t record = kNothing, tuple = -1;
+
+    bool wants(Cost bound, std::int32_t least) const {
+        return bound == distance ? least <= record : By::better(bound, distance);
+    }
+    void take(Cost found, std::int32_t t, const TupleTree& tree) {
+        if (By::better(distance, found)) return;
+        const std::int32_t next = tree.next(t);
+        if (found == distance && next >= record) return;
+        distance = found;
+        record = next;
+        tuple = t;
+    }
+};
+
+template <class Measure>
+struct Nearest : One<Nearer> {
+    const Measure& measure;
+    explicit Nearest(const Measure& by) : measure(by) {}
+    Cost bound(const Code* low, const Code* high) const {
+        return measure.at_least(low, high, distance);
+    }
+    void offer(std::int32_t t, const TupleTree& tree) {
+        take(measure.distance(t, distance), t, tree);
+    }
+};
+
+struct Farthest : One<Farther> {
+    const Reach& reach;
+    explicit Farthest(const Reach& by) : reach(by) {}
+    Cost bound(const Code* low, const Code* high) const { return reach.at_most(low, high); }
+    void offer(std::int32_t t, const TupleTree& tree) { take(reach.distance(t, kFar), t, tree); }
+};
+
+// Several tuples but one, by (distance, tuple): a heap with the largest on top, the one to replace.
+struct Several {
+    using Order = Nearer;
+    const Reach& reach;
+    const std::int32_t but;
+    std::vector<std::pair<Cost, std::int32_t>>& heap;
+
+    bool wants(Cost bound, std::int32_t) const { return bound <= heap.front().first; }
+    Cost bound(const Code* low, const Code* high) const {
+        return reach.at_least(low, high, heap.front().first);
+    }
+    void offer(std::int32_t t, const TupleTree&) {
+        if (t == but) return;
+        const std::pair<Cost, std::int32_t> pair{reach.distance(t, heap.front().first), t};
+        if (!(pair < heap.front())) return;
+        std::pop_heap(heap.begin(), heap.end());
+        heap.back() = pair;
+        std::push_heap(heap.begin(), heap.end());
+    }
+};
+
+}  // namespace
+
+template <class Measure>
+std::int32_t TupleTree::nearest(const Measure& measure, std::int32_t hint, Work& work) {
+    Nearest answer(measure);
+    if (hint >= 0) look(nodes_[leaf_[hint]], answer, work);
+    walk(answer, work);
+    return answer.tuple;
 }
 
 template std::int32_t TupleTree::nearest(const Reach&, std::int32_t, Work&);
@@ -268,75 +342,17 @@ template std::int32_t TupleTree::nearest(const Growth&, std::int32_t, Work&);
 
 void TupleTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t count,
                         std::int32_t* found, Work& work) {
-    // Largest first: the one to be replaced.
     heap_.assign(static_cast<std::size_t>(count), {kFar, kNothing});
-    open_.clear();
-    open_.push_back({0, 0});
-    while (!open_.empty()) {
-        const Open top = open_.back();
-        open_.pop_back();
-        const Node& at = nodes_[top.node];
-        if (top.bound > heap_.front().first) continue;
-        --work.left;
-        if (at.left < 0) {
-            work.left -= at.last - at.first;
-            for (std::int32_t i = at.first; i < at.last; ++i) {
-                const std::int32_t t = order_[i];
-                if (t == tuple) continue;
-                const std::pair<Cost, std::int32_t> pair{reach.distance(t, heap_.front().first), t};
-                if (!(pair < heap_.front())) continue;
-                std::pop_heap(heap_.begin(), heap_.end());
-                heap_.back() = pair;
-                std::push_heap(heap_.begin(), heap_.end());
-            }
-            continue;
-        }
-        Open child[2] = {{kFar, at.left}, {kFar, at.right}};
-        for (Open& c : child) {
-            c.bound = reach.at_least(low(c.node), high(c.node), heap_.front().first);
-        }
-        const bool swap = child[1].bound > child[0].bound;
-        open_.push_back(child[swap]);
-        open_.push_back(child[!swap]);
-    }
+    Several answer{reach, tuple, heap_};
+    walk(answer, work);
     std::sort_heap(heap_.begin(), heap_.end());
     for (std::size_t i = 0; i < heap_.size(); ++i) found[i] = heap_[i].second;
 }
 
 std::int32_t TupleTree::farthest(const Reach& reach, Work& work) {
-    Found best{-1, kNothing, -1};
-    open_.clear();
-    open_.push_back({kFar, 0});
-    while (!open_.empty()) {
-        const Open top = open_.back();
-        open_.pop_back();
-        const Node& at = nodes_[top.node];
-        if (top.bound < best.distance) continue;
-        if (top.bound == best.distance && at.least > best.record) continue;
-        --work.left;
-        if (at.left < 0) {
-            work.left -= at.last - at.first;
-            for (std::int32_t i = at.first; i < at.last; ++i) {
-                const std::int32_t t = order_[i];
-                const Cost distance = reach.distance(t, kFar);
-                if (distance > best.distance ||
-                    (distance == best.distance && next(t) < best.record)) {
-                    best = {distance, next(t), t};
-                }
-            }
-            continue;
-        }
-        Open child[2] = {{-1, at.left}, {-1, at.right}};
-        for (Open& c : child) {
-            if (nodes_[c.node].least == kNothing) continue;
-            c.bound = reach.at_most(low(c.node), high(c.node));
-        }
-        const bool swap = child[1].bound < child[0].bound;
-        for (const Open& c : {child[swap], child[!swap]}) {
-            if (c.bound >= 0) open_.push_back(c);
-        }
-    }
-    return best.tuple;
+    Farthest answer(reach);
+    walk(answer, work);
+    return answer.tuple;
 }
 
 }  // namespace dbanon

@@ -76,17 +76,16 @@ class TupleTree {
         std::int32_t parent;
         std::int32_t least;        // smallest next record below; INT32_MAX when nothing remains
     };
-    struct Found {
-        Cost distance;
-        std::int32_t record, tuple;
-    };
 
     std::int32_t build(std::int32_t first, std::int32_t last, std::int32_t parent);
     void summarize(std::int32_t node);
     Code* low(std::int32_t node) { return boxes_.data() + 2 * std::int64_t{node} * table_.d(); }
     Code* high(std::int32_t node) { return low(node) + table_.d(); }
-    template <class Measure>
-    void look(std::int32_t node, const Measure& measure, Found& best, Work& work) const;
+    // Offers an answer the tuples of a leaf, or of all boxes that it wants, by their bounds.
+    template <class Answer>
+    void look(const Node& leaf, Answer& answer, Work& work) const;
+    template <class Answer>
+    void walk(Answer& answer, Work& work);
 
     const MixedTable& table_;
     std::int32_t remaining_;
