@@ -23,14 +23,12 @@ RefineLoss::RefineLoss(Mixed mixed, const std::int32_t* labels,
       chance_(seed),
       withheld_(static_cast<std::size_t>(mixed_->records()), false),
       slot_(static_cast<std::size_t>(mixed_->tuples()), -1),
-      most_(static_cast<std::size_t>(std::clamp(kClasses * std::min(k, kMost), kFewest, kMost))),
-      shapes_(*mixed_, label_costs),
       models_(std::move(models)),
       guided_(!models_.empty() && models_.cells() <= kGuided),
-      counts_((4 * most_ + 2) * models_.cells()),
-      together_(models_.cells()),
-      lack_(4 * most_) {
-    shapes_.resize(4 * most_ + 2);
+      pool_(*mixed_, label_costs,
+            static_cast<std::size_t>(std::clamp(kClasses * std::min(k, kMost), kFewest, kMost)),
+            models_.cells()),
+      together_(models_.cells()) {
     collect(labels);
 }
 
@@ -72,12 +70,12 @@ void RefineLoss::collect(const std::int32_t* labels) {
             const auto [tuple, copies] = at.tuples[i];
             classes_of_[tuple].push_back(c);
             if (i == 0) {
-                shapes_.set(0, tuple, copies);
+                pool_.shapes.set(pool_.rest, tuple, copies);
             } else {
-                shapes_.add(0, tuple, copies);
+                pool_.shapes.add(pool_.rest, tuple, copies);
             }
         }
-        at.loss = at.tuples.empty() ? 0 : shapes_.loss(0);
+        at.loss = at.tuples.empty() ? 0 : pool_.shapes.loss(pool_.rest);
     }
 }
 
@@ -100,13 +98,13 @@ Steps RefineLoss::run() {
         --work_.left;
         if (choose()) {
             Cost before = 0;
-            for (const std::int32_t c : pool_) before += classes_[c].loss;
+            for (const std::int32_t c : pool_.classes) before += classes_[c].loss;
             gather();
             agglomerate();
             move();
             join_same();
             if (total() <= before) keep();
-            work_.left -= static_cast<std::int64_t>(entries_.size() * entries_.size());
+            work_.left -= static_cast<std::int64_t>(pool_.entries.size() * pool_.entries.size());
         }
         if (work_.left <= 0) co_yield nullptr;
     }
@@ -135,16 +133,17 @@ Steps RefineLoss::run() {
 
 // A class that loses something and a few classes that hold neighbours of its records.
 bool RefineLoss::choose() {
-    pool_.clear();
+    std::vector<std::int32_t>& pool = pool_.classes;
+    pool.clear();
     if (classes_.empty()) return false;
     const auto c = static_cast<std::int32_t>(chance_.below(classes_.size()));
     const Class& seed = classes_[c];
-    if (seed.loss == 0 || seed.tuples.size() > most_ / 2) return false;
-    pool_.push_back(c);
+    if (seed.loss == 0 || seed.tuples.size() > pool_.most / 2) return false;
+    pool.push_back(c);
     std::size_t entries = seed.tuples.size();
     const std::size_t wanted = 2 + chance_.below(kMostClasses - 1);
-    for (std::size_t tries = 4 * wanted; tries > 0 && pool_.size() < wanted; --tries) {
-        const Class& from = classes_[pool_[chance_.below(pool_.size())]];
+    for (std::size_t tries = 4 * wanted; tries > 0 && pool.size() < wanted; --tries) {
+        const Class& from = classes_[pool[chance_.below(pool.size())]];
         std::int32_t tuple = from.tuples[chance_.below(from.tuples.size())].first;
         const std::uint32_t step = chance_.below(static_cast<std::size_t>(near_) + 1);
         if (step > 0) {
@@ -154,11 +153,11 @@ bool RefineLoss::choose() {
         const auto& holding = classes_of_[tuple];
         if (holding.empty()) continue;
         const std::int32_t next = holding[chance_.below(holding.size())];
-        if (std::find(pool_.begin(), pool_.end(), next) != pool_.end()) continue;
+        if (std::find(pool.begin(), pool.end(), next) != pool.end()) continue;
         const std::size_t more = classes_[next].tuples.size();
-        if (entries + more > most_) continue;
+        if (entries + more > pool_.most) continue;
         entries += more;
-        pool_.push_back(next);
+        pool.push_back(next);
     }
     return true;
 }
