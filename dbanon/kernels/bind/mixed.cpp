@@ -83,7 +83,7 @@ std::int32_t checked_k(const MixedTable& table, std::int64_t k) {
 }
 
 const std::int32_t* checked_labels(const MixedTable& table, const Integers& labels) {
-    const auto n = static_cast<std::size_t>(table.records());
+    const std::size_t n = table.records();
     if (labels.shape(0) != n) throw nb::value_error("one label for each record");
     for (std::size_t i = 0; i < n; ++i) {
         const std::int32_t label = labels.data()[i];
@@ -133,7 +133,7 @@ std::vector<LabelCosts> label_costs(const MixedTable& table, const Integers& pie
         if (count < 0 || count > (table.tree(static_cast<int>(a)) ? 0 : 256)) {
             throw nb::value_error("pieces must be from 0 to 256, of a number");
         }
-        const auto w = static_cast<std::size_t>(count);
+        const std::size_t w = count;
         if (first + w > firsts.shape(0) || cost + w * w > costs.shape(0)) {
             throw nb::value_error("a first code of each piece, and a cost of each two");
         }

@@ -51,7 +51,7 @@ class Steps {
 class Kernel {
    public:
     Kernel(const Table& table, std::int32_t k)
-        : table_(table), k_(k), labels_(static_cast<std::size_t>(table.n), -1) {}
+        : table_(table), k_(k), labels_(table.n, -1) {}
     virtual ~Kernel() = default;
     Kernel(const Kernel&) = delete;
     Kernel& operator=(const Kernel&) = delete;

@@ -22,7 +22,7 @@ void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_class
 bool class_means(const Strided<double>& values, const Grouped& classes, double* means) {
     std::vector<double> own;
     for (std::size_t c = 0; c < classes.n_classes; ++c) {
-        const std::size_t first = static_cast<std::size_t>(classes.starts[c]);
+        const std::size_t first = classes.starts[c];
         const std::size_t size = classes.end(c) - first;
         own.resize(size);
         for (std::size_t i = 0; i < size; ++i) {
@@ -39,7 +39,7 @@ bool class_means(const Strided<double>& values, const Grouped& classes, double* 
 
 void integer_class_means(const std::int64_t* values, const Grouped& classes, std::int64_t* means) {
     for (std::size_t c = 0; c < classes.n_classes; ++c) {
-        const std::size_t first = static_cast<std::size_t>(classes.starts[c]);
+        const std::size_t first = classes.starts[c];
         const std::int64_t size = static_cast<std::int64_t>(classes.end(c) - first);
         // Quotients and remainders apart, so that no sum overflows.
         // On the way it may be one beyond a word, which it is not in the end.

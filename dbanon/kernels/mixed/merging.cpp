@@ -19,7 +19,7 @@ Steps Merging::run() {
     const MixedTable& table = *mixed_;
     std::vector<std::vector<std::int32_t>> classes;  // tuples
     if (threshold_ < 0) {
-        classes.resize(static_cast<std::size_t>(table.tuples()));
+        classes.resize(table.tuples());
         for (std::int32_t t = 0; t < table.tuples(); ++t) {
             classes[t].push_back(t);
         }

@@ -55,7 +55,7 @@ Tree::Tree(std::vector<std::int32_t> depths, std::vector<std::int32_t> gaps, Cos
 
 std::int32_t Tree::lowest_gap(Code low, Code high) const {
     const auto span = static_cast<std::uint32_t>(high - low);
-    const auto power = static_cast<std::size_t>(std::bit_width(span) - 1);
+    const std::size_t power = std::bit_width(span) - 1;
     const std::vector<std::int32_t>& minima = minima_[power];
     return std::min(minima[low],
                     minima[static_cast<std::size_t>(high) - (std::size_t{1} << power)]);
@@ -70,7 +70,7 @@ MixedTable::MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> unit
     const std::size_t slots = std::bit_ceil(2 * static_cast<std::size_t>(n) + 1);
     std::vector<std::int32_t> slot(slots, -1);
     std::vector<std::int32_t> counts;
-    tuple_of_.resize(static_cast<std::size_t>(n));
+    tuple_of_.resize(n);
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
         std::copy_n(codes + i * d, d, all.begin());
         if (width) std::copy_n(beside + i * width, width, all.begin() + static_cast<long>(d));
@@ -91,17 +91,17 @@ MixedTable::MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> unit
     }
     starts_.assign(counts.size() + 1, 0);
     for (std::size_t t = 0; t < counts.size(); ++t) starts_[t + 1] = starts_[t] + counts[t];
-    copies_.resize(static_cast<std::size_t>(n));
+    copies_.resize(n);
     std::vector<std::int32_t> next(starts_.begin(), starts_.end() - 1);
     for (std::int32_t i = 0; i < n; ++i) {
-        const auto t = static_cast<std::size_t>(tuple_of(i));
+        const std::size_t t = tuple_of(i);
         copies_[next[t]++] = i;
     }
 }
 
 void Extent::start(const MixedTable& table, std::int32_t tuple, Cost copies) {
     const Code* row = table.row(tuple);
-    const auto d = static_cast<std::size_t>(table.d());
+    const std::size_t d = table.d();
     low.assign(row, row + d);
     high = low;
     share.assign(d, 0);

@@ -21,12 +21,12 @@ RefineLoss::RefineLoss(Mixed mixed, const std::int32_t* labels,
       mixed_(std::move(mixed)),
       rounds_(rounds),
       chance_(seed),
-      withheld_(static_cast<std::size_t>(mixed_->records()), false),
-      slot_(static_cast<std::size_t>(mixed_->tuples()), -1),
+      withheld_(mixed_->records(), false),
+      slot_(mixed_->tuples(), -1),
       models_(std::move(models)),
       guided_(!models_.empty() && models_.cells() <= kGuided),
       pool_(*mixed_, label_costs,
-            static_cast<std::size_t>(std::clamp(kClasses * std::min(k, kMost), kFewest, kMost)),
+            std::clamp(kClasses * std::min(k, kMost), kFewest, kMost),
             models_.cells()),
       together_(models_.cells()) {
     collect(labels);
@@ -37,7 +37,7 @@ void RefineLoss::collect(const std::int32_t* labels) {
     const std::int32_t n = mixed_->records();
     std::int32_t count = 0;
     for (std::int32_t i = 0; i < n; ++i) count = std::max(count, labels[i] + 1);
-    classes_.resize(static_cast<std::size_t>(count));
+    classes_.resize(count);
     for (std::int32_t t = 0; t < mixed_->tuples(); ++t) {
         for (std::int32_t at = mixed_->begin(t); at < mixed_->end(t); ++at) {
             const std::int32_t label = labels[mixed_->copy(at)];

@@ -25,7 +25,7 @@ RefineLoss::Pool::Pool(const MixedTable& table, const std::vector<LabelCosts>& c
 }
 
 void RefineLoss::Pool::join(std::int32_t i, std::int32_t j) {
-    const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
+    const std::size_t a = i, b = j;
     shapes.merge(a, b);
     std::transform(counts(a), counts(a) + cells_, counts(b), counts(a), std::plus<>());
     for (Entry& entry : entries) {
@@ -100,9 +100,9 @@ double RefineLoss::lack(std::size_t cluster) {
 Cost RefineLoss::lent(std::int32_t i, std::int32_t j) const {
     const Entry& own = pool_.entries[j];
     const bool lends = models_.empty() && own.owner == j && own.count > k_ &&
-                       own.count == pool_.shapes.size(static_cast<std::size_t>(j));
+                       own.count == pool_.shapes.size(j);
     if (!lends) return 0;
-    return std::min<Cost>(k_ - pool_.shapes.size(static_cast<std::size_t>(i)), own.count - k_);
+    return std::min<Cost>(k_ - pool_.shapes.size(i), own.count - k_);
 }
 
 // How much less two clusters lack when they are one.
@@ -119,7 +119,7 @@ double RefineLoss::help(std::size_t a, std::size_t b) {
 // What uniting a small cluster i with j costs, made noisy so that each round tries another way;
 // under models for what it helps them both, and kNever where it is more than `most`.
 double RefineLoss::price(std::int32_t i, std::int32_t j, double most) {
-    const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
+    const std::size_t a = i, b = j;
     const Cluster &small = pool_.clusters[a], &other = pool_.clusters[b];
     const Cost copies = lent(i, j);
     const Cost increase = copies ? pool_.shapes.loss_with(a, b, copies) - small.loss
@@ -166,12 +166,12 @@ void RefineLoss::agglomerate() {
 }
 
 void RefineLoss::unite(std::int32_t i, std::int32_t j) {
-    const auto a = static_cast<std::size_t>(i);
+    const std::size_t a = i;
     if (const Cost copies = lent(i, j)) {
         Entry& lender = pool_.entries[j];
         const std::int32_t tuple = lender.tuple, count = static_cast<std::int32_t>(copies);
         pool_.shapes.add(a, tuple, copies);
-        pool_.shapes.take_copies(static_cast<std::size_t>(j), tuple, copies);
+        pool_.shapes.take_copies(j, tuple, copies);
         lender.count -= count;
         pool_.entries.push_back({tuple, count, i});
     } else {
@@ -203,7 +203,7 @@ void RefineLoss::move() {
         moved = false;
         for (std::size_t e = 0; e < pool_.entries.size(); ++e) {
             const Entry entry = pool_.entries[e];
-            const auto a = static_cast<std::size_t>(entry.owner);
+            const std::size_t a = entry.owner;
             Cluster& from = pool_.clusters[a];
             const Cost spare = shapes.size(a) - k_;
             if (spare <= 0 || from.loss == 0 || entry.count == 0) continue;
@@ -224,7 +224,7 @@ void RefineLoss::move() {
             std::int32_t target = -1;
             for (const std::int32_t other : pool_.alive) {
                 if (other == entry.owner) continue;
-                const auto b = static_cast<std::size_t>(other);
+                const std::size_t b = other;
                 const Cost increase = shapes.loss(b, pool_.moved) - pool_.clusters[b].loss;
                 if (increase < least && keeps_with(b, entry.tuple, moving)) {
                     least = increase;
@@ -232,7 +232,7 @@ void RefineLoss::move() {
                 }
             }
             if (target < 0) continue;
-            const auto b = static_cast<std::size_t>(target);
+            const std::size_t b = target;
             if (all) {
                 shapes.copy(a, pool_.rest);
                 pool_.entries[e].owner = target;
@@ -257,7 +257,7 @@ void RefineLoss::join_same() {
     for (std::size_t x = 0; x < alive.size(); ++x) {
         for (std::size_t y = alive.size() - 1; y > x; --y) {
             const std::int32_t i = alive[x], j = alive[y];
-            if (!pool_.shapes.same(static_cast<std::size_t>(i), static_cast<std::size_t>(j))) continue;
+            if (!pool_.shapes.same(i, j)) continue;
             pool_.join(i, j);
             pool_.clusters[i].loss += pool_.clusters[j].loss;
         }
@@ -267,7 +267,7 @@ void RefineLoss::join_same() {
 Cost RefineLoss::total() {
     Cost sum = 0;
     for (const std::int32_t i : pool_.alive) {
-        if (!keeps(static_cast<std::size_t>(i))) return std::numeric_limits<Cost>::max();
+        if (!keeps(i)) return std::numeric_limits<Cost>::max();
         sum += pool_.clusters[i].loss;
     }
     return sum;

@@ -24,7 +24,7 @@ void Shapes::tabulate(std::size_t w, const Price& price) {
 }
 
 Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) : table_(table) {
-    const auto n = static_cast<std::size_t>(table.tuples());
+    const std::size_t n = table.tuples();
     const LabelCosts none;
     std::vector<std::vector<Code>> ranks;  // of each looked up: the first code of each place
     std::vector<int> tabled;

@@ -105,7 +105,7 @@ Cost Growth::at_least(const Code* low, const Code* high, Cost limit) const {
 TupleTree::TupleTree(const MixedTable& table)
     : table_(table),
       remaining_(table.records()),
-      next_(static_cast<std::size_t>(table.tuples())),
+      next_(table.tuples()),
       order_(next_.size()),
       leaf_(next_.size()) {
     for (std::int32_t t = 0; t < table.tuples(); ++t) {
@@ -342,7 +342,7 @@ template std::int32_t TupleTree::nearest(const Growth&, std::int32_t, Work&);
 
 void TupleTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t count,
                         std::int32_t* found, Work& work) {
-    heap_.assign(static_cast<std::size_t>(count), {kFar, kNothing});
+    heap_.assign(count, {kFar, kNothing});
     Several answer{reach, tuple, heap_};
     walk(answer, work);
     std::sort_heap(heap_.begin(), heap_.end());

@@ -12,7 +12,7 @@ namespace dbanon {
 class Reach {
    public:
     explicit Reach(const MixedTable& table)
-        : table_(table), low_(static_cast<std::size_t>(table.d())), high_(low_), depth_(low_) {}
+        : table_(table), low_(table.d()), high_(low_), depth_(low_) {}
 
     void start(std::int32_t tuple);
     void add(std::int32_t tuple);

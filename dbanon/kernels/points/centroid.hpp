@@ -33,7 +33,7 @@ class RunningCentroid {
         next_ = 0;
         kept_ = 0;
         if (order_.empty()) {
-            order_.resize(static_cast<std::size_t>(table_.n));
+            order_.resize(table_.n);
             for (std::int32_t i = 0; i < table_.n; ++i) order_[i] = i;
         }
         sum_.assign(width(), 0.0);
@@ -54,7 +54,7 @@ class RunningCentroid {
                     for (std::size_t j = 0; j < width(); ++j) sum_[j] += row[j];
                 }
             }
-            order_.resize(static_cast<std::size_t>(kept_));
+            order_.resize(kept_);
             next_ = -1;
         }
         for (std::size_t j = 0; j < width(); ++j) mean_[j] = sum_[j] / remaining_;

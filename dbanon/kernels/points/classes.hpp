@@ -15,7 +15,7 @@ class ClassMeans {
     explicit ClassMeans(const Table& table) : table_(table) {}
 
     void add(std::int32_t id, std::int32_t label) {
-        const std::size_t p = static_cast<std::size_t>(table_.p);
+        const std::size_t p = table_.p;
         const std::size_t at = static_cast<std::size_t>(label) * p;
         if (at == values_.size()) {
             values_.resize(at + p, 0.0);
@@ -28,7 +28,7 @@ class ClassMeans {
 
     // From sums to means; nothing may be added afterwards.
     void close() {
-        const std::size_t p = static_cast<std::size_t>(table_.p);
+        const std::size_t p = table_.p;
         for (std::size_t i = 0; i < values_.size(); ++i) values_[i] /= count_[i / p];
     }
 
@@ -37,7 +37,7 @@ class ClassMeans {
         best_ = {-1.0, -1};
     }
     bool nearest(const double* point, Work& work) {
-        const std::size_t p = static_cast<std::size_t>(table_.p);
+        const std::size_t p = table_.p;
         for (; next_ < count_.size(); ++next_) {
             if (work.spent()) return false;
             --work.left;

@@ -6,7 +6,7 @@
 namespace dbanon {
 
 void ClusterIndex::start(std::int32_t numbers) {
-    homes_.assign(static_cast<std::size_t>(numbers), {nullptr, -1});
+    homes_.assign(numbers, {nullptr, -1});
     recent_.clear();
     for (Side& side : sides_) side = {};
     young_ = false;
@@ -71,7 +71,7 @@ void ClusterIndex::erase(std::int32_t number) {
         home.side->tree->erase(home.at);
         return;
     }
-    const std::size_t at = static_cast<std::size_t>(home.at);
+    const std::size_t at = home.at;
     recent_[at] = recent_.back();
     homes_[recent_[at]].at = home.at;
     recent_.pop_back();

@@ -16,7 +16,7 @@ Dbscan::Dbscan(const Table& table, std::int32_t k, double radius)
     : Kernel(table, k),
       limit_(radius * radius),
       tree_(table.points, table.n, table.p, ops_for(table.p)),
-      core_(static_cast<std::size_t>(table.n), false) {}
+      core_(table.n, false) {}
 
 void Dbscan::ask(std::int32_t id, std::int32_t wanted) {
     near_.start(table_.row(id), wanted);

@@ -10,14 +10,14 @@ Density::Density(const Table& table, std::int32_t k, bool lowest, Search search)
       lowest_(lowest),
       room_(k - 1 + std::clamp(k - 1, 4, 16)),
       lists_(static_cast<std::size_t>(table.n) * static_cast<std::size_t>(room_)),
-      length_(static_cast<std::size_t>(table.n), 0),
-      version_(static_cast<std::size_t>(table.n), -1),
-      same_(static_cast<std::size_t>(table.n), -1),
-      last_same_(static_cast<std::size_t>(table.n), -1),
+      length_(table.n, 0),
+      version_(table.n, -1),
+      same_(table.n, -1),
+      last_same_(table.n, -1),
       slots_(std::bit_ceil(2 * static_cast<std::size_t>(table.n)), -1),
-      holders_(static_cast<std::size_t>(table.n)),
-      marked_(static_cast<std::size_t>(table.n), false),
-      mean_(static_cast<std::size_t>(table.p)) {}
+      holders_(table.n),
+      marked_(table.n, false),
+      mean_(table.p) {}
 
 // For a heap whose top is the next candidate: smaller indexes come first among equals.
 bool Density::after(const Entry& a, const Entry& b) const {

@@ -17,7 +17,7 @@ double Diameter::reach(std::int32_t id) const {
 
 Steps Diameter::run() {
     while (!records_->prepare(work_)) co_yield nullptr;
-    middle_.assign(static_cast<std::size_t>(table_.p), 0.0);
+    middle_.assign(table_.p, 0.0);
     double widest = 0.0;
     for (std::int32_t id = 0; id < table_.n; ++id) {
         if (work_.spent()) co_yield nullptr;

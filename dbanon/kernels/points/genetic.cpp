@@ -7,7 +7,7 @@ namespace dbanon {
 
 // Records in drawn order, k to a class; the rest join drawn classes.
 Genetic::Genes Genetic::drawn() {
-    std::vector<std::int32_t> order(static_cast<std::size_t>(table_.n));
+    std::vector<std::int32_t> order(table_.n);
     for (std::int32_t i = 0; i < table_.n; ++i) order[i] = i;
     for (std::int32_t i = table_.n - 1; i > 0; --i) {
         std::swap(order[i], order[random_.below(i + 1)]);
@@ -34,7 +34,7 @@ std::int32_t Genetic::draw_member(const Genes& genes, std::int32_t of) {
 
 // Classes of 1 to k - 1 records are filled from larger ones or dissolved, those of 2k or more cut.
 void Genetic::mend(Genes& genes) {
-    size_.assign(static_cast<std::size_t>(classes_), 0);
+    size_.assign(classes_, 0);
     for (const std::int32_t at : genes) ++size_[at];
     const auto move = [&](std::int32_t id, std::int32_t into) {
         std::int32_t& gene = genes[id];
@@ -71,17 +71,17 @@ void Genetic::mend(Genes& genes) {
 }
 
 double Genetic::loss(const Genes& genes) {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
-    size_.assign(static_cast<std::size_t>(classes_), 0);
+    const std::size_t p = table_.p;
+    size_.assign(classes_, 0);
     sum_.assign(static_cast<std::size_t>(classes_) * p, 0.0);
     for (std::int32_t i = 0; i < table_.n; ++i) {
-        const std::size_t at = static_cast<std::size_t>(genes[i]);
+        const std::size_t at = genes[i];
         ++size_[at];
         for (std::size_t j = 0; j < p; ++j) sum_[at * p + j] += table_.row(i)[j];
     }
     double total = 0.0;
     for (std::int32_t i = 0; i < table_.n; ++i) {
-        const std::size_t at = static_cast<std::size_t>(genes[i]);
+        const std::size_t at = genes[i];
         for (std::size_t j = 0; j < p; ++j) {
             const double gap = table_.row(i)[j] - sum_[at * p + j] / size_[at];
             total += gap * gap;
@@ -100,7 +100,7 @@ std::size_t Genetic::wheel(const std::vector<double>& fitness, double total) {
 }
 
 Steps Genetic::run() {
-    const std::size_t count = static_cast<std::size_t>(settings_.population);
+    const std::size_t count = settings_.population;
     const std::int64_t price = std::int64_t{table_.n} * (table_.p + 4);
     std::vector<Genes> people, children;
     for (std::size_t i = 0; i < count; ++i) {
@@ -141,7 +141,7 @@ Steps Genetic::run() {
         people.swap(children);
         done_ = (generation + 1.0) / (settings_.generations + 1.0);
     }
-    std::vector<std::int32_t> number(static_cast<std::size_t>(classes_), -1);
+    std::vector<std::int32_t> number(classes_, -1);
     std::int32_t next = 0;
     for (std::int32_t id = 0; id < table_.n; ++id) {
         std::int32_t& label = number[people[0][id]];

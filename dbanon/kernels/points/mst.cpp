@@ -17,7 +17,7 @@ constexpr std::int64_t kPart = 1 << 16;  // of a slice, for one tree
 // of the tree was nearest to bounds its distance to the others from below, so that it is looked for
 // anew only when that bound is the least of all.
 Steps Mst::run() {
-    const std::size_t count = static_cast<std::size_t>(table_.n);
+    const std::size_t count = table_.n;
     parent_.assign(count, -1);
     length_.assign(count, 0.0);
     std::vector<bool> taken(count, false);
@@ -37,7 +37,7 @@ Steps Mst::run() {
         if (work_.spent()) co_yield nullptr;
 
         const Reach least = heap_.front();
-        const std::size_t to = static_cast<std::size_t>(least.to);
+        const std::size_t to = least.to;
         const std::int32_t parent = grown_[least.order];
         bool next = taken[to];
         if (!next) {
@@ -93,7 +93,7 @@ Steps Mst::run() {
 void Mst::begin_cut() {
     below_.assign(grown_.size(), 1);
     for (std::size_t i = grown_.size(); i-- > 1;) {
-        const std::size_t id = static_cast<std::size_t>(grown_[i]);
+        const std::size_t id = grown_[i];
         below_[parent_[id]] += below_[id];
     }
     edges_.assign(grown_.begin() + 1, grown_.end());
@@ -112,7 +112,7 @@ bool Mst::cut(Work& work) {
         const std::int32_t child = edges_[looked_at_];
         const std::int32_t lost = below_[child];
         if (lost < k_) continue;
-        std::size_t root = static_cast<std::size_t>(child);
+        std::size_t root = child;
         for (; parent_[root] >= 0; work.left -= 4) root = static_cast<std::size_t>(parent_[root]);
         if (below_[root] - lost < k_) continue;
         for (std::int32_t up = parent_[child]; up >= 0;

@@ -17,7 +17,7 @@ class Neighbours final : public Kernel {
           count_(count),
           keep_(keep),
           records_(make_records(table, search, table.n)),
-          sums_(static_cast<std::size_t>(table.n)),
+          sums_(table.n),
           ids_(keep ? sums_.size() * static_cast<std::size_t>(count) : 0) {}
 
     std::int32_t count() const { return count_; }

@@ -22,11 +22,11 @@ NearestPath::NearestPath(const Table& table, const std::int32_t* groups)
     if (groups == nullptr) return;
     const std::size_t count =
         static_cast<std::size_t>(*std::max_element(groups, groups + table.n)) + 1;
-    const std::size_t p = static_cast<std::size_t>(table.p);
+    const std::size_t p = table.p;
     members_.resize(count);
     centroids_.resize(count * p, 0.0);
     for (std::int32_t id = 0; id < table.n; ++id) {
-        const std::size_t group = static_cast<std::size_t>(groups[id]);
+        const std::size_t group = groups[id];
         members_[group].push_back(id);
         for (std::size_t j = 0; j < p; ++j) centroids_[group * p + j] += table.row(id)[j];
     }
@@ -102,7 +102,7 @@ Steps PathCut::run() {
     const std::int32_t n = table_.n;
     const std::int32_t longest = static_cast<std::int32_t>(
         std::min<std::int64_t>(n, 2 * std::int64_t{k_} - 1));
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     std::vector<double> best(static_cast<std::size_t>(n) + 1, kInf), mean(p);
     std::vector<std::int32_t> start(static_cast<std::size_t>(n) + 1, -1);
     best[0] = 0.0;

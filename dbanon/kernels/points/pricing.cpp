@@ -22,11 +22,11 @@ Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const
       threshold_(threshold),
       wanted_(wanted),
       effort_(effort),
-      order_(static_cast<std::size_t>(table.n)),
+      order_(table.n),
       least_(order_.size(), 0.0),
       to_seed_(order_.size()),
       place_(order_.size(), -1),
-      options_(static_cast<std::size_t>(k)) {
+      options_(k) {
     std::iota(order_.begin(), order_.end(), 0);
     std::stable_sort(order_.begin(), order_.end(),
                      [&](std::int32_t a, std::int32_t b) { return prices_[a] > prices_[b]; });
@@ -47,7 +47,7 @@ void Pricing::list_tolls(const Tolls& tolls) {
     tolls_.resize(2 * tolls.count);
     std::vector<std::size_t> next(first_toll_.begin(), first_toll_.end() - 1);
     for (std::size_t i = 0; i < 2 * tolls.count; ++i) {
-        const std::size_t from = static_cast<std::size_t>(tolls.pairs[i]);
+        const std::size_t from = tolls.pairs[i];
         tolls_[next[from]++] = {tolls.pairs[i ^ 1], k_ * tolls.tolls[i / 2]};
     }
 }
@@ -197,7 +197,7 @@ void Pricing::add_tolls() {
 void Pricing::branch(std::int32_t missing, double base) {
     std::vector<Option>& options = options_[missing];
     const std::size_t count = options.size();
-    const std::size_t needed = static_cast<std::size_t>(missing);
+    const std::size_t needed = missing;
     if (count < needed) return;
     steps_ += static_cast<std::int64_t>(count);
     const double* half = halves(missing - 1);

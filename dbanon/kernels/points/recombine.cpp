@@ -70,7 +70,7 @@ Recombine::Recombine(const Table& table, std::int32_t k)
       most_(std::max(kIds, kTimes * static_cast<std::size_t>(table.n)) /
             static_cast<std::size_t>(room_)),
       slots_(1 << 12, -1),
-      place_(static_cast<std::size_t>(table.n), -1) {}
+      place_(table.n, -1) {}
 
 std::int32_t& Recombine::slot(std::uint64_t hash) {
     return slots_[static_cast<std::size_t>(hash) & (slots_.size() - 1)];
@@ -125,7 +125,7 @@ std::int32_t Recombine::find(const std::int32_t* ids, std::int32_t count) {
 void Recombine::begin(const std::vector<std::int32_t>& labels) {
     std::vector<std::vector<std::int32_t>> classes;
     for (std::size_t id = 0; id < labels.size(); ++id) {
-        const std::size_t at = static_cast<std::size_t>(labels[id]);
+        const std::size_t at = labels[id];
         if (at >= classes.size()) classes.resize(at + 1);
         classes[at].push_back(static_cast<std::int32_t>(id));
     }
@@ -240,7 +240,7 @@ void Recombine::list() {
     std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
         return reduced_[a] < reduced_[b];
     });
-    of_.resize(static_cast<std::size_t>(first_.back()));
+    of_.resize(first_.back());
     for (const std::int32_t at : order) {
         for (std::int32_t i = 0; i < size(at); ++i) {
             std::int32_t& place = next[members(at)[i]];

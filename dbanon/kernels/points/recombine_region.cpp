@@ -63,11 +63,11 @@ void Recombine::gather(Random& random) {
         const std::int32_t count = static_cast<std::int32_t>(records_.size());
         if (count >= most) break;
         spent_ += 10 + 4 * k_;
-        const std::size_t from = static_cast<std::size_t>(records_[random.below(count)]);
+        const std::size_t from = records_[random.below(count)];
         const std::int32_t best = std::min(first_[from + 1] - first_[from], kGrowing);
         const std::int32_t by = of_[first_[from] + random.below(best)];
         for (std::int32_t i = 0; i < size(by); ++i) {
-            const std::size_t id = static_cast<std::size_t>(members(by)[i]);
+            const std::size_t id = members(by)[i];
             const std::int32_t at = current_[id];
             const bool fits = static_cast<std::int32_t>(records_.size()) + size(at) <= Mask::kRecords;
             if (place_[id] < 0 && fits) enter(at);
@@ -79,7 +79,7 @@ void Recombine::gather(Random& random) {
 void Recombine::collect() {
     local_.clear();
     for (std::size_t x = 0; x < records_.size(); ++x) {
-        const std::size_t id = static_cast<std::size_t>(records_[x]);
+        const std::size_t id = records_[x];
         for (std::int32_t i = first_[id]; i < first_[id + 1]; ++i) {
             const std::int32_t at = of_[i];
             if (reduced_[at] > region_reduced_) break;
@@ -104,7 +104,7 @@ void Recombine::collect() {
         std::nth_element(local_.begin(), local_.begin() + kLocal, local_.end(), cheaper);
         local_.resize(kLocal);
     }
-    const std::size_t room = static_cast<std::size_t>(room_);
+    const std::size_t room = room_;
     inside_.resize(local_.size() * room);
     for (std::size_t c = 0; c < local_.size(); ++c) {
         const std::int32_t at = local_[c].at;
@@ -148,7 +148,7 @@ bool Recombine::bound() {
 
 // Lowers prices until no class costs less, and leaves the classes that may still be taken.
 void Recombine::settle() {
-    const std::size_t room = static_cast<std::size_t>(room_);
+    const std::size_t room = room_;
     std::vector<double>& prices = around_.best;
     std::vector<double> less(prices.size(), 0.0);
     for (std::size_t c = 0; c < local_.size(); ++c) {

@@ -12,7 +12,7 @@ void Tfrp::add_leftover(std::int32_t id) {
 }
 
 void Tfrp::add_sums(std::int32_t label) {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     const std::size_t at = static_cast<std::size_t>(label) * p;
     for (const std::int32_t id : members_[label]) {
         for (std::size_t j = 0; j < p; ++j) sums_[at + j] += table_.row(id)[j];
@@ -21,7 +21,7 @@ void Tfrp::add_sums(std::int32_t label) {
 }
 
 void Tfrp::set_mean(std::int32_t label) {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     const std::size_t at = static_cast<std::size_t>(label) * p;
     const double count = static_cast<double>(members_[label].size());
     for (std::size_t j = 0; j < p; ++j) means_of_[at + j] = sums_[at + j] / count;
@@ -29,7 +29,7 @@ void Tfrp::set_mean(std::int32_t label) {
 }
 
 double Tfrp::within(std::int32_t label) const {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     const double* mean = means_of_.data() + static_cast<std::size_t>(label) * p;
     double total = 0.0;
     for (const std::int32_t id : members_[label]) {
@@ -45,7 +45,7 @@ double Tfrp::within(std::int32_t label) const {
 
 // Returns by how much the sum of squares of the class grows.
 double Tfrp::join(std::int32_t id, std::int32_t label, double squared) {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     std::vector<std::int32_t>& members = members_[label];
     const double count = static_cast<double>(members.size());
     double* sum = sums_.data() + static_cast<std::size_t>(label) * p;
@@ -58,7 +58,7 @@ double Tfrp::join(std::int32_t id, std::int32_t label, double squared) {
 }
 
 void Tfrp::undo() {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     for (; !moves_.empty(); moves_.pop_back()) {
         const std::int32_t label = moves_.back().to;
         members_[label].pop_back();

@@ -34,7 +34,7 @@ struct FarPair {
 FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
     // The box around all records; from its middle outwards the two parts of a pair bound it.
     const int p = table.p;
-    std::vector<double> middle(static_cast<std::size_t>(p));
+    std::vector<double> middle(p);
     for (int j = 0; j < p; ++j) {
         double low = kInf, high = -kInf;
         for (const std::int32_t id : ids) {
@@ -149,7 +149,7 @@ bool Ward::may_merge(std::size_t a, std::size_t b) const {
 
 double Ward::merging(std::size_t a, std::size_t b) const {
     const double n = clusters_[a].size, m = clusters_[b].size;
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     return merging_factor(n, m) *
            distance(centroids_.data() + a * p, centroids_.data() + b * p, table_.p);
 }
@@ -161,7 +161,7 @@ bool Ward::wants_index() const {
 // Puts all clusters into the index, or the young ones anew. False when means have overflowed: there
 // is no order among them.
 bool Ward::fill_index(bool all) {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     std::vector<std::int32_t> numbers;
     if (all) {
         index_.start(static_cast<std::int32_t>(place_.size()));
@@ -211,7 +211,7 @@ std::size_t Ward::nearest(std::size_t of, std::size_t before) {
 void Ward::merge(std::size_t a, std::size_t b) {
     Cluster& to = clusters_[a];
     const Cluster from = clusters_[b];
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     const double n = to.size, m = from.size;
     if (indexed_) {
         index_.erase(to.number);
@@ -264,7 +264,7 @@ Ward::Members Ward::members(const Cluster& cluster) const {
 }
 
 Steps Ward::run() {
-    next_.resize(static_cast<std::size_t>(table_.n), -1);
+    next_.resize(table_.n, -1);
     std::vector<Members> waiting(1);
     for (std::int32_t id = 0; id < table_.n; ++id) waiting[0].push_back(id);
     std::vector<Members> found;
