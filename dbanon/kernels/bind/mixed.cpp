@@ -130,7 +130,7 @@ std::vector<LabelCosts> label_costs(const MixedTable& table, const Integers& pie
     std::size_t first = 0, cost = 0;
     for (std::size_t a = 0; a < found.size(); ++a) {
         const std::int32_t count = pieces.data()[a];
-        if (count < 0 || count > (table.tree(static_cast<int>(a)) ? 0 : 256)) {
+        if (count < 0 || count > (table.tree(a) ? 0 : 256)) {
             throw nb::value_error("pieces must be from 0 to 256, of a number");
         }
         const std::size_t w = count;

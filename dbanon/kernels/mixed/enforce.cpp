@@ -24,7 +24,7 @@ Enforce::Enforce(Mixed mixed, const std::int32_t* labels,
 void Enforce::begin() {
     const std::size_t classes = *std::max_element(label_.begin(), label_.end()) + 1;
     shapes_.resize(classes);
-    counts_.assign(classes * models_.cells(), 0);
+    counts_.assign(classes, models_.cells());
     withheld_.assign(classes, false);
     losses_.resize(classes);
     lacks_.resize(classes);

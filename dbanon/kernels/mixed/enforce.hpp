@@ -30,7 +30,7 @@ class Enforce final : public Kernel {
     }
 
    private:
-    Count* counts(std::size_t c) { return counts_.data() + c * models_.cells(); }
+    Count* counts(std::size_t c) { return counts_.row(c); }
     double lack(const Count* counts);
     void begin();
     bool look(std::size_t chosen);
@@ -44,7 +44,8 @@ class Enforce final : public Kernel {
     std::vector<std::int32_t> label_;   // of each record at the start
     std::vector<std::int32_t> values_;  // (n, attributes of the models)
     Shapes shapes_;
-    std::vector<Count> counts_, together_;
+    Grid<Count> counts_;
+    std::vector<Count> together_;
     std::vector<Cost> losses_;
     std::vector<double> lacks_;
     std::vector<std::size_t> alive_, into_;

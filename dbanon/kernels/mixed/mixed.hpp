@@ -11,6 +11,8 @@
 #include <memory>
 #include <vector>
 
+#include "common/grid.hpp"
+
 namespace dbanon {
 
 using Code = std::int32_t;
@@ -30,9 +32,8 @@ class Tree {
 
     // Depth of the lowest common ancestor of the leaves low to high.
     std::int32_t common(Code low, Code high) const {
-        if (!table_.empty()) {
-            return table_[static_cast<std::size_t>(low) * depth_.size() +
-                          static_cast<std::size_t>(high)];
+        if (table_.width()) {
+            return table_.row(low)[high];
         }
         return low == high ? depth(low) : lowest_gap(low, high);
     }
@@ -51,7 +52,7 @@ class Tree {
     std::int32_t shallowest_, deepest_;
     std::vector<std::int32_t> depth_;
     std::vector<Cost> share_;                        // by depth
-    std::vector<std::uint8_t> table_;                // small trees: common() of every pair
+    Grid<std::uint8_t> table_;                       // small trees: common() of every pair
     std::vector<std::vector<std::int32_t>> minima_;  // large trees: minima of 2^i gaps
 };
 
@@ -69,10 +70,8 @@ class MixedTable {
     std::int32_t records() const { return static_cast<std::int32_t>(tuple_of_.size()); }
     std::int32_t tuples() const { return static_cast<std::int32_t>(starts_.size()) - 1; }
     int d() const { return static_cast<int>(units_.size()); }
-    std::size_t width() const { return stride_ - units_.size(); }  // of what is beside the codes
-    const Code* row(std::int32_t tuple) const {
-        return rows_.data() + static_cast<std::size_t>(tuple) * stride_;
-    }
+    std::size_t width() const { return rows_.width() - units_.size(); }  // of what is beside the codes
+    const Code* row(std::int32_t tuple) const { return rows_.row(tuple); }
     const Code* beside(std::int32_t tuple) const { return row(tuple) + units_.size(); }
     std::int32_t tuple_of(std::int32_t record) const {
         return tuple_of_[record];
@@ -85,14 +84,13 @@ class MixedTable {
     }
     std::int32_t copy(std::int32_t at) const { return copies_[at]; }
 
-    const Tree* tree(int a) const { return trees_[a].get(); }
-    Cost unit(int a) const { return units_[a]; }
+    const Tree* tree(std::size_t a) const { return trees_[a].get(); }
+    Cost unit(std::size_t a) const { return units_[a]; }
 
    private:
     std::vector<Cost> units_;
     std::vector<std::unique_ptr<Tree>> trees_;
-    std::size_t stride_;
-    std::vector<Code> rows_;  // codes, then what is beside them
+    Grid<Code> rows_;  // codes, then what is beside them
     std::vector<std::int32_t> tuple_of_, starts_, copies_;
 };
 // Kernels share it: none changes it.

@@ -81,16 +81,14 @@ void RefineLoss::collect(const std::int32_t* labels) {
 
 Steps RefineLoss::run() {
     const std::int32_t tuples = mixed_->tuples();
-    near_ = std::min(kNeighbours, tuples - 1);
-    neighbours_.resize(static_cast<std::size_t>(near_) * static_cast<std::size_t>(tuples));
-    if (near_ > 0) {
+    const std::int32_t near = std::clamp(tuples - 1, 0, kNeighbours);
+    neighbours_.assign(tuples, near);
+    if (near > 0) {
         TupleTree tree(*mixed_);
         Reach reach(*mixed_);
         for (std::int32_t t = 0; t < tuples; ++t) {
             reach.start(t);
-            tree.nearest(reach, t, near_, &neighbours_[static_cast<std::size_t>(t) *
-                                                       static_cast<std::size_t>(near_)],
-                         work_);
+            tree.nearest(reach, t, near, neighbours_.row(t), work_);
             if (work_.left <= 0) co_yield nullptr;
         }
     }
@@ -145,11 +143,8 @@ bool RefineLoss::choose() {
     for (std::size_t tries = 4 * wanted; tries > 0 && pool.size() < wanted; --tries) {
         const Class& from = classes_[pool[chance_.below(pool.size())]];
         std::int32_t tuple = from.tuples[chance_.below(from.tuples.size())].first;
-        const std::uint32_t step = chance_.below(static_cast<std::size_t>(near_) + 1);
-        if (step > 0) {
-            tuple = neighbours_[static_cast<std::size_t>(tuple) * static_cast<std::size_t>(near_) +
-                                step - 1];
-        }
+        const std::uint32_t step = chance_.below(neighbours_.width() + 1);
+        if (step > 0) tuple = neighbours_.row(tuple)[step - 1];
         const auto& holding = classes_of_[tuple];
         if (holding.empty()) continue;
         const std::int32_t next = holding[chance_.below(holding.size())];

@@ -41,7 +41,7 @@ class RefineLoss final : public Kernel {
     struct Pool {
         Pool(const MixedTable& table, const std::vector<LabelCosts>& costs, std::size_t most,
              std::size_t cells);
-        Count* counts(std::size_t cluster) { return counts_.data() + cluster * cells_; }
+        Count* counts(std::size_t cluster) { return counts_.row(cluster); }
         // The first takes over the entries of the second, and its shape and counts.
         void join(std::int32_t i, std::int32_t j);
         // Shape `rest`: the cluster of entry e without it.
@@ -57,8 +57,7 @@ class RefineLoss final : public Kernel {
         const std::size_t rest, moved;      // what records leave behind, and these themselves
 
        private:
-        const std::size_t cells_;
-        std::vector<Count> counts_;  // of the models, by cluster
+        Grid<Count> counts_;  // of the models, by cluster
     };
     struct Class {
         std::vector<std::pair<std::int32_t, std::int32_t>> tuples;  // with their copies
@@ -90,8 +89,7 @@ class RefineLoss final : public Kernel {
     std::vector<Class> classes_;
     std::vector<std::int32_t> free_;                  // numbers of no class
     std::vector<std::vector<std::int32_t>> classes_of_;  // by tuple
-    std::vector<std::int32_t> neighbours_;            // (tuples, near_)
-    std::int32_t near_ = 0;
+    Grid<std::int32_t> neighbours_;                   // by tuple
 
     std::vector<bool> withheld_;                      // records suppressed from the start
     std::vector<std::int32_t> slot_;  // by tuple: its entry while gathering

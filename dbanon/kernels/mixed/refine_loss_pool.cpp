@@ -19,15 +19,14 @@ RefineLoss::Pool::Pool(const MixedTable& table, const std::vector<LabelCosts>& c
       shapes(table, costs),
       rest(most),
       moved(most + 1),
-      cells_(cells),
-      counts_(most * cells) {
+      counts_(most, cells) {
     shapes.resize(most + 2);
 }
 
 void RefineLoss::Pool::join(std::int32_t i, std::int32_t j) {
     const std::size_t a = i, b = j;
     shapes.merge(a, b);
-    std::transform(counts(a), counts(a) + cells_, counts(b), counts(a), std::plus<>());
+    std::transform(counts(a), counts(a) + counts_.width(), counts(b), counts(a), std::plus<>());
     for (Entry& entry : entries) {
         if (entry.owner == j) entry.owner = i;
     }

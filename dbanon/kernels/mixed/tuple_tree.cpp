@@ -31,7 +31,7 @@ void Reach::add(std::int32_t tuple) {
 
 void Reach::settle() {
     for (std::size_t a = 0; a < low_.size(); ++a) {
-        const Tree* tree = table_.tree(static_cast<int>(a));
+        const Tree* tree = table_.tree(a);
         if (tree) depth_[a] = tree->common(low_[a], high_[a]);
     }
 }
@@ -41,7 +41,7 @@ Cost Reach::distance(std::int32_t tuple, Cost limit) const {
     Cost sum = 0;
     for (std::size_t a = 0; a < low_.size(); ++a) {
         const Code l = std::min(low_[a], row[a]), h = std::max(high_[a], row[a]);
-        if (const Tree* tree = table_.tree(static_cast<int>(a))) {
+        if (const Tree* tree = table_.tree(a)) {
             const std::int32_t depth = tree->common(l, h);
             sum += tree->climb(tree->depth(row[a]), depth) + tree->climb(depth_[a], depth);
         } else {
@@ -57,7 +57,7 @@ Cost Reach::at_least(const Code* low, const Code* high, Cost limit) const {
     for (std::size_t a = 0; a < low_.size(); ++a) {
         // The class together with the nearest end of the box; inside it, the class itself.
         const Code l = std::min(low_[a], high[a]), h = std::max(high_[a], low[a]);
-        if (const Tree* tree = table_.tree(static_cast<int>(a))) {
+        if (const Tree* tree = table_.tree(a)) {
             const std::int32_t depth = tree->common(l, h);
             const std::int32_t leaf = low[a] == high[a] ? tree->depth(low[a]) : tree->shallowest();
             if (leaf > depth) sum += tree->climb(leaf, depth);
@@ -74,7 +74,7 @@ Cost Reach::at_most(const Code* low, const Code* high) const {
     Cost sum = 0;
     for (std::size_t a = 0; a < low_.size(); ++a) {
         const Code l = std::min(low_[a], low[a]), h = std::max(high_[a], high[a]);
-        if (const Tree* tree = table_.tree(static_cast<int>(a))) {
+        if (const Tree* tree = table_.tree(a)) {
             const std::int32_t depth = tree->common(l, h);
             sum += tree->climb(tree->deepest(), depth) + tree->climb(depth_[a], depth);
         } else {
@@ -89,10 +89,9 @@ Cost Growth::at_least(const Code* low, const Code* high, Cost limit) const {
     for (std::size_t a = 0; a < extent_.low.size(); ++a) {
         const Code l = std::min(extent_.low[a], high[a]), h = std::max(extent_.high[a], low[a]);
         if (l == h) continue;
-        const int attribute = static_cast<int>(a);
-        if (const Tree* tree = table_.tree(attribute)) {
+        if (const Tree* tree = table_.tree(a)) {
             const Cost share = low[a] == high[a] ? tree->share(low[a]) : tree->largest_share();
-            sum += (extent_.size + 1) * table_.unit(attribute) -
+            sum += (extent_.size + 1) * table_.unit(a) -
                    tree->common(l, h) * (extent_.share[a] + share);
         } else {
             sum += (extent_.size + 1) * (h - l);
@@ -107,7 +106,8 @@ TupleTree::TupleTree(const MixedTable& table)
       remaining_(table.records()),
       next_(table.tuples()),
       order_(next_.size()),
-      leaf_(next_.size()) {
+      leaf_(next_.size()),
+      boxes_(2 * static_cast<std::size_t>(table.d())) {
     for (std::int32_t t = 0; t < table.tuples(); ++t) {
         next_[t] = table.begin(t);
     }
@@ -118,7 +118,7 @@ TupleTree::TupleTree(const MixedTable& table)
 std::int32_t TupleTree::build(std::int32_t first, std::int32_t last, std::int32_t parent) {
     const auto node = static_cast<std::int32_t>(nodes_.size());
     nodes_.push_back({first, last, -1, -1, parent, kNothing});
-    boxes_.resize(boxes_.size() + 2 * static_cast<std::size_t>(table_.d()));
+    boxes_.resize(nodes_.size());
     for (std::int32_t i = first; i < last; ++i) {
         leaf_[order_[i]] = node;
     }

@@ -79,7 +79,7 @@ class TupleTree {
 
     std::int32_t build(std::int32_t first, std::int32_t last, std::int32_t parent);
     void summarize(std::int32_t node);
-    Code* low(std::int32_t node) { return boxes_.data() + 2 * std::int64_t{node} * table_.d(); }
+    Code* low(std::int32_t node) { return boxes_.row(node); }
     Code* high(std::int32_t node) { return low(node) + table_.d(); }
     // Offers an answer the tuples of a leaf, or of all boxes that it wants, by their bounds.
     template <class Answer>
@@ -93,7 +93,7 @@ class TupleTree {
     std::vector<std::int32_t> order_;  // tuples, leaf by leaf
     std::vector<std::int32_t> leaf_;   // by tuple
     std::vector<Node> nodes_;
-    std::vector<Code> boxes_;
+    Grid<Code> boxes_;  // by node: smallest codes, then largest
     struct Open {
         Cost bound;
         std::int32_t node;

@@ -9,7 +9,7 @@ Density::Density(const Table& table, std::int32_t k, bool lowest, Search search)
     : TakingKernel(table, k, search),
       lowest_(lowest),
       room_(k - 1 + std::clamp(k - 1, 4, 16)),
-      lists_(static_cast<std::size_t>(table.n) * static_cast<std::size_t>(room_)),
+      lists_(table.n, room_),
       length_(table.n, 0),
       version_(table.n, -1),
       same_(table.n, -1),

@@ -73,17 +73,17 @@ void Genetic::mend(Genes& genes) {
 double Genetic::loss(const Genes& genes) {
     const std::size_t p = table_.p;
     size_.assign(classes_, 0);
-    sum_.assign(static_cast<std::size_t>(classes_) * p, 0.0);
+    sum_.assign(classes_, p);
     for (std::int32_t i = 0; i < table_.n; ++i) {
         const std::size_t at = genes[i];
         ++size_[at];
-        for (std::size_t j = 0; j < p; ++j) sum_[at * p + j] += table_.row(i)[j];
+        for (std::size_t j = 0; j < p; ++j) sum_.row(at)[j] += table_.row(i)[j];
     }
     double total = 0.0;
     for (std::int32_t i = 0; i < table_.n; ++i) {
         const std::size_t at = genes[i];
         for (std::size_t j = 0; j < p; ++j) {
-            const double gap = table_.row(i)[j] - sum_[at * p + j] / size_[at];
+            const double gap = table_.row(i)[j] - sum_.row(at)[j] / size_[at];
             total += gap * gap;
         }
     }

@@ -153,25 +153,25 @@ bool Pricing::narrow(std::int32_t seed) {
 
 void Pricing::measure() {
     const std::size_t count = candidates_.size();
-    apart_.resize(count * count);
+    apart_.assign(count, count);
     for (std::size_t a = 0; a < count; ++a) {
-        apart_[a * count + a] = 0.0;
+        apart_.row(a)[a] = 0.0;
         for (std::size_t b = 0; b < a; ++b) {
-            apart_[a * count + b] = apart_[b * count + a] = distance(candidates_[a], candidates_[b]);
+            apart_.row(a)[b] = apart_.row(b)[a] = distance(candidates_[a], candidates_[b]);
         }
     }
     add_tolls();
-    halves_.assign(static_cast<std::size_t>(k_) * count, 0.0);
+    halves_.assign(k_, count);
     const std::size_t most = std::min(count - 1, static_cast<std::size_t>(k_ - 2));
     for (std::size_t a = 0; a < count; ++a) {
-        const double* from = apart_.data() + a * count;
+        const double* from = apart_.row(a);
         some_.assign(from, from + count);
         some_.erase(some_.begin() + static_cast<std::ptrdiff_t>(a));
         std::partial_sort(some_.begin(), some_.begin() + static_cast<std::ptrdiff_t>(most), some_.end());
         double sum = 0.0;
         for (std::size_t r = 1; r <= most; ++r) {
             sum += some_[r - 1] / 2;
-            halves(static_cast<std::int32_t>(r))[a] = sum;
+            halves_.row(r)[a] = sum;
         }
     }
     steps_ += static_cast<std::int64_t>(count * count);
@@ -187,7 +187,7 @@ void Pricing::add_tolls() {
     for (std::size_t c = 0; c < count; ++c) {
         for (const Toll& toll : tolls_of(candidates_[c])) {
             const std::int32_t other = place_[toll.other];
-            if (other >= 0) apart_[c * count + static_cast<std::size_t>(other)] += toll.distance;
+            if (other >= 0) apart_.row(c)[other] += toll.distance;
         }
     }
     for (const std::int32_t id : candidates_) place_[id] = -1;

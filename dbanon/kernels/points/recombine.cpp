@@ -69,8 +69,10 @@ Recombine::Recombine(const Table& table, std::int32_t k)
       room_(2 * k - 1),
       most_(std::max(kIds, kTimes * static_cast<std::size_t>(table.n)) /
             static_cast<std::size_t>(room_)),
+      members_(room_),
       slots_(1 << 12, -1),
-      place_(table.n, -1) {}
+      place_(table.n, -1),
+      inside_(room_) {}
 
 std::int32_t& Recombine::slot(std::uint64_t hash) {
     return slots_[static_cast<std::size_t>(hash) & (slots_.size() - 1)];
@@ -87,9 +89,9 @@ void Recombine::index() {
 }
 
 std::int32_t Recombine::find(const std::int32_t* ids, std::int32_t count) {
-    const std::size_t at = size_.size(), room = static_cast<std::size_t>(room_);
-    members_.resize((at + 1) * room);
-    std::int32_t* sorted = members_.data() + at * room;
+    const std::size_t at = size_.size();
+    members_.resize(at + 1);
+    std::int32_t* sorted = members_.row(at);
     std::copy(ids, ids + count, sorted);
     std::sort(sorted, sorted + count);
     spent_ += 60 + 8 * count;
@@ -97,7 +99,7 @@ std::int32_t Recombine::find(const std::int32_t* ids, std::int32_t count) {
     for (; slot(hash) >= 0; ++hash) {
         const std::int32_t other = slot(hash);
         if (size(other) == count && std::equal(sorted, sorted + count, members(other))) {
-            members_.resize(at * room);
+            members_.resize(at);
             return other;
         }
     }
@@ -193,7 +195,7 @@ bool Recombine::price() {
 
 // The dearer half of the classes, where there is no room for more.
 void Recombine::forget() {
-    const std::size_t count = size_.size(), room = static_cast<std::size_t>(room_);
+    const std::size_t count = size_.size();
     reduced_.resize(count);
     for (std::size_t at = 0; at < count; ++at) {
         reduced_[at] = reduced(static_cast<std::int32_t>(at), ascent_.best);
@@ -211,14 +213,13 @@ void Recombine::forget() {
     for (std::size_t at = 0; at < count; ++at) {
         if (reduced_[at] >= bar && moved[at] < 0) continue;
         moved[at] = static_cast<std::int32_t>(left);
-        std::copy_n(members_.begin() + static_cast<std::ptrdiff_t>(at * room), room,
-                    members_.begin() + static_cast<std::ptrdiff_t>(left * room));
+        if (left < at) members_.copy(at, left);
         size_[left] = size_[at];
         loss_[left] = loss_[at];
         reduced_[left++] = reduced_[at];
     }
     for (std::int32_t& at : current_) at = moved[at];
-    members_.resize(left * room);
+    members_.resize(left);
     size_.resize(left);
     loss_.resize(left);
     reduced_.resize(left);

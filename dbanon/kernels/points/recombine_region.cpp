@@ -104,13 +104,11 @@ void Recombine::collect() {
         std::nth_element(local_.begin(), local_.begin() + kLocal, local_.end(), cheaper);
         local_.resize(kLocal);
     }
-    const std::size_t room = room_;
-    inside_.resize(local_.size() * room);
+    inside_.resize(local_.size());
     for (std::size_t c = 0; c < local_.size(); ++c) {
         const std::int32_t at = local_[c].at;
         for (std::int32_t i = 0; i < size(at); ++i) {
-            inside_[c * room + static_cast<std::size_t>(i)] =
-                static_cast<std::uint8_t>(place_[members(at)[i]]);
+            inside_.row(c)[i] = static_cast<std::uint8_t>(place_[members(at)[i]]);
         }
     }
     spent_ += std::ssize(local_) * (4 + k_) + 8 * std::ssize(records_);
@@ -118,7 +116,7 @@ void Recombine::collect() {
 }
 
 double Recombine::above(std::size_t c, const std::vector<double>& prices) const {
-    const std::uint8_t* places = inside_.data() + c * static_cast<std::size_t>(room_);
+    const std::uint8_t* places = inside_.row(c);
     double left = loss(local_[c].at);
     for (std::int32_t i = 0; i < size(local_[c].at); ++i) left -= prices[places[i]];
     return left;
@@ -137,7 +135,7 @@ bool Recombine::bound() {
             const double left = above(c, around_.prices);
             if (left >= 0.0) continue;
             value += left;
-            const std::uint8_t* places = inside_.data() + c * static_cast<std::size_t>(room_);
+            const std::uint8_t* places = inside_.row(c);
             for (std::int32_t i = 0; i < size(local_[c].at); ++i) --lack_[places[i]];
         }
         spent_ += std::ssize(local_) * (2 + k_ / 2) + 4 * std::ssize(records_);
@@ -148,13 +146,12 @@ bool Recombine::bound() {
 
 // Lowers prices until no class costs less, and leaves the classes that may still be taken.
 void Recombine::settle() {
-    const std::size_t room = room_;
     std::vector<double>& prices = around_.best;
     std::vector<double> less(prices.size(), 0.0);
     for (std::size_t c = 0; c < local_.size(); ++c) {
         const double share = above(c, prices) / size(local_[c].at);
         for (std::int32_t i = 0; i < size(local_[c].at); ++i) {
-            double& most = less[inside_[c * room + static_cast<std::size_t>(i)]];
+            double& most = less[inside_.row(c)[i]];
             most = std::min(most, share);
         }
     }

@@ -13,24 +13,25 @@ void Tfrp::add_leftover(std::int32_t id) {
 
 void Tfrp::add_sums(std::int32_t label) {
     const std::size_t p = table_.p;
-    const std::size_t at = static_cast<std::size_t>(label) * p;
+    double* sum = sums_.row(label);
     for (const std::int32_t id : members_[label]) {
-        for (std::size_t j = 0; j < p; ++j) sums_[at + j] += table_.row(id)[j];
+        for (std::size_t j = 0; j < p; ++j) sum[j] += table_.row(id)[j];
     }
     set_mean(label);
 }
 
 void Tfrp::set_mean(std::int32_t label) {
     const std::size_t p = table_.p;
-    const std::size_t at = static_cast<std::size_t>(label) * p;
+    const double* sum = sums_.row(label);
+    double* mean = means_of_.row(label);
     const double count = static_cast<double>(members_[label].size());
-    for (std::size_t j = 0; j < p; ++j) means_of_[at + j] = sums_[at + j] / count;
+    for (std::size_t j = 0; j < p; ++j) mean[j] = sum[j] / count;
     if (centres_) centres_->update(label);
 }
 
 double Tfrp::within(std::int32_t label) const {
     const std::size_t p = table_.p;
-    const double* mean = means_of_.data() + static_cast<std::size_t>(label) * p;
+    const double* mean = means_of_.row(label);
     double total = 0.0;
     for (const std::int32_t id : members_[label]) {
         double squared = 0.0;
@@ -48,7 +49,7 @@ double Tfrp::join(std::int32_t id, std::int32_t label, double squared) {
     const std::size_t p = table_.p;
     std::vector<std::int32_t>& members = members_[label];
     const double count = static_cast<double>(members.size());
-    double* sum = sums_.data() + static_cast<std::size_t>(label) * p;
+    double* sum = sums_.row(label);
     saved_.insert(saved_.end(), sum, sum + p);
     moves_.push_back({id, label});
     members.push_back(id);
@@ -62,8 +63,7 @@ void Tfrp::undo() {
     for (; !moves_.empty(); moves_.pop_back()) {
         const std::int32_t label = moves_.back().to;
         members_[label].pop_back();
-        std::copy_n(saved_.end() - static_cast<std::ptrdiff_t>(p), p,
-                    sums_.begin() + static_cast<std::ptrdiff_t>(label) * table_.p);
+        std::copy_n(saved_.end() - table_.p, p, sums_.row(label));
         saved_.resize(saved_.size() - p);
         set_mean(label);
     }
@@ -119,14 +119,14 @@ Steps Tfrp::run() {
     if (!second_stage_ || label < 2) co_return;
 
     for (const std::int32_t id : leftover) add_leftover(id);
-    sums_.assign(members_.size() * low_.size(), 0.0);
-    means_of_.resize(sums_.size());
+    sums_.assign(members_.size(), low_.size());
+    means_of_.assign(members_.size(), low_.size());
     for (std::int32_t i = 0; i < label; ++i) {
         if (work_.spent()) co_yield nullptr;
         work_.left -= 2 * k_;
         add_sums(i);
     }
-    const Table table{means_of_.data(), label, table_.p};
+    const Table table{means_of_.row(0), label, table_.p};
     centres_ = std::make_unique<BlockRecords>(table, ops_for(table_.p));
     while (!centres_->prepare(work_)) co_yield nullptr;
     std::vector<Found> order;

@@ -106,15 +106,17 @@ std::vector<std::int32_t> take_around(const Table& table, std::vector<std::int32
 }  // namespace
 
 Ward::Ward(const Table& table, std::int32_t k, Search search)
-    : Kernel(table, k), search_(search), index_(table.p, k, ops_for(table.p)) {}
+    : Kernel(table, k), centroids_(table.p), search_(search), index_(table.p, k, ops_for(table.p)) {}
 
 void Ward::add(const Members& ids) {
     const int p = table_.p;
     const std::int32_t size = static_cast<std::int32_t>(ids.size());
+    centroids_.resize(clusters_.size() + 1);
+    double* mean = centroids_.row(clusters_.size());
     for (int j = 0; j < p; ++j) {
         double total = 0.0;
         for (const std::int32_t id : ids) total += table_.row(id)[j];
-        centroids_.push_back(total / size);
+        mean[j] = total / size;
     }
     for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
         next_[ids[i]] = ids[i + 1];
@@ -128,7 +130,7 @@ void Ward::add(const Members& ids) {
 
 void Ward::begin(Members ids) {
     clusters_.clear();
-    centroids_.clear();
+    centroids_.resize(0);
     chain_.clear();
     place_.clear();
     small_ = 0;
@@ -149,9 +151,7 @@ bool Ward::may_merge(std::size_t a, std::size_t b) const {
 
 double Ward::merging(std::size_t a, std::size_t b) const {
     const double n = clusters_[a].size, m = clusters_[b].size;
-    const std::size_t p = table_.p;
-    return merging_factor(n, m) *
-           distance(centroids_.data() + a * p, centroids_.data() + b * p, table_.p);
+    return merging_factor(n, m) * distance(centroids_.row(a), centroids_.row(b), table_.p);
 }
 
 bool Ward::wants_index() const {
@@ -173,7 +173,7 @@ bool Ward::fill_index(bool all) {
     work_.left -= 4 * std::ssize(numbers);
     for (const std::int32_t number : numbers) {
         const std::size_t at = place_[number];
-        const double* mean = centroids_.data() + at * p;
+        const double* mean = centroids_.row(at);
         if (!std::all_of(mean, mean + p, [](double value) { return std::isfinite(value); })) {
             return false;
         }
@@ -198,7 +198,7 @@ std::size_t Ward::nearest(std::size_t of, std::size_t before) {
     if (indexed_) {
         const Cluster& own = clusters_[of];
         index_.partners(own.number, own.size,
-                        centroids_.data() + of * static_cast<std::size_t>(table_.p), least, work_,
+                        centroids_.row(of), least, work_,
                         [&](std::int32_t number) { offer(place_[number]); });
         if (found != none) return found;
     }
@@ -211,16 +211,14 @@ std::size_t Ward::nearest(std::size_t of, std::size_t before) {
 void Ward::merge(std::size_t a, std::size_t b) {
     Cluster& to = clusters_[a];
     const Cluster from = clusters_[b];
-    const std::size_t p = table_.p;
     const double n = to.size, m = from.size;
     if (indexed_) {
         index_.erase(to.number);
         index_.erase(from.number);
     }
-    for (std::size_t j = 0; j < p; ++j) {
-        double& mean = centroids_[a * p + j];
-        mean += (centroids_[b * p + j] - mean) * (m / (n + m));
-    }
+    double* mean = centroids_.row(a);
+    const double* other = centroids_.row(b);
+    for (int j = 0; j < table_.p; ++j) mean[j] += (other[j] - mean[j]) * (m / (n + m));
     small_ -= static_cast<std::size_t>(to.size < k_) + static_cast<std::size_t>(from.size < k_);
     to.size += from.size;
     small_ += static_cast<std::size_t>(to.size < k_);
@@ -234,12 +232,11 @@ void Ward::merge(std::size_t a, std::size_t b) {
     const std::size_t last = clusters_.size() - 1;
     if (b != last) {
         clusters_[b] = clusters_[last];
-        std::copy_n(centroids_.begin() + static_cast<std::ptrdiff_t>(last * p), p,
-                    centroids_.begin() + static_cast<std::ptrdiff_t>(b * p));
+        centroids_.copy(last, b);
         place_[clusters_[b].number] = b;
     }
     clusters_.pop_back();
-    centroids_.resize(last * p);
+    centroids_.resize(last);
 }
 
 // Where all records are equal, every merge costs nothing and all go to the first class but the second
