@@ -141,12 +141,13 @@ class Dbscan(Kernel):
 
     def __init__(self, points: npt.NDArray[np.float64], k: int, radius: float) -> None: ...
 
-class GaaCp(Kernel):
-    """GAA-CP (Jiang, Zeng & Ma 2017), exact. Arrays as ``MixedSpace.arrays`` gives them.
+class MixedTable:
+    """Records of numbers and of leaves, as ``MixedSpace.table`` makes it; kernels share it.
 
     codes: int32 (n, d). units: int64 (d,). leaves: int32 (d,), the leaves of each attribute's
-    hierarchy, 0 when it is numeric. depths, gaps: int32 (sum of leaves,). All C-contiguous; none is
-    kept. Values out of range raise ValueError.
+    hierarchy, 0 when it is numeric. depths, gaps: int32 (sum of leaves,). beside: int32 (n, m),
+    what else tells records apart and costs nothing. All C-contiguous; none is kept. Values out of
+    range raise ValueError.
     """
 
     def __init__(
@@ -156,39 +157,23 @@ class GaaCp(Kernel):
         leaves: npt.NDArray[np.int32],
         depths: npt.NDArray[np.int32],
         gaps: npt.NDArray[np.int32],
-        k: int,
+        beside: npt.NDArray[np.int32] | None = None,
     ) -> None: ...
+
+class GaaCp(Kernel):
+    """GAA-CP (Jiang, Zeng & Ma 2017), exact."""
+
+    def __init__(self, table: MixedTable, k: int) -> None: ...
 
 class KMember(Kernel):
-    """k-member (Byun, Kamra, Bertino & Li 2007), exact. Arrays as for GaaCp."""
+    """k-member (Byun, Kamra, Bertino & Li 2007), exact."""
 
-    def __init__(
-        self,
-        codes: npt.NDArray[np.int32],
-        units: npt.NDArray[np.int64],
-        leaves: npt.NDArray[np.int32],
-        depths: npt.NDArray[np.int32],
-        gaps: npt.NDArray[np.int32],
-        k: int,
-    ) -> None: ...
+    def __init__(self, table: MixedTable, k: int) -> None: ...
 
 class Merging(Kernel):
-    """KACA (threshold below 0) and EBKC (else: a distance, mean over the attributes).
+    """KACA (threshold below 0) and EBKC (else: a distance, mean over the attributes)."""
 
-    Arrays as for GaaCp.
-    """
-
-    def __init__(
-        self,
-        codes: npt.NDArray[np.int32],
-        units: npt.NDArray[np.int64],
-        leaves: npt.NDArray[np.int32],
-        depths: npt.NDArray[np.int32],
-        gaps: npt.NDArray[np.int32],
-        k: int,
-        seed: int,
-        threshold: float,
-    ) -> None: ...
+    def __init__(self, table: MixedTable, k: int, seed: int, threshold: float) -> None: ...
 
 class Models:
     """Privacy models on sensitive attributes, each of which has so many values.
@@ -236,16 +221,12 @@ class Enforce(Kernel):
     """Classes merged, or withheld (-1), until each keeps to the models.
 
     labels: int32 (n,), -1 stays -1. values: int32 (n, m). budget: records that may be withheld.
-    Other arrays as for GaaCp. Where even one class does not keep to them, it is left as it is.
+    Where even one class does not keep to them, it is left as it is.
     """
 
     def __init__(
         self,
-        codes: npt.NDArray[np.int32],
-        units: npt.NDArray[np.int64],
-        leaves: npt.NDArray[np.int32],
-        depths: npt.NDArray[np.int32],
-        gaps: npt.NDArray[np.int32],
+        table: MixedTable,
         labels: npt.NDArray[np.int32],
         values: npt.NDArray[np.int32],
         models: Models,
@@ -255,16 +236,12 @@ class Enforce(Kernel):
 class Split(Kernel):
     """Classes cut in two, again and again, where both parts keep to k and the models and lose less.
 
-    labels: int32 (n,), -1 stays -1. values: int32 (n, m). Other arrays as for GaaCp.
+    labels: int32 (n,), -1 stays -1. values: int32 (n, m).
     """
 
     def __init__(
         self,
-        codes: npt.NDArray[np.int32],
-        units: npt.NDArray[np.int64],
-        leaves: npt.NDArray[np.int32],
-        depths: npt.NDArray[np.int32],
-        gaps: npt.NDArray[np.int32],
+        table: MixedTable,
         labels: npt.NDArray[np.int32],
         k: int,
         values: npt.NDArray[np.int32],
@@ -274,25 +251,20 @@ class Split(Kernel):
 class RefineLoss(Kernel):
     """Local search on the loss of classes, `rounds` long; the same for the same seed.
 
-    labels: int32 (n,), classes of at least k records that keep to the models; -1 stays -1. values:
-    int32 (n, m), of the attributes of the models. pieces: int32 (d,), of each number released by
-    labels into how many pieces their borders cut it, at most 256; 0 elsewhere. firsts: the first
-    code of each piece, ascending. costs: tables (pieces, pieces), what a label loses by the pieces
-    of a class's ends. These three may be left out. Other arrays as for GaaCp.
+    table: beside its records, values of the attributes of the models, int32 (n, m). labels: int32
+    (n,), classes of at least k records that keep to the models; -1 stays -1. pieces: int32 (d,), of
+    each number released by labels into how many pieces their borders cut it, at most 256; 0
+    elsewhere. firsts: the first code of each piece, ascending. costs: tables (pieces, pieces), what
+    a label loses by the pieces of a class's ends. These three may be left out.
     """
 
     def __init__(
         self,
-        codes: npt.NDArray[np.int32],
-        units: npt.NDArray[np.int64],
-        leaves: npt.NDArray[np.int32],
-        depths: npt.NDArray[np.int32],
-        gaps: npt.NDArray[np.int32],
+        table: MixedTable,
         labels: npt.NDArray[np.int32],
         k: int,
         rounds: int,
         seed: int,
-        values: npt.NDArray[np.int32],
         models: Models,
         pieces: npt.NDArray[np.int32] = ...,
         firsts: npt.NDArray[np.int32] = ...,

@@ -28,7 +28,7 @@ def ebkc(
     space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator, threshold: float
 ) -> Partition:
     """Partition the records of ``space`` into classes of k and more records."""
-    return drive(Merging(*space.arrays(), k, int(rng.integers(2**63)), threshold), tick)
+    return drive(Merging(space.table(), k, int(rng.integers(2**63)), threshold), tick)
 
 
 METHOD = Method(

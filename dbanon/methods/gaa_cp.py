@@ -25,7 +25,7 @@ from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 def gaa_cp(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
     """Partition the records of ``space`` into classes of k to 2k-1 records."""
-    return drive(GaaCp(*space.arrays(), k), tick)
+    return drive(GaaCp(space.table(), k), tick)
 
 
 METHOD = Method(

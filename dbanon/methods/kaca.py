@@ -21,7 +21,7 @@ from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 def kaca(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
     """Partition the records of ``space`` into classes of k and more records."""
-    return drive(Merging(*space.arrays(), k, int(rng.integers(2**63)), -1.0), tick)
+    return drive(Merging(space.table(), k, int(rng.integers(2**63)), -1.0), tick)
 
 
 METHOD = Method(

@@ -24,7 +24,7 @@ from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 def kmember(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
     """Partition the records of ``space`` into classes of k to 2k-1 records."""
-    return drive(KMember(*space.arrays(), k), tick)
+    return drive(KMember(space.table(), k), tick)
 
 
 METHOD = Method(

@@ -93,8 +93,8 @@ def merge_block(
     space: MixedSpace, partition: Partition, guard: Guard, tick: Tick, budget: int = 0
 ) -> Partition:
     """As ``merge``; one class that does not keep to the models is left as it is."""
-    arrays = (*space.arrays(), partition.labels)
-    return drive(Enforce(*arrays, guard.values, guard.models, budget), tick)
+    kernel = Enforce(space.table(), partition.labels, guard.values, guard.models, budget)
+    return drive(kernel, tick)
 
 
 def split(space: MixedSpace, partition: Partition, k: int, guard: Guard, tick: Tick) -> Partition:
@@ -105,8 +105,7 @@ def split(space: MixedSpace, partition: Partition, k: int, guard: Guard, tick: T
     """
     if not partition.n_classes:
         return partition
-    arrays = (*space.arrays(), partition.labels)
-    return drive(Split(*arrays, k, guard.values, guard.models), tick)
+    return drive(Split(space.table(), partition.labels, k, guard.values, guard.models), tick)
 
 
 def keeps(guard: Guard) -> bool:

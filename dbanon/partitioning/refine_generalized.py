@@ -59,8 +59,9 @@ def refine(
         counted = guard is not None or share < 1
         classes = partition.n_classes if counted else space.n_records // k
         iterations = int(ROUNDS[effort] * classes * share)
-    if guard is None:
-        guard = Guard(np.empty((space.n_records, 0), np.int32), Models(np.empty(0, np.int32)))
-    arrays = (*space.arrays(), partition.labels)
-    guarded = (guard.values, guard.models, *space.label_costs.arrays())
-    return drive(RefineLoss(*arrays, k, iterations, seed % 2**64, *guarded), tick)
+    values, models = (
+        (guard.values, guard.models) if guard is not None else (None, Models(np.empty(0, np.int32)))
+    )
+    table, costs = space.table(values), space.label_costs.arrays()
+    labels, seed = partition.labels, seed % 2**64
+    return drive(RefineLoss(table, labels, k, iterations, seed, models, *costs), tick)

@@ -18,6 +18,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.kernels import MixedTable
 from dbanon.spaces.codes import number_codes
 from dbanon.spaces.label_costs import LabelCosts, label_costs
 
@@ -76,27 +77,25 @@ class MixedSpace:
         """What the labels of numbers cost; of none where own ranges count."""
         return self.labels or LabelCosts.none(len(self.names))
 
-    def arrays(
-        self,
-    ) -> tuple[
-        NDArray[np.int32],
-        NDArray[np.int64],
-        NDArray[np.int32],
-        NDArray[np.int32],
-        NDArray[np.int32],
-    ]:
-        """What kernels take: codes, units, leaves per attribute, their depths and gaps."""
+    def table(self, beside: NDArray[np.int32] | None = None) -> MixedTable:
+        """What kernels take.
+
+        Parameters
+        ----------
+        beside : int32 (n, m), values that tell records apart as well, and cost nothing.
+        """
         trees = [tree for tree in self.trees if tree is not None]
         counts = [0 if tree is None else tree.n_leaves for tree in self.trees]
         zero, none = np.zeros(1, np.int32), np.empty(0, np.int32)
         depths = [tree.leaf_depths for tree in trees]
         gaps = [part for tree in trees for part in (tree.gaps, zero)]
-        return (
+        return MixedTable(
             self.codes,
             self.units,
             np.array(counts, np.int32),
             np.concatenate([none, *depths]),
             np.concatenate([none, *gaps]),
+            beside,
         )
 
 

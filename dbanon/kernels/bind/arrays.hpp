@@ -1,4 +1,4 @@
-// Arrays of one dimension, as functions take them and hand them to Python.
+// Arrays as functions take them and hand them to Python.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -12,6 +12,8 @@ namespace nb = nanobind;
 
 template <class Value>
 using Read = nb::ndarray<const Value, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class Value>
+using Rows = nb::ndarray<const Value, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class Value>
 using Made = nb::ndarray<nb::numpy, Value, nb::ndim<1>>;
 

@@ -57,6 +57,10 @@ inline nb::ndarray<nb::numpy, Value, nb::ndim<1>> copied(const std::vector<Value
 
 // Kernels of classes of variable size, and refinement.
 void bind_variable(nb::module_& m);
+// Methods on records with hierarchies.
+void bind_mixed(nb::module_& m);
+// Privacy models.
+void bind_models(nb::module_& m);
 // Where records go that are cut into blocks.
 void bind_cutting(nb::module_& m);
 // Record linkage.

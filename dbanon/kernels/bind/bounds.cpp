@@ -46,7 +46,7 @@ class PricingRun : public RunWith<Pricing> {
                          std::int64_t effort, const Tolls& tolls) {
         const Table table = checked(points, k);
         if (k < 2 || k > kLargestPriced) throw nb::value_error("k must be from 2 to 64");
-        const std::size_t n = static_cast<std::size_t>(table.n);
+        const std::size_t n = table.n;
         if (prices.shape(0) != n || bars.shape(0) != n) {
             throw nb::value_error("one price and one bar for each record");
         }

@@ -37,7 +37,7 @@ Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions
             const double* row = points.data() + i * p;
             std::int64_t at = cuts > 0 ? 0 : -1;
             while (at >= 0) {
-                const std::size_t cut = static_cast<std::size_t>(at);
+                const std::size_t cut = at;
                 const double* direction = directions.data() + cut * p;
                 double along = 0.0;
                 for (std::size_t j = 0; j < p; ++j) along += row[j] * direction[j];

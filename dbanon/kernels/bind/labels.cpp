@@ -37,14 +37,14 @@ std::tuple<Made<std::int64_t>, Made<std::int64_t>> group(Read<std::int32_t> labe
     if (n_classes < 0 || n_classes > static_cast<std::int64_t>(kMostRecords)) {
         throw nb::value_error("from 0 to 2**31 classes");
     }
-    const std::size_t classes = static_cast<std::size_t>(n_classes), n = labels.shape(0);
+    const std::size_t classes = n_classes, n = labels.shape(0);
     check_labels(labels, classes);
     Buffer<std::int64_t> members(n), starts(classes + 1);
     {
         const nb::gil_scoped_release release;
         group_labels(labels.data(), n, classes, members.data(), starts.data());
     }
-    const std::size_t grouped = static_cast<std::size_t>(starts.data()[classes]);
+    const std::size_t grouped = starts.data()[classes];
     return {members.given(grouped), starts.given(classes)};
 }
 
@@ -59,9 +59,9 @@ Made<std::int64_t> class_sizes(Read<std::int32_t> labels) {
             most = std::max(most, labels.data()[i]);
         }
         if (least >= -1) {
-            sizes.assign(static_cast<std::size_t>(most + 1), 0);
+            sizes.assign(most + 1, 0);
             for (std::size_t i = 0; i < n; ++i) {
-                if (labels.data()[i] >= 0) ++sizes[static_cast<std::size_t>(labels.data()[i])];
+                if (labels.data()[i] >= 0) ++sizes[labels.data()[i]];
             }
         }
     }

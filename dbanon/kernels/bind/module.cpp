@@ -1,5 +1,4 @@
 #include "bind/binding.hpp"
-#include "bind/generalization.hpp"
 #include "points/cbfs.hpp"
 #include "points/coarse.hpp"
 #include "points/density.hpp"
@@ -61,7 +60,8 @@ NB_MODULE(_kernels, m) {
     add<Density, bool>(m, "DensityFirst", nb::arg("lowest"));
     add<Ward>(m, "Ward");
     add<Mst, bool>(m, "Mst", nb::arg("diametric"));
-    bind_generalization(m);
+    bind_models(m);
+    bind_mixed(m);
     bind_variable(m);
     bind_linkage(m);
     bind_bounds(m);

@@ -27,7 +27,7 @@ const std::int32_t* checked_labels(const GivenLabels& labels, const Table& table
         if (data[id] < 0 || data[id] >= table.n / k) {
             throw nb::value_error("labels must be from 0 to below n / k");
         }
-        const std::size_t label = static_cast<std::size_t>(data[id]);
+        const std::size_t label = data[id];
         if (label >= size.size()) size.resize(label + 1, 0);
         ++size[label];
     }
@@ -71,9 +71,9 @@ Labels recombined(const Points& points, std::int64_t k, const GivenLabels& label
     Recombine recombine(table, static_cast<std::int32_t>(k));
     const auto listed = [&](const GivenLabels& given) {
         const std::int32_t* data = checked_labels(given, table, k);
-        std::vector<std::int64_t> size(static_cast<std::size_t>(table.n / k), 0);
+        std::vector<std::int64_t> size(table.n / k, 0);
         for (std::int32_t id = 0; id < table.n; ++id) {
-            if (++size[static_cast<std::size_t>(data[id])] >= 2 * k) {
+            if (++size[data[id]] >= 2 * k) {
                 throw nb::value_error("a class has 2k records or more");
             }
         }

@@ -6,6 +6,9 @@
 namespace dbanon {
 
 // Whole numbers from a seed, the same everywhere (xorshift64*).
+//
+// Of the kernels of hierarchies; those of points draw from Random (points/refine_pool.hpp). One of
+// them would do, but each decides the labels that a seed gives, which stay from version to version.
 class Chance {
    public:
     explicit Chance(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du) {

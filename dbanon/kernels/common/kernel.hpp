@@ -51,7 +51,7 @@ class Steps {
 class Kernel {
    public:
     Kernel(const Table& table, std::int32_t k)
-        : table_(table), k_(k), labels_(static_cast<std::size_t>(table.n), -1) {}
+        : table_(table), k_(k), labels_(table.n, -1) {}
     virtual ~Kernel() = default;
     Kernel(const Kernel&) = delete;
     Kernel& operator=(const Kernel&) = delete;
@@ -80,10 +80,10 @@ class Kernel {
     virtual double fraction() const { return static_cast<double>(assigned_) / (table_.n + 1.0); }
 
     void assign(std::int32_t id, std::int32_t label) {
-        labels_[static_cast<std::size_t>(id)] = label;
+        labels_[id] = label;
         ++assigned_;
     }
-    bool assigned(std::int32_t id) const { return labels_[static_cast<std::size_t>(id)] >= 0; }
+    bool assigned(std::int32_t id) const { return labels_[id] >= 0; }
     // All that remains forms the last class.
     void assign_rest(std::int32_t label) {
         for (std::int32_t id = 0; id < table_.n; ++id) {

@@ -15,19 +15,18 @@ void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_class
     for (std::size_t c = 0; c < n_classes; ++c) starts[c + 1] += starts[c];
     std::vector<std::int64_t> next(starts, starts + n_classes);
     for (std::size_t i = 0; i < n; ++i) {
-        if (labels[i] >= 0) members[next[static_cast<std::size_t>(labels[i])]++] =
-            static_cast<std::int64_t>(i);
+        if (labels[i] >= 0) members[next[labels[i]]++] = static_cast<std::int64_t>(i);
     }
 }
 
 bool class_means(const Strided<double>& values, const Grouped& classes, double* means) {
     std::vector<double> own;
     for (std::size_t c = 0; c < classes.n_classes; ++c) {
-        const std::size_t first = static_cast<std::size_t>(classes.starts[c]);
+        const std::size_t first = classes.starts[c];
         const std::size_t size = classes.end(c) - first;
         own.resize(size);
         for (std::size_t i = 0; i < size; ++i) {
-            own[i] = values[static_cast<std::size_t>(classes.members[first + i])];
+            own[i] = values[classes.members[first + i]];
         }
         const double rest = pairwise_sum([&](std::size_t i) { return own[i]; }, 1, size - 1);
         const double mean = (own[0] + rest) / static_cast<double>(size);
@@ -40,7 +39,7 @@ bool class_means(const Strided<double>& values, const Grouped& classes, double* 
 
 void integer_class_means(const std::int64_t* values, const Grouped& classes, std::int64_t* means) {
     for (std::size_t c = 0; c < classes.n_classes; ++c) {
-        const std::size_t first = static_cast<std::size_t>(classes.starts[c]);
+        const std::size_t first = classes.starts[c];
         const std::int64_t size = static_cast<std::int64_t>(classes.end(c) - first);
         // Quotients and remainders apart, so that no sum overflows.
         // On the way it may be one beyond a word, which it is not in the end.
@@ -92,7 +91,7 @@ Squares column_squares(const Strided<double>& values, const std::int32_t* labels
     const auto square = [](double x) { return x * x; };
     const auto about = [&](const std::vector<double>& told) {
         const auto error = [&](std::size_t i) {
-            return square(points[i] - told[static_cast<std::size_t>(classes[i])]);
+            return square(points[i] - told[classes[i]]);
         };
         return n ? pairwise_sum(error, 0, n) : 0.0;
     };

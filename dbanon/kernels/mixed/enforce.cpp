@@ -7,7 +7,7 @@
 
 namespace dbanon {
 
-Enforce::Enforce(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels,
+Enforce::Enforce(Mixed mixed, const std::int32_t* labels,
                  const std::int32_t* values, Models models, std::int64_t budget)
     : Kernel({nullptr, mixed->records(), mixed->d()}, 1),
       mixed_(std::move(mixed)),
@@ -22,10 +22,9 @@ Enforce::Enforce(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels,
 
 // All classes as they were at the start.
 void Enforce::begin() {
-    const auto classes =
-        static_cast<std::size_t>(*std::max_element(label_.begin(), label_.end()) + 1);
+    const std::size_t classes = *std::max_element(label_.begin(), label_.end()) + 1;
     shapes_.resize(classes);
-    counts_.assign(classes * models_.cells(), 0);
+    counts_.assign(classes, models_.cells());
     withheld_.assign(classes, false);
     losses_.resize(classes);
     lacks_.resize(classes);
@@ -35,9 +34,9 @@ void Enforce::begin() {
     spare_ = budget_;
     std::vector<bool> begun(classes, false);
     for (std::int32_t i = 0; i < mixed_->records(); ++i) {
-        const auto at = static_cast<std::size_t>(i);
+        const std::size_t at = i;
         if (label_[at] < 0) continue;
-        const auto c = static_cast<std::size_t>(label_[at]);
+        const std::size_t c = label_[at];
         if (begun[c]) {
             shapes_.add(c, mixed_->tuple_of(i), 1);
         } else {
@@ -163,7 +162,7 @@ void Enforce::end() {
     }
     for (std::size_t i = 0; i < labels.size(); ++i) {
         if (label_[i] < 0) continue;
-        auto c = static_cast<std::size_t>(label_[i]);
+        std::size_t c = label_[i];
         while (into_[c] != c) c = into_[c] = into_[into_[c]];
         if (!withheld_[c]) labels[i] = number[c];
     }

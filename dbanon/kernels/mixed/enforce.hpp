@@ -19,7 +19,7 @@ namespace dbanon {
 class Enforce final : public Kernel {
    public:
     // labels: of each record, -1 where suppressed. values: (n, attributes of the models).
-    Enforce(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels,
+    Enforce(Mixed mixed, const std::int32_t* labels,
             const std::int32_t* values, Models models, std::int64_t budget);
 
    protected:
@@ -30,7 +30,7 @@ class Enforce final : public Kernel {
     }
 
    private:
-    Count* counts(std::size_t c) { return counts_.data() + c * models_.cells(); }
+    Count* counts(std::size_t c) { return counts_.row(c); }
     double lack(const Count* counts);
     void begin();
     bool look(std::size_t chosen);
@@ -39,12 +39,13 @@ class Enforce final : public Kernel {
     void merge(std::size_t c);
     void end();
 
-    std::unique_ptr<MixedTable> mixed_;
+    const Mixed mixed_;
     Models models_;
     std::vector<std::int32_t> label_;   // of each record at the start
     std::vector<std::int32_t> values_;  // (n, attributes of the models)
     Shapes shapes_;
-    std::vector<Count> counts_, together_;
+    Grid<Count> counts_;
+    std::vector<Count> together_;
     std::vector<Cost> losses_;
     std::vector<double> lacks_;
     std::vector<std::size_t> alive_, into_;

@@ -8,7 +8,7 @@ namespace dbanon {
 // Both methods: classes of k grown one record at a time from far seeds.
 class Greedy : public Kernel {
    public:
-    Greedy(std::unique_ptr<MixedTable> mixed, std::int32_t k)
+    Greedy(Mixed mixed, std::int32_t k)
         : Kernel({nullptr, mixed->records(), mixed->d()}, k), mixed_(std::move(mixed)) {}
 
    protected:
@@ -18,7 +18,7 @@ class Greedy : public Kernel {
     Steps grow();
 
    private:
-    std::unique_ptr<MixedTable> mixed_;
+    const Mixed mixed_;
 };
 
 // GAA-CP (Jiang, Zeng & Ma 2017); the definitions are in docs and in

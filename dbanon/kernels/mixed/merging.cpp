@@ -7,7 +7,7 @@
 
 namespace dbanon {
 
-Merging::Merging(std::unique_ptr<MixedTable> mixed, std::int32_t k, std::uint64_t seed,
+Merging::Merging(Mixed mixed, std::int32_t k, std::uint64_t seed,
                  double threshold)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),
       mixed_(std::move(mixed)),
@@ -19,9 +19,9 @@ Steps Merging::run() {
     const MixedTable& table = *mixed_;
     std::vector<std::vector<std::int32_t>> classes;  // tuples
     if (threshold_ < 0) {
-        classes.resize(static_cast<std::size_t>(table.tuples()));
+        classes.resize(table.tuples());
         for (std::int32_t t = 0; t < table.tuples(); ++t) {
-            classes[static_cast<std::size_t>(t)].push_back(t);
+            classes[t].push_back(t);
         }
     } else {
         Cost units = 0;

@@ -12,7 +12,7 @@ namespace dbanon {
 class Merging final : public Kernel {
    public:
     // threshold: of the distance (def. 5, mean over the attributes); below 0 for KACA.
-    Merging(std::unique_ptr<MixedTable> mixed, std::int32_t k, std::uint64_t seed,
+    Merging(Mixed mixed, std::int32_t k, std::uint64_t seed,
             double threshold);
 
    protected:
@@ -22,7 +22,7 @@ class Merging final : public Kernel {
     void split(std::vector<std::int32_t> records, std::int32_t& label);
     int busiest(const std::vector<std::int32_t>& records) const;
 
-    std::unique_ptr<MixedTable> mixed_;
+    const Mixed mixed_;
     Chance chance_;
     const double threshold_;
     Shapes shapes_;

@@ -1,7 +1,6 @@
 #include "mixed/mixed.hpp"
 
 #include <bit>
-#include <cstring>
 
 namespace dbanon {
 
@@ -33,13 +32,13 @@ Tree::Tree(std::vector<std::int32_t> depths, std::vector<std::int32_t> gaps, Cos
     }
     const std::size_t n = depth_.size();
     if (n <= kTabledLeaves && deepest_ < 256) {
-        table_.resize(n * n);
+        table_.assign(n, n);
         for (std::size_t low = 0; low < n; ++low) {
             std::int32_t depth = depth_[low];
-            table_[low * n + low] = static_cast<std::uint8_t>(depth);
+            table_.row(low)[low] = static_cast<std::uint8_t>(depth);
             for (std::size_t high = low + 1; high < n; ++high) {
                 depth = std::min(depth, gaps[high - 1]);
-                table_[low * n + high] = static_cast<std::uint8_t>(depth);
+                table_.row(low)[high] = static_cast<std::uint8_t>(depth);
             }
         }
         return;
@@ -55,53 +54,51 @@ Tree::Tree(std::vector<std::int32_t> depths, std::vector<std::int32_t> gaps, Cos
 
 std::int32_t Tree::lowest_gap(Code low, Code high) const {
     const auto span = static_cast<std::uint32_t>(high - low);
-    const auto power = static_cast<std::size_t>(std::bit_width(span) - 1);
+    const std::size_t power = std::bit_width(span) - 1;
     const std::vector<std::int32_t>& minima = minima_[power];
-    return std::min(minima[static_cast<std::size_t>(low)],
+    return std::min(minima[low],
                     minima[static_cast<std::size_t>(high) - (std::size_t{1} << power)]);
 }
 
 MixedTable::MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> units,
                        std::vector<std::unique_ptr<Tree>> trees, const Code* beside,
                        std::size_t width)
-    : units_(std::move(units)), trees_(std::move(trees)), stride_(units_.size() + width) {
+    : units_(std::move(units)), trees_(std::move(trees)), rows_(units_.size() + width) {
     const std::size_t d = units_.size();
-    std::vector<Code> all(stride_);
+    std::vector<Code> all(rows_.width());
     const std::size_t slots = std::bit_ceil(2 * static_cast<std::size_t>(n) + 1);
     std::vector<std::int32_t> slot(slots, -1);
     std::vector<std::int32_t> counts;
-    tuple_of_.resize(static_cast<std::size_t>(n));
+    tuple_of_.resize(n);
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
         std::copy_n(codes + i * d, d, all.begin());
-        if (width) std::copy_n(beside + i * width, width, all.begin() + static_cast<long>(d));
+        if (width) std::copy_n(beside + i * width, width, all.data() + d);
         const Code* row = all.data();
-        std::size_t at = hash(row, stride_) & (slots - 1);
-        while (slot[at] >= 0 &&
-               std::memcmp(rows_.data() + static_cast<std::size_t>(slot[at]) * stride_, row,
-                           stride_ * sizeof(Code)) != 0) {
+        std::size_t at = hash(row, all.size()) & (slots - 1);
+        while (slot[at] >= 0 && !std::equal(all.begin(), all.end(), rows_.row(slot[at]))) {
             at = (at + 1) & (slots - 1);
         }
         if (slot[at] < 0) {
             slot[at] = static_cast<std::int32_t>(counts.size());
             counts.push_back(0);
-            rows_.insert(rows_.end(), row, row + stride_);
+            rows_.add(row);
         }
         tuple_of_[i] = slot[at];
-        ++counts[static_cast<std::size_t>(slot[at])];
+        ++counts[slot[at]];
     }
     starts_.assign(counts.size() + 1, 0);
     for (std::size_t t = 0; t < counts.size(); ++t) starts_[t + 1] = starts_[t] + counts[t];
-    copies_.resize(static_cast<std::size_t>(n));
+    copies_.resize(n);
     std::vector<std::int32_t> next(starts_.begin(), starts_.end() - 1);
     for (std::int32_t i = 0; i < n; ++i) {
-        const auto t = static_cast<std::size_t>(tuple_of(i));
-        copies_[static_cast<std::size_t>(next[t]++)] = i;
+        const std::size_t t = tuple_of(i);
+        copies_[next[t]++] = i;
     }
 }
 
 void Extent::start(const MixedTable& table, std::int32_t tuple, Cost copies) {
     const Code* row = table.row(tuple);
-    const auto d = static_cast<std::size_t>(table.d());
+    const std::size_t d = table.d();
     low.assign(row, row + d);
     high = low;
     share.assign(d, 0);
@@ -114,7 +111,7 @@ void Extent::add(const MixedTable& table, std::int32_t tuple, Cost copies) {
     for (std::size_t a = 0; a < low.size(); ++a) {
         low[a] = std::min(low[a], row[a]);
         high[a] = std::max(high[a], row[a]);
-        if (const Tree* tree = table.tree(static_cast<int>(a))) {
+        if (const Tree* tree = table.tree(a)) {
             share[a] += copies * tree->share(row[a]);
         }
     }
@@ -125,9 +122,8 @@ Cost Extent::loss(const MixedTable& table) const {
     Cost sum = 0;
     for (std::size_t a = 0; a < low.size(); ++a) {
         if (low[a] == high[a]) continue;
-        if (const Tree* tree = table.tree(static_cast<int>(a))) {
-            sum += size * table.unit(static_cast<int>(a)) -
-                   tree->common(low[a], high[a]) * share[a];
+        if (const Tree* tree = table.tree(a)) {
+            sum += size * table.unit(a) - tree->common(low[a], high[a]) * share[a];
         } else {
             sum += size * (high[a] - low[a]);
         }
@@ -141,8 +137,8 @@ Cost Extent::loss_with(const MixedTable& table, std::int32_t tuple) const {
     for (std::size_t a = 0; a < low.size(); ++a) {
         const Code l = std::min(low[a], row[a]), h = std::max(high[a], row[a]);
         if (l == h) continue;
-        if (const Tree* tree = table.tree(static_cast<int>(a))) {
-            sum += (size + 1) * table.unit(static_cast<int>(a)) -
+        if (const Tree* tree = table.tree(a)) {
+            sum += (size + 1) * table.unit(a) -
                    tree->common(l, h) * (share[a] + tree->share(row[a]));
         } else {
             sum += (size + 1) * (h - l);

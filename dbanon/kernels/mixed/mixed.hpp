@@ -11,6 +11,8 @@
 #include <memory>
 #include <vector>
 
+#include "common/grid.hpp"
+
 namespace dbanon {
 
 using Code = std::int32_t;
@@ -23,26 +25,25 @@ class Tree {
     Tree(std::vector<std::int32_t> depths, std::vector<std::int32_t> gaps, Cost unit);
 
     std::int32_t leaves() const { return static_cast<std::int32_t>(depth_.size()); }
-    std::int32_t depth(Code leaf) const { return depth_[static_cast<std::size_t>(leaf)]; }
+    std::int32_t depth(Code leaf) const { return depth_[leaf]; }
     bool even() const { return shallowest_ == deepest_; }
     std::int32_t shallowest() const { return shallowest_; }
     std::int32_t deepest() const { return deepest_; }
 
     // Depth of the lowest common ancestor of the leaves low to high.
     std::int32_t common(Code low, Code high) const {
-        if (!table_.empty()) {
-            return table_[static_cast<std::size_t>(low) * depth_.size() +
-                          static_cast<std::size_t>(high)];
+        if (table_.width()) {
+            return table_.row(low)[high];
         }
         return low == high ? depth(low) : lowest_gap(low, high);
     }
     // Cost of climbing from one depth to another one above it: climbed edges over all edges.
     Cost climb(std::int32_t from, std::int32_t to) const {
-        return from == to ? 0 : unit_ - to * share_[static_cast<std::size_t>(from)];
+        return from == to ? 0 : unit_ - to * share_[from];
     }
     // What a leaf gives up for each level: unit / depth.
-    Cost largest_share() const { return share_[static_cast<std::size_t>(shallowest_)]; }
-    Cost share(Code leaf) const { return share_[static_cast<std::size_t>(depth(leaf))]; }
+    Cost largest_share() const { return share_[shallowest_]; }
+    Cost share(Code leaf) const { return share_[depth(leaf)]; }
 
    private:
     std::int32_t lowest_gap(Code low, Code high) const;
@@ -51,7 +52,7 @@ class Tree {
     std::int32_t shallowest_, deepest_;
     std::vector<std::int32_t> depth_;
     std::vector<Cost> share_;                        // by depth
-    std::vector<std::uint8_t> table_;                // small trees: common() of every pair
+    Grid<std::uint8_t> table_;                       // small trees: common() of every pair
     std::vector<std::vector<std::int32_t>> minima_;  // large trees: minima of 2^i gaps
 };
 
@@ -63,35 +64,37 @@ class MixedTable {
     MixedTable(const Code* codes, std::int32_t n, std::vector<Cost> units,
                std::vector<std::unique_ptr<Tree>> trees, const Code* beside = nullptr,
                std::size_t width = 0);
+    MixedTable(const MixedTable&) = delete;
+    MixedTable& operator=(const MixedTable&) = delete;
 
     std::int32_t records() const { return static_cast<std::int32_t>(tuple_of_.size()); }
     std::int32_t tuples() const { return static_cast<std::int32_t>(starts_.size()) - 1; }
     int d() const { return static_cast<int>(units_.size()); }
-    const Code* row(std::int32_t tuple) const {
-        return rows_.data() + static_cast<std::size_t>(tuple) * stride_;
-    }
+    std::size_t width() const { return rows_.width() - units_.size(); }  // of what is beside the codes
+    const Code* row(std::int32_t tuple) const { return rows_.row(tuple); }
     const Code* beside(std::int32_t tuple) const { return row(tuple) + units_.size(); }
     std::int32_t tuple_of(std::int32_t record) const {
-        return tuple_of_[static_cast<std::size_t>(record)];
+        return tuple_of_[record];
     }
     std::int32_t count(std::int32_t tuple) const { return end(tuple) - begin(tuple); }
     // Copies of a tuple: copy(begin) to copy(end - 1).
-    std::int32_t begin(std::int32_t tuple) const { return starts_[static_cast<std::size_t>(tuple)]; }
+    std::int32_t begin(std::int32_t tuple) const { return starts_[tuple]; }
     std::int32_t end(std::int32_t tuple) const {
         return starts_[static_cast<std::size_t>(tuple) + 1];
     }
-    std::int32_t copy(std::int32_t at) const { return copies_[static_cast<std::size_t>(at)]; }
+    std::int32_t copy(std::int32_t at) const { return copies_[at]; }
 
-    const Tree* tree(int a) const { return trees_[static_cast<std::size_t>(a)].get(); }
-    Cost unit(int a) const { return units_[static_cast<std::size_t>(a)]; }
+    const Tree* tree(std::size_t a) const { return trees_[a].get(); }
+    Cost unit(std::size_t a) const { return units_[a]; }
 
    private:
     std::vector<Cost> units_;
     std::vector<std::unique_ptr<Tree>> trees_;
-    std::size_t stride_;
-    std::vector<Code> rows_;  // codes, then what is beside them
+    Grid<Code> rows_;  // codes, then what is beside them
     std::vector<std::int32_t> tuple_of_, starts_, copies_;
 };
+// Kernels share it: none changes it.
+using Mixed = std::shared_ptr<const MixedTable>;
 
 // A class: the smallest and largest code of each attribute, and what its loss needs.
 struct Extent {

@@ -24,7 +24,7 @@ bool alone(Wish wish) {
 Models::Models(const std::vector<std::int32_t>& widths, bool persons) : persons_(persons) {
     for (const std::int32_t width : widths) {
         start_.push_back(cells_);
-        width_.push_back(static_cast<std::size_t>(width));
+        width_.push_back(width);
         cells_ += static_cast<std::size_t>(width);
     }
 }
@@ -169,9 +169,9 @@ double Models::moved(const Model& model, const Count* counts, double size) const
     loss_.assign(nodes, 0);
     height_.assign(nodes, 0);
     for (std::size_t node = nodes; node-- > 1;) {
-        const auto parent = static_cast<std::size_t>(model.parent[node]);
+        const std::size_t parent = model.parent[node];
         const double below = over_[static_cast<std::size_t>(model.last[node]) + 1] -
-                             over_[static_cast<std::size_t>(model.first[node])];
+                             over_[model.first[node]];
         height_[parent] = std::max(height_[parent], height_[node] + 1);
         (below > 0 ? gain_ : loss_)[parent] += std::abs(below);
     }

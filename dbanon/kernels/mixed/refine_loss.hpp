@@ -13,7 +13,7 @@ namespace dbanon {
 // small is then also what does not.
 class RefineLoss final : public Kernel {
    public:
-    RefineLoss(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels, std::int32_t k,
+    RefineLoss(Mixed mixed, const std::int32_t* labels, std::int32_t k,
                std::int64_t rounds, std::uint64_t seed, Models models,
                const std::vector<LabelCosts>& label_costs = {});
 
@@ -24,10 +24,40 @@ class RefineLoss final : public Kernel {
     }
 
    private:
+    // Copies of a tuple in a pool, in one of its clusters.
     struct Entry {
         std::int32_t tuple;
         std::int32_t count;
         std::int32_t owner;
+    };
+    struct Cluster {
+        Cost loss;
+        double lack;           // what it lacks to be a class
+        double price;          // of uniting it with
+        std::int32_t partner;  // the cheapest one; -1: none
+    };
+    // What a round takes apart and puts together anew. A cluster has the number of its first entry,
+    // and its shape and counts, too.
+    struct Pool {
+        Pool(const MixedTable& table, const std::vector<LabelCosts>& costs, std::size_t most,
+             std::size_t cells);
+        Count* counts(std::size_t cluster) { return counts_.row(cluster); }
+        // The first takes over the entries of the second, and its shape and counts.
+        void join(std::int32_t i, std::int32_t j);
+        // Shape `rest`: the cluster of entry e without it.
+        void leave_out(std::size_t e);
+
+        const std::size_t most;             // entries while it is gathered
+        std::vector<std::int32_t> classes;  // where they are from
+        std::vector<Entry> entries;
+        std::vector<Cluster> clusters;
+        std::vector<std::int32_t> alive;    // clusters
+        double noise = 0;
+        Shapes shapes;                      // of the clusters, then of the two below
+        const std::size_t rest, moved;      // what records leave behind, and these themselves
+
+       private:
+        Grid<Count> counts_;  // of the models, by cluster
     };
     struct Class {
         std::vector<std::pair<std::int32_t, std::int32_t>> tuples;  // with their copies
@@ -38,7 +68,7 @@ class RefineLoss final : public Kernel {
     bool choose();
     void gather();
     void agglomerate();
-    bool lends(std::int32_t j) const;
+    Cost lent(std::int32_t i, std::int32_t j) const;
     double price(std::int32_t i, std::int32_t j, double most);
     void cheapest(std::int32_t i);
     void unite(std::int32_t i, std::int32_t j);
@@ -46,42 +76,27 @@ class RefineLoss final : public Kernel {
     void join_same();
     Cost total();
     void keep();
-    void without(std::size_t e, std::size_t scratch);
-    Count* counts(std::size_t shape) { return counts_.data() + shape * models_.cells(); }
-    void count(std::size_t shape, std::int32_t tuple, Count copies);
-    bool keeps_with(std::size_t shape, std::int32_t tuple, Count copies);
-    bool keeps(std::size_t shape) { return lack(shape) == 0; }
-    double lack(std::size_t shape);
+    void count(std::size_t cluster, std::int32_t tuple, Count copies);
+    bool keeps_with(std::size_t cluster, std::int32_t tuple, Count copies);
+    bool keeps(std::size_t cluster) { return lack(cluster) == 0; }
+    double lack(std::size_t cluster);
     double help(std::size_t a, std::size_t b);
 
-    std::unique_ptr<MixedTable> mixed_;
+    const Mixed mixed_;
     const std::int64_t rounds_;
     std::int64_t round_ = 0;
     Chance chance_;
     std::vector<Class> classes_;
     std::vector<std::int32_t> free_;                  // numbers of no class
     std::vector<std::vector<std::int32_t>> classes_of_;  // by tuple
-    std::vector<std::int32_t> neighbours_;            // (tuples, near_)
-    std::int32_t near_ = 0;
+    Grid<std::int32_t> neighbours_;                   // by tuple
 
     std::vector<bool> withheld_;                      // records suppressed from the start
-
-    // The pool of a round.
-    std::vector<std::int32_t> pool_;
-    std::vector<Entry> entries_;
-    std::vector<std::int32_t> slot_;   // by tuple: its entry while gathering
-    std::size_t most_;                 // entries
-    Shapes shapes_;                    // clusters by their first entry, then tuples, then scratch
-    std::vector<std::int32_t> alive_;  // clusters
-    std::vector<std::int32_t> best_;   // partner of a small cluster
-    std::vector<double> price_;
-    std::vector<Cost> loss_;
-    double noise_ = 0;
+    std::vector<std::int32_t> slot_;  // by tuple: its entry while gathering
     Models models_;
-    bool guided_;                      // whether prices look at what clusters lack
-    std::vector<Count> counts_;        // of the models, by shape
-    std::vector<Count> together_;
-    std::vector<double> lack_;         // by cluster: what it lacks to be a class
+    bool guided_;                     // whether prices look at what clusters lack
+    Pool pool_;
+    std::vector<Count> together_;     // of two clusters
 };
 
 }  // namespace dbanon

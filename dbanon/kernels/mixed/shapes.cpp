@@ -9,6 +9,15 @@ constexpr std::size_t kTabled = 256;
 // A label costs half of what is told of it, and half of the class's own width.
 constexpr int kHalf = 1;
 
+// Smallest and largest codes, once others are among them.
+template <class Value>
+void widen(Value* low, Value* high, const Value* lower, const Value* higher, std::size_t count) {
+    for (std::size_t a = 0; a < count; ++a) {
+        low[a] = std::min(low[a], lower[a]);
+        high[a] = std::max(high[a], higher[a]);
+    }
+}
+
 }  // namespace
 
 template <class Price>
@@ -24,12 +33,12 @@ void Shapes::tabulate(std::size_t w, const Price& price) {
 }
 
 Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) : table_(table) {
-    const auto n = static_cast<std::size_t>(table.tuples());
+    const std::size_t n = table.tuples();
     const LabelCosts none;
     std::vector<std::vector<Code>> ranks;  // of each looked up: the first code of each place
     std::vector<int> tabled;
     for (int a = 0; a < table.d(); ++a) {
-        const LabelCosts& label = labels.empty() ? none : labels[static_cast<std::size_t>(a)];
+        const LabelCosts& label = labels.empty() ? none : labels[a];
         const std::size_t pieces = label.first.size();
         std::vector<Code> values(n);
         for (std::size_t t = 0; t < n; ++t) values[t] = table.row(static_cast<std::int32_t>(t))[a];
@@ -63,108 +72,90 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
     width_.resize(padded_, 1);
     offset_.resize(padded_, costs_.size());
     costs_.push_back(0);
-    tuple_shorts_.assign(n * padded_, 0);
+    tuple_shorts_.assign(n, padded_);
     for (std::size_t t = 0; t < n; ++t) {
         const Code* row = table.row(static_cast<std::int32_t>(t));
         for (std::size_t i = 0; i < tabled_; ++i) {
             const auto after =
                 std::upper_bound(ranks[i].begin() + 1, ranks[i].end(), row[tabled[i]]);
-            tuple_shorts_[t * padded_ + i] = static_cast<Short>(after - ranks[i].begin() - 1);
+            tuple_shorts_.row(t)[i] = static_cast<Short>(after - ranks[i].begin() - 1);
         }
     }
 }
 
 void Shapes::resize(std::size_t count) {
     const std::size_t wide = numeric_.size() + uneven_.size();
-    low_.resize(count * padded_);
-    high_.resize(count * padded_);
-    wide_low_.resize(count * wide);
-    wide_high_.resize(count * wide);
-    shares_.resize(count * uneven_.size());
-    sizes_.resize(count);
+    low_.assign(count, padded_);
+    high_.assign(count, padded_);
+    wide_low_.assign(count, wide);
+    wide_high_.assign(count, wide);
+    shares_.assign(count, uneven_.size());
+    sizes_.assign(count, 0);
 }
 
 void Shapes::set(std::size_t i, std::int32_t tuple, Cost copies) {
-    const Short* shorts = tuple_shorts_.data() + static_cast<std::size_t>(tuple) * padded_;
-    std::copy(shorts, shorts + padded_, low_.begin() + static_cast<std::ptrdiff_t>(i * padded_));
-    std::copy(shorts, shorts + padded_, high_.begin() + static_cast<std::ptrdiff_t>(i * padded_));
+    const Short* shorts = tuple_shorts_.row(tuple);
+    std::copy_n(shorts, padded_, low_.row(i));
+    std::copy_n(shorts, padded_, high_.row(i));
     const Code* row = table_.row(tuple);
-    const std::size_t numbers = numeric_.size(), trees = uneven_.size(), wide = numbers + trees;
-    for (std::size_t a = 0; a < numbers; ++a) {
-        wide_low_[i * wide + a] = wide_high_[i * wide + a] = row[numeric_[a]];
-    }
+    Code *low = wide_low_.row(i), *high = wide_high_.row(i);
+    const std::size_t numbers = numeric_.size(), trees = uneven_.size();
+    for (std::size_t a = 0; a < numbers; ++a) low[a] = high[a] = row[numeric_[a]];
     for (std::size_t a = 0; a < trees; ++a) {
         const Code leaf = row[uneven_[a]];
-        wide_low_[i * wide + numbers + a] = wide_high_[i * wide + numbers + a] = leaf;
-        shares_[i * trees + a] = copies * table_.tree(uneven_[a])->share(leaf);
+        low[numbers + a] = high[numbers + a] = leaf;
+        shares_.row(i)[a] = copies * table_.tree(uneven_[a])->share(leaf);
     }
     sizes_[i] = copies;
 }
 
 void Shapes::add(std::size_t i, std::int32_t tuple, Cost copies) {
-    const Short* shorts = tuple_shorts_.data() + static_cast<std::size_t>(tuple) * padded_;
-    for (std::size_t a = 0; a < padded_; ++a) {
-        low_[i * padded_ + a] = std::min(low_[i * padded_ + a], shorts[a]);
-        high_[i * padded_ + a] = std::max(high_[i * padded_ + a], shorts[a]);
-    }
+    const Short* shorts = tuple_shorts_.row(tuple);
+    widen(low_.row(i), high_.row(i), shorts, shorts, padded_);
     const Code* row = table_.row(tuple);
-    const std::size_t numbers = numeric_.size(), trees = uneven_.size(), wide = numbers + trees;
-    for (std::size_t a = 0; a < wide; ++a) {
+    Code *low = wide_low_.row(i), *high = wide_high_.row(i);
+    const std::size_t numbers = numeric_.size(), trees = uneven_.size();
+    for (std::size_t a = 0; a < numbers + trees; ++a) {
         const Code code = row[a < numbers ? numeric_[a] : uneven_[a - numbers]];
-        wide_low_[i * wide + a] = std::min(wide_low_[i * wide + a], code);
-        wide_high_[i * wide + a] = std::max(wide_high_[i * wide + a], code);
+        widen(low + a, high + a, &code, &code, 1);
         if (a >= numbers) {
-            shares_[i * trees + a - numbers] +=
-                copies * table_.tree(uneven_[a - numbers])->share(code);
+            const std::size_t at = a - numbers;
+            shares_.row(i)[at] += copies * table_.tree(uneven_[at])->share(code);
         }
     }
     sizes_[i] += copies;
 }
 
 void Shapes::merge(std::size_t i, std::size_t j) {
-    for (std::size_t a = 0; a < padded_; ++a) {
-        low_[i * padded_ + a] = std::min(low_[i * padded_ + a], low_[j * padded_ + a]);
-        high_[i * padded_ + a] = std::max(high_[i * padded_ + a], high_[j * padded_ + a]);
-    }
     const std::size_t trees = uneven_.size(), wide = numeric_.size() + trees;
-    for (std::size_t a = 0; a < wide; ++a) {
-        wide_low_[i * wide + a] = std::min(wide_low_[i * wide + a], wide_low_[j * wide + a]);
-        wide_high_[i * wide + a] = std::max(wide_high_[i * wide + a], wide_high_[j * wide + a]);
-    }
-    for (std::size_t a = 0; a < trees; ++a) shares_[i * trees + a] += shares_[j * trees + a];
+    widen(low_.row(i), high_.row(i), low_.row(j), high_.row(j), padded_);
+    widen(wide_low_.row(i), wide_high_.row(i), wide_low_.row(j), wide_high_.row(j), wide);
+    for (std::size_t a = 0; a < trees; ++a) shares_.row(i)[a] += shares_.row(j)[a];
     sizes_[i] += sizes_[j];
 }
 
 void Shapes::copy(std::size_t to, std::size_t from) {
-    const std::size_t trees = uneven_.size(), wide = numeric_.size() + trees;
-    std::copy_n(low_.data() + from * padded_, padded_, low_.data() + to * padded_);
-    std::copy_n(high_.data() + from * padded_, padded_, high_.data() + to * padded_);
-    std::copy_n(wide_low_.data() + from * wide, wide, wide_low_.data() + to * wide);
-    std::copy_n(wide_high_.data() + from * wide, wide, wide_high_.data() + to * wide);
-    std::copy_n(shares_.data() + from * trees, trees, shares_.data() + to * trees);
+    low_.copy(from, to);
+    high_.copy(from, to);
+    wide_low_.copy(from, to);
+    wide_high_.copy(from, to);
+    shares_.copy(from, to);
     sizes_[to] = sizes_[from];
 }
 
 bool Shapes::same(std::size_t i, std::size_t j) const {
-    const std::size_t wide = numeric_.size() + uneven_.size();
-    return std::equal(low_.data() + i * padded_, low_.data() + (i + 1) * padded_,
-                      low_.data() + j * padded_) &&
-           std::equal(high_.data() + i * padded_, high_.data() + (i + 1) * padded_,
-                      high_.data() + j * padded_) &&
-           std::equal(wide_low_.data() + i * wide, wide_low_.data() + (i + 1) * wide,
-                      wide_low_.data() + j * wide) &&
-           std::equal(wide_high_.data() + i * wide, wide_high_.data() + (i + 1) * wide,
-                      wide_high_.data() + j * wide);
+    const auto equal = [&](const auto& grid) {
+        return std::equal(grid.row(i), grid.row(i) + grid.width(), grid.row(j));
+    };
+    return equal(low_) && equal(high_) && equal(wide_low_) && equal(wide_high_);
 }
 
 Cost Shapes::per_record(std::size_t i, std::size_t j) const {
     Cost sum = 0;
     const std::int32_t* costs = costs_.data();
     for (std::size_t from = 0; from < padded_; from += kLanes) {
-        const Short* low_i = low_.data() + i * padded_ + from;
-        const Short* low_j = low_.data() + j * padded_ + from;
-        const Short* high_i = high_.data() + i * padded_ + from;
-        const Short* high_j = high_.data() + j * padded_ + from;
+        const Short *low_i = low_.row(i) + from, *low_j = low_.row(j) + from;
+        const Short *high_i = high_.row(i) + from, *high_j = high_.row(j) + from;
         const Short* width = width_.data() + from;
         const std::size_t* offset = offset_.data() + from;
         Short at[kLanes];
@@ -174,24 +165,28 @@ Cost Shapes::per_record(std::size_t i, std::size_t j) const {
         }
         for (std::size_t a = 0; a < kLanes; ++a) sum += costs[offset[a] + at[a]];
     }
-    const std::size_t wide = numeric_.size() + uneven_.size();
+    const Code *low_i = wide_low_.row(i), *low_j = wide_low_.row(j);
+    const Code *high_i = wide_high_.row(i), *high_j = wide_high_.row(j);
     for (std::size_t a = 0; a < numeric_.size(); ++a) {
-        sum += (std::max(wide_high_[i * wide + a], wide_high_[j * wide + a]) -
-                std::min(wide_low_[i * wide + a], wide_low_[j * wide + a])) >>
-               own_[a];
+        sum += (std::max(high_i[a], high_j[a]) - std::min(low_i[a], low_j[a])) >> own_[a];
     }
     return sum;
 }
 
+// The ends of two shapes together, of an attribute that counts the shares of its leaves.
+std::pair<Code, Code> Shapes::leaves(std::size_t i, std::size_t j, std::size_t a) const {
+    const std::size_t at = numeric_.size() + a;
+    return {std::min(wide_low_.row(i)[at], wide_low_.row(j)[at]),
+            std::max(wide_high_.row(i)[at], wide_high_.row(j)[at])};
+}
+
 Cost Shapes::merged(std::size_t i, std::size_t j, Cost size, int shapes) const {
     Cost sum = size * per_record(i, j);
-    const std::size_t numbers = numeric_.size(), trees = uneven_.size(), wide = numbers + trees;
+    const std::size_t trees = uneven_.size();
     for (std::size_t a = 0; a < trees; ++a) {
-        const std::size_t at_i = i * wide + numbers + a, at_j = j * wide + numbers + a;
-        const Code low = std::min(wide_low_[at_i], wide_low_[at_j]);
-        const Code high = std::max(wide_high_[at_i], wide_high_[at_j]);
+        const auto [low, high] = leaves(i, j, a);
         if (low == high) continue;
-        const Cost share = shares_[i * trees + a] + (shapes > 1 ? shares_[j * trees + a] : 0);
+        const Cost share = shares_.row(i)[a] + (shapes > 1 ? shares_.row(j)[a] : 0);
         sum += size * table_.unit(uneven_[a]) - table_.tree(uneven_[a])->common(low, high) * share;
     }
     return sum;
@@ -200,14 +195,12 @@ Cost Shapes::merged(std::size_t i, std::size_t j, Cost size, int shapes) const {
 Cost Shapes::loss_with(std::size_t i, std::size_t j, Cost copies) const {
     const Cost size = sizes_[i] + copies;
     Cost sum = size * per_record(i, j);
-    const std::size_t numbers = numeric_.size(), trees = uneven_.size(), wide = numbers + trees;
+    const std::size_t trees = uneven_.size();
     for (std::size_t a = 0; a < trees; ++a) {
-        const std::size_t at_i = i * wide + numbers + a, at_j = j * wide + numbers + a;
-        const Code low = std::min(wide_low_[at_i], wide_low_[at_j]);
-        const Code high = std::max(wide_high_[at_i], wide_high_[at_j]);
+        const auto [low, high] = leaves(i, j, a);
         if (low == high) continue;
         const Tree* tree = table_.tree(uneven_[a]);
-        const Cost share = shares_[i * trees + a] + copies * tree->share(wide_low_[at_j]);
+        const Cost share = shares_.row(i)[a] + copies * tree->share(wide_low_.row(j)[numeric_.size() + a]);
         sum += size * table_.unit(uneven_[a]) - tree->common(low, high) * share;
     }
     return sum;
@@ -216,13 +209,11 @@ Cost Shapes::loss_with(std::size_t i, std::size_t j, Cost copies) const {
 Cost Shapes::loss_without(std::size_t i, std::int32_t tuple, Cost copies) const {
     const Cost size = sizes_[i] - copies;
     Cost sum = size * per_record(i, i);
-    const std::size_t numbers = numeric_.size(), trees = uneven_.size(), wide = numbers + trees;
-    for (std::size_t a = 0; a < trees; ++a) {
-        const Code low = wide_low_[i * wide + numbers + a], high = wide_high_[i * wide + numbers + a];
+    for (std::size_t a = 0; a < uneven_.size(); ++a) {
+        const auto [low, high] = leaves(i, i, a);
         if (low == high) continue;
         const Tree* tree = table_.tree(uneven_[a]);
-        const Cost share =
-            shares_[i * trees + a] - copies * tree->share(table_.row(tuple)[uneven_[a]]);
+        const Cost share = shares_.row(i)[a] - copies * tree->share(table_.row(tuple)[uneven_[a]]);
         sum += size * table_.unit(uneven_[a]) - tree->common(low, high) * share;
     }
     return sum;
@@ -230,8 +221,7 @@ Cost Shapes::loss_without(std::size_t i, std::int32_t tuple, Cost copies) const 
 
 void Shapes::take_copies(std::size_t i, std::int32_t tuple, Cost copies) {
     for (std::size_t a = 0; a < uneven_.size(); ++a) {
-        shares_[i * uneven_.size() + a] -=
-            copies * table_.tree(uneven_[a])->share(table_.row(tuple)[uneven_[a]]);
+        shares_.row(i)[a] -= copies * table_.tree(uneven_[a])->share(table_.row(tuple)[uneven_[a]]);
     }
     sizes_[i] -= copies;
 }

@@ -56,6 +56,7 @@ class Shapes {
     static constexpr std::size_t kLanes = 8;
 
     Cost per_record(std::size_t i, std::size_t j) const;
+    std::pair<Code, Code> leaves(std::size_t i, std::size_t j, std::size_t a) const;
     Cost merged(std::size_t i, std::size_t j, Cost size, int shapes) const;
     // A lookup table of w by w costs.
     template <class Price>
@@ -68,10 +69,10 @@ class Shapes {
     std::vector<Short> width_;                // values of each tabled attribute, padded with 1
     std::vector<std::size_t> offset_;         // of its table in costs_
     std::vector<std::int32_t> costs_;
-    std::vector<Short> tuple_shorts_;         // (tuples, padded_)
-    std::vector<Short> low_, high_;           // (count, padded_)
-    std::vector<Code> wide_low_, wide_high_;  // (count, numeric and uneven)
-    std::vector<Cost> shares_;                // (count, uneven)
+    Grid<Short> tuple_shorts_;         // (tuples, padded_)
+    Grid<Short> low_, high_;           // (count, padded_)
+    Grid<Code> wide_low_, wide_high_;  // (count, numeric and uneven)
+    Grid<Cost> shares_;                // (count, uneven)
     std::vector<Cost> sizes_;
 };
 

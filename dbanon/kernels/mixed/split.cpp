@@ -2,7 +2,7 @@
 
 namespace dbanon {
 
-Split::Split(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels, std::int32_t k,
+Split::Split(Mixed mixed, const std::int32_t* labels, std::int32_t k,
              const std::int32_t* values, Models models)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),
       mixed_(std::move(mixed)),
@@ -12,7 +12,7 @@ Split::Split(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels, std:
       after_counts_(models_.cells()) {
     for (std::int32_t i = 0; i < mixed_->records(); ++i) {
         if (labels[i] < 0) continue;
-        const auto c = static_cast<std::size_t>(labels[i]);
+        const std::size_t c = labels[i];
         if (c >= classes_.size()) classes_.resize(c + 1);
         classes_[c].push_back(i);
     }
@@ -28,7 +28,7 @@ void Split::look(const Members& members, int attribute) {
     work_.left -= static_cast<std::int64_t>(members.size() * static_cast<std::size_t>(mixed_->d()));
     if (code(order_.front()) == code(order_.back())) return;
     const std::size_t size = order_.size();
-    const auto k = static_cast<std::size_t>(k_);
+    const std::size_t k = k_;
     after_.resize(size);
     Extent extent;
     for (std::size_t i = size; i-- > 0;) {

@@ -12,7 +12,7 @@ namespace dbanon {
 class Split final : public Kernel {
    public:
     // labels: of each record, -1 where suppressed. values: (n, attributes of the models).
-    Split(std::unique_ptr<MixedTable> mixed, const std::int32_t* labels, std::int32_t k,
+    Split(Mixed mixed, const std::int32_t* labels, std::int32_t k,
           const std::int32_t* values, Models models);
 
    protected:
@@ -30,7 +30,7 @@ class Split final : public Kernel {
     void look(const Members& members, int attribute);
     void cut(Members& members, Members& rest) const;
 
-    std::unique_ptr<MixedTable> mixed_;
+    const Mixed mixed_;
     Models models_;
     std::vector<std::int32_t> values_;
     std::vector<Members> classes_;

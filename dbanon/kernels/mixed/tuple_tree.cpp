@@ -31,7 +31,7 @@ void Reach::add(std::int32_t tuple) {
 
 void Reach::settle() {
     for (std::size_t a = 0; a < low_.size(); ++a) {
-        const Tree* tree = table_.tree(static_cast<int>(a));
+        const Tree* tree = table_.tree(a);
         if (tree) depth_[a] = tree->common(low_[a], high_[a]);
     }
 }
@@ -41,7 +41,7 @@ Cost Reach::distance(std::int32_t tuple, Cost limit) const {
     Cost sum = 0;
     for (std::size_t a = 0; a < low_.size(); ++a) {
         const Code l = std::min(low_[a], row[a]), h = std::max(high_[a], row[a]);
-        if (const Tree* tree = table_.tree(static_cast<int>(a))) {
+        if (const Tree* tree = table_.tree(a)) {
             const std::int32_t depth = tree->common(l, h);
             sum += tree->climb(tree->depth(row[a]), depth) + tree->climb(depth_[a], depth);
         } else {
@@ -57,7 +57,7 @@ Cost Reach::at_least(const Code* low, const Code* high, Cost limit) const {
     for (std::size_t a = 0; a < low_.size(); ++a) {
         // The class together with the nearest end of the box; inside it, the class itself.
         const Code l = std::min(low_[a], high[a]), h = std::max(high_[a], low[a]);
-        if (const Tree* tree = table_.tree(static_cast<int>(a))) {
+        if (const Tree* tree = table_.tree(a)) {
             const std::int32_t depth = tree->common(l, h);
             const std::int32_t leaf = low[a] == high[a] ? tree->depth(low[a]) : tree->shallowest();
             if (leaf > depth) sum += tree->climb(leaf, depth);
@@ -74,7 +74,7 @@ Cost Reach::at_most(const Code* low, const Code* high) const {
     Cost sum = 0;
     for (std::size_t a = 0; a < low_.size(); ++a) {
         const Code l = std::min(low_[a], low[a]), h = std::max(high_[a], high[a]);
-        if (const Tree* tree = table_.tree(static_cast<int>(a))) {
+        if (const Tree* tree = table_.tree(a)) {
             const std::int32_t depth = tree->common(l, h);
             sum += tree->climb(tree->deepest(), depth) + tree->climb(depth_[a], depth);
         } else {
@@ -89,10 +89,9 @@ Cost Growth::at_least(const Code* low, const Code* high, Cost limit) const {
     for (std::size_t a = 0; a < extent_.low.size(); ++a) {
         const Code l = std::min(extent_.low[a], high[a]), h = std::max(extent_.high[a], low[a]);
         if (l == h) continue;
-        const int attribute = static_cast<int>(a);
-        if (const Tree* tree = table_.tree(attribute)) {
+        if (const Tree* tree = table_.tree(a)) {
             const Cost share = low[a] == high[a] ? tree->share(low[a]) : tree->largest_share();
-            sum += (extent_.size + 1) * table_.unit(attribute) -
+            sum += (extent_.size + 1) * table_.unit(a) -
                    tree->common(l, h) * (extent_.share[a] + share);
         } else {
             sum += (extent_.size + 1) * (h - l);
@@ -105,11 +104,12 @@ Cost Growth::at_least(const Code* low, const Code* high, Cost limit) const {
 TupleTree::TupleTree(const MixedTable& table)
     : table_(table),
       remaining_(table.records()),
-      next_(static_cast<std::size_t>(table.tuples())),
+      next_(table.tuples()),
       order_(next_.size()),
-      leaf_(next_.size()) {
+      leaf_(next_.size()),
+      boxes_(2 * static_cast<std::size_t>(table.d())) {
     for (std::int32_t t = 0; t < table.tuples(); ++t) {
-        next_[static_cast<std::size_t>(t)] = table.begin(t);
+        next_[t] = table.begin(t);
     }
     std::iota(order_.begin(), order_.end(), 0);
     build(0, table.tuples(), -1);
@@ -118,9 +118,9 @@ TupleTree::TupleTree(const MixedTable& table)
 std::int32_t TupleTree::build(std::int32_t first, std::int32_t last, std::int32_t parent) {
     const auto node = static_cast<std::int32_t>(nodes_.size());
     nodes_.push_back({first, last, -1, -1, parent, kNothing});
-    boxes_.resize(boxes_.size() + 2 * static_cast<std::size_t>(table_.d()));
+    boxes_.resize(nodes_.size());
     for (std::int32_t i = first; i < last; ++i) {
-        leaf_[static_cast<std::size_t>(order_[static_cast<std::size_t>(i)])] = node;
+        leaf_[order_[i]] = node;
     }
     summarize(node);
     if (last - first <= kLeaf) return node;
@@ -148,7 +148,7 @@ std::int32_t TupleTree::build(std::int32_t first, std::int32_t last, std::int32_
     std::int32_t cut = -1, best_depth = 0;
     for (std::int32_t i = first + 1; i < last; ++i) {
         const Code before = code(order_[static_cast<std::size_t>(i) - 1]);
-        const Code after = code(order_[static_cast<std::size_t>(i)]);
+        const Code after = code(order_[i]);
         if (before == after) continue;
         const std::int32_t depth = tree ? tree->common(before, after) : 0;
         if (cut < 0 || depth < best_depth ||
@@ -159,19 +159,19 @@ std::int32_t TupleTree::build(std::int32_t first, std::int32_t last, std::int32_
     }
     const std::int32_t left = build(first, cut, node);
     const std::int32_t right = build(cut, last, node);
-    nodes_[static_cast<std::size_t>(node)].left = left;
-    nodes_[static_cast<std::size_t>(node)].right = right;
+    nodes_[node].left = left;
+    nodes_[node].right = right;
     return node;
 }
 
 // Box and smallest record of a leaf, or of any node while building.
 void TupleTree::summarize(std::int32_t node) {
-    Node& at = nodes_[static_cast<std::size_t>(node)];
+    Node& at = nodes_[node];
     Code* l = low(node);
     Code* h = high(node);
     at.least = kNothing;
     for (std::int32_t i = at.first; i < at.last; ++i) {
-        const std::int32_t t = order_[static_cast<std::size_t>(i)];
+        const std::int32_t t = order_[i];
         at.least = std::min(at.least, next(t));
         const Code* row = table_.row(t);
         for (int a = 0; a < table_.d(); ++a) {
@@ -183,10 +183,10 @@ void TupleTree::summarize(std::int32_t node) {
 
 std::int32_t TupleTree::take(std::int32_t tuple) {
     const std::int32_t record = next(tuple);
-    ++next_[static_cast<std::size_t>(tuple)];
+    ++next_[tuple];
     --remaining_;
-    std::int32_t node = leaf_[static_cast<std::size_t>(tuple)];
-    Node& leaf = nodes_[static_cast<std::size_t>(node)];
+    std::int32_t node = leaf_[tuple];
+    Node& leaf = nodes_[node];
     const bool shrinks = gone(tuple);
     if (shrinks) {
         const auto from = order_.begin() + leaf.first;
@@ -197,10 +197,10 @@ std::int32_t TupleTree::take(std::int32_t tuple) {
         return record;
     }
     summarize(node);
-    while ((node = nodes_[static_cast<std::size_t>(node)].parent) >= 0) {
-        Node& at = nodes_[static_cast<std::size_t>(node)];
-        const Node& left = nodes_[static_cast<std::size_t>(at.left)];
-        const Node& right = nodes_[static_cast<std::size_t>(at.right)];
+    while ((node = nodes_[node].parent) >= 0) {
+        Node& at = nodes_[node];
+        const Node& left = nodes_[at.left];
+        const Node& right = nodes_[at.right];
         const std::int32_t least = std::min(left.least, right.least);
         bool changed = least != at.least;
         at.least = least;
@@ -221,46 +221,120 @@ std::int32_t TupleTree::take(std::int32_t tuple) {
     return record;
 }
 
-template <class Measure>
-void TupleTree::look(std::int32_t node, const Measure& measure, Found& best, Work& work) const {
-    const Node& leaf = nodes_[static_cast<std::size_t>(node)];
+template <class Answer>
+void TupleTree::look(const Node& leaf, Answer& answer, Work& work) const {
     work.left -= leaf.last - leaf.first;
-    for (std::int32_t i = leaf.first; i < leaf.last; ++i) {
-        const std::int32_t t = order_[static_cast<std::size_t>(i)];
-        const Cost distance = measure.distance(t, best.distance);
-        if (distance > best.distance) continue;
-        if (distance < best.distance || next(t) < best.record) best = {distance, next(t), t};
-    }
+    for (std::int32_t i = leaf.first; i < leaf.last; ++i) answer.offer(order_[i], *this);
 }
 
-template <class Measure>
-std::int32_t TupleTree::nearest(const Measure& measure, std::int32_t hint, Work& work) {
-    Found best{kFar, kNothing, -1};
-    if (hint >= 0) look(leaf_[static_cast<std::size_t>(hint)], measure, best, work);
+template <class Answer>
+void TupleTree::walk(Answer& answer, Work& work) {
+    using Order = typename Answer::Order;
     open_.clear();
-    open_.push_back({0, 0});
+    open_.push_back({Order::kBest, 0});
     while (!open_.empty()) {
         const Open top = open_.back();
         open_.pop_back();
-        const Node& at = nodes_[static_cast<std::size_t>(top.node)];
-        if (top.bound > best.distance) continue;
-        if (top.bound == best.distance && at.least > best.record) continue;
+        const Node& at = nodes_[top.node];
+        if (!answer.wants(top.bound, at.least)) continue;
         --work.left;
         if (at.left < 0) {
-            look(top.node, measure, best, work);
+            look(at, answer, work);
             continue;
         }
-        Open child[2] = {{kFar, at.left}, {kFar, at.right}};
+        Open child[2] = {{Order::kWorst, at.left}, {Order::kWorst, at.right}};
         for (Open& c : child) {
-            if (nodes_[static_cast<std::size_t>(c.node)].least == kNothing) continue;
-            c.bound = measure.at_least(low(c.node), high(c.node), best.distance);
+            if (nodes_[c.node].least == kNothing) continue;
+            c.bound = answer.bound(low(c.node), high(c.node));
         }
-        const bool swap = child[1].bound > child[0].bound;
+        // The better one comes last, and so is looked at first.
+        const bool swap = Order::better(child[0].bound, child[1].bound);
         for (const Open& c : {child[swap], child[!swap]}) {
-            if (c.bound != kFar) open_.push_back(c);
+            if (c.bound != Order::kWorst) open_.push_back(c);
         }
     }
-    return best.tuple;
+}
+
+namespace {
+
+struct Nearer {
+    static constexpr Cost kBest = 0, kWorst = kFar;
+    static bool better(Cost a, Cost b) { return a < b; }
+};
+
+struct Farther {
+    static constexpr Cost kBest = kFar, kWorst = -1;
+    static bool better(Cost a, Cost b) { return a > b; }
+};
+
+// One tuple, by (distance, index of its next record).
+template <class By>
+struct One {
+    using Order = By;
+    Cost distance = By::kWorst;
+    std::int32_t record = kNothing, tuple = -1;
+
+    bool wants(Cost bound, std::int32_t least) const {
+        return bound == distance ? least <= record : By::better(bound, distance);
+    }
+    void take(Cost found, std::int32_t t, const TupleTree& tree) {
+        if (By::better(distance, found)) return;
+        const std::int32_t next = tree.next(t);
+        if (found == distance && next >= record) return;
+        distance = found;
+        record = next;
+        tuple = t;
+    }
+};
+
+template <class Measure>
+struct Nearest : One<Nearer> {
+    const Measure& measure;
+    explicit Nearest(const Measure& by) : measure(by) {}
+    Cost bound(const Code* low, const Code* high) const {
+        return measure.at_least(low, high, distance);
+    }
+    void offer(std::int32_t t, const TupleTree& tree) {
+        take(measure.distance(t, distance), t, tree);
+    }
+};
+
+struct Farthest : One<Farther> {
+    const Reach& reach;
+    explicit Farthest(const Reach& by) : reach(by) {}
+    Cost bound(const Code* low, const Code* high) const { return reach.at_most(low, high); }
+    void offer(std::int32_t t, const TupleTree& tree) { take(reach.distance(t, kFar), t, tree); }
+};
+
+// Several tuples but one, by (distance, tuple): a heap with the largest on top, the one to replace.
+struct Several {
+    using Order = Nearer;
+    const Reach& reach;
+    const std::int32_t but;
+    std::vector<std::pair<Cost, std::int32_t>>& heap;
+
+    bool wants(Cost bound, std::int32_t) const { return bound <= heap.front().first; }
+    Cost bound(const Code* low, const Code* high) const {
+        return reach.at_least(low, high, heap.front().first);
+    }
+    void offer(std::int32_t t, const TupleTree&) {
+        if (t == but) return;
+        const std::pair<Cost, std::int32_t> pair{reach.distance(t, heap.front().first), t};
+        if (!(pair < heap.front())) return;
+        std::pop_heap(heap.begin(), heap.end());
+        heap.back() = pair;
+        std::push_heap(heap.begin(), heap.end());
+    }
+};
+
+}  // namespace
+
+template <class Measure>
+std::int32_t TupleTree::nearest(const Measure& measure, std::int32_t hint, Work& work) {
+    Nearest answer(measure);
+    if (hint >= 0) look(nodes_[leaf_[hint]], answer, work);
+    walk(answer, work);
+    return answer.tuple;
 }
 
 template std::int32_t TupleTree::nearest(const Reach&, std::int32_t, Work&);
@@ -268,75 +342,17 @@ template std::int32_t TupleTree::nearest(const Growth&, std::int32_t, Work&);
 
 void TupleTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t count,
                         std::int32_t* found, Work& work) {
-    // Largest first: the one to be replaced.
-    heap_.assign(static_cast<std::size_t>(count), {kFar, kNothing});
-    open_.clear();
-    open_.push_back({0, 0});
-    while (!open_.empty()) {
-        const Open top = open_.back();
-        open_.pop_back();
-        const Node& at = nodes_[static_cast<std::size_t>(top.node)];
-        if (top.bound > heap_.front().first) continue;
-        --work.left;
-        if (at.left < 0) {
-            work.left -= at.last - at.first;
-            for (std::int32_t i = at.first; i < at.last; ++i) {
-                const std::int32_t t = order_[static_cast<std::size_t>(i)];
-                if (t == tuple) continue;
-                const std::pair<Cost, std::int32_t> pair{reach.distance(t, heap_.front().first), t};
-                if (!(pair < heap_.front())) continue;
-                std::pop_heap(heap_.begin(), heap_.end());
-                heap_.back() = pair;
-                std::push_heap(heap_.begin(), heap_.end());
-            }
-            continue;
-        }
-        Open child[2] = {{kFar, at.left}, {kFar, at.right}};
-        for (Open& c : child) {
-            c.bound = reach.at_least(low(c.node), high(c.node), heap_.front().first);
-        }
-        const bool swap = child[1].bound > child[0].bound;
-        open_.push_back(child[swap]);
-        open_.push_back(child[!swap]);
-    }
+    heap_.assign(count, {kFar, kNothing});
+    Several answer{reach, tuple, heap_};
+    walk(answer, work);
     std::sort_heap(heap_.begin(), heap_.end());
     for (std::size_t i = 0; i < heap_.size(); ++i) found[i] = heap_[i].second;
 }
 
 std::int32_t TupleTree::farthest(const Reach& reach, Work& work) {
-    Found best{-1, kNothing, -1};
-    open_.clear();
-    open_.push_back({kFar, 0});
-    while (!open_.empty()) {
-        const Open top = open_.back();
-        open_.pop_back();
-        const Node& at = nodes_[static_cast<std::size_t>(top.node)];
-        if (top.bound < best.distance) continue;
-        if (top.bound == best.distance && at.least > best.record) continue;
-        --work.left;
-        if (at.left < 0) {
-            work.left -= at.last - at.first;
-            for (std::int32_t i = at.first; i < at.last; ++i) {
-                const std::int32_t t = order_[static_cast<std::size_t>(i)];
-                const Cost distance = reach.distance(t, kFar);
-                if (distance > best.distance ||
-                    (distance == best.distance && next(t) < best.record)) {
-                    best = {distance, next(t), t};
-                }
-            }
-            continue;
-        }
-        Open child[2] = {{-1, at.left}, {-1, at.right}};
-        for (Open& c : child) {
-            if (nodes_[static_cast<std::size_t>(c.node)].least == kNothing) continue;
-            c.bound = reach.at_most(low(c.node), high(c.node));
-        }
-        const bool swap = child[1].bound < child[0].bound;
-        for (const Open& c : {child[swap], child[!swap]}) {
-            if (c.bound >= 0) open_.push_back(c);
-        }
-    }
-    return best.tuple;
+    Farthest answer(reach);
+    walk(answer, work);
+    return answer.tuple;
 }
 
 }  // namespace dbanon

@@ -12,7 +12,7 @@ namespace dbanon {
 class Reach {
    public:
     explicit Reach(const MixedTable& table)
-        : table_(table), low_(static_cast<std::size_t>(table.d())), high_(low_), depth_(low_) {}
+        : table_(table), low_(table.d()), high_(low_), depth_(low_) {}
 
     void start(std::int32_t tuple);
     void add(std::int32_t tuple);
@@ -53,10 +53,10 @@ class TupleTree {
     std::int32_t remaining() const { return remaining_; }
     // The record of smallest index among the copies of a tuple that remain.
     std::int32_t next(std::int32_t tuple) const {
-        return table_.copy(next_[static_cast<std::size_t>(tuple)]);
+        return table_.copy(next_[tuple]);
     }
     bool gone(std::int32_t tuple) const {
-        return next_[static_cast<std::size_t>(tuple)] == table_.end(tuple);
+        return next_[tuple] == table_.end(tuple);
     }
     // Removes and returns next(tuple).
     std::int32_t take(std::int32_t tuple);
@@ -76,17 +76,16 @@ class TupleTree {
         std::int32_t parent;
         std::int32_t least;        // smallest next record below; INT32_MAX when nothing remains
     };
-    struct Found {
-        Cost distance;
-        std::int32_t record, tuple;
-    };
 
     std::int32_t build(std::int32_t first, std::int32_t last, std::int32_t parent);
     void summarize(std::int32_t node);
-    Code* low(std::int32_t node) { return boxes_.data() + 2 * std::int64_t{node} * table_.d(); }
+    Code* low(std::int32_t node) { return boxes_.row(node); }
     Code* high(std::int32_t node) { return low(node) + table_.d(); }
-    template <class Measure>
-    void look(std::int32_t node, const Measure& measure, Found& best, Work& work) const;
+    // Offers an answer the tuples of a leaf, or of all boxes that it wants, by their bounds.
+    template <class Answer>
+    void look(const Node& leaf, Answer& answer, Work& work) const;
+    template <class Answer>
+    void walk(Answer& answer, Work& work);
 
     const MixedTable& table_;
     std::int32_t remaining_;
@@ -94,7 +93,7 @@ class TupleTree {
     std::vector<std::int32_t> order_;  // tuples, leaf by leaf
     std::vector<std::int32_t> leaf_;   // by tuple
     std::vector<Node> nodes_;
-    std::vector<Code> boxes_;
+    Grid<Code> boxes_;  // by node: smallest codes, then largest
     struct Open {
         Cost bound;
         std::int32_t node;

@@ -33,8 +33,8 @@ class RunningCentroid {
         next_ = 0;
         kept_ = 0;
         if (order_.empty()) {
-            order_.resize(static_cast<std::size_t>(table_.n));
-            for (std::int32_t i = 0; i < table_.n; ++i) order_[static_cast<std::size_t>(i)] = i;
+            order_.resize(table_.n);
+            for (std::int32_t i = 0; i < table_.n; ++i) order_[i] = i;
         }
         sum_.assign(width(), 0.0);
     }
@@ -47,14 +47,14 @@ class RunningCentroid {
                 const std::int32_t stop = std::min(next_ + 1024, size);
                 work.left -= (stop - next_) / kBlock * block_cost(table_.p) + 1;
                 for (; next_ < stop; ++next_) {
-                    const std::int32_t id = order_[static_cast<std::size_t>(next_)];
-                    if (labels[static_cast<std::size_t>(id)] >= 0) continue;
-                    order_[static_cast<std::size_t>(kept_++)] = id;
+                    const std::int32_t id = order_[next_];
+                    if (labels[id] >= 0) continue;
+                    order_[kept_++] = id;
                     const double* row = table_.row(id);
                     for (std::size_t j = 0; j < width(); ++j) sum_[j] += row[j];
                 }
             }
-            order_.resize(static_cast<std::size_t>(kept_));
+            order_.resize(kept_);
             next_ = -1;
         }
         for (std::size_t j = 0; j < width(); ++j) mean_[j] = sum_[j] / remaining_;

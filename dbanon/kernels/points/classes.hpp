@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/grid.hpp"
 #include "common/kernel.hpp"
 #include "points/records.hpp"
 
@@ -12,38 +13,37 @@ namespace dbanon {
 // Sums add the members one by one in the order in which they are taken.
 class ClassMeans {
    public:
-    explicit ClassMeans(const Table& table) : table_(table) {}
+    explicit ClassMeans(const Table& table) : table_(table), values_(table.p) {}
 
     void add(std::int32_t id, std::int32_t label) {
-        const std::size_t p = static_cast<std::size_t>(table_.p);
-        const std::size_t at = static_cast<std::size_t>(label) * p;
-        if (at == values_.size()) {
-            values_.resize(at + p, 0.0);
+        if (static_cast<std::size_t>(label) == count_.size()) {
             count_.push_back(0);
+            values_.resize(count_.size());
         }
         const double* row = table_.row(id);
-        for (std::size_t j = 0; j < p; ++j) values_[at + j] += row[j];
-        ++count_[static_cast<std::size_t>(label)];
+        double* sum = values_.row(label);
+        for (int j = 0; j < table_.p; ++j) sum[j] += row[j];
+        ++count_[label];
     }
 
     // From sums to means; nothing may be added afterwards.
     void close() {
-        const std::size_t p = static_cast<std::size_t>(table_.p);
-        for (std::size_t i = 0; i < values_.size(); ++i) values_[i] /= count_[i / p];
+        for (std::size_t c = 0; c < count_.size(); ++c) {
+            for (int j = 0; j < table_.p; ++j) values_.row(c)[j] /= count_[c];
+        }
     }
-
     void start() {
         next_ = 0;
         best_ = {-1.0, -1};
     }
     bool nearest(const double* point, Work& work) {
-        const std::size_t p = static_cast<std::size_t>(table_.p);
         for (; next_ < count_.size(); ++next_) {
             if (work.spent()) return false;
             --work.left;
+            const double* mean = values_.row(next_);
             double squared = 0.0;
-            for (std::size_t j = 0; j < p; ++j) {
-                const double gap = point[j] - values_[next_ * p + j];
+            for (int j = 0; j < table_.p; ++j) {
+                const double gap = point[j] - mean[j];
                 squared += gap * gap;
             }
             if (best_.id < 0 || squared < best_.distance) {
@@ -56,7 +56,7 @@ class ClassMeans {
 
    private:
     Table table_;
-    std::vector<double> values_;
+    Grid<double> values_;  // sums, then means, by class
     std::vector<std::int32_t> count_;
     std::size_t next_ = 0;
     Found best_{-1.0, -1};

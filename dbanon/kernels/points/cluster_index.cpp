@@ -6,7 +6,7 @@
 namespace dbanon {
 
 void ClusterIndex::start(std::int32_t numbers) {
-    homes_.assign(static_cast<std::size_t>(numbers), {nullptr, -1});
+    homes_.assign(numbers, {nullptr, -1});
     recent_.clear();
     for (Side& side : sides_) side = {};
     young_ = false;
@@ -37,8 +37,7 @@ bool ClusterIndex::too_many_young() const {
 void ClusterIndex::add(std::int32_t number, std::int32_t size, const double* mean) {
     Side& side = sides_[(young_ ? 2 : 0) + (size < k_ ? 0 : 1)];
     side.least = side.number.empty() ? size : std::min<double>(side.least, size);
-    homes_[static_cast<std::size_t>(number)] = {&side,
-                                                static_cast<std::int32_t>(side.number.size())};
+    homes_[number] = {&side, static_cast<std::int32_t>(side.number.size())};
     side.number.push_back(number);
     side.rows.insert(side.rows.end(), mean, mean + p_);
 }
@@ -62,19 +61,19 @@ bool ClusterIndex::build(Work& work) {
 }
 
 void ClusterIndex::insert(std::int32_t number) {
-    homes_[static_cast<std::size_t>(number)] = {nullptr, static_cast<std::int32_t>(recent_.size())};
+    homes_[number] = {nullptr, static_cast<std::int32_t>(recent_.size())};
     recent_.push_back(number);
 }
 
 void ClusterIndex::erase(std::int32_t number) {
-    const Home home = homes_[static_cast<std::size_t>(number)];
+    const Home home = homes_[number];
     if (home.side != nullptr) {
         home.side->tree->erase(home.at);
         return;
     }
-    const std::size_t at = static_cast<std::size_t>(home.at);
+    const std::size_t at = home.at;
     recent_[at] = recent_.back();
-    homes_[static_cast<std::size_t>(recent_[at])].at = home.at;
+    homes_[recent_[at]].at = home.at;
     recent_.pop_back();
 }
 

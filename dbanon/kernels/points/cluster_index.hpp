@@ -50,7 +50,7 @@ class ClusterIndex {
         for (Side& side : sides_) {
             if (!side.tree || side.tree->size() == 0) continue;
             if (side.least >= k_ && size >= k_) continue;
-            const Home& home = homes_[static_cast<std::size_t>(own)];
+            const Home& home = homes_[own];
             const double factor = merging_factor(size, side.least);
             for (std::int32_t wanted = kFirst;; wanted *= 4) {
                 near_.start(mean, wanted, home.side == &side ? home.at : -1);
@@ -63,7 +63,7 @@ class ClusterIndex {
                 const bool all = near_.count < wanted;
                 const double reached = near_.limit;
                 for (std::int32_t i = 0; i < near_.count; ++i) {
-                    offer(side.number[static_cast<std::size_t>(near_.found[i].id)]);
+                    offer(side.number[near_.found[i].id]);
                 }
                 if (all || factor * reached > least || reached == 0.0) break;
             }

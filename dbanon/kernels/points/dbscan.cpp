@@ -16,7 +16,7 @@ Dbscan::Dbscan(const Table& table, std::int32_t k, double radius)
     : Kernel(table, k),
       limit_(radius * radius),
       tree_(table.points, table.n, table.p, ops_for(table.p)),
-      core_(static_cast<std::size_t>(table.n), false) {}
+      core_(table.n, false) {}
 
 void Dbscan::ask(std::int32_t id, std::int32_t wanted) {
     near_.start(table_.row(id), wanted);
@@ -27,7 +27,7 @@ void Dbscan::ask(std::int32_t id, std::int32_t wanted) {
 void Dbscan::take(std::int32_t id, std::int32_t label) {
     assign(id, label);
     tree_.erase(id);
-    if (core_[static_cast<std::size_t>(id)]) waiting_.push_back(id);
+    if (core_[id]) waiting_.push_back(id);
 }
 
 Steps Dbscan::run() {
@@ -39,12 +39,12 @@ Steps Dbscan::run() {
             const std::int32_t id = leaves.ids[std::int64_t{leaf} * kBlock + lane];
             ask(id, k_);
             while (!tree_.within(near_, work_)) co_yield nullptr;
-            core_[static_cast<std::size_t>(id)] = near_.count == k_;
+            core_[id] = near_.count == k_;
         }
     }
     std::int32_t label = 0;
     for (std::int32_t first = 0; first < table_.n; ++first) {
-        if (!core_[static_cast<std::size_t>(first)] || assigned(first)) continue;
+        if (!core_[first] || assigned(first)) continue;
         take(first, label);
         while (!waiting_.empty()) {
             const std::int32_t id = waiting_.back();

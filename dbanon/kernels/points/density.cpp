@@ -9,15 +9,15 @@ Density::Density(const Table& table, std::int32_t k, bool lowest, Search search)
     : TakingKernel(table, k, search),
       lowest_(lowest),
       room_(k - 1 + std::clamp(k - 1, 4, 16)),
-      lists_(static_cast<std::size_t>(table.n) * static_cast<std::size_t>(room_)),
-      length_(static_cast<std::size_t>(table.n), 0),
-      version_(static_cast<std::size_t>(table.n), -1),
-      same_(static_cast<std::size_t>(table.n), -1),
-      last_same_(static_cast<std::size_t>(table.n), -1),
+      lists_(table.n, room_),
+      length_(table.n, 0),
+      version_(table.n, -1),
+      same_(table.n, -1),
+      last_same_(table.n, -1),
       slots_(std::bit_ceil(2 * static_cast<std::size_t>(table.n)), -1),
-      holders_(static_cast<std::size_t>(table.n)),
-      marked_(static_cast<std::size_t>(table.n), false),
-      mean_(static_cast<std::size_t>(table.p)) {}
+      holders_(table.n),
+      marked_(table.n, false),
+      mean_(table.p) {}
 
 // For a heap whose top is the next candidate: smaller indexes come first among equals.
 bool Density::after(const Entry& a, const Entry& b) const {
@@ -52,18 +52,18 @@ void Density::link(std::int32_t id) {
     while (slots_[at] >= 0 && !same_row(slots_[at], id)) at = (at + 1) & (slots_.size() - 1);
     if (slots_[at] < 0) {
         slots_[at] = id;
-        version_[static_cast<std::size_t>(id)] = 0;
+        version_[id] = 0;
     } else {
-        same_[static_cast<std::size_t>(last_same_[static_cast<std::size_t>(slots_[at])])] = id;
+        same_[last_same_[slots_[at]]] = id;
     }
-    last_same_[static_cast<std::size_t>(slots_[at])] = id;
+    last_same_[slots_[at]] = id;
 }
 
 // Drops neighbours that are gone; returns how many of the candidate remain.
 std::int32_t Density::shorten(std::int32_t id) {
     std::int32_t* from = list(id);
     const auto gone = [&](std::int32_t other) { return assigned(other); };
-    std::int32_t& length = length_[static_cast<std::size_t>(id)];
+    std::int32_t& length = length_[id];
     const std::int32_t size = std::min(length, k_ - 1);
     const std::int32_t known = size - static_cast<std::int32_t>(std::count_if(from, from + size, gone));
     length = static_cast<std::int32_t>(std::remove_if(from, from + length, gone) - from);
@@ -72,7 +72,7 @@ std::int32_t Density::shorten(std::int32_t id) {
 
 void Density::look_up(std::int32_t id) {
     near_.sort();
-    std::int32_t& length = length_[static_cast<std::size_t>(id)];
+    std::int32_t& length = length_[id];
     length = near_.count;
     for (std::int32_t i = 0; i < length; ++i) list(id)[i] = near_.found[i].id;
 }
@@ -98,9 +98,9 @@ void Density::rate(std::int32_t id, std::int32_t known) {
         within += squared;
     }
     for (std::int32_t i = known; i + 1 < k_; ++i) {
-        holders_[static_cast<std::size_t>(others[i])].push_back(id);
+        holders_[others[i]].push_back(id);
     }
-    const std::int32_t version = ++version_[static_cast<std::size_t>(id)];
+    const std::int32_t version = ++version_[id];
     heap_.push_back({within, id, version});
     std::push_heap(heap_.begin(), heap_.end(),
                    [&](const Entry& a, const Entry& b) { return after(a, b); });
@@ -109,20 +109,20 @@ void Density::rate(std::int32_t id, std::int32_t known) {
 // The holders of a record that has just been taken, and the next with its row if it was the first.
 void Density::collect(std::int32_t gone) {
     if (leads(gone)) {
-        std::int32_t next = same_[static_cast<std::size_t>(gone)];
-        while (next >= 0 && assigned(next)) next = same_[static_cast<std::size_t>(next)];
+        std::int32_t next = same_[gone];
+        while (next >= 0 && assigned(next)) next = same_[next];
         if (next >= 0 && !leads(next)) {
-            version_[static_cast<std::size_t>(next)] = 0;
-            marked_[static_cast<std::size_t>(next)] = true;
+            version_[next] = 0;
+            marked_[next] = true;
             hit_.push_back(next);
         }
     }
-    for (const std::int32_t id : holders_[static_cast<std::size_t>(gone)]) {
-        if (assigned(id) || marked_[static_cast<std::size_t>(id)]) continue;
-        marked_[static_cast<std::size_t>(id)] = true;
+    for (const std::int32_t id : holders_[gone]) {
+        if (assigned(id) || marked_[id]) continue;
+        marked_[id] = true;
         hit_.push_back(id);
     }
-    holders_[static_cast<std::size_t>(gone)] = {};
+    holders_[gone] = {};
 }
 
 Steps Density::run() {
@@ -142,7 +142,7 @@ Steps Density::run() {
             near_.start(table_.row(id), room_, id);
             records_->begin(near_);
             while (!records_->nearest(near_, work_)) co_yield nullptr;
-            version_[static_cast<std::size_t>(id)] = 0;
+            version_[id] = 0;
             look_up(id);
             each = each || blurred(id);
             rate(id, 0);
@@ -158,7 +158,7 @@ Steps Density::run() {
             top = heap_.front();
             std::pop_heap(heap_.begin(), heap_.end(), order);
             heap_.pop_back();
-        } while (assigned(top.id) || top.version != version_[static_cast<std::size_t>(top.id)]);
+        } while (assigned(top.id) || top.version != version_[top.id]);
         members.assign(1, top.id);
         members.insert(members.end(), list(top.id), list(top.id) + k_ - 1);
         for (const std::int32_t id : members) take(id, label);
@@ -166,9 +166,9 @@ Steps Density::run() {
         hit_.clear();
         for (const std::int32_t id : members) collect(id);
         for (const std::int32_t id : hit_) {
-            marked_[static_cast<std::size_t>(id)] = false;
+            marked_[id] = false;
             const std::int32_t known = shorten(id);
-            if (length_[static_cast<std::size_t>(id)] < k_ - 1) {
+            if (length_[id] < k_ - 1) {
                 near_.start(table_.row(id), room_, id);
                 records_->begin(near_);
                 while (!records_->nearest(near_, work_)) co_yield nullptr;

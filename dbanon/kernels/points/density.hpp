@@ -34,13 +34,14 @@ class Density final : public TakingKernel {
     void look_up(std::int32_t id);
     void rate(std::int32_t id, std::int32_t known);
     void collect(std::int32_t gone);
-    bool leads(std::int32_t id) const { return version_[static_cast<std::size_t>(id)] >= 0; }
+    bool leads(std::int32_t id) const { return version_[id] >= 0; }
     bool after(const Entry& a, const Entry& b) const;
-    std::int32_t* list(std::int32_t id) { return lists_.data() + std::int64_t{id} * room_; }
+    std::int32_t* list(std::int32_t id) { return lists_.row(id); }
 
     bool lowest_;
     std::int32_t room_;  // neighbours kept for a record
-    std::vector<std::int32_t> lists_, length_, hit_;
+    Grid<std::int32_t> lists_;
+    std::vector<std::int32_t> length_, hit_;
     std::vector<std::int32_t> version_;  // of the candidate; -1: not the first with its row
     std::vector<std::int32_t> same_, last_same_, slots_;  // chains of equal rows, and their hash table
     std::vector<std::vector<std::int32_t>> holders_;  // whose candidate a record may be in

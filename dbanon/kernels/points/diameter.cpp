@@ -9,7 +9,7 @@ namespace dbanon {
 double Diameter::reach(std::int32_t id) const {
     double squared = 0.0;
     for (int j = 0; j < table_.p; ++j) {
-        const double gap = table_.row(id)[j] - middle_[static_cast<std::size_t>(j)];
+        const double gap = table_.row(id)[j] - middle_[j];
         squared += gap * gap;
     }
     return std::sqrt(squared) * (1.0 + (table_.p + 8) * 2.3e-16) + 1e-150;
@@ -17,13 +17,13 @@ double Diameter::reach(std::int32_t id) const {
 
 Steps Diameter::run() {
     while (!records_->prepare(work_)) co_yield nullptr;
-    middle_.assign(static_cast<std::size_t>(table_.p), 0.0);
+    middle_.assign(table_.p, 0.0);
     double widest = 0.0;
     for (std::int32_t id = 0; id < table_.n; ++id) {
         if (work_.spent()) co_yield nullptr;
         work_.left -= 2;
         for (int j = 0; j < table_.p; ++j) {
-            middle_[static_cast<std::size_t>(j)] += table_.row(id)[j] / table_.n;
+            middle_[j] += table_.row(id)[j] / table_.n;
         }
     }
     for (std::int32_t id = 0; id < table_.n; ++id) {

@@ -7,16 +7,15 @@ namespace dbanon {
 
 // Records in drawn order, k to a class; the rest join drawn classes.
 Genetic::Genes Genetic::drawn() {
-    std::vector<std::int32_t> order(static_cast<std::size_t>(table_.n));
-    for (std::int32_t i = 0; i < table_.n; ++i) order[static_cast<std::size_t>(i)] = i;
+    std::vector<std::int32_t> order(table_.n);
+    for (std::int32_t i = 0; i < table_.n; ++i) order[i] = i;
     for (std::int32_t i = table_.n - 1; i > 0; --i) {
-        std::swap(order[static_cast<std::size_t>(i)],
-                  order[static_cast<std::size_t>(random_.below(i + 1))]);
+        std::swap(order[i], order[random_.below(i + 1)]);
     }
     Genes genes(order.size());
     for (std::int32_t i = 0; i < table_.n; ++i) {
         const std::int32_t at = i / k_ < classes_ ? i / k_ : random_.below(classes_);
-        genes[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = at;
+        genes[order[i]] = at;
     }
     mend(genes);
     return genes;
@@ -26,8 +25,8 @@ Genetic::Genes Genetic::drawn() {
 std::int32_t Genetic::draw_member(const Genes& genes, std::int32_t of) {
     std::int32_t count = 0, found = -1;
     for (std::int32_t i = 0; i < table_.n; ++i) {
-        const std::int32_t at = genes[static_cast<std::size_t>(i)];
-        const bool fits = of < 0 ? size_[static_cast<std::size_t>(at)] > k_ : at == of;
+        const std::int32_t at = genes[i];
+        const bool fits = of < 0 ? size_[at] > k_ : at == of;
         if (fits && random_.below(++count) == 0) found = i;
     }
     return found;
@@ -35,16 +34,16 @@ std::int32_t Genetic::draw_member(const Genes& genes, std::int32_t of) {
 
 // Classes of 1 to k - 1 records are filled from larger ones or dissolved, those of 2k or more cut.
 void Genetic::mend(Genes& genes) {
-    size_.assign(static_cast<std::size_t>(classes_), 0);
-    for (const std::int32_t at : genes) ++size_[static_cast<std::size_t>(at)];
+    size_.assign(classes_, 0);
+    for (const std::int32_t at : genes) ++size_[at];
     const auto move = [&](std::int32_t id, std::int32_t into) {
-        std::int32_t& gene = genes[static_cast<std::size_t>(id)];
-        --size_[static_cast<std::size_t>(gene)];
+        std::int32_t& gene = genes[id];
+        --size_[gene];
         gene = into;
-        ++size_[static_cast<std::size_t>(gene)];
+        ++size_[gene];
     };
     for (std::int32_t at = 0; at < classes_; ++at) {
-        std::int32_t& size = size_[static_cast<std::size_t>(at)];
+        std::int32_t& size = size_[at];
         while (size > 0 && size < k_) {
             const std::int32_t id = draw_member(genes, -1);
             if (id >= 0) {
@@ -54,7 +53,7 @@ void Genetic::mend(Genes& genes) {
             // No class has a record to spare: this one goes, its records to drawn other classes.
             while (size > 0) {
                 std::int32_t into = random_.below(classes_);
-                while (into == at || size_[static_cast<std::size_t>(into)] == 0) {
+                while (into == at || size_[into] == 0) {
                     into = (into + 1) % classes_;
                 }
                 move(draw_member(genes, at), into);
@@ -62,7 +61,7 @@ void Genetic::mend(Genes& genes) {
         }
     }
     for (std::int32_t at = 0; at < classes_; ++at) {
-        while (size_[static_cast<std::size_t>(at)] >= 2 * k_) {
+        while (size_[at] >= 2 * k_) {
             // One number is free: n / k numbers, all classes k or more and this one twice that.
             const auto free = std::find(size_.begin(), size_.end(), 0);
             const std::int32_t into = static_cast<std::int32_t>(free - size_.begin());
@@ -72,19 +71,19 @@ void Genetic::mend(Genes& genes) {
 }
 
 double Genetic::loss(const Genes& genes) {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
-    size_.assign(static_cast<std::size_t>(classes_), 0);
-    sum_.assign(static_cast<std::size_t>(classes_) * p, 0.0);
+    const std::size_t p = table_.p;
+    size_.assign(classes_, 0);
+    sum_.assign(classes_, p);
     for (std::int32_t i = 0; i < table_.n; ++i) {
-        const std::size_t at = static_cast<std::size_t>(genes[static_cast<std::size_t>(i)]);
+        const std::size_t at = genes[i];
         ++size_[at];
-        for (std::size_t j = 0; j < p; ++j) sum_[at * p + j] += table_.row(i)[j];
+        for (std::size_t j = 0; j < p; ++j) sum_.row(at)[j] += table_.row(i)[j];
     }
     double total = 0.0;
     for (std::int32_t i = 0; i < table_.n; ++i) {
-        const std::size_t at = static_cast<std::size_t>(genes[static_cast<std::size_t>(i)]);
+        const std::size_t at = genes[i];
         for (std::size_t j = 0; j < p; ++j) {
-            const double gap = table_.row(i)[j] - sum_[at * p + j] / size_[at];
+            const double gap = table_.row(i)[j] - sum_.row(at)[j] / size_[at];
             total += gap * gap;
         }
     }
@@ -101,7 +100,7 @@ std::size_t Genetic::wheel(const std::vector<double>& fitness, double total) {
 }
 
 Steps Genetic::run() {
-    const std::size_t count = static_cast<std::size_t>(settings_.population);
+    const std::size_t count = settings_.population;
     const std::int64_t price = std::int64_t{table_.n} * (table_.p + 4);
     std::vector<Genes> people, children;
     for (std::size_t i = 0; i < count; ++i) {
@@ -142,10 +141,10 @@ Steps Genetic::run() {
         people.swap(children);
         done_ = (generation + 1.0) / (settings_.generations + 1.0);
     }
-    std::vector<std::int32_t> number(static_cast<std::size_t>(classes_), -1);
+    std::vector<std::int32_t> number(classes_, -1);
     std::int32_t next = 0;
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        std::int32_t& label = number[static_cast<std::size_t>(people[0][static_cast<std::size_t>(id)])];
+        std::int32_t& label = number[people[0][id]];
         if (label < 0) label = next++;
         assign(id, label);
     }

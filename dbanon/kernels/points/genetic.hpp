@@ -1,6 +1,7 @@
 // Microaggregation by a genetic algorithm (Solanas et al. 2006), for small sets.
 #pragma once
 
+#include "common/grid.hpp"
 #include "common/kernel.hpp"
 #include "points/records.hpp"
 #include "points/refine_pool.hpp"
@@ -36,7 +37,7 @@ class Genetic final : public Kernel {
     const std::int32_t classes_;
     double done_ = 0.0;
     std::vector<std::int32_t> size_;
-    std::vector<double> sum_;
+    Grid<double> sum_;
 };
 
 }  // namespace dbanon

@@ -47,7 +47,7 @@ Linkage::Verdict Linkage::judge() {
 }
 
 void Linkage::answer(std::int32_t id) {
-    const std::size_t at = static_cast<std::size_t>(id);
+    const std::size_t at = id;
     nearest_[at] = near_.found[0].distance;
     std::int32_t ties = 0;
     std::int64_t weight = 0;

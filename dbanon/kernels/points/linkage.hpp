@@ -29,7 +29,7 @@ class Linkage final : public Kernel {
           weights_(weights),
           second_(second),
           records_(make_records(points, search, questions.n)),
-          nearest_(static_cast<std::size_t>(questions.n)),
+          nearest_(questions.n),
           next_(second ? nearest_.size() : 0),
           weight_(nearest_.size()) {}
 

@@ -17,7 +17,7 @@ constexpr std::int64_t kPart = 1 << 16;  // of a slice, for one tree
 // of the tree was nearest to bounds its distance to the others from below, so that it is looked for
 // anew only when that bound is the least of all.
 Steps Mst::run() {
-    const std::size_t count = static_cast<std::size_t>(table_.n);
+    const std::size_t count = table_.n;
     parent_.assign(count, -1);
     length_.assign(count, 0.0);
     std::vector<bool> taken(count, false);
@@ -28,7 +28,7 @@ Steps Mst::run() {
     std::int32_t from = 0;  // in grown_: of which the nearest is to be found
     while (records_->size() > 0) {
         while (!records_->prepare(work_)) co_yield nullptr;
-        near_.start(table_.row(grown_[static_cast<std::size_t>(from)]), 1);
+        near_.start(table_.row(grown_[from]), 1);
         records_->begin(near_);
         while (!records_->nearest(near_, work_)) co_yield nullptr;
         heap_.push_back({near_.found[0].distance, near_.found[0].id, from});
@@ -37,8 +37,8 @@ Steps Mst::run() {
         if (work_.spent()) co_yield nullptr;
 
         const Reach least = heap_.front();
-        const std::size_t to = static_cast<std::size_t>(least.to);
-        const std::int32_t parent = grown_[static_cast<std::size_t>(least.order)];
+        const std::size_t to = least.to;
+        const std::int32_t parent = grown_[least.order];
         bool next = taken[to];
         if (!next) {
             parent_[to] = parent;
@@ -93,13 +93,13 @@ Steps Mst::run() {
 void Mst::begin_cut() {
     below_.assign(grown_.size(), 1);
     for (std::size_t i = grown_.size(); i-- > 1;) {
-        const std::size_t id = static_cast<std::size_t>(grown_[i]);
-        below_[static_cast<std::size_t>(parent_[id])] += below_[id];
+        const std::size_t id = grown_[i];
+        below_[parent_[id]] += below_[id];
     }
     edges_.assign(grown_.begin() + 1, grown_.end());
     std::sort(edges_.begin(), edges_.end(), [this](std::int32_t a, std::int32_t b) {
-        const double at_a = length_[static_cast<std::size_t>(a)];
-        const double at_b = length_[static_cast<std::size_t>(b)];
+        const double at_a = length_[a];
+        const double at_b = length_[b];
         return at_a > at_b || (at_a == at_b && a < b);
     });
 }
@@ -110,16 +110,16 @@ bool Mst::cut(Work& work) {
         if (work.spent()) return false;
         work.left -= 8;
         const std::int32_t child = edges_[looked_at_];
-        const std::int32_t lost = below_[static_cast<std::size_t>(child)];
+        const std::int32_t lost = below_[child];
         if (lost < k_) continue;
-        std::size_t root = static_cast<std::size_t>(child);
+        std::size_t root = child;
         for (; parent_[root] >= 0; work.left -= 4) root = static_cast<std::size_t>(parent_[root]);
         if (below_[root] - lost < k_) continue;
-        for (std::int32_t up = parent_[static_cast<std::size_t>(child)]; up >= 0;
-             up = parent_[static_cast<std::size_t>(up)]) {
-            below_[static_cast<std::size_t>(up)] -= lost;
+        for (std::int32_t up = parent_[child]; up >= 0;
+             up = parent_[up]) {
+            below_[up] -= lost;
         }
-        parent_[static_cast<std::size_t>(child)] = -1;
+        parent_[child] = -1;
     }
     return true;
 }
@@ -128,17 +128,17 @@ bool Mst::cut(Work& work) {
 std::vector<std::vector<std::int32_t>> Mst::trees() const {
     std::vector<std::int32_t> root(grown_.size()), number(grown_.size(), -1);
     for (const std::int32_t id : grown_) {
-        const std::int32_t up = parent_[static_cast<std::size_t>(id)];
-        root[static_cast<std::size_t>(id)] = up < 0 ? id : root[static_cast<std::size_t>(up)];
+        const std::int32_t up = parent_[id];
+        root[id] = up < 0 ? id : root[up];
     }
     std::vector<std::vector<std::int32_t>> found;
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        std::int32_t& tree = number[static_cast<std::size_t>(root[static_cast<std::size_t>(id)])];
+        std::int32_t& tree = number[root[id]];
         if (tree < 0) {
             tree = static_cast<std::int32_t>(found.size());
             found.emplace_back();
         }
-        found[static_cast<std::size_t>(tree)].push_back(id);
+        found[tree].push_back(id);
     }
     return found;
 }

@@ -12,12 +12,9 @@ Steps Neighbours::run() {
         double sum = 0.0;
         for (std::int32_t i = 0; i < near_.count; ++i) {
             sum += near_.found[i].distance;
-            if (keep_) {
-                ids_[static_cast<std::size_t>(id) * static_cast<std::size_t>(count_) +
-                     static_cast<std::size_t>(i)] = near_.found[i].id;
-            }
+            if (keep_) ids_.row(id)[i] = near_.found[i].id;
         }
-        sums_[static_cast<std::size_t>(id)] = sum;
+        sums_[id] = sum;
         assign(id, 0);
         work_.left -= count_ + 1;
         if (work_.spent()) co_yield nullptr;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/grid.hpp"
 #include "common/kernel.hpp"
 #include "points/records.hpp"
 
@@ -17,12 +18,12 @@ class Neighbours final : public Kernel {
           count_(count),
           keep_(keep),
           records_(make_records(table, search, table.n)),
-          sums_(static_cast<std::size_t>(table.n)),
-          ids_(keep ? sums_.size() * static_cast<std::size_t>(count) : 0) {}
+          sums_(table.n),
+          ids_(keep ? sums_.size() : 0, count) {}
 
     std::int32_t count() const { return count_; }
     const std::vector<double>& sums() const { return sums_; }       // of squared distances
-    const std::vector<std::int32_t>& ids() const { return ids_; }  // n x count, nearest first
+    const std::vector<std::int32_t>& ids() const { return ids_.values(); }  // n x count, nearest first
 
    protected:
     Steps run() override;
@@ -33,7 +34,7 @@ class Neighbours final : public Kernel {
     std::unique_ptr<Records> records_;
     NearQuery near_;
     std::vector<double> sums_;
-    std::vector<std::int32_t> ids_;
+    Grid<std::int32_t> ids_;
 };
 
 }  // namespace dbanon

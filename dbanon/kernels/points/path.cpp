@@ -22,11 +22,11 @@ NearestPath::NearestPath(const Table& table, const std::int32_t* groups)
     if (groups == nullptr) return;
     const std::size_t count =
         static_cast<std::size_t>(*std::max_element(groups, groups + table.n)) + 1;
-    const std::size_t p = static_cast<std::size_t>(table.p);
+    const std::size_t p = table.p;
     members_.resize(count);
     centroids_.resize(count * p, 0.0);
     for (std::int32_t id = 0; id < table.n; ++id) {
-        const std::size_t group = static_cast<std::size_t>(groups[id]);
+        const std::size_t group = groups[id];
         members_[group].push_back(id);
         for (std::size_t j = 0; j < p; ++j) centroids_[group * p + j] += table.row(id)[j];
     }
@@ -39,7 +39,7 @@ NearestPath::NearestPath(const Table& table, const std::int32_t* groups)
 std::int32_t NearestPath::nearest_in(std::int32_t group, const double* from) const {
     double least = kInf;
     std::int32_t found = -1;
-    for (const std::int32_t id : members_[static_cast<std::size_t>(group)]) {
+    for (const std::int32_t id : members_[group]) {
         if (assigned(id)) continue;
         const double at = distance(from, table_.row(id), table_.p);
         if (found < 0 || at < least) least = at, found = id;
@@ -51,8 +51,7 @@ void NearestPath::walk(std::int32_t group, std::int32_t from, std::int32_t& posi
     for (std::int32_t id = from; id >= 0; id = nearest_in(group, table_.row(id))) {
         assign(id, position++);
     }
-    const std::int64_t size =
-        static_cast<std::int64_t>(members_[static_cast<std::size_t>(group)].size());
+    const std::int64_t size = static_cast<std::int64_t>(members_[group].size());
     work_.left -= size * size;
 }
 
@@ -103,7 +102,7 @@ Steps PathCut::run() {
     const std::int32_t n = table_.n;
     const std::int32_t longest = static_cast<std::int32_t>(
         std::min<std::int64_t>(n, 2 * std::int64_t{k_} - 1));
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     std::vector<double> best(static_cast<std::size_t>(n) + 1, kInf), mean(p);
     std::vector<std::int32_t> start(static_cast<std::size_t>(n) + 1, -1);
     best[0] = 0.0;
@@ -112,19 +111,18 @@ Steps PathCut::run() {
         std::fill(mean.begin(), mean.end(), 0.0);
         const std::int32_t first = std::max(0, end - longest);
         for (std::int32_t from = end - 1; from >= first; --from) {
-            const double* row = table_.row(order_[static_cast<std::size_t>(from)]);
+            const double* row = table_.row(order_[from]);
             const double size = end - from;
             for (std::size_t j = 0; j < p; ++j) {
                 const double gap = row[j] - mean[j];
                 mean[j] += gap / size;
                 square += gap * (row[j] - mean[j]);
             }
-            const double total = best[static_cast<std::size_t>(from)] + square;
-            if (end - from < k_ || (from > 0 && start[static_cast<std::size_t>(from)] < 0)) continue;
-            if (start[static_cast<std::size_t>(end)] < 0 ||
-                total < best[static_cast<std::size_t>(end)]) {
-                best[static_cast<std::size_t>(end)] = total;
-                start[static_cast<std::size_t>(end)] = from;
+            const double total = best[from] + square;
+            if (end - from < k_ || (from > 0 && start[from] < 0)) continue;
+            if (start[end] < 0 || total < best[end]) {
+                best[end] = total;
+                start[end] = from;
             }
         }
         done_ = end;
@@ -132,13 +130,13 @@ Steps PathCut::run() {
         if (work_.spent()) co_yield nullptr;
     }
     std::vector<std::int32_t> ends;
-    for (std::int32_t end = n; end > 0; end = start[static_cast<std::size_t>(end)]) {
+    for (std::int32_t end = n; end > 0; end = start[end]) {
         ends.push_back(end);
     }
     std::int32_t at = 0;
     for (std::size_t label = 0; label < ends.size(); ++label) {
         for (; at < ends[ends.size() - 1 - label]; ++at) {
-            assign(order_[static_cast<std::size_t>(at)], static_cast<std::int32_t>(label));
+            assign(order_[at], static_cast<std::int32_t>(label));
         }
     }
 }

@@ -22,11 +22,11 @@ Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const
       threshold_(threshold),
       wanted_(wanted),
       effort_(effort),
-      order_(static_cast<std::size_t>(table.n)),
+      order_(table.n),
       least_(order_.size(), 0.0),
       to_seed_(order_.size()),
       place_(order_.size(), -1),
-      options_(static_cast<std::size_t>(k)) {
+      options_(k) {
     std::iota(order_.begin(), order_.end(), 0);
     std::stable_sort(order_.begin(), order_.end(),
                      [&](std::int32_t a, std::int32_t b) { return prices_[a] > prices_[b]; });
@@ -47,7 +47,7 @@ void Pricing::list_tolls(const Tolls& tolls) {
     tolls_.resize(2 * tolls.count);
     std::vector<std::size_t> next(first_toll_.begin(), first_toll_.end() - 1);
     for (std::size_t i = 0; i < 2 * tolls.count; ++i) {
-        const std::size_t from = static_cast<std::size_t>(tolls.pairs[i]);
+        const std::size_t from = tolls.pairs[i];
         tolls_[next[from]++] = {tolls.pairs[i ^ 1], k_ * tolls.tolls[i / 2]};
     }
 }
@@ -90,18 +90,17 @@ void Pricing::look_from(std::size_t position) {
     candidates_.assign(order_.begin() + static_cast<std::ptrdiff_t>(position) + 1, order_.end());
     if (candidates_.size() + 1 < static_cast<std::size_t>(k_)) return;  // seed of no class
     for (const std::int32_t id : candidates_) {
-        to_seed_[static_cast<std::size_t>(id)] = distance(seed, id);
+        to_seed_[id] = distance(seed, id);
     }
     for (const Toll& toll : tolls_of(seed)) {
-        to_seed_[static_cast<std::size_t>(toll.other)] += toll.distance;
+        to_seed_[toll.other] += toll.distance;
     }
-    double& least = least_[static_cast<std::size_t>(seed)];
+    double& least = least_[seed];
     if (narrow(seed)) {
-        std::vector<Option>& options = options_[static_cast<std::size_t>(k_ - 1)];
+        std::vector<Option>& options = options_[k_ - 1];
         options.clear();
         for (std::int32_t c = 0; c < static_cast<std::int32_t>(candidates_.size()); ++c) {
-            options.push_back(
-                {0.0, to_seed_[static_cast<std::size_t>(candidates_[static_cast<std::size_t>(c)])], c});
+            options.push_back({0.0, to_seed_[candidates_[c]], c});
         }
         branch(k_ - 1, -prices_[seed]);
     }
@@ -109,7 +108,7 @@ void Pricing::look_from(std::size_t position) {
     for (const Class& one : best_) {
         classes_.push_back(seed);
         for (const std::int32_t c : one.members) {
-            classes_.push_back(candidates_[static_cast<std::size_t>(c)]);
+            classes_.push_back(candidates_[c]);
         }
     }
 }
@@ -124,7 +123,7 @@ bool Pricing::narrow(std::int32_t seed) {
         for (std::size_t c = 0; c < before; ++c) {
             const std::int32_t id = candidates_[c];
             const double half = measured ? halves(others)[c] : bars_[id] / 2;
-            bound[c] = (to_seed_[static_cast<std::size_t>(id)] + half) / k_ - prices_[id];
+            bound[c] = (to_seed_[id] + half) / k_ - prices_[id];
         }
         some_ = bound;
         const double rest = least_sum(some_, others) - prices_[seed];
@@ -154,25 +153,25 @@ bool Pricing::narrow(std::int32_t seed) {
 
 void Pricing::measure() {
     const std::size_t count = candidates_.size();
-    apart_.resize(count * count);
+    apart_.assign(count, count);
     for (std::size_t a = 0; a < count; ++a) {
-        apart_[a * count + a] = 0.0;
+        apart_.row(a)[a] = 0.0;
         for (std::size_t b = 0; b < a; ++b) {
-            apart_[a * count + b] = apart_[b * count + a] = distance(candidates_[a], candidates_[b]);
+            apart_.row(a)[b] = apart_.row(b)[a] = distance(candidates_[a], candidates_[b]);
         }
     }
     add_tolls();
-    halves_.assign(static_cast<std::size_t>(k_) * count, 0.0);
+    halves_.assign(k_, count);
     const std::size_t most = std::min(count - 1, static_cast<std::size_t>(k_ - 2));
     for (std::size_t a = 0; a < count; ++a) {
-        const double* from = apart_.data() + a * count;
+        const double* from = apart_.row(a);
         some_.assign(from, from + count);
         some_.erase(some_.begin() + static_cast<std::ptrdiff_t>(a));
         std::partial_sort(some_.begin(), some_.begin() + static_cast<std::ptrdiff_t>(most), some_.end());
         double sum = 0.0;
         for (std::size_t r = 1; r <= most; ++r) {
             sum += some_[r - 1] / 2;
-            halves(static_cast<std::int32_t>(r))[a] = sum;
+            halves_.row(r)[a] = sum;
         }
     }
     steps_ += static_cast<std::int64_t>(count * count);
@@ -183,22 +182,22 @@ void Pricing::add_tolls() {
     if (tolls_.empty()) return;
     const std::size_t count = candidates_.size();
     for (std::size_t c = 0; c < count; ++c) {
-        place_[static_cast<std::size_t>(candidates_[c])] = static_cast<std::int32_t>(c);
+        place_[candidates_[c]] = static_cast<std::int32_t>(c);
     }
     for (std::size_t c = 0; c < count; ++c) {
         for (const Toll& toll : tolls_of(candidates_[c])) {
-            const std::int32_t other = place_[static_cast<std::size_t>(toll.other)];
-            if (other >= 0) apart_[c * count + static_cast<std::size_t>(other)] += toll.distance;
+            const std::int32_t other = place_[toll.other];
+            if (other >= 0) apart_.row(c)[other] += toll.distance;
         }
     }
-    for (const std::int32_t id : candidates_) place_[static_cast<std::size_t>(id)] = -1;
+    for (const std::int32_t id : candidates_) place_[id] = -1;
 }
 
 // Chooses the `missing` members still to come; base is D(T)/k - y(T).
 void Pricing::branch(std::int32_t missing, double base) {
-    std::vector<Option>& options = options_[static_cast<std::size_t>(missing)];
+    std::vector<Option>& options = options_[missing];
     const std::size_t count = options.size();
-    const std::size_t needed = static_cast<std::size_t>(missing);
+    const std::size_t needed = missing;
     if (count < needed) return;
     steps_ += static_cast<std::int64_t>(count);
     const double* half = halves(missing - 1);

@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "common/grid.hpp"
 #include "common/kernel.hpp"
 #include "points/records.hpp"
 
@@ -75,14 +76,10 @@ class Pricing final : public Kernel {
     void pair(const std::vector<Option>& options, double base);
     void keep(double cost);
     double price(std::int32_t candidate) const {
-        return prices_[candidates_[static_cast<std::size_t>(candidate)]];
+        return prices_[candidates_[candidate]];
     }
-    double* row(std::int32_t candidate) {
-        return apart_.data() + static_cast<std::size_t>(candidate) * candidates_.size();
-    }
-    double* halves(std::int32_t missing) {
-        return halves_.data() + static_cast<std::size_t>(missing) * candidates_.size();
-    }
+    double* row(std::int32_t candidate) { return apart_.row(candidate); }
+    double* halves(std::int32_t missing) { return halves_.row(missing); }
     double distance(std::int32_t one, std::int32_t other) const;
     double least_sum(std::vector<double>& of, std::int32_t count) const;
 
@@ -102,8 +99,8 @@ class Pricing final : public Kernel {
     std::vector<std::int32_t> candidates_, chosen_;
     std::vector<double> to_seed_;        // by record
     std::vector<std::int32_t> place_;    // by record: its candidate, or -1
-    std::vector<double> apart_;          // between candidates
-    std::vector<double> halves_;         // by members still to come, by candidate
+    Grid<double> apart_;                 // between candidates
+    Grid<double> halves_;                // by members still to come, by candidate
     std::vector<double> some_;
     std::vector<std::vector<Option>> options_;  // by members still to come
     std::vector<Class> best_;

@@ -18,7 +18,7 @@ class NearQuery : public Near {
    public:
     // `exclude` is a record that does not count as its own neighbour, or -1.
     void start(const double* position, std::int32_t wanted, std::int32_t excluded = -1) {
-        heap_.resize(static_cast<std::size_t>(std::max(wanted, 1)));
+        heap_.resize(std::max(wanted, 1));
         point = position;
         k = wanted;
         exclude = excluded;

@@ -69,8 +69,10 @@ Recombine::Recombine(const Table& table, std::int32_t k)
       room_(2 * k - 1),
       most_(std::max(kIds, kTimes * static_cast<std::size_t>(table.n)) /
             static_cast<std::size_t>(room_)),
+      members_(room_),
       slots_(1 << 12, -1),
-      place_(static_cast<std::size_t>(table.n), -1) {}
+      place_(table.n, -1),
+      inside_(room_) {}
 
 std::int32_t& Recombine::slot(std::uint64_t hash) {
     return slots_[static_cast<std::size_t>(hash) & (slots_.size() - 1)];
@@ -87,9 +89,9 @@ void Recombine::index() {
 }
 
 std::int32_t Recombine::find(const std::int32_t* ids, std::int32_t count) {
-    const std::size_t at = size_.size(), room = static_cast<std::size_t>(room_);
-    members_.resize((at + 1) * room);
-    std::int32_t* sorted = members_.data() + at * room;
+    const std::size_t at = size_.size();
+    members_.resize(at + 1);
+    std::int32_t* sorted = members_.row(at);
     std::copy(ids, ids + count, sorted);
     std::sort(sorted, sorted + count);
     spent_ += 60 + 8 * count;
@@ -97,7 +99,7 @@ std::int32_t Recombine::find(const std::int32_t* ids, std::int32_t count) {
     for (; slot(hash) >= 0; ++hash) {
         const std::int32_t other = slot(hash);
         if (size(other) == count && std::equal(sorted, sorted + count, members(other))) {
-            members_.resize(at * room);
+            members_.resize(at);
             return other;
         }
     }
@@ -125,7 +127,7 @@ std::int32_t Recombine::find(const std::int32_t* ids, std::int32_t count) {
 void Recombine::begin(const std::vector<std::int32_t>& labels) {
     std::vector<std::vector<std::int32_t>> classes;
     for (std::size_t id = 0; id < labels.size(); ++id) {
-        const std::size_t at = static_cast<std::size_t>(labels[id]);
+        const std::size_t at = labels[id];
         if (at >= classes.size()) classes.resize(at + 1);
         classes[at].push_back(static_cast<std::int32_t>(id));
     }
@@ -134,7 +136,7 @@ void Recombine::begin(const std::vector<std::int32_t>& labels) {
     for (const auto& ids : classes) {
         if (ids.empty()) continue;
         const std::int32_t at = find(ids.data(), static_cast<std::int32_t>(ids.size()));
-        for (const std::int32_t id : ids) current_[static_cast<std::size_t>(id)] = at;
+        for (const std::int32_t id : ids) current_[id] = at;
         share(at, prices);
     }
     ascent_.start(std::move(prices));
@@ -145,7 +147,7 @@ void Recombine::begin(const std::vector<std::int32_t>& labels) {
 void Recombine::share(std::int32_t at, std::vector<double>& prices) const {
     const std::int32_t* ids = members(at);
     for (std::int32_t i = 0; i < size(at); ++i) {
-        double& price = prices[static_cast<std::size_t>(ids[i])];
+        double& price = prices[ids[i]];
         price = 0.0;
         for (int j = 0; j < table_.p; ++j) {
             double mean = 0.0;
@@ -161,7 +163,7 @@ void Recombine::share(std::int32_t at, std::vector<double>& prices) const {
 double Recombine::reduced(std::int32_t at, const std::vector<double>& prices) const {
     double left = loss(at);
     const std::int32_t* ids = members(at);
-    for (std::int32_t i = 0; i < size(at); ++i) left -= prices[static_cast<std::size_t>(ids[i])];
+    for (std::int32_t i = 0; i < size(at); ++i) left -= prices[ids[i]];
     return left;
 }
 
@@ -182,7 +184,7 @@ bool Recombine::price() {
         if (left >= 0.0) continue;
         value += left;
         const std::int32_t* ids = members(at);
-        for (std::int32_t i = 0; i < size(at); ++i) --lack_[static_cast<std::size_t>(ids[i])];
+        for (std::int32_t i = 0; i < size(at); ++i) --lack_[ids[i]];
     }
     spent_ += std::int64_t{count} * (4 + k_);
     if (ascent_.step(value, total(), lack_) && --steps_left_ > 0) return true;
@@ -193,7 +195,7 @@ bool Recombine::price() {
 
 // The dearer half of the classes, where there is no room for more.
 void Recombine::forget() {
-    const std::size_t count = size_.size(), room = static_cast<std::size_t>(room_);
+    const std::size_t count = size_.size();
     reduced_.resize(count);
     for (std::size_t at = 0; at < count; ++at) {
         reduced_[at] = reduced(static_cast<std::int32_t>(at), ascent_.best);
@@ -206,19 +208,18 @@ void Recombine::forget() {
     std::nth_element(order.begin(), middle, order.end());
     const double bar = *middle;
     std::vector<std::int32_t> moved(count, -1);
-    for (const std::int32_t at : current_) moved[static_cast<std::size_t>(at)] = 0;
+    for (const std::int32_t at : current_) moved[at] = 0;
     std::size_t left = 0;
     for (std::size_t at = 0; at < count; ++at) {
         if (reduced_[at] >= bar && moved[at] < 0) continue;
         moved[at] = static_cast<std::int32_t>(left);
-        std::copy_n(members_.begin() + static_cast<std::ptrdiff_t>(at * room), room,
-                    members_.begin() + static_cast<std::ptrdiff_t>(left * room));
+        if (left < at) members_.copy(at, left);
         size_[left] = size_[at];
         loss_[left] = loss_[at];
         reduced_[left++] = reduced_[at];
     }
-    for (std::int32_t& at : current_) at = moved[static_cast<std::size_t>(at)];
-    members_.resize(left * room);
+    for (std::int32_t& at : current_) at = moved[at];
+    members_.resize(left);
     size_.resize(left);
     loss_.resize(left);
     reduced_.resize(left);
@@ -238,13 +239,13 @@ void Recombine::list() {
     std::vector<std::int32_t> order(size_.size()), next(first_.begin(), first_.end() - 1);
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-        return reduced_[static_cast<std::size_t>(a)] < reduced_[static_cast<std::size_t>(b)];
+        return reduced_[a] < reduced_[b];
     });
-    of_.resize(static_cast<std::size_t>(first_.back()));
+    of_.resize(first_.back());
     for (const std::int32_t at : order) {
         for (std::int32_t i = 0; i < size(at); ++i) {
-            std::int32_t& place = next[static_cast<std::size_t>(members(at)[i])];
-            of_[static_cast<std::size_t>(place++)] = at;
+            std::int32_t& place = next[members(at)[i]];
+            of_[place++] = at;
         }
     }
     spent_ += std::int64_t{count} * (100 + 8 * k_);
@@ -254,7 +255,7 @@ std::vector<std::int32_t> Recombine::labels() const {
     std::vector<std::int32_t> number(size_.size(), -1), found(current_.size());
     std::int32_t next = 0;
     for (std::size_t id = 0; id < current_.size(); ++id) {
-        std::int32_t& label = number[static_cast<std::size_t>(current_[id])];
+        std::int32_t& label = number[current_[id]];
         if (label < 0) label = next++;
         found[id] = label;
     }

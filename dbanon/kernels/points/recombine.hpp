@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/grid.hpp"
 #include "points/records.hpp"
 #include "points/refine_pool.hpp"
 
@@ -24,7 +25,7 @@ namespace dbanon {
 class Mask {
    public:
     static constexpr std::int32_t kRecords = 256;
-    void add(std::int32_t x) { words_[static_cast<std::size_t>(x >> 6)] |= std::uint64_t{1} << (x & 63); }
+    void add(std::int32_t x) { words_[x >> 6] |= std::uint64_t{1} << (x & 63); }
     bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
     bool within(const Mask& other) const;
     void remove(const Mask& other);
@@ -77,10 +78,10 @@ class Recombine {
     void index();
     std::int32_t& slot(std::uint64_t hash);
     const std::int32_t* members(std::int32_t at) const {
-        return members_.data() + std::int64_t{at} * room_;
+        return members_.row(at);
     }
-    std::int32_t size(std::int32_t at) const { return size_[static_cast<std::size_t>(at)]; }
-    double loss(std::int32_t at) const { return loss_[static_cast<std::size_t>(at)]; }
+    std::int32_t size(std::int32_t at) const { return size_[at]; }
+    double loss(std::int32_t at) const { return loss_[at]; }
     double reduced(std::int32_t at, const std::vector<double>& prices) const;
     void share(std::int32_t at, std::vector<double>& prices) const;
     double total() const;
@@ -98,7 +99,7 @@ class Recombine {
     const Table table_;
     const std::int32_t k_, room_;
     std::size_t most_;                  // classes kept
-    std::vector<std::int32_t> members_;  // [class][room], rising
+    Grid<std::int32_t> members_;  // [class][room], rising
     std::vector<std::int32_t> size_;
     std::vector<double> loss_, reduced_;
     std::vector<std::int32_t> slots_;   // by hash: a class, or -1
@@ -112,7 +113,7 @@ class Recombine {
     std::vector<std::int32_t> records_, place_;
     double region_loss_ = 0.0, region_reduced_ = 0.0;
     std::vector<Local> local_;
-    std::vector<std::uint8_t> inside_;  // [local][room]: places
+    Grid<std::uint8_t> inside_;  // [local][room]: places
     std::vector<std::vector<std::int32_t>> of_place_;
     Ascent around_;
     std::vector<std::int32_t> lack_, chosen_, best_;

@@ -41,10 +41,10 @@ std::int32_t Mask::pop() {
 
 void Recombine::enter(std::int32_t at) {
     region_loss_ += loss(at);
-    region_reduced_ += reduced_[static_cast<std::size_t>(at)];
+    region_reduced_ += reduced_[at];
     for (std::int32_t i = 0; i < size(at); ++i) {
         const std::int32_t id = members(at)[i];
-        place_[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(records_.size());
+        place_[id] = static_cast<std::int32_t>(records_.size());
         records_.push_back(id);
     }
 }
@@ -53,8 +53,8 @@ void Recombine::enter(std::int32_t at) {
 void Recombine::gather(Random& random) {
     records_.clear();
     region_loss_ = region_reduced_ = 0.0;
-    const auto cost = [&](std::int32_t at) { return reduced_[static_cast<std::size_t>(at)]; };
-    const auto drawn = [&] { return current_[static_cast<std::size_t>(random.below(table_.n))]; };
+    const auto cost = [&](std::int32_t at) { return reduced_[at]; };
+    const auto drawn = [&] { return current_[random.below(table_.n)]; };
     const std::int32_t one = drawn(), other = drawn();
     enter(cost(other) > cost(one) ? other : one);
     const std::int32_t wide = static_cast<std::int32_t>(width_);
@@ -63,12 +63,11 @@ void Recombine::gather(Random& random) {
         const std::int32_t count = static_cast<std::int32_t>(records_.size());
         if (count >= most) break;
         spent_ += 10 + 4 * k_;
-        const std::size_t from =
-            static_cast<std::size_t>(records_[static_cast<std::size_t>(random.below(count))]);
+        const std::size_t from = records_[random.below(count)];
         const std::int32_t best = std::min(first_[from + 1] - first_[from], kGrowing);
-        const std::int32_t by = of_[static_cast<std::size_t>(first_[from] + random.below(best))];
+        const std::int32_t by = of_[first_[from] + random.below(best)];
         for (std::int32_t i = 0; i < size(by); ++i) {
-            const std::size_t id = static_cast<std::size_t>(members(by)[i]);
+            const std::size_t id = members(by)[i];
             const std::int32_t at = current_[id];
             const bool fits = static_cast<std::int32_t>(records_.size()) + size(at) <= Mask::kRecords;
             if (place_[id] < 0 && fits) enter(at);
@@ -80,15 +79,15 @@ void Recombine::gather(Random& random) {
 void Recombine::collect() {
     local_.clear();
     for (std::size_t x = 0; x < records_.size(); ++x) {
-        const std::size_t id = static_cast<std::size_t>(records_[x]);
+        const std::size_t id = records_[x];
         for (std::int32_t i = first_[id]; i < first_[id + 1]; ++i) {
-            const std::int32_t at = of_[static_cast<std::size_t>(i)];
-            if (reduced_[static_cast<std::size_t>(at)] > region_reduced_) break;
+            const std::int32_t at = of_[i];
+            if (reduced_[at] > region_reduced_) break;
             ++spent_;
             Local found{{}, 0.0, at};
             bool inside = true;
             for (std::int32_t l = 0; l < size(at) && inside; ++l) {
-                const std::int32_t place = place_[static_cast<std::size_t>(members(at)[l])];
+                const std::int32_t place = place_[members(at)[l]];
                 // Below x: it is there by another record.
                 inside = place >= static_cast<std::int32_t>(x);
                 if (inside) found.mask.add(place);
@@ -98,28 +97,26 @@ void Recombine::collect() {
     }
     if (local_.size() > kLocal) {
         const auto cheaper = [&](const Local& a, const Local& b) {
-            const double one = reduced_[static_cast<std::size_t>(a.at)];
-            const double other = reduced_[static_cast<std::size_t>(b.at)];
+            const double one = reduced_[a.at];
+            const double other = reduced_[b.at];
             return one < other || (one == other && a.at < b.at);
         };
         std::nth_element(local_.begin(), local_.begin() + kLocal, local_.end(), cheaper);
         local_.resize(kLocal);
     }
-    const std::size_t room = static_cast<std::size_t>(room_);
-    inside_.resize(local_.size() * room);
+    inside_.resize(local_.size());
     for (std::size_t c = 0; c < local_.size(); ++c) {
         const std::int32_t at = local_[c].at;
         for (std::int32_t i = 0; i < size(at); ++i) {
-            inside_[c * room + static_cast<std::size_t>(i)] =
-                static_cast<std::uint8_t>(place_[static_cast<std::size_t>(members(at)[i])]);
+            inside_.row(c)[i] = static_cast<std::uint8_t>(place_[members(at)[i]]);
         }
     }
     spent_ += std::ssize(local_) * (4 + k_) + 8 * std::ssize(records_);
-    for (const std::int32_t id : records_) place_[static_cast<std::size_t>(id)] = -1;
+    for (const std::int32_t id : records_) place_[id] = -1;
 }
 
 double Recombine::above(std::size_t c, const std::vector<double>& prices) const {
-    const std::uint8_t* places = inside_.data() + c * static_cast<std::size_t>(room_);
+    const std::uint8_t* places = inside_.row(c);
     double left = loss(local_[c].at);
     for (std::int32_t i = 0; i < size(local_[c].at); ++i) left -= prices[places[i]];
     return left;
@@ -128,7 +125,7 @@ double Recombine::above(std::size_t c, const std::vector<double>& prices) const 
 // Prices of the region; false where they prove that it cannot lose less.
 bool Recombine::bound() {
     std::vector<double> from;
-    for (const std::int32_t id : records_) from.push_back(ascent_.best[static_cast<std::size_t>(id)]);
+    for (const std::int32_t id : records_) from.push_back(ascent_.best[id]);
     around_.start(std::move(from));
     const double most = region_loss_ * (1.0 - kGain);
     for (int step = 0; step < kSteps; ++step) {
@@ -138,7 +135,7 @@ bool Recombine::bound() {
             const double left = above(c, around_.prices);
             if (left >= 0.0) continue;
             value += left;
-            const std::uint8_t* places = inside_.data() + c * static_cast<std::size_t>(room_);
+            const std::uint8_t* places = inside_.row(c);
             for (std::int32_t i = 0; i < size(local_[c].at); ++i) --lack_[places[i]];
         }
         spent_ += std::ssize(local_) * (2 + k_ / 2) + 4 * std::ssize(records_);
@@ -149,13 +146,12 @@ bool Recombine::bound() {
 
 // Lowers prices until no class costs less, and leaves the classes that may still be taken.
 void Recombine::settle() {
-    const std::size_t room = static_cast<std::size_t>(room_);
     std::vector<double>& prices = around_.best;
     std::vector<double> less(prices.size(), 0.0);
     for (std::size_t c = 0; c < local_.size(); ++c) {
         const double share = above(c, prices) / size(local_[c].at);
         for (std::int32_t i = 0; i < size(local_[c].at); ++i) {
-            double& most = less[inside_[c * room + static_cast<std::size_t>(i)]];
+            double& most = less[inside_.row(c)[i]];
             most = std::min(most, share);
         }
     }
@@ -174,7 +170,7 @@ void Recombine::settle() {
     for (std::size_t x = 0; x < records_.size(); ++x) of_place_[x].clear();
     for (std::size_t c = 0; c < left; ++c) {
         for (Mask places = local_[c].mask; !places.empty();) {
-            of_place_[static_cast<std::size_t>(places.pop())].push_back(static_cast<std::int32_t>(c));
+            of_place_[places.pop()].push_back(static_cast<std::int32_t>(c));
         }
     }
     spent_ += static_cast<std::int64_t>(left) * (60 + 4 * k_);
@@ -186,8 +182,8 @@ std::int32_t Recombine::hardest(Mask left, double cost) {
     for (Mask rest = left; !rest.empty() && fewest > 1;) {
         const std::int32_t x = rest.pop();
         std::int32_t count = 0;
-        for (const std::int32_t c : of_place_[static_cast<std::size_t>(x)]) {
-            const Local& one = local_[static_cast<std::size_t>(c)];
+        for (const std::int32_t c : of_place_[x]) {
+            const Local& one = local_[c];
             ++effort_;
             if (cost + one.cost >= least_ || count >= fewest) break;
             if (one.mask.within(left)) ++count;
@@ -206,8 +202,8 @@ void Recombine::branch(Mask left, double cost) {
     }
     const std::int32_t x = hardest(left, cost);
     if (x < 0) return;
-    for (const std::int32_t c : of_place_[static_cast<std::size_t>(x)]) {
-        const Local& one = local_[static_cast<std::size_t>(c)];
+    for (const std::int32_t c : of_place_[x]) {
+        const Local& one = local_[c];
         if (cost + one.cost >= least_ || ++effort_ > kEffort) return;
         if (!one.mask.within(left)) continue;
         Mask rest = left;
@@ -233,7 +229,7 @@ bool Recombine::improve(Random& random) {
     width_ = std::clamp(width_ * (effort_ > kEffort ? kNarrower : kWider), kLeast, 1.0 * Mask::kRecords);
     for (const std::int32_t at : best_) {
         for (std::int32_t i = 0; i < size(at); ++i) {
-            current_[static_cast<std::size_t>(members(at)[i])] = at;
+            current_[members(at)[i]] = at;
         }
     }
     return !best_.empty();

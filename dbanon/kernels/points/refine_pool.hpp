@@ -13,7 +13,8 @@
 
 namespace dbanon {
 
-// xoshiro256** by Blackman and Vigna, seeded by splitmix64: the same numbers on every machine.
+// xoshiro256** by Blackman and Vigna, seeded by splitmix64: the same numbers on every machine. Of the
+// kernels of points; those of hierarchies draw from Chance (common/chance.hpp), which says why.
 class Random {
    public:
     explicit Random(std::uint64_t seed);

@@ -8,31 +8,32 @@ namespace dbanon {
 
 // Those that settled at the end come last in their class, by index.
 void Tfrp::add_leftover(std::int32_t id) {
-    members_[static_cast<std::size_t>(labels_[static_cast<std::size_t>(id)])].push_back(id);
+    members_[labels_[id]].push_back(id);
 }
 
 void Tfrp::add_sums(std::int32_t label) {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
-    const std::size_t at = static_cast<std::size_t>(label) * p;
-    for (const std::int32_t id : members_[static_cast<std::size_t>(label)]) {
-        for (std::size_t j = 0; j < p; ++j) sums_[at + j] += table_.row(id)[j];
+    const std::size_t p = table_.p;
+    double* sum = sums_.row(label);
+    for (const std::int32_t id : members_[label]) {
+        for (std::size_t j = 0; j < p; ++j) sum[j] += table_.row(id)[j];
     }
     set_mean(label);
 }
 
 void Tfrp::set_mean(std::int32_t label) {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
-    const std::size_t at = static_cast<std::size_t>(label) * p;
-    const double count = static_cast<double>(members_[static_cast<std::size_t>(label)].size());
-    for (std::size_t j = 0; j < p; ++j) means_of_[at + j] = sums_[at + j] / count;
+    const std::size_t p = table_.p;
+    const double* sum = sums_.row(label);
+    double* mean = means_of_.row(label);
+    const double count = static_cast<double>(members_[label].size());
+    for (std::size_t j = 0; j < p; ++j) mean[j] = sum[j] / count;
     if (centres_) centres_->update(label);
 }
 
 double Tfrp::within(std::int32_t label) const {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
-    const double* mean = means_of_.data() + static_cast<std::size_t>(label) * p;
+    const std::size_t p = table_.p;
+    const double* mean = means_of_.row(label);
     double total = 0.0;
-    for (const std::int32_t id : members_[static_cast<std::size_t>(label)]) {
+    for (const std::int32_t id : members_[label]) {
         double squared = 0.0;
         for (std::size_t j = 0; j < p; ++j) {
             const double gap = mean[j] - table_.row(id)[j];
@@ -45,10 +46,10 @@ double Tfrp::within(std::int32_t label) const {
 
 // Returns by how much the sum of squares of the class grows.
 double Tfrp::join(std::int32_t id, std::int32_t label, double squared) {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
-    std::vector<std::int32_t>& members = members_[static_cast<std::size_t>(label)];
+    const std::size_t p = table_.p;
+    std::vector<std::int32_t>& members = members_[label];
     const double count = static_cast<double>(members.size());
-    double* sum = sums_.data() + static_cast<std::size_t>(label) * p;
+    double* sum = sums_.row(label);
     saved_.insert(saved_.end(), sum, sum + p);
     moves_.push_back({id, label});
     members.push_back(id);
@@ -58,12 +59,11 @@ double Tfrp::join(std::int32_t id, std::int32_t label, double squared) {
 }
 
 void Tfrp::undo() {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     for (; !moves_.empty(); moves_.pop_back()) {
         const std::int32_t label = moves_.back().to;
-        members_[static_cast<std::size_t>(label)].pop_back();
-        std::copy_n(saved_.end() - static_cast<std::ptrdiff_t>(p), p,
-                    sums_.begin() + static_cast<std::ptrdiff_t>(label) * table_.p);
+        members_[label].pop_back();
+        std::copy_n(saved_.end() - table_.p, p, sums_.row(label));
         saved_.resize(saved_.size() - p);
         set_mean(label);
     }
@@ -74,7 +74,7 @@ void Tfrp::renumber() {
     std::int32_t next = 0;
     for (const std::vector<std::int32_t>& members : members_) {
         if (members.empty()) continue;
-        for (const std::int32_t id : members) labels_[static_cast<std::size_t>(id)] = next;
+        for (const std::int32_t id : members) labels_[id] = next;
         ++next;
     }
 }
@@ -119,14 +119,14 @@ Steps Tfrp::run() {
     if (!second_stage_ || label < 2) co_return;
 
     for (const std::int32_t id : leftover) add_leftover(id);
-    sums_.assign(members_.size() * low_.size(), 0.0);
-    means_of_.resize(sums_.size());
+    sums_.assign(members_.size(), low_.size());
+    means_of_.assign(members_.size(), low_.size());
     for (std::int32_t i = 0; i < label; ++i) {
         if (work_.spent()) co_yield nullptr;
         work_.left -= 2 * k_;
         add_sums(i);
     }
-    const Table table{means_of_.data(), label, table_.p};
+    const Table table{means_of_.row(0), label, table_.p};
     centres_ = std::make_unique<BlockRecords>(table, ops_for(table_.p));
     while (!centres_->prepare(work_)) co_yield nullptr;
     std::vector<Found> order;
@@ -142,7 +142,7 @@ Steps Tfrp::run() {
         double cost = 0.0;
         moves_.clear();
         saved_.clear();
-        const std::vector<std::int32_t> leaving = members_[static_cast<std::size_t>(next.id)];
+        const std::vector<std::int32_t> leaving = members_[next.id];
         for (const std::int32_t id : leaving) {
             near_.start(table_.row(id), 1, next.id);
             centres_->begin(near_);
@@ -151,7 +151,7 @@ Steps Tfrp::run() {
             if (!(cost < present)) break;
         }
         if (cost < present) {
-            members_[static_cast<std::size_t>(next.id)].clear();
+            members_[next.id].clear();
             centres_->erase(next.id);
         } else {
             undo();

@@ -33,7 +33,8 @@ class Tfrp final : public TakingKernel {
     bool second_stage_;
     std::vector<double> low_, high_;
     std::vector<std::vector<std::int32_t>> members_;
-    std::vector<double> sums_, means_of_, saved_;
+    Grid<double> sums_, means_of_;  // by class
+    std::vector<double> saved_;
     std::vector<Move> moves_;
     std::unique_ptr<BlockRecords> centres_;
 };

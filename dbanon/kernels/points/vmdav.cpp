@@ -12,7 +12,7 @@ constexpr Found kNobody{std::numeric_limits<double>::infinity(), -1};
 }  // namespace
 
 Steps Vmdav::run() {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     middle_.assign(p, 0.0);
     for (std::int32_t id = 0; id < table_.n; ++id) {
         if (work_.spent()) co_yield nullptr;

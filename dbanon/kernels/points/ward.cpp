@@ -34,14 +34,14 @@ struct FarPair {
 FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
     // The box around all records; from its middle outwards the two parts of a pair bound it.
     const int p = table.p;
-    std::vector<double> middle(static_cast<std::size_t>(p));
+    std::vector<double> middle(p);
     for (int j = 0; j < p; ++j) {
         double low = kInf, high = -kInf;
         for (const std::int32_t id : ids) {
             low = std::min(low, table.row(id)[j]);
             high = std::max(high, table.row(id)[j]);
         }
-        middle[static_cast<std::size_t>(j)] = low + (high - low) / 2;
+        middle[j] = low + (high - low) / 2;
     }
     // Of equal records the first stands for all.
     std::vector<std::int32_t> distinct = ids;
@@ -106,20 +106,22 @@ std::vector<std::int32_t> take_around(const Table& table, std::vector<std::int32
 }  // namespace
 
 Ward::Ward(const Table& table, std::int32_t k, Search search)
-    : Kernel(table, k), search_(search), index_(table.p, k, ops_for(table.p)) {}
+    : Kernel(table, k), centroids_(table.p), search_(search), index_(table.p, k, ops_for(table.p)) {}
 
 void Ward::add(const Members& ids) {
     const int p = table_.p;
     const std::int32_t size = static_cast<std::int32_t>(ids.size());
+    centroids_.resize(clusters_.size() + 1);
+    double* mean = centroids_.row(clusters_.size());
     for (int j = 0; j < p; ++j) {
         double total = 0.0;
         for (const std::int32_t id : ids) total += table_.row(id)[j];
-        centroids_.push_back(total / size);
+        mean[j] = total / size;
     }
     for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-        next_[static_cast<std::size_t>(ids[i])] = ids[i + 1];
+        next_[ids[i]] = ids[i + 1];
     }
-    next_[static_cast<std::size_t>(ids.back())] = -1;
+    next_[ids.back()] = -1;
     const std::int32_t number = static_cast<std::int32_t>(place_.size());
     place_.push_back(clusters_.size());
     clusters_.push_back({size, ids.back(), number, ids.front()});
@@ -128,7 +130,7 @@ void Ward::add(const Members& ids) {
 
 void Ward::begin(Members ids) {
     clusters_.clear();
-    centroids_.clear();
+    centroids_.resize(0);
     chain_.clear();
     place_.clear();
     small_ = 0;
@@ -149,9 +151,7 @@ bool Ward::may_merge(std::size_t a, std::size_t b) const {
 
 double Ward::merging(std::size_t a, std::size_t b) const {
     const double n = clusters_[a].size, m = clusters_[b].size;
-    const std::size_t p = static_cast<std::size_t>(table_.p);
-    return merging_factor(n, m) *
-           distance(centroids_.data() + a * p, centroids_.data() + b * p, table_.p);
+    return merging_factor(n, m) * distance(centroids_.row(a), centroids_.row(b), table_.p);
 }
 
 bool Ward::wants_index() const {
@@ -161,7 +161,7 @@ bool Ward::wants_index() const {
 // Puts all clusters into the index, or the young ones anew. False when means have overflowed: there
 // is no order among them.
 bool Ward::fill_index(bool all) {
-    const std::size_t p = static_cast<std::size_t>(table_.p);
+    const std::size_t p = table_.p;
     std::vector<std::int32_t> numbers;
     if (all) {
         index_.start(static_cast<std::int32_t>(place_.size()));
@@ -172,8 +172,8 @@ bool Ward::fill_index(bool all) {
     }
     work_.left -= 4 * std::ssize(numbers);
     for (const std::int32_t number : numbers) {
-        const std::size_t at = place_[static_cast<std::size_t>(number)];
-        const double* mean = centroids_.data() + at * p;
+        const std::size_t at = place_[number];
+        const double* mean = centroids_.row(at);
         if (!std::all_of(mean, mean + p, [](double value) { return std::isfinite(value); })) {
             return false;
         }
@@ -198,8 +198,8 @@ std::size_t Ward::nearest(std::size_t of, std::size_t before) {
     if (indexed_) {
         const Cluster& own = clusters_[of];
         index_.partners(own.number, own.size,
-                        centroids_.data() + of * static_cast<std::size_t>(table_.p), least, work_,
-                        [&](std::int32_t number) { offer(place_[static_cast<std::size_t>(number)]); });
+                        centroids_.row(of), least, work_,
+                        [&](std::int32_t number) { offer(place_[number]); });
         if (found != none) return found;
     }
     for (std::size_t other = 0; other < none; ++other) offer(other);
@@ -211,35 +211,32 @@ std::size_t Ward::nearest(std::size_t of, std::size_t before) {
 void Ward::merge(std::size_t a, std::size_t b) {
     Cluster& to = clusters_[a];
     const Cluster from = clusters_[b];
-    const std::size_t p = static_cast<std::size_t>(table_.p);
     const double n = to.size, m = from.size;
     if (indexed_) {
         index_.erase(to.number);
         index_.erase(from.number);
     }
-    for (std::size_t j = 0; j < p; ++j) {
-        double& mean = centroids_[a * p + j];
-        mean += (centroids_[b * p + j] - mean) * (m / (n + m));
-    }
+    double* mean = centroids_.row(a);
+    const double* other = centroids_.row(b);
+    for (int j = 0; j < table_.p; ++j) mean[j] += (other[j] - mean[j]) * (m / (n + m));
     small_ -= static_cast<std::size_t>(to.size < k_) + static_cast<std::size_t>(from.size < k_);
     to.size += from.size;
     small_ += static_cast<std::size_t>(to.size < k_);
-    next_[static_cast<std::size_t>(to.last)] = from.first;
+    next_[to.last] = from.first;
     to.last = from.last;
     if (from.number < to.number) {
         to.number = from.number;
-        place_[static_cast<std::size_t>(to.number)] = a;
+        place_[to.number] = a;
     }
     if (indexed_) index_.insert(to.number);
     const std::size_t last = clusters_.size() - 1;
     if (b != last) {
         clusters_[b] = clusters_[last];
-        std::copy_n(centroids_.begin() + static_cast<std::ptrdiff_t>(last * p), p,
-                    centroids_.begin() + static_cast<std::ptrdiff_t>(b * p));
-        place_[static_cast<std::size_t>(clusters_[b].number)] = b;
+        centroids_.copy(last, b);
+        place_[clusters_[b].number] = b;
     }
     clusters_.pop_back();
-    centroids_.resize(last * p);
+    centroids_.resize(last);
 }
 
 // Where all records are equal, every merge costs nothing and all go to the first class but the second
@@ -256,7 +253,7 @@ bool Ward::cut_equal(const Members& ids, std::vector<Members>& found) const {
 
 Ward::Members Ward::members(const Cluster& cluster) const {
     Members ids;
-    for (std::int32_t id = cluster.first; id >= 0; id = next_[static_cast<std::size_t>(id)]) {
+    for (std::int32_t id = cluster.first; id >= 0; id = next_[id]) {
         ids.push_back(id);
     }
     std::sort(ids.begin(), ids.end());
@@ -264,7 +261,7 @@ Ward::Members Ward::members(const Cluster& cluster) const {
 }
 
 Steps Ward::run() {
-    next_.resize(static_cast<std::size_t>(table_.n), -1);
+    next_.resize(table_.n, -1);
     std::vector<Members> waiting(1);
     for (std::int32_t id = 0; id < table_.n; ++id) waiting[0].push_back(id);
     std::vector<Members> found;
@@ -295,10 +292,9 @@ Steps Ward::run() {
                 }
                 chain_.push_back(clusters_[seek].number);
             }
-            const std::size_t at = place_[static_cast<std::size_t>(chain_.back())];
+            const std::size_t at = place_[chain_.back()];
             const std::size_t before =
-                chain_.size() > 1 ? place_[static_cast<std::size_t>(chain_[chain_.size() - 2])]
-                                  : clusters_.size();
+                chain_.size() > 1 ? place_[chain_[chain_.size() - 2]] : clusters_.size();
             const std::size_t other = nearest(at, before);
             work_.left -= 16;
             if (other == before) {

@@ -1,6 +1,7 @@
 // k-Ward (Domingo-Ferrer & Mateo-Sanz 2002), by nearest-neighbour chains.
 #pragma once
 
+#include "common/grid.hpp"
 #include "common/kernel.hpp"
 #include "points/cluster_index.hpp"
 #include "points/records.hpp"
@@ -36,7 +37,7 @@ class Ward final : public Kernel {
 
     // Clusters still apart come first and without gaps, so that a search reads one after the other.
     std::vector<Cluster> clusters_;
-    std::vector<double> centroids_;
+    Grid<double> centroids_;  // by cluster
     std::vector<std::int32_t> next_;    // [record]
     std::vector<std::int32_t> chain_;   // numbers of clusters
     std::vector<std::size_t> place_;    // number -> place in clusters_

@@ -23,8 +23,7 @@ def finish(kernel, budget=kernels.DEFAULT_BUDGET):
     return kernel.labels()
 
 
-def no_models(space):
-    return np.empty((space.n_records, 0), np.int32), kernels.Models(np.empty(0, np.int32))
+NO_MODELS = kernels.Models(np.empty(0, np.int32))
 
 
 @given(spaces())
@@ -32,7 +31,7 @@ def no_models(space):
 def test_kmember_equals_the_plain_version(case):
     space, k = case
     np.testing.assert_array_equal(
-        finish(kernels.KMember(*space.arrays(), k)), reference.kmember(space, k)
+        finish(kernels.KMember(space.table(), k)), reference.kmember(space, k)
     )
 
 
@@ -41,7 +40,7 @@ def test_kmember_equals_the_plain_version(case):
 def test_merging_equals_the_plain_version(case, seed, threshold):
     space, k = case
     np.testing.assert_array_equal(
-        finish(kernels.Merging(*space.arrays(), k, seed, threshold), 1),
+        finish(kernels.Merging(space.table(), k, seed, threshold), 1),
         reference.merging(space, k, seed, threshold),
     )
 
@@ -51,15 +50,13 @@ def test_merging_equals_the_plain_version(case, seed, threshold):
 def test_refine_never_loses_more(case, seed, rounds):
     space, k = case
     records = reference.Records(space)
-    start = finish(kernels.GaaCp(*space.arrays(), k))
+    start = finish(kernels.GaaCp(space.table(), k))
 
     def loss(labels):
         return sum(records.loss(np.flatnonzero(labels == c)) for c in range(labels.max() + 1))
 
-    refined = finish(kernels.RefineLoss(*space.arrays(), start, k, rounds, seed, *no_models(space)))
-    again = finish(
-        kernels.RefineLoss(*space.arrays(), start, k, rounds, seed, *no_models(space)), 1
-    )
+    refined = finish(kernels.RefineLoss(space.table(), start, k, rounds, seed, NO_MODELS))
+    again = finish(kernels.RefineLoss(space.table(), start, k, rounds, seed, NO_MODELS), 1)
     np.testing.assert_array_equal(refined, again)
     assert np.bincount(refined).min() >= k
     assert loss(refined) <= loss(start)
@@ -71,9 +68,9 @@ def test_refine_never_loses_more(case, seed, rounds):
 @settings(max_examples=50)
 def test_refine_leaves_suppressed_records_alone(case, seed):
     space, k = case
-    start = finish(kernels.GaaCp(*space.arrays(), k))
+    start = finish(kernels.GaaCp(space.table(), k))
     start = np.where(start == start.max(), -1, start).astype(np.int32)
-    refined = finish(kernels.RefineLoss(*space.arrays(), start, k, 100, seed, *no_models(space)))
+    refined = finish(kernels.RefineLoss(space.table(), start, k, 100, seed, NO_MODELS))
     np.testing.assert_array_equal(refined < 0, start < 0)
 
 
@@ -83,14 +80,14 @@ def test_refine_equals_the_plain_version(case, data, seed, rounds, labelled):
     space, k = case
     if labelled:
         space = replace(space, labels=draw_costs(data.draw, space))
-    start = finish(kernels.GaaCp(*space.arrays(), k))
+    start = finish(kernels.GaaCp(space.table(), k))
     if labelled and start.max() > 1:
         start = np.where(start == 1, -1, start - (start > 1)).astype(np.int32)
-    arrays = (*space.arrays(), start, k, rounds, seed, *no_models(space))
-    found = finish(kernels.RefineLoss(*arrays, *space.label_costs.arrays()))
+    given = (space.table(), start, k, rounds, seed, NO_MODELS)
+    found = finish(kernels.RefineLoss(*given, *space.label_costs.arrays()))
     np.testing.assert_array_equal(found, refine_loss.refine(space, start, k, rounds, seed))
     if not labelled:
-        np.testing.assert_array_equal(found, finish(kernels.RefineLoss(*arrays)))
+        np.testing.assert_array_equal(found, finish(kernels.RefineLoss(*given)))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -100,8 +97,8 @@ def test_refine_holds_where_an_attribute_costs_nothing(seed):
     codes = np.column_stack([rng.integers(0, 3, 60) * (UNIT // 4), rng.integers(0, 3, 60)])
     units = np.array([UNIT, 0], np.int64)
     space = MixedSpace(codes.astype(np.int32), units, (None, flat("abc")), ("a", "b"))
-    start = finish(kernels.GaaCp(*space.arrays(), 3))
-    found = finish(kernels.RefineLoss(*space.arrays(), start, 3, 60, seed, *no_models(space)))
+    start = finish(kernels.GaaCp(space.table(), 3))
+    found = finish(kernels.RefineLoss(space.table(), start, 3, 60, seed, NO_MODELS))
     assert np.bincount(found).min() >= 3
     np.testing.assert_array_equal(found, refine_loss.refine(space, start, 3, 60, seed))
 
@@ -115,9 +112,9 @@ def test_refine_equals_the_plain_version_on_many_numbers(data, seed):
     codes = np.column_stack([numbers, space.codes[:, 1:]]).astype(np.int32)
     space = replace(space, codes=codes, trees=(None, *space.trees[1:]))
     space = replace(space, labels=draw_costs(data.draw, space))
-    start = finish(kernels.GaaCp(*space.arrays(), 4))
-    arrays = (*space.arrays(), start, 4, 25, seed, *no_models(space))
-    found = finish(kernels.RefineLoss(*arrays, *space.label_costs.arrays()))
+    start = finish(kernels.GaaCp(space.table(), 4))
+    given = (space.table(), start, 4, 25, seed, NO_MODELS)
+    found = finish(kernels.RefineLoss(*given, *space.label_costs.arrays()))
     np.testing.assert_array_equal(found, refine_loss.refine(space, start, 4, 25, seed))
 
 
@@ -137,8 +134,7 @@ def test_refine_equals_the_plain_version_on_many_numbers(data, seed):
 def test_refine_refuses_wrong_costs_of_labels(pieces, firsts, costs):
     codes = np.arange(6, dtype=np.int32)[:, None]
     none = np.empty(0, np.int32)
-    arrays = (codes, np.array([10], np.int64), np.zeros(1, np.int32), none, none)
-    models = np.empty((6, 0), np.int32), kernels.Models(none)
+    table = kernels.MixedTable(codes, np.array([10], np.int64), np.zeros(1, np.int32), none, none)
     wrong = LabelCosts(*(np.array(list(part), np.int32) for part in (pieces, firsts, costs)))
     with pytest.raises(ValueError):
-        kernels.RefineLoss(*arrays, np.zeros(6, np.int32), 2, 9, 1, *models, *wrong.arrays())
+        kernels.RefineLoss(table, np.zeros(6, np.int32), 2, 9, 1, NO_MODELS, *wrong.arrays())

@@ -32,8 +32,8 @@ def in_order(points: Points, k: int) -> NDArray[np.int32]:
     return np.minimum(np.arange(len(points)) // k, max(len(points) // k - 1, 0)).astype(np.int32)
 
 
-def mixed(points: Points) -> tuple[Any, ...]:
-    """Arrays of GaaCp and its like: every second attribute has a hierarchy of 5 leaves."""
+def mixed(points: Points, beside: NDArray[np.int32] | None = None) -> kernels.MixedTable:
+    """A table of GaaCp and its like: every second attribute has a hierarchy of 5 leaves."""
     codes = (np.abs(points).clip(0, 1) * 1000).astype(np.int32)
     codes[:, ::2] %= 5
     d = codes.shape[1]
@@ -41,11 +41,8 @@ def mixed(points: Points) -> tuple[Any, ...]:
     trees = int((leaves > 0).sum())
     depths = np.tile(np.array([2] * 5, np.int32), trees)
     gaps = np.tile(np.array([1, 0, 1, 0, 0], np.int32), trees)
-    return np.ascontiguousarray(codes), np.full(d, 1000, np.int64), leaves, depths, gaps
-
-
-def no_models(points: Points) -> tuple[Any, ...]:
-    return np.empty((len(points), 0), np.int32), kernels.Models(np.empty(0, np.int32))
+    units = np.full(d, 1000, np.int64)
+    return kernels.MixedTable(np.ascontiguousarray(codes), units, leaves, depths, gaps, beside)
 
 
 def guard(points: Points) -> tuple[Any, ...]:
@@ -87,15 +84,17 @@ KERNELS: dict[str, Make] = {
     "refine": lambda x, k: kernels.Refine(x, k, one_class(x), 60, 2**40, 0.0, 0.3, 7, 1),
 }
 MIXED_KERNELS: dict[str, Make] = {
-    "gaa_cp": lambda x, k: kernels.GaaCp(*mixed(x), k),
-    "kmember": lambda x, k: kernels.KMember(*mixed(x), k),
-    "kaca": lambda x, k: kernels.Merging(*mixed(x), k, 1, -1.0),
-    "ebkc": lambda x, k: kernels.Merging(*mixed(x), k, 1, 0.2),
+    "gaa_cp": lambda x, k: kernels.GaaCp(mixed(x), k),
+    "kmember": lambda x, k: kernels.KMember(mixed(x), k),
+    "kaca": lambda x, k: kernels.Merging(mixed(x), k, 1, -1.0),
+    "ebkc": lambda x, k: kernels.Merging(mixed(x), k, 1, 0.2),
     "refine loss": lambda x, k: kernels.RefineLoss(
-        *mixed(x), one_class(x), k, 30, 1, *no_models(x)
+        mixed(x), one_class(x), k, 30, 1, kernels.Models(np.empty(0, np.int32))
     ),
-    "refine guarded": lambda x, k: kernels.RefineLoss(*mixed(x), one_class(x), k, 30, 1, *guard(x)),
-    "enforce": lambda x, k: kernels.Enforce(*mixed(x), in_order(x, k), *guard(x), 0),
+    "refine guarded": lambda x, k: kernels.RefineLoss(
+        mixed(x, guard(x)[0]), one_class(x), k, 30, 1, guard(x)[1]
+    ),
+    "enforce": lambda x, k: kernels.Enforce(mixed(x), in_order(x, k), *guard(x), 0),
 }
 
 

@@ -90,13 +90,13 @@ def test_the_kernel_equals_the_plain_version(case, budget, size):
     labels = (np.random.default_rng(n).permutation(n) // size).astype(np.int32)
     guard, _ = guard_of(codes, models, labels)
     named = {m.attribute: codes[m.attribute] for m in models}
-    arrays = (*space.arrays(), labels, guard.values, guard.models, budget)
-    found = finish(kernels.Enforce(*arrays))
+    given = (space.table(), labels, guard.values, guard.models, budget)
+    found = finish(kernels.Enforce(*given))
     np.testing.assert_array_equal(
         found,
         reference_enforce.enforce(space, labels, named, models, budget, exact=guard.models),
     )
-    np.testing.assert_array_equal(found, finish(kernels.Enforce(*arrays), 1))
+    np.testing.assert_array_equal(found, finish(kernels.Enforce(*given), 1))
 
 
 @given(cases(), st.integers(1, 3), st.integers(4, 40))
@@ -107,13 +107,13 @@ def test_cuts_equal_the_plain_version(case, k, size):
     k = min(k, n)
     labels = (np.random.default_rng(n).permutation(n) // size).astype(np.int32)
     guard, wholes = guard_of(codes, models, labels)
-    arrays = (*space.arrays(), labels, k, guard.values, guard.models)
-    found = finish(kernels.Split(*arrays))
+    given = (space.table(), labels, k, guard.values, guard.models)
+    found = finish(kernels.Split(*given))
     named = {m.attribute: codes[m.attribute] for m in models}
     np.testing.assert_array_equal(
         found, reference_enforce.split(space, labels, k, named, models, wholes)
     )
-    np.testing.assert_array_equal(found, finish(kernels.Split(*arrays), 1))
+    np.testing.assert_array_equal(found, finish(kernels.Split(*given), 1))
 
 
 def test_slices_are_short_where_there_are_many_values():
@@ -125,7 +125,7 @@ def test_slices_are_short_where_there_are_many_values():
     models.add("entropy_l", 0, 8.0, 2, np.full(values, 1 / values), EMPTY, NO_RANGES)
     codes = rng.integers(0, values, (n, 1)).astype(np.int32)
     labels = (np.arange(n) // 4).astype(np.int32)
-    kernel = kernels.Enforce(*space.arrays(), labels, codes, models, 0)
+    kernel = kernels.Enforce(space.table(), labels, codes, models, 0)
     slices = 1
     while not kernel.step():
         slices += 1
@@ -161,7 +161,7 @@ def test_keeping_to_a_model_is_what_the_measure_says(case, data):
 def test_refinement_keeps_to_the_models(case, seed, rounds):
     space, k, codes, models = case
     records = reference_generalization.Records(space)
-    start = Partition(finish(kernels.GaaCp(*space.arrays(), k)))
+    start = Partition(finish(kernels.GaaCp(space.table(), k)))
     guard, wholes = guard_of(codes, models, start.labels)
     try:
         start = merge(space, start, guard, lambda share: None)
@@ -188,10 +188,11 @@ def test_the_worked_example():
     values = np.array([[0], [0], [0], [0], [0], [0], [1], [0], [1]], np.int32)
     models = kernels.Models(np.array([2], np.int32))
     models.add("distinct_l", 0, 2.0, 1, np.array([0.8, 0.2]), EMPTY, NO_RANGES)
-    space = (codes, np.array([100], np.int64), np.zeros(1, np.int32), EMPTY, EMPTY)
+    arrays = (codes, np.array([100], np.int64), np.zeros(1, np.int32), EMPTY, EMPTY)
 
     def run(budget):
-        return finish(kernels.Enforce(*space, labels, values, models, budget)).tolist()
+        table = kernels.MixedTable(*arrays)
+        return finish(kernels.Enforce(table, labels, values, models, budget)).tolist()
 
     # 0 to 3 for 15, not to 1 for 5; then 1 to 3 for 6 more. Far less than 100 a record.
     assert run(0) == run(9) == [1, 1, 1, 1, 1, 0, 0, 1, 1]
@@ -201,15 +202,14 @@ def test_the_worked_example():
     codes[7:], values[-1] = 100, 1
     codes[5:7], labels[5:7] = 100, 3
     more = np.repeat(np.arange(9), [1] * 8 + [30])
-    arrays = (
-        codes[more],
-        *space[1:],
+    given = (
+        kernels.MixedTable(codes[more], *arrays[1:]),
         np.array([0, 1, 2], np.int32)[np.array([0, 0, 0, 1, 1, 2, 2, 2, 2])[more]],
         values[more],
         models,
     )
-    assert finish(kernels.Enforce(*arrays, 5)).tolist() == [-1] * 5 + [0] * 33
-    assert finish(kernels.Enforce(*arrays, 2)).max() == 0
+    assert finish(kernels.Enforce(*given, 5)).tolist() == [-1] * 5 + [0] * 33
+    assert finish(kernels.Enforce(*given, 2)).max() == 0
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,13 @@ def test_the_kernel_equals_the_plain_version(case, budget, size, records):
     labels = labels.reshape(-1).astype(np.int32)
     guard, _ = guard_of(codes, models, who, labels)
     named = {m.attribute: codes[m.attribute] for m in models}
-    arrays = (*space.arrays(), labels, guard.values, guard.models, budget)
-    found = finish(kernels.Enforce(*arrays))
+    given = (space.table(), labels, guard.values, guard.models, budget)
+    found = finish(kernels.Enforce(*given))
     np.testing.assert_array_equal(
         found,
         reference_enforce.enforce(space, labels, named, models, budget, who, guard.models),
     )
-    np.testing.assert_array_equal(found, finish(kernels.Enforce(*arrays), 1))
+    np.testing.assert_array_equal(found, finish(kernels.Enforce(*given), 1))
 
 
 @given(cases(), st.integers(1, 8), st.data())
@@ -90,7 +90,7 @@ def test_one_record_each_is_as_without_persons(case, size):
     labels = (np.random.default_rng(n).permutation(n) // size).astype(np.int32)
     guard, _ = guard_of(codes, models, np.arange(n), labels)
     named = {m.attribute: codes[m.attribute] for m in models}
-    found = finish(kernels.Enforce(*space.arrays(), labels, guard.values, guard.models, 0))
+    found = finish(kernels.Enforce(space.table(), labels, guard.values, guard.models, 0))
     exact = guard_of_records(codes, models, labels)[0].models
     np.testing.assert_array_equal(
         found, reference_enforce.enforce(space, labels, named, models, exact=exact)

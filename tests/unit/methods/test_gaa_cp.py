@@ -12,7 +12,7 @@ from tests.reference import generalization as reference
 
 
 def run(space, k, budget=kernels.DEFAULT_BUDGET):
-    kernel = kernels.GaaCp(*space.arrays(), k)
+    kernel = kernels.GaaCp(space.table(), k)
     while not kernel.step(budget):
         assert 0 <= kernel.progress < 1
     return kernel.labels()
@@ -76,9 +76,9 @@ def test_wrong_arrays_are_refused(position, value, text):
         np.ones(4, np.int32),
         np.zeros(4, np.int32),
     ]
-    kernels.GaaCp(*arrays, 2)
+    table = kernels.MixedTable(*arrays)
     arrays[position] = value
     with pytest.raises(ValueError, match=text):
-        kernels.GaaCp(*arrays, 2)
+        kernels.MixedTable(*arrays)
     with pytest.raises(ValueError, match="fewer than k"):
-        kernels.GaaCp(np.zeros((1, 1), np.int32), *arrays[1:], 2)
+        kernels.GaaCp(table, 3)

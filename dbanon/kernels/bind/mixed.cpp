@@ -1,0 +1,260 @@
+// Methods on records with hierarchies, and what is done to their classes.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "bind/arrays.hpp"
+#include "bind/binding.hpp"
+#include "mixed/enforce.hpp"
+#include "mixed/greedy.hpp"
+#include "mixed/merging.hpp"
+#include "mixed/refine_loss.hpp"
+#include "mixed/split.hpp"
+
+namespace dbanon {
+namespace {
+
+using Codes = Rows<std::int32_t>;
+using Integers = Read<std::int32_t>;
+
+// Costs and their sums over all records stay within 64 bits.
+constexpr Cost kLargestUnit = Cost{1} << 30;
+
+// What Python calls a MixedTable: all that kernels need of records is checked here, once.
+std::unique_ptr<MixedTable> table_of(const Codes& codes, const Read<std::int64_t>& units,
+                                     const Integers& leaves, const Integers& depths,
+                                     const Integers& gaps, const std::optional<Codes>& beside) {
+    const std::size_t n = codes.shape(0), d = codes.shape(1);
+    if (n > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2)) {
+        throw nb::value_error("more than 2**30 records");
+    }
+    if (d < 1 || n * d > (std::size_t{1} << 32)) {
+        throw nb::value_error("codes must have at least one attribute and at most 2**32 values");
+    }
+    if (units.shape(0) != d || leaves.shape(0) != d || depths.shape(0) != gaps.shape(0)) {
+        throw nb::value_error("one unit and one number of leaves for each attribute");
+    }
+    if (beside && beside->shape(0) != n) throw nb::value_error("one row beside each record");
+    std::vector<Cost> unit(units.data(), units.data() + d);
+    std::vector<Code> largest(d);
+    std::vector<std::unique_ptr<Tree>> trees(d);
+    std::size_t at = 0;
+    for (std::size_t a = 0; a < d; ++a) {
+        if (unit[a] < 0 || unit[a] > kLargestUnit) {
+            throw nb::value_error("units must be from 0 to 2**30");
+        }
+        const std::int32_t count = leaves.data()[a];
+        largest[a] = count ? count - 1 : static_cast<Code>(unit[a]);
+        if (!count) continue;
+        if (count < 0 || at + static_cast<std::size_t>(count) > depths.shape(0)) {
+            throw nb::value_error("the trees must list depth and gap of each leaf");
+        }
+        const std::int32_t* depth = depths.data() + at;
+        const std::int32_t* gap = gaps.data() + at;
+        for (std::int32_t i = 0; i < count; ++i) {
+            const std::int32_t below = i + 1 < count ? std::min(depth[i], depth[i + 1]) : depth[i];
+            if (depth[i] < 0 || gap[i] < 0 || gap[i] > below) {
+                throw nb::value_error("depths and gaps must be those of a tree");
+            }
+        }
+        trees[a] = std::make_unique<Tree>(std::vector<std::int32_t>(depth, depth + count),
+                                          std::vector<std::int32_t>(gap, gap + count - 1), unit[a]);
+        at += static_cast<std::size_t>(count);
+    }
+    const nb::gil_scoped_release release;
+    for (std::size_t i = 0; i < n * d; ++i) {
+        const Code code = codes.data()[i];
+        if (code < 0 || code > largest[i % d]) {
+            throw nb::value_error("codes must be leaves, or numbers from 0 to the unit");
+        }
+    }
+    return std::make_unique<MixedTable>(codes.data(), static_cast<std::int32_t>(n), std::move(unit),
+                                        std::move(trees), beside ? beside->data() : nullptr,
+                                        beside ? beside->shape(1) : 0);
+}
+
+std::int32_t checked_k(const MixedTable& table, std::int64_t k) {
+    if (k < 1) throw nb::value_error("k must be at least 1");
+    if (table.records() < k) throw nb::value_error("fewer than k records");
+    return static_cast<std::int32_t>(k);
+}
+
+const std::int32_t* checked_labels(const MixedTable& table, const Integers& labels) {
+    const std::size_t n = table.records();
+    if (labels.shape(0) != n) throw nb::value_error("one label for each record");
+    for (std::size_t i = 0; i < n; ++i) {
+        const std::int32_t label = labels.data()[i];
+        if (label < -1 || label >= table.records()) {
+            throw nb::value_error("labels must be from -1 to the number of records");
+        }
+    }
+    return labels.data();
+}
+
+void check_row(const std::int32_t* values, const Models& models) {
+    for (std::size_t a = 0; a < models.attributes(); ++a) {
+        if (models.persons() && values[a] == -1) continue;
+        if (values[a] < 0 || static_cast<std::size_t>(values[a]) >= models.width(a)) {
+            throw nb::value_error("values must be below the width of their attribute");
+        }
+    }
+}
+
+const std::int32_t* checked_values(const MixedTable& table, const Codes& values,
+                                   const Models& models) {
+    const std::size_t width = models.attributes();
+    if (values.shape(0) != static_cast<std::size_t>(table.records()) || values.shape(1) != width) {
+        throw nb::value_error("one value for each record and attribute of the models");
+    }
+    for (std::size_t i = 0; i < values.shape(0); ++i) check_row(values.data() + i * width, models);
+    return values.data();
+}
+
+// The values are what stands beside the codes.
+const Models& checked_beside(const MixedTable& table, const Models& models) {
+    if (table.width() != models.attributes()) {
+        throw nb::value_error("beside each record, a value of each attribute of the models");
+    }
+    for (std::int32_t t = 0; t < table.tuples(); ++t) check_row(table.beside(t), models);
+    return models;
+}
+
+// pieces: of each attribute, 0 where its labels cost what they do; then their first codes and costs.
+std::vector<LabelCosts> label_costs(const MixedTable& table, const Integers& pieces,
+                                    const Integers& firsts, const Integers& costs) {
+    if (pieces.shape(0) != static_cast<std::size_t>(table.d())) throw nb::value_error("pieces of each attribute");
+    std::vector<LabelCosts> found(pieces.shape(0));
+    std::size_t first = 0, cost = 0;
+    for (std::size_t a = 0; a < found.size(); ++a) {
+        const std::int32_t count = pieces.data()[a];
+        if (count < 0 || count > (table.tree(a) ? 0 : 256)) {
+            throw nb::value_error("pieces must be from 0 to 256, of a number");
+        }
+        const std::size_t w = count;
+        if (first + w > firsts.shape(0) || cost + w * w > costs.shape(0)) {
+            throw nb::value_error("a first code of each piece, and a cost of each two");
+        }
+        found[a].first.assign(firsts.data() + first, firsts.data() + first + w);
+        found[a].costs.assign(costs.data() + cost, costs.data() + cost + w * w);
+        if (w && found[a].first.front() != 0) throw nb::value_error("the first piece starts at 0");
+        if (!std::is_sorted(found[a].first.begin(), found[a].first.end())) {
+            throw nb::value_error("first codes must ascend");
+        }
+        for (const std::int32_t one : found[a].costs) {
+            if (one < 0 || one > kLargestUnit) {
+                throw nb::value_error("costs must be from 0 to 2**30");
+            }
+        }
+        first += w;
+        cost += w * w;
+    }
+    return found;
+}
+
+std::int64_t checked_rounds(std::int64_t rounds) {
+    if (rounds < 0) throw nb::value_error("rounds must be at least 0");
+    return rounds;
+}
+
+template <class Method>
+class GreedyRun : public Run {
+   public:
+    GreedyRun(const Mixed& table, std::int64_t k)
+        : Run({}, std::make_unique<Method>(table, checked_k(*table, k))) {}
+};
+
+template <class Method>
+void bind_greedy(nb::module_& m, const char* name) {
+    nb::class_<GreedyRun<Method>, Run>(m, name)
+        .def(nb::init<const Mixed&, std::int64_t>(), nb::arg("table"), nb::arg("k"));
+}
+
+class MergingRun : public Run {
+   public:
+    MergingRun(const Mixed& table, std::int64_t k, std::uint64_t seed, double threshold)
+        : Run({}, std::make_unique<Merging>(table, checked_k(*table, k), seed, threshold)) {}
+};
+
+class RefineLossRun : public Run {
+   public:
+    // On own ranges.
+    RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
+                  std::uint64_t seed, const Models& models)
+        : RefineLossRun(table, labels, k, rounds, seed, models, std::vector<LabelCosts>()) {}
+    // On the loss of labels.
+    RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
+                  std::uint64_t seed, const Models& models, const Integers& pieces,
+                  const Integers& firsts, const Integers& costs)
+        : RefineLossRun(table, labels, k, rounds, seed, models,
+                        label_costs(*table, pieces, firsts, costs)) {}
+
+   private:
+    RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
+                  std::uint64_t seed, const Models& models, const std::vector<LabelCosts>& costs)
+        : Run({}, std::make_unique<RefineLoss>(table, checked_labels(*table, labels), checked_k(*table, k),
+                                               checked_rounds(rounds), seed,
+                                               checked_beside(*table, models), costs)) {}
+
+};
+
+class EnforceRun : public Run {
+   public:
+    EnforceRun(const Mixed& table, const Integers& labels, const Codes& values,
+               const Models& models, std::int64_t budget)
+        : Run({}, make(table, labels, values, models, budget)) {}
+
+   private:
+    static std::unique_ptr<Kernel> make(const Mixed& table, const Integers& labels,
+                                        const Codes& values, const Models& models,
+                                        std::int64_t budget) {
+        checked_k(*table, 1);
+        if (budget < 0) throw nb::value_error("budget must be at least 0");
+        return std::make_unique<Enforce>(table, checked_labels(*table, labels),
+                                         checked_values(*table, values, models), models, budget);
+    }
+};
+
+class SplitRun : public Run {
+   public:
+    SplitRun(const Mixed& table, const Integers& labels, std::int64_t k, const Codes& values,
+             const Models& models)
+        : Run({}, std::make_unique<Split>(table, checked_labels(*table, labels), checked_k(*table, k),
+                                          checked_values(*table, values, models), models)) {}
+};
+
+}  // namespace
+
+void bind_mixed(nb::module_& m) {
+    nb::class_<MixedTable>(m, "MixedTable")
+        .def(nb::new_(&table_of), nb::arg("codes").noconvert(), nb::arg("units").noconvert(),
+             nb::arg("leaves").noconvert(), nb::arg("depths").noconvert(),
+             nb::arg("gaps").noconvert(), nb::arg("beside").noconvert().none() = nb::none());
+    bind_greedy<GaaCp>(m, "GaaCp");
+    bind_greedy<KMember>(m, "KMember");
+    nb::class_<MergingRun, Run>(m, "Merging")
+        .def(nb::init<const Mixed&, std::int64_t, std::uint64_t, double>(), nb::arg("table"),
+             nb::arg("k"), nb::arg("seed"), nb::arg("threshold"));
+    nb::class_<RefineLossRun, Run>(m, "RefineLoss")
+        .def(nb::init<const Mixed&, const Integers&, std::int64_t, std::int64_t, std::uint64_t,
+                      const Models&>(),
+             nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("k"), nb::arg("rounds"),
+             nb::arg("seed"), nb::arg("models"))
+        .def(nb::init<const Mixed&, const Integers&, std::int64_t, std::int64_t, std::uint64_t,
+                      const Models&, const Integers&, const Integers&, const Integers&>(),
+             nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("k"), nb::arg("rounds"),
+             nb::arg("seed"), nb::arg("models"), nb::arg("pieces").noconvert(),
+             nb::arg("firsts").noconvert(), nb::arg("costs").noconvert());
+    nb::class_<EnforceRun, Run>(m, "Enforce")
+        .def(nb::init<const Mixed&, const Integers&, const Codes&, const Models&, std::int64_t>(),
+             nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("values").noconvert(),
+             nb::arg("models"), nb::arg("budget"));
+    nb::class_<SplitRun, Run>(m, "Split")
+        .def(nb::init<const Mixed&, const Integers&, std::int64_t, const Codes&, const Models&>(),
+             nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("k"),
+             nb::arg("values").noconvert(), nb::arg("models"));
+}
+
+}  // namespace dbanon
