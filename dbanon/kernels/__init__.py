@@ -13,6 +13,7 @@ sources.require_current(_kernels, os.path.dirname(__file__))
 from dbanon.kernels._kernels import (  # noqa: E402
     DEFAULT_BUDGET,
     Cbfs,
+    CopyDrain,
     Dbscan,
     DensityFirst,
     Enforce,
@@ -48,6 +49,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
     recombined,
     set_simd_level,
     shuffled,
+    shuffled_classes,
     simd_level,
     simd_levels,
     split_rows,
@@ -57,6 +59,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
 __all__ = [
     "DEFAULT_BUDGET",
     "Cbfs",
+    "CopyDrain",
     "Dbscan",
     "DensityFirst",
     "Enforce",
@@ -93,6 +96,7 @@ __all__ = [
     "recombined",
     "set_simd_level",
     "shuffled",
+    "shuffled_classes",
     "simd_level",
     "simd_levels",
     "split_rows",

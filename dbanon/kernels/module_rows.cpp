@@ -1,8 +1,11 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "arrays.hpp"
@@ -105,10 +108,87 @@ class RowJoin {
     Pieces head_pieces_, tail_pieces_;
 };
 
+constexpr std::size_t kMostRecords = std::size_t{1} << 31;
+
+std::tuple<Made<std::int64_t>, Made<std::int64_t>> shuffled_classes(
+    Read<std::int64_t> members, Read<std::int64_t> starts, Read<std::int64_t> order,
+    Read<std::uint64_t> words) {
+    const std::size_t n = members.shape(0), n_classes = starts.shape(0);
+    if (n >= kMostRecords || words.shape(0) != n || order.shape(0) != n_classes) {
+        throw nb::value_error("a word for each record, below 2**31, and a place for each class");
+    }
+    // Starts from 0 without falling, each class once: so that what is written fits.
+    bool fit = n == 0 || (n_classes > 0 && starts.data()[0] == 0);
+    std::int64_t last = 0;
+    std::vector<bool> met(n_classes, false);
+    for (std::size_t c = 0; c < n_classes; ++c) {
+        fit &= starts.data()[c] >= last && starts.data()[c] <= static_cast<std::int64_t>(n);
+        last = starts.data()[c];
+        const std::size_t which = static_cast<std::size_t>(order.data()[c]);
+        fit &= which < n_classes && !met[which];
+        if (which < n_classes) met[which] = true;
+    }
+    if (!fit) throw nb::value_error("starts must rise from 0, and the order hold each class once");
+    Buffer<std::int64_t> places(n), records(n);
+    {
+        const nb::gil_scoped_release release;
+        shuffle_classes({members.data(), n, starts.data(), order.data(), n_classes}, words.data(),
+                        places.data(), records.data());
+    }
+    return {places.given(), records.given()};
+}
+
+template <class Function>
+Function at_address(std::uintptr_t address) {
+    if (!address) throw nb::value_error("no function lies at address 0");
+    return reinterpret_cast<Function>(address);
+}
+
+// Takes rows from libpq, by the addresses of its functions.
+class PyCopyDrain {
+   public:
+    PyCopyDrain(std::uintptr_t connection, std::uintptr_t get_copy_data,
+                std::uintptr_t consume_input, std::uintptr_t free, std::size_t head)
+        : drain_({at_address<int (*)(void*, char**, int)>(get_copy_data),
+                  at_address<int (*)(void*)>(consume_input), at_address<void (*)(void*)>(free)},
+                 at_address<void*>(connection), head) {}
+
+    int drain(std::size_t rows) {
+        const nb::gil_scoped_release release;
+        return static_cast<int>(drain_.drain(rows));
+    }
+
+    std::size_t rows() const { return drain_.rows(); }
+
+    Made<std::uint8_t> take() {
+        auto bytes = std::make_unique<std::vector<std::uint8_t>>(drain_.take());
+        std::uint8_t* data = bytes->data();
+        const std::size_t n = bytes->size();
+        const nb::capsule owner(bytes.release(), [](void* at) noexcept {
+            delete static_cast<std::vector<std::uint8_t>*>(at);
+        });
+        return {data, {n}, owner};
+    }
+
+   private:
+    CopyDrain drain_;
+};
+
 }  // namespace
 
 void bind_rows(nb::module_& m) {
     m.def("split_rows", &split, nb::arg("rows").noconvert(), nb::arg("widths"), nb::arg("others"));
+    m.def("shuffled_classes", &shuffled_classes, nb::arg("members").noconvert(),
+          nb::arg("starts").noconvert(), nb::arg("order").noconvert(),
+          nb::arg("words").noconvert());
+    nb::class_<PyCopyDrain>(m, "CopyDrain")
+        .def(nb::init<std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t,
+                      std::size_t>(),
+             nb::arg("connection"), nb::arg("get_copy_data"), nb::arg("consume_input"),
+             nb::arg("free"), nb::arg("head"))
+        .def("drain", &PyCopyDrain::drain, nb::arg("rows"))
+        .def_prop_ro("rows", &PyCopyDrain::rows)
+        .def("take", &PyCopyDrain::take);
     nb::class_<RowJoin>(m, "RowJoin")
         .def(nb::init<std::size_t, Bytes, Read<std::int64_t>, Bytes, Read<std::int64_t>>(),
              nb::arg("fields"), nb::arg("heads").noconvert(), nb::arg("head_ends").noconvert(),

@@ -8,6 +8,7 @@ was there. Of a class the server is asked for the bytes once, in the types of th
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure, MemoryLimit, RecountFailed, UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import Relation, random_order
+from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import catalog, packed
 from dbanon.stores.postgresql import dialect as types
@@ -126,7 +127,7 @@ class PostgresqlCarrying(PostgresqlSession):
 
     _carried: Carried | None = None
 
-    def copied(self, query: str, rows: int) -> Iterator[bytearray]:
+    def copied(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
         """The bytes of the rows of a COPY … TO STDOUT, so many at a time, without head and end."""
         raise NotImplementedError
 
@@ -229,11 +230,9 @@ class PostgresqlCarrying(PostgresqlSession):
 
         Classes stand in random order, and rows in random order within a class, as elsewhere.
         """
-        released = np.flatnonzero(partition.labels >= 0)
-        records = released[random_order(len(released))]
-        numbers = self.class_numbers(partition)[partition.labels[records]]
-        members, _ = kernels.grouped(numbers, partition.n_classes)
-        return numbers[members].astype(np.int64), records[members]
+        order, members = self.classes_by_number(partition), partition.members
+        words = np.frombuffer(secrets.token_bytes(8 * len(members)), np.uint64)
+        return kernels.shuffled_classes(members, partition.starts, order, words)
 
     def _own_bytes(
         self,
@@ -245,12 +244,12 @@ class PostgresqlCarrying(PostgresqlSession):
         by_name = {column.attribute.name: column for column in columns}
         fields: list[tuple[str, str]] = []
         values = []
+        order = self.classes_by_number(partition)
         for place, (name, sql_type, _) in enumerate(released):
             column = by_name[name]
             if column.upper is not None or column.missing is not None:
                 return None
-            [part] = self.by_number(partition, [column])
-            known = _plain(part.values, column.attribute.kind, sql_type)
+            known = _plain(column.values[order], column.attribute.kind, sql_type)
             if known is None:
                 return None
             values.append(known)
@@ -277,7 +276,7 @@ class PostgresqlCarrying(PostgresqlSession):
         fields = bytearray()
         ends: list[NDArray[np.int64]] = []
         for buffer in self.copied(query, _PIECE):
-            found = kernels.split_rows(np.frombuffer(buffer, np.uint8), [], len(released))
+            found = kernels.split_rows(buffer, [], len(released))
             ends.append(found[2] + len(fields))
             fields += found[1].data
         all_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)

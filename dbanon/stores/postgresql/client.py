@@ -104,7 +104,7 @@ class PsycopgSession(PostgresqlCarrying):
         for packed_rows in self._by_address(source, oid, record, joins, chunk_rows):
             yield packed.unpack(packed_rows, locator.types, attributes)
 
-    def copied(self, query: str, rows: int) -> Iterator[bytearray]:
+    def copied(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
         self.note(query)
         with translated(), self._driver.cursor() as cursor, cursor.copy(query) as stream:
             yield from copied_out(stream, self._driver.pgconn, rows)

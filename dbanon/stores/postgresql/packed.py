@@ -146,7 +146,7 @@ def unpack(buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribu
 
 
 def unpack_copied(
-    buffer: bytes | bytearray, key_types: Sequence[str], attributes: Sequence[Attribute]
+    buffer: NDArray[np.uint8], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> Chunk:
     """The chunk that rows of ``copied_records`` hold, without head and end.
 
@@ -162,7 +162,7 @@ def unpack_copied(
 
 
 def unpack_carried(
-    buffer: bytearray, key_types: Sequence[str], attributes: Sequence[Attribute], carried: int
+    buffer: NDArray[np.uint8], key_types: Sequence[str], attributes: Sequence[Attribute], carried: int
 ) -> tuple[Chunk, NDArray[np.uint8], NDArray[np.int64]]:
     """The chunk that rows of ``carried_records`` hold, and the bytes of further columns, unread.
 
@@ -177,7 +177,7 @@ def unpack_carried(
     for place, part in enumerate(_fields(key_types, attributes)):
         fields += [(f"length{place}", ">i4"), *part]
         widths.append(np.dtype(part).itemsize)
-    heads, tails, ends = kernels.split_rows(np.frombuffer(buffer, np.uint8), widths, carried)
+    heads, tails, ends = kernels.split_rows(buffer, widths, carried)
     records = heads.view(np.dtype(fields))
     chunk = _chunk_of(records, key_types, attributes, _not_null(records, key_types, attributes))
     return chunk, tails, ends
