@@ -241,10 +241,10 @@ class _Gathered:
         self.wide |= chunk.wide
         self.finite = self.finite and bool(np.isfinite(chunk.numbers).all())
         if self.ascending:
-            keys = chunk.keys[:, 0]
-            follows = self._last is None or int(keys[0]) > self._last
-            self.ascending = follows and bool((keys[1:] > keys[:-1]).all())
-            self._last = int(keys[-1])
+            column = chunk.keys[:, 0]
+            follows = self._last is None or int(column[0]) > self._last
+            self.ascending = follows and bool((column[1:] > column[:-1]).all())
+            self._last = int(column[-1])
         keys, numbers, codes, valid = self._parts
         keys.add(chunk.keys)
         numbers.add(chunk.numbers)

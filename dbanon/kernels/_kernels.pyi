@@ -515,13 +515,15 @@ def shuffled(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
 def shuffled_classes(
     members: npt.NDArray[np.int64],
     starts: npt.NDArray[np.int64],
-    order: npt.NDArray[np.int64],
+    classes: npt.NDArray[np.int64],
     words: npt.NDArray[np.uint64],
+    first: int,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Places in the order of classes, and records, (n,) each: at random within a class.
+    """The records of classes, one class after the other, in a random order within each, (r,).
 
-    members, starts: as ``grouped`` gives them, of n records; order: int64 (n_classes,), each class
-    once; words: n random words. What is none of these raises ValueError.
+    members, starts: as ``grouped`` gives them; classes: int64 (c,); words: r random words, one for
+    each record of these classes, else ValueError. Returns before them the place of each one's class
+    among these, counted from ``first``, int64 (r,).
     """
 
 def split_rows(

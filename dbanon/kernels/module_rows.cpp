@@ -111,29 +111,31 @@ class RowJoin {
 constexpr std::size_t kMostRecords = std::size_t{1} << 31;
 
 std::tuple<Made<std::int64_t>, Made<std::int64_t>> shuffled_classes(
-    Read<std::int64_t> members, Read<std::int64_t> starts, Read<std::int64_t> order,
-    Read<std::uint64_t> words) {
-    const std::size_t n = members.shape(0), n_classes = starts.shape(0);
-    if (n >= kMostRecords || words.shape(0) != n || order.shape(0) != n_classes) {
-        throw nb::value_error("a word for each record, below 2**31, and a place for each class");
+    Read<std::int64_t> members, Read<std::int64_t> starts, Read<std::int64_t> classes,
+    Read<std::uint64_t> words, std::int64_t first) {
+    const ClassMembers all{members.data(), members.shape(0), starts.data(), starts.shape(0)};
+    const std::int64_t most = static_cast<std::int64_t>(all.n);
+    bool fit = all.n < kMostRecords;
+    std::int64_t begins = 0;
+    for (std::size_t c = 0; c < all.n_classes; ++c) {
+        fit &= all.starts[c] >= begins && all.starts[c] <= most;
+        begins = all.starts[c];
     }
-    // Starts from 0 without falling, each class once: so that what is written fits.
-    bool fit = n == 0 || (n_classes > 0 && starts.data()[0] == 0);
-    std::int64_t last = 0;
-    std::vector<bool> met(n_classes, false);
-    for (std::size_t c = 0; c < n_classes; ++c) {
-        fit &= starts.data()[c] >= last && starts.data()[c] <= static_cast<std::int64_t>(n);
-        last = starts.data()[c];
-        const std::size_t which = static_cast<std::size_t>(order.data()[c]);
-        fit &= which < n_classes && !met[which];
-        if (which < n_classes) met[which] = true;
+    const std::size_t count = classes.shape(0);
+    std::size_t n = 0;
+    for (std::size_t i = 0; fit && i < count; ++i) {
+        const std::size_t c = static_cast<std::size_t>(classes.data()[i]);
+        fit = c < all.n_classes;
+        if (fit) n += all.size(c);
     }
-    if (!fit) throw nb::value_error("starts must rise from 0, and the order hold each class once");
+    if (!fit || words.shape(0) != n) {
+        throw nb::value_error("starts that rise, classes that are there, a word for each record");
+    }
     Buffer<std::int64_t> places(n), records(n);
     {
         const nb::gil_scoped_release release;
-        shuffle_classes({members.data(), n, starts.data(), order.data(), n_classes}, words.data(),
-                        places.data(), records.data());
+        shuffle_classes(all, classes.data(), count, words.data(), first, places.data(),
+                        records.data());
     }
     return {places.given(), records.given()};
 }
@@ -179,8 +181,8 @@ class PyCopyDrain {
 void bind_rows(nb::module_& m) {
     m.def("split_rows", &split, nb::arg("rows").noconvert(), nb::arg("widths"), nb::arg("others"));
     m.def("shuffled_classes", &shuffled_classes, nb::arg("members").noconvert(),
-          nb::arg("starts").noconvert(), nb::arg("order").noconvert(),
-          nb::arg("words").noconvert());
+          nb::arg("starts").noconvert(), nb::arg("classes").noconvert(),
+          nb::arg("words").noconvert(), nb::arg("first"));
     nb::class_<PyCopyDrain>(m, "CopyDrain")
         .def(nb::init<std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t,
                       std::size_t>(),

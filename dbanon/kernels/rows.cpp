@@ -168,20 +168,21 @@ void join_rows(std::int16_t fields, const Pieces& heads, const std::int64_t* hea
     }
 }
 
-void shuffle_classes(const ClassOrder& classes, const std::uint64_t* words, std::int64_t* places,
+void shuffle_classes(const ClassMembers& all, const std::int64_t* classes, std::size_t count,
+                     const std::uint64_t* words, std::int64_t first, std::int64_t* places,
                      std::int64_t* records) {
-    for (std::size_t place = 0; place < classes.n_classes; ++place) {
-        const std::size_t c = static_cast<std::size_t>(classes.order[place]);
-        const std::size_t begin = static_cast<std::size_t>(classes.starts[c]);
-        const std::size_t size = classes.end(c) - begin;
-        // Each goes where one that was put before it lies, which comes last then, or comes last.
+    for (std::size_t place = 0; place < count; ++place) {
+        const std::size_t c = static_cast<std::size_t>(classes[place]);
+        const std::int64_t* members = all.members + all.starts[c];
+        const std::size_t size = all.size(c);
+        // Each takes the place of one of those before it, which comes last then, or comes last.
         for (std::size_t i = 0; i < size; ++i) {
             // A number up to i, of a word's upper 32 and lower 32 bits: i is below 2**32.
             const std::uint64_t upper = words[i] >> 32, lower = words[i] & 0xFFFFFFFF;
             const std::uint64_t chosen = (upper * (i + 1) + ((lower * (i + 1)) >> 32)) >> 32;
             if (chosen != i) records[i] = records[chosen];
-            records[chosen] = classes.members[begin + i];
-            places[i] = static_cast<std::int64_t>(place);
+            records[chosen] = members[i];
+            places[i] = first + static_cast<std::int64_t>(place);
         }
         records += size;
         places += size;

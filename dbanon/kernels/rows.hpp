@@ -83,21 +83,22 @@ void join_rows(std::int16_t fields, const Pieces& heads, const std::int64_t* hea
                const Pieces& tails, const std::int64_t* tail_of, std::size_t count,
                std::uint8_t* out);
 
-// Records by class, in record order within a class; where each class begins; which comes when.
-struct ClassOrder {
+// Records by class, and where each class begins.
+struct ClassMembers {
     const std::int64_t* members;
     std::size_t n;
     const std::int64_t* starts;
-    const std::int64_t* order;
     std::size_t n_classes;
-    std::size_t end(std::size_t c) const {
-        return c + 1 < n_classes ? static_cast<std::size_t>(starts[c + 1]) : n;
+    std::size_t size(std::size_t c) const {
+        const std::size_t begin = static_cast<std::size_t>(starts[c]);
+        return (c + 1 < n_classes ? static_cast<std::size_t>(starts[c + 1]) : n) - begin;
     }
 };
 
-// The records class by class in that order, each class in a random order by as many random words
-// of 64 bits as there are records; and which class in that order each is of.
-void shuffle_classes(const ClassOrder& classes, const std::uint64_t* words, std::int64_t* places,
+// The records of these classes, one class after the other, each in a random order by as many random
+// words of 64 bits as there are records; and the place of each one's class, counted from `first`.
+void shuffle_classes(const ClassMembers& all, const std::int64_t* classes, std::size_t count,
+                     const std::uint64_t* words, std::int64_t first, std::int64_t* places,
                      std::int64_t* records);
 
 }  // namespace dbanon

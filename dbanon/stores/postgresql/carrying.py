@@ -193,7 +193,6 @@ class PostgresqlCarrying(PostgresqlSession):
         assert held.columns == len(carried)
         places = held.places(microdata.keys)
         held.keys.clear()
-        numbers, records = self._in_random_order(partition)
         found = self._own_bytes(partition, released, columns)
         if found is None:
             self.stage_classes(partition, columns)
@@ -211,9 +210,8 @@ class PostgresqlCarrying(PostgresqlSession):
         # Nobody else sees the table before it is committed: its rows need not be looked at again.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
-            self.copy_binary(
-                copy, _rows(join, numbers, records if places is None else places[records])
-            )
+            rows = _rows(join, partition, self.classes_by_number(partition), places)
+            self.copy_binary(copy, rows)
         except DatabaseFailure as error:
             if not str(error.detail).startswith(_CHECKED):
                 raise
@@ -224,15 +222,6 @@ class PostgresqlCarrying(PostgresqlSession):
                 hint="Leave out `kept_columns`: its values stay in the database then.",
             ) from None
         self._as_stored(False)
-
-    def _in_random_order(self, partition: Partition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The class numbers of rows as they are written, and their records, int64 (released,).
-
-        Classes stand in random order, and rows in random order within a class, as elsewhere.
-        """
-        order, members = self.classes_by_number(partition), partition.members
-        words = np.frombuffer(secrets.token_bytes(8 * len(members)), np.uint64)
-        return kernels.shuffled_classes(members, partition.starts, order, words)
 
     def _own_bytes(
         self,
@@ -303,10 +292,29 @@ def _plain(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | No
 
 
 def _rows(
-    join: kernels.RowJoin, head_of: NDArray[np.int64], tail_of: NDArray[np.int64]
+    join: kernels.RowJoin,
+    partition: Partition,
+    order: NDArray[np.int64],
+    places: NDArray[np.int64] | None,
 ) -> Iterator[bytes | memoryview]:
-    """The bytes of a COPY of these rows, in pieces."""
+    """The bytes of a COPY of the released rows, in pieces, while the server takes those before.
+
+    Classes stand in random order, and rows in random order within a class, as elsewhere.
+
+    Parameters
+    ----------
+    order : int64 (n_classes,), the class of each number.
+    places : as of ``Carried.places``.
+    """
     yield packed.HEAD
-    for start in range(0, len(head_of), _PIECE):
-        yield join.join(head_of, tail_of, start, min(start + _PIECE, len(head_of))).data
+    members, starts = partition.members, partition.starts
+    step = max(_PIECE * len(order) // max(len(members), 1), 1)
+    for first in range(0, len(order), step):
+        classes = order[first : first + step]
+        count = int(partition.sizes[classes].sum())
+        words = np.frombuffer(secrets.token_bytes(8 * count), np.uint64)
+        numbers, records = kernels.shuffled_classes(members, starts, classes, words, first)
+        tails = records if places is None else places[records]
+        for start in range(0, count, _PIECE):
+            yield join.join(numbers, tails, start, min(start + _PIECE, count)).data
     yield packed.END

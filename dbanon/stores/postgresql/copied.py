@@ -70,14 +70,15 @@ def _raise(connection: PGconn) -> None:
 
 
 def _drain_of(connection: PGconn) -> kernels.CopyDrain | _Drain:
+    pointer: int | None = getattr(connection, "pgconn_ptr", None)
     addresses = _addresses(type(connection).__module__)
-    if addresses is None or not connection.pgconn_ptr:
+    if addresses is None or not pointer:
         return _Drain(connection)
-    return kernels.CopyDrain(connection.pgconn_ptr, *addresses, len(packed.HEAD))
+    return kernels.CopyDrain(pointer, *addresses, len(packed.HEAD))
 
 
 @cache
-def _addresses(module: str) -> tuple[int, ...] | None:
+def _addresses(module: str) -> tuple[int, int, int] | None:
     """Where the functions of the libpq are that a module of psycopg's is linked with.
 
     None where they are not found by what is linked with it.
@@ -85,11 +86,12 @@ def _addresses(module: str) -> tuple[int, ...] | None:
     file: Any = getattr(sys.modules[module], "__file__", "")
     try:
         library = ctypes.CDLL(file)
-        found = [ctypes.cast(getattr(library, name), ctypes.c_void_p) for name in _FUNCTIONS]
+        get, consume, free = (
+            ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS
+        )
     except (AttributeError, OSError):
         return None
-    addresses = tuple(address.value or 0 for address in found)
-    return addresses if all(addresses) else None
+    return (get, consume, free) if get and consume and free else None
 
 
 class _Drain:

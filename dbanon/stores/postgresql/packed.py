@@ -162,7 +162,10 @@ def unpack_copied(
 
 
 def unpack_carried(
-    buffer: NDArray[np.uint8], key_types: Sequence[str], attributes: Sequence[Attribute], carried: int
+    buffer: NDArray[np.uint8],
+    key_types: Sequence[str],
+    attributes: Sequence[Attribute],
+    carried: int,
 ) -> tuple[Chunk, NDArray[np.uint8], NDArray[np.int64]]:
     """The chunk that rows of ``carried_records`` hold, and the bytes of further columns, unread.
 
