@@ -52,18 +52,6 @@ def packed_record(
     return " || ".join(f"{send}({value})" for value, send in parts)
 
 
-def copied_records(
-    key_expressions: Sequence[str],
-    key_types: Sequence[str],
-    attributes: Sequence[Attribute],
-    from_clause: str,
-) -> str:
-    """COPY of the same of all rows, of which none has a NULL, so that all are as long."""
-    parts = _parts(key_expressions, key_types, attributes)
-    values = ", ".join(value for value, _ in parts)
-    return f"COPY (SELECT {values} FROM {from_clause}) TO STDOUT (FORMAT binary)"
-
-
 def carried_records(
     key_expressions: Sequence[str],
     key_types: Sequence[str],
@@ -145,22 +133,6 @@ def unpack(buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribu
     return _chunk_of(records, key_types, attributes, _valid(records, attributes))
 
 
-def unpack_copied(
-    buffer: NDArray[np.uint8], key_types: Sequence[str], attributes: Sequence[Attribute]
-) -> Chunk:
-    """The chunk that rows of ``copied_records`` hold, without head and end.
-
-    Raises
-    ------
-    ValueError : a row is of another length, or holds a NULL.
-    """
-    records = np.frombuffer(buffer, _record_type(key_types, attributes, copied=True))
-    lengths = [name for name in records.dtype.names or () if name.startswith("length")]
-    if any((records[name] != records[name][0]).any() for name in lengths):
-        raise ValueError("a row holds a NULL")
-    return _chunk_of(records, key_types, attributes, _valid(records, attributes))
-
-
 def unpack_carried(
     buffer: NDArray[np.uint8],
     key_types: Sequence[str],
@@ -189,12 +161,22 @@ def unpack_carried(
 def _not_null(
     records: NDArray[np.void], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> NDArray[np.bool_] | None:
-    """Where there are values, bool (c, d), by the lengths of fields; None where all are."""
-    found = [
-        records[f"v{i}"] >= 0 if a.kind.is_coded else records[f"length{len(key_types) + i}"] >= 0
-        for i, a in enumerate(attributes)
-        if a.nullable
-    ]
+    """Where there are values, bool (c, d), by the lengths of fields; None where all are.
+
+    Raises
+    ------
+    ValueError : there is none where there must be.
+    """
+    found = []
+    for place in range(len(key_types) + len(attributes)):
+        known = records[f"length{place}"] >= 0
+        attribute = attributes[place - len(key_types)] if place >= len(key_types) else None
+        may_lack = attribute is not None and attribute.nullable and not attribute.kind.is_coded
+        if not may_lack and not known.all():
+            raise ValueError("a row holds a NULL")
+        if attribute is not None and attribute.nullable:
+            code = records[f"v{place - len(key_types)}"]
+            found.append(code >= 0 if attribute.kind.is_coded else known)
     if all(column.all() for column in found):
         return None
     valid = np.ones((len(records), len(attributes)), bool)
@@ -264,19 +246,12 @@ def _float8(attribute: Attribute, column: str) -> str:
     )
 
 
-def _record_type(
-    key_types: Sequence[str], attributes: Sequence[Attribute], *, copied: bool = False
-) -> np.dtype[np.void]:
-    """What ``packed_record`` makes of a row; or COPY, which says how long each field is."""
+def _record_type(key_types: Sequence[str], attributes: Sequence[Attribute]) -> np.dtype[np.void]:
+    """What ``packed_record`` makes of a row."""
     parts = _fields(key_types, attributes)
     masks = range(0, len(_nullable(attributes)), _MASK_BITS)
     parts += [[(f"mask{start}", ">i8")] for start in masks]
-    if not copied:
-        return np.dtype([field for part in parts for field in part])
-    fields = [("fields", ">i2")]
-    for place, part in enumerate(parts):
-        fields += [(f"length{place}", ">i4"), *part]
-    return np.dtype(fields)
+    return np.dtype([field for part in parts for field in part])
 
 
 def _fields(
