@@ -526,6 +526,15 @@ def shuffled_classes(
     among these, counted from ``first``, int64 (r,).
     """
 
+def integers_text(values: npt.NDArray[np.int64]) -> bytes:
+    """Numbers, int64 (n,), as ASCII with commas between them."""
+
+def floats_text(values: npt.NDArray[np.float64]) -> bytes | None:
+    """Numbers, float64 (n,), hexadecimal as C writes and reads them, with commas between them.
+
+    None where one is infinite, NaN or below the normal numbers, other than 0.
+    """
+
 def split_rows(
     rows: npt.NDArray[np.uint8], widths: Sequence[int], others: int
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -140,6 +141,26 @@ std::tuple<Made<std::int64_t>, Made<std::int64_t>> shuffled_classes(
     return {places.given(), records.given()};
 }
 
+nb::bytes integers(Read<std::int64_t> values) {
+    std::string text;
+    {
+        const nb::gil_scoped_release release;
+        text = integers_text(values.data(), values.shape(0));
+    }
+    return nb::bytes(text.data(), text.size());
+}
+
+std::optional<nb::bytes> floats(Read<double> values) {
+    std::string text;
+    bool fit = false;
+    {
+        const nb::gil_scoped_release release;
+        fit = floats_text(values.data(), values.shape(0), text);
+    }
+    if (!fit) return std::nullopt;
+    return nb::bytes(text.data(), text.size());
+}
+
 template <class Function>
 Function at_address(std::uintptr_t address) {
     if (!address) throw nb::value_error("no function lies at address 0");
@@ -183,6 +204,8 @@ void bind_rows(nb::module_& m) {
     m.def("shuffled_classes", &shuffled_classes, nb::arg("members").noconvert(),
           nb::arg("starts").noconvert(), nb::arg("classes").noconvert(),
           nb::arg("words").noconvert(), nb::arg("first"));
+    m.def("integers_text", &integers, nb::arg("values").noconvert());
+    m.def("floats_text", &floats, nb::arg("values").noconvert());
     nb::class_<PyCopyDrain>(m, "CopyDrain")
         .def(nb::init<std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t,
                       std::size_t>(),

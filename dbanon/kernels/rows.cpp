@@ -1,5 +1,7 @@
 #include "rows.hpp"
 
+#include <bit>
+#include <charconv>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -188,6 +190,44 @@ void shuffle_classes(const ClassMembers& all, const std::int64_t* classes, std::
         places += size;
         words += size;
     }
+}
+
+std::string integers_text(const std::int64_t* values, std::size_t n) {
+    std::string text;
+    char digits[24];
+    for (std::size_t i = 0; i < n; ++i) {
+        if (i) text += ',';
+        const auto [end, error] = std::to_chars(digits, digits + sizeof digits, values[i]);
+        text.append(digits, end);
+    }
+    return text;
+}
+
+bool floats_text(const double* values, std::size_t n, std::string& text) {
+    constexpr std::int64_t kSpecial = 0x7FF, kBias = 1023;
+    char digits[24];
+    for (std::size_t i = 0; i < n; ++i) {
+        const std::uint64_t bits = std::bit_cast<std::uint64_t>(values[i]);
+        const std::int64_t exponent = static_cast<std::int64_t>(bits >> 52) & kSpecial;
+        std::uint64_t fraction = bits & ((std::uint64_t{1} << 52) - 1);
+        if (exponent == kSpecial || (exponent == 0 && fraction != 0)) return false;
+        if (i) text += ',';
+        if (bits >> 63) text += '-';
+        if (exponent == 0) {
+            text += '0';
+            continue;
+        }
+        text += "0x1";
+        if (fraction) text += '.';
+        while (fraction) {
+            text += "0123456789abcdef"[fraction >> 48];
+            fraction = (fraction << 4) & ((std::uint64_t{1} << 52) - 1);
+        }
+        text += 'p';
+        const auto [end, error] = std::to_chars(digits, digits + sizeof digits, exponent - kBias);
+        text.append(digits, end);
+    }
+    return true;
 }
 
 }  // namespace dbanon

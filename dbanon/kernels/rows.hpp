@@ -1,8 +1,10 @@
-// Rows of PostgreSQL's binary COPY, taken apart and put together: nobody looks into a field.
+// Rows of PostgreSQL's binary COPY, taken apart and put together: nobody looks into a field. And
+// numbers as the text of an array has them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace dbanon {
@@ -100,5 +102,11 @@ struct ClassMembers {
 void shuffle_classes(const ClassMembers& all, const std::int64_t* classes, std::size_t count,
                      const std::uint64_t* words, std::int64_t first, std::int64_t* places,
                      std::int64_t* records);
+
+// Numbers as text, with commas between them.
+std::string integers_text(const std::int64_t* values, std::size_t n);
+
+// The same of floats, hexadecimal: no digit is computed. False where one is no normal number or 0.
+bool floats_text(const double* values, std::size_t n, std::string& text);
 
 }  // namespace dbanon

@@ -2,8 +2,8 @@
 
 A row finds its element by its own address or key, and there its class and its random place; by the
 class it finds the values. So nothing is staged row by row, nothing is joined, and one sort puts the
-rows in order. What a row needs fits into one number, ``class << 32 | place``; -1 stands for rows
-that are not released.
+rows in order. What a row needs fits into one number, ``class << shift | place``, with its random
+place in its class; -1 stands for rows that are not released.
 
 A column of texts is one ``jsonb`` array: PostgreSQL walks through an array of texts to find one.
 """
@@ -11,6 +11,7 @@ A column of texts is one ``jsonb`` array: PostgreSQL walks through an array of t
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon import kernels
+from dbanon.data.partition import Partition
 from dbanon.stores import statements
 from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, quote, quote_list
@@ -34,6 +37,7 @@ _LONGEST_TEXT = 2**27
 
 _ELEMENTS = {
     "bigint": (20, ">i8"),
+    "integer": (23, ">i4"),
     "double precision": (701, ">f8"),
     "boolean": (16, "?"),
 }
@@ -95,11 +99,15 @@ class Arrays:
     ----------
     slots : where rows find their elements.
     order : int64 (slots.n,), class and random place of each row that is released, -1 elsewhere.
+    shift : the bits of a place in its class.
+    narrow : True where all of it fits into 32 bits.
     values : of classes, in the order of their numbers.
     """
 
     slots: Slots
     order: NDArray[np.int64]
+    shift: int
+    narrow: bool
     values: tuple[Column, ...]
 
     def without_order(self) -> Arrays:
@@ -110,7 +118,8 @@ class Arrays:
     def columns(self) -> tuple[Column, ...]:
         """All arrays: the order first."""
         ends = self.slots.ends
-        found = (Column("place", "bigint", self.order), *self.values)
+        kind = "integer" if self.narrow else "bigint"
+        found = (Column("place", kind, self.order), *self.values)
         return found if ends is None else (*found, Column("ends", "bigint", ends))
 
 
@@ -175,23 +184,27 @@ def columns_of(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[Column,
 def order_of(
     n: int,
     elements: NDArray[np.int64],
-    labels: NDArray[np.int32],
-    numbers: NDArray[np.int32],
-    places: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Class and random place of each element, int64 (n,); -1 where no row is released.
+    partition: Partition,
+    classes: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], int]:
+    """Class and random place of each element, int64 (n,), and the bits of a place.
+
+    -1 stands where no row is released. Classes come by their numbers, which are random.
 
     Parameters
     ----------
     elements : int64 (m,), of the records.
-    labels : int32 (m,), of the records; -1 where suppressed.
-    numbers : int32 (n_classes,), the number of each class.
-    places : int64 (released,), a random order of those that are released.
+    classes : int64 (n_classes,), the class of each number.
     """
+    members, sizes = partition.members, partition.sizes[classes]
+    words = np.frombuffer(secrets.token_bytes(8 * len(members)), np.uint64)
+    numbers, records = kernels.shuffled_classes(members, partition.starts, classes, words, 0)
+    shift = int(sizes.max(initial=1) - 1).bit_length()
+    # Less the place where its class begins.
+    places = np.arange(len(records)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     order = np.full(n, -1, np.int64)
-    released = labels >= 0
-    order[elements[released]] = numbers[labels[released]].astype(np.int64) << 32 | places
-    return order
+    order[elements[records]] = numbers << shift | places
+    return order, shift
 
 
 def insert(
@@ -219,8 +232,9 @@ def insert(
     # OFFSET 0: the key is computed once a row, and values of classes after the rows were sorted.
     keyed = ", ".join([f"{arrays.slots.key} AS {key}", *(f"s.{name}" for name in own)])
     placed = ", ".join([f"({array(0, columns[0])})[{number}] AS {place}", *own])
+    number = f"(s.{place} >> {arrays.shift})::integer"
     of_class = ", ".join(
-        f"{column.element(array(at, column), f'(s.{place} >> 32)::integer')} AS {column.name}"
+        f"{column.element(array(at, column), number)} AS {column.name}"
         for at, column in enumerate(arrays.values, 1)
     )
     return (

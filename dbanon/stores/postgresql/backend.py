@@ -138,12 +138,13 @@ class PlpySession(PostgresqlSession):
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         self.require_no_staging()
-        snapshot.copy(self, source, columns)
+        self._pages, self._copied = snapshot.copy(
+            self, source, columns, lambda sql: int(self._execute(sql).nrows())
+        )
         keys = source.located.mapped or source.located.unchecked
         source = replace(source, copy=COPY)
         if keys:
             self._check_keys(source, keys)
-        self._pages, self._copied = snapshot.extent(self)
         self._and_where = source.and_where
         return replace(source, estimated_rows=self._copied, locator=Locator(("s.ctid",), ("tid",)))
 
