@@ -11,7 +11,6 @@ A column of texts is one ``jsonb`` array: PostgreSQL walks through an array of t
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,10 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon import kernels
 from dbanon.data.partition import Partition
 from dbanon.stores import statements
-from dbanon.stores.base import Relation
+from dbanon.stores.base import Relation, shuffled_classes
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import packed
 
@@ -98,16 +96,15 @@ class Arrays:
     Parameters
     ----------
     slots : where rows find their elements.
-    order : int64 (slots.n,), class and random place of each row that is released, -1 elsewhere.
+    order : int32 or int64 (slots.n,), class and random place of each row that is released, -1
+        elsewhere.
     shift : the bits of a place in its class.
-    narrow : True where all of it fits into 32 bits.
     values : of classes, in the order of their numbers.
     """
 
     slots: Slots
-    order: NDArray[np.int64]
+    order: NDArray[np.int32] | NDArray[np.int64]
     shift: int
-    narrow: bool
     values: tuple[Column, ...]
 
     def without_order(self) -> Arrays:
@@ -118,7 +115,7 @@ class Arrays:
     def columns(self) -> tuple[Column, ...]:
         """All arrays: the order first."""
         ends = self.slots.ends
-        kind = "integer" if self.narrow else "bigint"
+        kind = "integer" if self.order.dtype == np.int32 else "bigint"
         found = (Column("place", kind, self.order), *self.values)
         return found if ends is None else (*found, Column("ends", "bigint", ends))
 
@@ -186,24 +183,26 @@ def order_of(
     elements: NDArray[np.int64],
     partition: Partition,
     classes: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], int]:
-    """Class and random place of each element, int64 (n,), and the bits of a place.
+) -> tuple[NDArray[np.int32] | NDArray[np.int64], int]:
+    """Class and random place of each element, (n,), and the bits of a place.
 
-    -1 stands where no row is released. Classes come by their numbers, which are random.
+    -1 stands where no row is released; int32 where all of it fits, else int64. Classes come by
+    their numbers, which are random.
 
     Parameters
     ----------
     elements : int64 (m,), of the records.
     classes : int64 (n_classes,), the class of each number.
     """
-    members, sizes = partition.members, partition.sizes[classes]
-    words = np.frombuffer(secrets.token_bytes(8 * len(members)), np.uint64)
-    numbers, records = kernels.shuffled_classes(members, partition.starts, classes, words, 0)
+    sizes = partition.sizes
     shift = int(sizes.max(initial=1) - 1).bit_length()
-    # Less the place where its class begins.
-    places = np.arange(len(records)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    order = np.full(n, -1, np.int64)
-    order[elements[records]] = numbers << shift | places
+    order = np.full(n, -1, np.int32 if len(sizes) << shift < 2**31 else np.int64)
+    for numbers, records in shuffled_classes(partition, classes):
+        # How far behind the first of its class; classes lie side by side.
+        begins = np.flatnonzero(np.diff(numbers, prepend=-1))
+        of_class = np.diff(begins, append=len(numbers))
+        places = np.arange(len(numbers)) - np.repeat(begins, of_class)
+        order[elements[records]] = numbers << shift | places
     return order, shift
 
 

@@ -8,7 +8,6 @@ was there. Of a class the server is asked for the bytes once, in the types of th
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +23,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure, MemoryLimit, RecountFailed, UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import Relation
+from dbanon.stores.base import Relation, shuffled_classes
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import catalog, packed
 from dbanon.stores.postgresql import dialect as types
@@ -307,14 +306,8 @@ def _rows(
     places : as of ``Carried.places``.
     """
     yield packed.HEAD
-    members, starts = partition.members, partition.starts
-    step = max(_PIECE * len(order) // max(len(members), 1), 1)
-    for first in range(0, len(order), step):
-        classes = order[first : first + step]
-        count = int(partition.sizes[classes].sum())
-        words = np.frombuffer(secrets.token_bytes(8 * count), np.uint64)
-        numbers, records = kernels.shuffled_classes(members, starts, classes, words, first)
+    for numbers, records in shuffled_classes(partition, order):
         tails = records if places is None else places[records]
-        for start in range(0, count, _PIECE):
-            yield join.join(numbers, tails, start, min(start + _PIECE, count)).data
+        for start in range(0, len(records), _PIECE):
+            yield join.join(numbers, tails, start, min(start + _PIECE, len(records))).data
     yield packed.END

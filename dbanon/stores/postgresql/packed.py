@@ -45,10 +45,20 @@ _KEY_PARTS = {
 
 
 def packed_record(
-    key_expressions: Sequence[str], key_types: Sequence[str], attributes: Sequence[Attribute]
+    key_expressions: Sequence[str],
+    key_types: Sequence[str],
+    attributes: Sequence[Attribute],
+    *,
+    masked: bool = True,
 ) -> str:
-    """SQL of one row's bytes: keys, numbers and codes, mask of NULLs."""
-    parts = _parts(key_expressions, key_types, attributes)
+    """SQL of one row's bytes: keys, numbers and codes, mask of NULLs.
+
+    Without the mask it is NULL where a number is.
+    """
+    if masked:
+        parts = _parts(key_expressions, key_types, attributes)
+    else:
+        parts = _values(key_expressions, key_types, attributes, nulls=True)
     return " || ".join(f"{send}({value})" for value, send in parts)
 
 
@@ -104,16 +114,21 @@ def _values(
     return parts
 
 
+def bytes_of_record(key_types: Sequence[str], attributes: Sequence[Attribute]) -> int:
+    """How many bytes ``packed_record`` makes of a row, without the mask."""
+    return _record_type(key_types, attributes, masked=False).itemsize
+
+
 def by_address(
     source: RelationName, record: str, pages: tuple[str, str], joins: str = "", more: str = ""
 ) -> str:
-    """A query for the records of a range of pages, given as SQL of two addresses.
+    """A query for the records of a range of pages, given as SQL of two addresses, and their number.
 
     ``more`` are further conditions of the rows that count.
     """
     low, high = pages
     return (
-        f"SELECT string_agg({record}, ''::bytea) FROM ONLY {source.quoted} AS s{joins}"
+        f"SELECT string_agg({record}, ''::bytea), count(*) FROM ONLY {source.quoted} AS s{joins}"
         f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid{more}"
     )
 
@@ -127,10 +142,24 @@ def in_one_pass(from_clause: str, record: str, chunk_rows: int) -> str:
     )
 
 
-def unpack(buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribute]) -> Chunk:
+def unpack(
+    buffer: bytes,
+    key_types: Sequence[str],
+    attributes: Sequence[Attribute],
+    *,
+    masked: bool = True,
+) -> Chunk:
     """The chunk that the bytes of ``packed_record`` hold."""
-    records = np.frombuffer(buffer, _record_type(key_types, attributes))
-    return _chunk_of(records, key_types, attributes, _valid(records, attributes))
+    records = np.frombuffer(buffer, _record_type(key_types, attributes, masked=masked))
+    if masked:
+        return _chunk_of(records, key_types, attributes, _valid(records, attributes))
+    coded = [i for i, a in enumerate(attributes) if a.nullable and a.kind.is_coded]
+    valid = None
+    if any((records[f"v{i}"] < 0).any() for i in coded):
+        valid = np.ones((len(records), len(attributes)), bool)
+        for i in coded:
+            valid[:, i] = records[f"v{i}"] >= 0
+    return _chunk_of(records, key_types, attributes, valid)
 
 
 def unpack_carried(
@@ -246,11 +275,14 @@ def _float8(attribute: Attribute, column: str) -> str:
     )
 
 
-def _record_type(key_types: Sequence[str], attributes: Sequence[Attribute]) -> np.dtype[np.void]:
+def _record_type(
+    key_types: Sequence[str], attributes: Sequence[Attribute], *, masked: bool = True
+) -> np.dtype[np.void]:
     """What ``packed_record`` makes of a row."""
     parts = _fields(key_types, attributes)
-    masks = range(0, len(_nullable(attributes)), _MASK_BITS)
-    parts += [[(f"mask{start}", ">i8")] for start in masks]
+    if masked:
+        masks = range(0, len(_nullable(attributes)), _MASK_BITS)
+        parts += [[(f"mask{start}", ">i8")] for start in masks]
     return np.dtype([field for part in parts for field in part])
 
 

@@ -50,9 +50,7 @@ class PostgresqlWriting(Session):
         if values is None:
             return None
         classes = self.classes_by_number(partition)
-        order, shift = arrays.order_of(slots.n, elements, partition, classes)
-        narrow = partition.n_classes << shift < 2**31
-        return arrays.Arrays(slots, order, shift, narrow, values)
+        return arrays.Arrays(slots, *arrays.order_of(slots.n, elements, partition, classes), values)
 
     @abstractmethod
     def load_arrays(self, loaded: arrays.Arrays) -> None:
