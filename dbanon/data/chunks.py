@@ -121,11 +121,12 @@ def microdata_from_chunks(
         found.add(chunk)
     keys, numbers, codes, valid = found.in_record_order()
     wide = found.wide
-    if len(keys) > 1 and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
+    if not found.ascending and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
         raise duplicate_keys()
     if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
         numbers, codes, categories = ranked(attributes, numbers, codes, categories)
-    _require_finite(attributes, numbers, valid)
+    if not found.finite:
+        _require_finite(attributes, numbers, valid)
 
     return Microdata(
         attributes=attributes,
@@ -179,8 +180,44 @@ def encode(values: Iterable[str | None]) -> tuple[NDArray[np.int32], tuple[str, 
     return codes, tuple(dictionary)
 
 
+class _Grown:
+    """Rows of an array that come piece by piece; a piece that stays alone is not copied.
+
+    Parameters
+    ----------
+    width : columns.
+    kind : of the values.
+    """
+
+    def __init__(self, width: int, kind: Any) -> None:
+        self._width, self._kind = width, np.dtype(kind)
+        self._alone: NDArray[Any] | None = None
+        self._bytes = bytearray()
+
+    def add(self, piece: NDArray[Any]) -> None:
+        """Append rows, (c, width)."""
+        if not self._width or not len(piece):
+            return
+        piece = np.ascontiguousarray(piece, self._kind)
+        if self._alone is None and not self._bytes:
+            self._alone = piece
+            return
+        for rows in (self._alone, piece):
+            if rows is not None:
+                self._bytes += rows.data.cast("B")
+        self._alone = None
+
+    def done(self, n: int) -> NDArray[Any]:
+        """The array, (n, width)."""
+        if self._alone is not None:
+            return self._alone
+        if not self._bytes:
+            return np.empty((n, self._width), self._kind)
+        return np.frombuffer(self._bytes, self._kind).reshape(n, self._width)
+
+
 class _Gathered:
-    """Chunks that are kept in memory.
+    """Chunks that are kept in memory, and what can be said of them while others come.
 
     Parameters
     ----------
@@ -188,30 +225,48 @@ class _Gathered:
     """
 
     def __init__(self, widths: tuple[int, int, int, int]) -> None:
-        self._widths, self._pieces = widths, list[Chunk]()
+        kinds = (np.int64, np.float64, np.int32, np.bool_)
+        self._parts = [_Grown(width, kind) for width, kind in zip(widths, kinds, strict=True)]
+        self._n, self._width, self._holes = 0, widths[3], False
+        self._last: int | None = None
         self.wide = frozenset[str]()
+        self.ascending = widths[0] == 1
+        self.finite = True
 
     def add(self, chunk: Chunk) -> None:
         """Keep one more."""
-        self._pieces.append(chunk)
+        n = len(chunk.keys)
+        if n == 0:
+            return
         self.wide |= chunk.wide
+        self.finite = self.finite and bool(np.isfinite(chunk.numbers).all())
+        if self.ascending:
+            column = chunk.keys[:, 0]
+            follows = self._last is None or int(column[0]) > self._last
+            self.ascending = follows and bool((column[1:] > column[:-1]).all())
+            self._last = int(column[-1])
+        keys, numbers, codes, valid = self._parts
+        keys.add(chunk.keys)
+        numbers.add(chunk.numbers)
+        codes.add(_codes(chunk))
+        if chunk.valid is not None and not self._holes:
+            self._holes = True
+            valid.add(np.ones((self._n, self._width), bool))
+        if self._holes:
+            valid.add(_valid(chunk, self._width))
+        self._n += n
 
     def in_record_order(self) -> tuple[Any, Any, Any, Any]:
         """Keys, numbers, codes and validity, (n, width) each; no validity where all is valid."""
-        pieces = self._pieces
-        parts = [[p.keys, p.numbers, _codes(p)] for p in pieces]
-        kinds = (np.int64, np.float64, np.int32)
-        arrays = [
-            _join([part[at] for part in parts], (0, self._widths[at]), kinds[at]) for at in range(3)
-        ]
-        if any(piece.valid is not None for piece in pieces):
-            arrays.append(np.concatenate([_valid(p, self._widths[3]) for p in pieces]))
-        pieces.clear()
-        order = _record_order(arrays[0])
+        keys, numbers, codes, valid = self._parts
+        arrays = [part.done(self._n) for part in (keys, numbers, codes)]
+        if self._holes:
+            arrays.append(valid.done(self._n))
+        self._parts.clear()
+        order = None if self.ascending else _record_order(arrays[0])
         if order is not None:
             arrays = [array[order] for array in arrays]
-        keys, numbers, codes, *valid = arrays
-        return keys, numbers, codes, valid[0] if valid else None
+        return arrays[0], arrays[1], arrays[2], arrays[3] if self._holes else None
 
 
 class _Written:
@@ -231,6 +286,8 @@ class _Written:
         ]
         self._holes = False
         self.wide = frozenset[str]()
+        # Looked at when all are there.
+        self.ascending = self.finite = False
 
     def add(self, chunk: Chunk) -> None:
         """Write one more."""
@@ -261,12 +318,6 @@ def _codes(chunk: Chunk) -> NDArray[np.int32]:
 
 def _valid(chunk: Chunk, width: int) -> NDArray[np.bool_]:
     return np.ones((len(chunk.keys), width), bool) if chunk.valid is None else chunk.valid
-
-
-def _join(arrays: list[Any], empty_shape: tuple[int, int], dtype: Any) -> Any:
-    if not arrays:
-        return np.empty(empty_shape, dtype)
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _record_order(keys: NDArray[np.int64]) -> NDArray[np.int64] | None:

@@ -6,7 +6,10 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -40,6 +43,17 @@ def on_all_cores(work: Callable[[_Item], _Found], items: Iterable[_Item], /) -> 
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def by_column(table: NDArray[Any]) -> Each:
+    """How work on each column of a table, (n, p), is done: on all cores where it is large.
+
+    One after the other where it waits on a disk, as it does not fit into memory.
+    """
+    held: Any = table
+    while isinstance(held, np.ndarray) and not isinstance(held, np.memmap):
+        held = held.base
+    return map if len(table) < AT_ONCE or isinstance(held, np.memmap) else on_all_cores
 
 
 def block_signals() -> None:

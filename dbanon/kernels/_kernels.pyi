@@ -495,6 +495,29 @@ def column_squares(
 def shuffled(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """0 to n - 1 in a random order, by n random words, uint64; n below 2**31, else ValueError."""
 
+def shuffled_classes(
+    members: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    classes: npt.NDArray[np.int64],
+    words: npt.NDArray[np.uint64],
+    first: int,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The records of classes, one class after the other, in a random order within each, (r,).
+
+    members, starts: as ``grouped`` gives them; classes: int64 (c,); words: r random words, one for
+    each record of these classes, else ValueError. Returns before them the place of each one's class
+    among these, counted from ``first``, int64 (r,).
+    """
+
+def integers_text(values: npt.NDArray[np.int64]) -> bytes:
+    """Numbers, int64 (n,), as ASCII with commas between them."""
+
+def floats_text(values: npt.NDArray[np.float64]) -> bytes | None:
+    """Numbers, float64 (n,), hexadecimal as C writes and reads them, with commas between them.
+
+    None where one is infinite, NaN or below the normal numbers, other than 0.
+    """
+
 def split_rows(
     rows: npt.NDArray[np.uint8], widths: Sequence[int], others: int
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -506,6 +529,29 @@ def split_rows(
     (n * sum(4 + widths),), the other fields with their lengths, uint8, and where those of each row
     end, int64 (n,).
     """
+
+class CopyDrain:
+    """Rows of a COPY … TO STDOUT (FORMAT binary) of libpq, behind one another.
+
+    connection: the address of a PGconn in which a COPY has begun, with nobody else at it;
+    get_copy_data, consume_input, free: those of PQgetCopyData, PQconsumeInput and PQfreemem of the
+    libpq that made it; head: bytes of the COPY's head. Addresses of anything else end the process.
+    """
+
+    def __init__(
+        self, connection: int, get_copy_data: int, consume_input: int, free: int, head: int
+    ) -> None: ...
+    def drain(self, rows: int) -> int:
+        """Take rows until so many are held, without the GIL; it never waits.
+
+        0: there are; 1: the server has to be waited for; 2: the last one was taken; 3: libpq has
+        no more of them, and the end did not come.
+        """
+    @property
+    def rows(self) -> int:
+        """How many are held."""
+    def take(self) -> npt.NDArray[np.uint8]:
+        """The bytes of those that are held, (m,), which are forgotten here."""
 
 class RowJoin:
     """Rows of a binary COPY: the number of fields, a head, and a tail where there are any.

@@ -134,8 +134,18 @@ def scaled_sums(
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """The same of a column as it is, for two sets of released values, of a map of that column."""
     exponent, shift, scale = transform.exponent[0], transform.shift[0], transform.scale[0]
+    own, told = released
     error, other, total = kernels.column_squares(
-        values, partition.labels, *released, valid, int(exponent), shift, scale, part
+        values,
+        partition.labels,
+        own,
+        # Where nothing was rounded, nothing has to be added up twice.
+        None if np.array_equal(own, told) else told,
+        valid,
+        int(exponent),
+        shift,
+        scale,
+        part,
     )
     return (error, total), (other, total)
 

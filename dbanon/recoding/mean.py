@@ -7,6 +7,7 @@ ordinal attributes get the value at the class's median rank, the lower of two.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from dbanon import kernels
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import EXACT_INTEGER, Microdata
 from dbanon.data.partition import Partition
+from dbanon.data.pieces import by_column
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings
@@ -92,31 +94,44 @@ def mean(
     wide = [attribute for attribute in microdata.numeric if attribute.name in microdata.wide]
     totals = exact_totals(partition, wide) if wide else {}
     exact = {name: _exact_means(sums, partition) for name, sums in totals.items()}
-    columns = []
+
+    def released(column: tuple[int, Attribute]) -> ReleasedColumn:
+        return _released(microdata, partition, *column, exact)
+
+    # Before several columns ask for them.
+    _ = partition.members
+    return tuple(by_column(microdata.numbers)(released, enumerate(microdata.numeric)))
+
+
+def _released(
+    microdata: Microdata,
+    partition: Partition,
+    position: int,
+    attribute: Attribute,
+    exact: Mapping[str, NDArray[np.object_]],
+) -> ReleasedColumn:
+    """The class means of one attribute; ``exact`` has those of wide ones."""
+    values = microdata.numbers[:, position]
+    valid = microdata.valid_column(attribute.name)
+    if attribute.kind is Kind.ORDINAL:
+        ranks = class_medians(values, partition)
+        return occurring(microdata, partition, position, ranks)
+    missing = None
+    if valid is not None:
+        # A class holds records of one NULL pattern, so its first member speaks for all.
+        missing = ~valid[partition.members[partition.starts]]
+        values = np.where(valid, values, 0.0)
+    unrounded = class_means(values, partition)
     released: NDArray[Any]
-    for position, attribute in enumerate(microdata.numeric):
-        values = microdata.numbers[:, position]
-        valid = microdata.valid_column(attribute.name)
-        if attribute.kind is Kind.ORDINAL:
-            ranks = class_medians(values, partition)
-            columns.append(occurring(microdata, partition, position, ranks))
-            continue
-        missing = None
-        if valid is not None:
-            # A class holds records of one NULL pattern, so its first member speaks for all.
-            missing = ~valid[partition.members[partition.starts]]
-            values = np.where(valid, values, 0.0)
-        unrounded = class_means(values, partition)
-        if attribute.name not in exact:
-            released = rounded(attribute, values, unrounded, partition)
-        elif attribute.kind is Kind.TIMESTAMP:
-            released = _instants(attribute, exact[attribute.name] * step(attribute))
-        elif attribute.kind is not Kind.DECIMAL and attribute.bits <= 64:
-            released = exact[attribute.name].astype(np.int64)
-        else:
-            released = exact[attribute.name]
-        columns.append(ReleasedColumn(attribute, released, missing, unrounded))
-    return tuple(columns)
+    if attribute.name not in exact:
+        released = rounded(attribute, values, unrounded, partition)
+    elif attribute.kind is Kind.TIMESTAMP:
+        released = _instants(attribute, exact[attribute.name] * step(attribute))
+    elif attribute.kind is not Kind.DECIMAL and attribute.bits <= 64:
+        released = exact[attribute.name].astype(np.int64)
+    else:
+        released = exact[attribute.name]
+    return ReleasedColumn(attribute, released, missing, unrounded)
 
 
 def rounded(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
+from dbanon.data.pieces import by_column
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
 from dbanon.hierarchy.leaves import leaf_codes, trees_of
@@ -124,16 +125,17 @@ def _sse(
     scales = [measures.numbers[attribute.name] for attribute in microdata.numeric]
     n_values = microdata.numbers.size if valid is None else int(valid.sum())
     part = sum(scale.count for scale in scales) != n_values
-    before, after = [], []
-    # Column by column: a table may wait on a disk, as it does not fit into memory.
-    for place, (scale, column) in enumerate(zip(scales, columns, strict=True)):
-        transform = Standardization.of([scale])
+
+    def sums(place: int) -> tuple[tuple[float, float], tuple[float, float]]:
+        column = columns[place]
+        transform = Standardization.of([scales[place]])
         kept = None if microdata.valid is None or valid is None else valid[:, place]
-        values = microdata.numbers[:, place]
         released = _filled(column.unrounded), column.as_float()
-        sums = scaled_sums(values, partition, released, transform, kept, part=part)
-        before.append(sums[0])
-        after.append(sums[1])
+        values = microdata.numbers[:, place]
+        return scaled_sums(values, partition, released, transform, kept, part=part)
+
+    found = list(by_column(microdata.numbers)(sums, range(len(scales))))
+    before, after = [own for own, _ in found], [told for _, told in found]
     return loss_of(before), loss_of(after)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon import kernels
+from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
     ColumnNotFound,
@@ -21,6 +22,9 @@ from dbanon.errors import (
 )
 from dbanon.stores import statements
 from dbanon.stores.names import RelationName, quote
+
+# Records that are shuffled at a time.
+_AT_ONCE = 32_768
 
 MARK = "dbanon release "
 # Of the table with aggregates beside a release, where there is one.
@@ -202,6 +206,26 @@ class Existing:
 def random_order(n: int) -> NDArray[np.int64]:
     """A random permutation of n, int64 (n,), from the operating system's random source."""
     return kernels.shuffled(np.frombuffer(secrets.token_bytes(8 * n), np.uint64))
+
+
+def shuffled_classes(
+    partition: Partition, classes: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Records of classes that come in this order, in random order within each, in pieces.
+
+    Each piece holds whole classes: the number of each record's class, which is its place among
+    ``classes``, int64 (r,), and the records, int64 (r,).
+
+    Parameters
+    ----------
+    classes : int64 (n_classes,), each class once.
+    """
+    members, starts = partition.members, partition.starts
+    step = max(_AT_ONCE * len(classes) // max(len(members), 1), 1)
+    for first in range(0, len(classes), step):
+        own = classes[first : first + step]
+        words = np.frombuffer(secrets.token_bytes(8 * int(partition.sizes[own].sum())), np.uint64)
+        yield kernels.shuffled_classes(members, starts, own, words, first)
 
 
 def choose_key(source: Relation, key: Sequence[str]) -> tuple[Attribute, ...]:

@@ -236,6 +236,13 @@ class Session(KeyedSession):
             self._class_numbers = random_order(partition.n_classes).astype(np.int32)
         return self._class_numbers
 
+    def classes_by_number(self, partition: Partition) -> NDArray[np.int64]:
+        """The class of each number, int64 (n_classes,)."""
+        numbers = self.class_numbers(partition)
+        classes = np.empty(len(numbers), np.int64)
+        classes[numbers] = np.arange(len(numbers))
+        return classes
+
     def stage(
         self,
         source: Relation,
@@ -255,7 +262,7 @@ class Session(KeyedSession):
         self, partition: Partition, columns: Sequence[ReleasedColumn]
     ) -> list[ReleasedColumn]:
         """What is staged of released columns, class by class in the order of their numbers."""
-        order = np.argsort(self.class_numbers(partition))
+        order = self.classes_by_number(partition)
         return [part.take(order) for column in columns for part in column.parts]
 
     def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
@@ -286,7 +293,7 @@ class Session(KeyedSession):
         parts = [self.wide_parts(attribute) for attribute in attributes]
         totals = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
         query = statements.exact_sums(parts, source.from_clause, source.located.expressions)
-        labels = np.argsort(self.class_numbers(partition))
+        labels = self.classes_by_number(partition)
         for number, *sums in self.rows(query):
             label = labels[number]
             size = int(partition.sizes[label])

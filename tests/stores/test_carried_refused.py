@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import dbanon
+from dbanon import kernels
 from dbanon.doors.cli.main import main
 from dbanon.errors import (
     DatabaseFailure,
@@ -64,14 +65,14 @@ def test_what_was_written_is_counted(
 ) -> None:
     """One row that is written beside another class's values, and nothing is published."""
     postgresql.execute(*MADE)
-    ordered = PsycopgSession._in_random_order
+    shuffled = kernels.shuffled_classes
 
-    def wrong(self: Any, partition: Any) -> Any:
-        numbers, records = ordered(self, partition)
-        numbers[0] = (numbers[0] + 1) % partition.n_classes
-        return numbers, records
+    def wrong(*given: Any) -> Any:
+        places, records = shuffled(*given)
+        places[0] = (places[0] + 1) % len(given[1])
+        return places, records
 
-    monkeypatch.setattr(PsycopgSession, "_in_random_order", wrong)
+    monkeypatch.setattr("dbanon.kernels.shuffled_classes", wrong)
     refuse(postgresql, RecountFailed, "", quasi_identifiers=["x", "y"], keep=["kept"],
            kept_columns="client")  # fmt: skip
 

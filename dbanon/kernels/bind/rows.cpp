@@ -1,8 +1,12 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bind/arrays.hpp"
@@ -105,10 +109,111 @@ class RowJoin {
     Pieces head_pieces_, tail_pieces_;
 };
 
+constexpr std::size_t kMostRecords = std::size_t{1} << 31;
+
+std::tuple<Made<std::int64_t>, Made<std::int64_t>> shuffled_classes(
+    Read<std::int64_t> members, Read<std::int64_t> starts, Read<std::int64_t> classes,
+    Read<std::uint64_t> words, std::int64_t first) {
+    const ClassMembers all{members.data(), members.shape(0), starts.data(), starts.shape(0)};
+    const std::int64_t most = static_cast<std::int64_t>(all.n);
+    bool fit = all.n < kMostRecords;
+    std::int64_t begins = 0;
+    for (std::size_t c = 0; c < all.n_classes; ++c) {
+        fit &= all.starts[c] >= begins && all.starts[c] <= most;
+        begins = all.starts[c];
+    }
+    const std::size_t count = classes.shape(0);
+    std::size_t n = 0;
+    for (std::size_t i = 0; fit && i < count; ++i) {
+        const std::size_t c = static_cast<std::size_t>(classes.data()[i]);
+        fit = c < all.n_classes;
+        if (fit) n += all.size(c);
+    }
+    if (!fit || words.shape(0) != n) {
+        throw nb::value_error("starts that rise, classes that are there, a word for each record");
+    }
+    Buffer<std::int64_t> places(n), records(n);
+    {
+        const nb::gil_scoped_release release;
+        shuffle_classes(all, classes.data(), count, words.data(), first, places.data(),
+                        records.data());
+    }
+    return {places.given(), records.given()};
+}
+
+nb::bytes integers(Read<std::int64_t> values) {
+    std::string text;
+    {
+        const nb::gil_scoped_release release;
+        text = integers_text(values.data(), values.shape(0));
+    }
+    return nb::bytes(text.data(), text.size());
+}
+
+std::optional<nb::bytes> floats(Read<double> values) {
+    std::string text;
+    bool fit = false;
+    {
+        const nb::gil_scoped_release release;
+        fit = floats_text(values.data(), values.shape(0), text);
+    }
+    if (!fit) return std::nullopt;
+    return nb::bytes(text.data(), text.size());
+}
+
+template <class Function>
+Function at_address(std::uintptr_t address) {
+    if (!address) throw nb::value_error("no function lies at address 0");
+    return reinterpret_cast<Function>(address);
+}
+
+// Takes rows from libpq, by the addresses of its functions.
+class PyCopyDrain {
+   public:
+    PyCopyDrain(std::uintptr_t connection, std::uintptr_t get_copy_data,
+                std::uintptr_t consume_input, std::uintptr_t free, std::size_t head)
+        : drain_({at_address<int (*)(void*, char**, int)>(get_copy_data),
+                  at_address<int (*)(void*)>(consume_input), at_address<void (*)(void*)>(free)},
+                 at_address<void*>(connection), head) {}
+
+    int drain(std::size_t rows) {
+        const nb::gil_scoped_release release;
+        return static_cast<int>(drain_.drain(rows));
+    }
+
+    std::size_t rows() const { return drain_.rows(); }
+
+    Made<std::uint8_t> take() {
+        auto bytes = std::make_unique<std::vector<std::uint8_t>>(drain_.take());
+        std::uint8_t* data = bytes->data();
+        const std::size_t n = bytes->size();
+        const nb::capsule owner(bytes.release(), [](void* at) noexcept {
+            delete static_cast<std::vector<std::uint8_t>*>(at);
+        });
+        return {data, {n}, owner};
+    }
+
+   private:
+    CopyDrain drain_;
+};
+
 }  // namespace
 
 void bind_rows(nb::module_& m) {
     m.def("split_rows", &split, nb::arg("rows").noconvert(), nb::arg("widths"), nb::arg("others"));
+    m.def("shuffled_classes", &shuffled_classes, nb::arg("members").noconvert(),
+          nb::arg("starts").noconvert(), nb::arg("classes").noconvert(),
+          nb::arg("words").noconvert(), nb::arg("first"));
+    m.def("integers_text", &integers, nb::arg("values").noconvert());
+    m.def("floats_text", &floats, nb::arg("values").noconvert());
+    nb::class_<PyCopyDrain>(m, "CopyDrain")
+        .def(nb::init<std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t,
+                      std::size_t>(),
+             nb::arg("connection"), nb::arg("get_copy_data"), nb::arg("consume_input"),
+             nb::arg("free"), nb::arg("head"))
+        .def("drain", &PyCopyDrain::drain, nb::arg("rows"))
+        .def_prop_ro("rows", &PyCopyDrain::rows)
+        .def("take", &PyCopyDrain::take);
     nb::class_<RowJoin>(m, "RowJoin")
         .def(nb::init<std::size_t, Bytes, Read<std::int64_t>, Bytes, Read<std::int64_t>>(),
              nb::arg("fields"), nb::arg("heads").noconvert(), nb::arg("head_ends").noconvert(),

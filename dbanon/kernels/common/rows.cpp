@@ -1,11 +1,17 @@
 #include "common/rows.hpp"
 
+#include <bit>
+#include <charconv>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 namespace dbanon {
 namespace {
 
 constexpr std::size_t kLength = 4;
+// The end of a COPY is a message by itself; no row is as short.
+constexpr int kEnd = 2;
 
 // The bytes of a field's length, in network order; -1 stands for NULL, which has no others.
 std::int32_t length_at(const std::uint8_t* at) {
@@ -26,6 +32,40 @@ std::size_t end_of_field(const std::uint8_t* bytes, std::size_t from, std::size_
 }
 
 }  // namespace
+
+int CopyDrain::next(char** row) const {
+    const int size = libpq_.get_copy_data(connection_, row, 1);
+    if (size != 0 || !libpq_.consume_input(connection_)) return size;
+    return libpq_.get_copy_data(connection_, row, 1);
+}
+
+Drained CopyDrain::drain(std::size_t rows) {
+    while (rows_ < rows) {
+        char* found = nullptr;
+        const int size = next(&found);
+        const std::unique_ptr<char, void (*)(void*)> row(found, libpq_.free);
+        if (size == 0) return Drained::waits;
+        if (size < 0) return Drained::failed;
+        // The head stands in front of the first row.
+        const std::size_t whole = static_cast<std::size_t>(size);
+        if (whole < head_) return Drained::failed;
+        const std::uint8_t* bytes = reinterpret_cast<const std::uint8_t*>(row.get()) + head_;
+        const std::size_t n = whole - std::exchange(head_, 0);
+        if (n == kEnd && bytes[0] == 0xFF && bytes[1] == 0xFF) return Drained::ended;
+        held_.insert(held_.end(), bytes, bytes + n);
+        ++rows_;
+    }
+    return Drained::full;
+}
+
+std::vector<std::uint8_t> CopyDrain::take() {
+    std::vector<std::uint8_t> taken;
+    // As much again is likely to come.
+    taken.reserve(held_.size() + held_.size() / 16);
+    taken.swap(held_);
+    rows_ = 0;
+    return taken;
+}
 
 RowCount count_rows(const std::uint8_t* bytes, std::size_t n, const RowShape& shape) {
     RowCount found{0, 0};
@@ -128,6 +168,66 @@ void join_rows(std::int16_t fields, const Pieces& heads, const std::int64_t* hea
         add(heads, head_of[i]);
         if (tail_of) add(tails, tail_of[i]);
     }
+}
+
+void shuffle_classes(const ClassMembers& all, const std::int64_t* classes, std::size_t count,
+                     const std::uint64_t* words, std::int64_t first, std::int64_t* places,
+                     std::int64_t* records) {
+    for (std::size_t place = 0; place < count; ++place) {
+        const std::size_t c = static_cast<std::size_t>(classes[place]);
+        const std::int64_t* members = all.members + all.starts[c];
+        const std::size_t size = all.size(c);
+        // Each takes the place of one of those before it, which comes last then, or comes last.
+        for (std::size_t i = 0; i < size; ++i) {
+            // A number up to i, of a word's upper 32 and lower 32 bits: i is below 2**32.
+            const std::uint64_t upper = words[i] >> 32, lower = words[i] & 0xFFFFFFFF;
+            const std::uint64_t chosen = (upper * (i + 1) + ((lower * (i + 1)) >> 32)) >> 32;
+            if (chosen != i) records[i] = records[chosen];
+            records[chosen] = members[i];
+            places[i] = first + static_cast<std::int64_t>(place);
+        }
+        records += size;
+        places += size;
+        words += size;
+    }
+}
+
+std::string integers_text(const std::int64_t* values, std::size_t n) {
+    std::string text;
+    char digits[24];
+    for (std::size_t i = 0; i < n; ++i) {
+        if (i) text += ',';
+        const auto [end, error] = std::to_chars(digits, digits + sizeof digits, values[i]);
+        text.append(digits, end);
+    }
+    return text;
+}
+
+bool floats_text(const double* values, std::size_t n, std::string& text) {
+    constexpr std::int64_t kSpecial = 0x7FF, kBias = 1023;
+    char digits[24];
+    for (std::size_t i = 0; i < n; ++i) {
+        const std::uint64_t bits = std::bit_cast<std::uint64_t>(values[i]);
+        const std::int64_t exponent = static_cast<std::int64_t>(bits >> 52) & kSpecial;
+        std::uint64_t fraction = bits & ((std::uint64_t{1} << 52) - 1);
+        if (exponent == kSpecial || (exponent == 0 && fraction != 0)) return false;
+        if (i) text += ',';
+        if (bits >> 63) text += '-';
+        if (exponent == 0) {
+            text += '0';
+            continue;
+        }
+        text += "0x1";
+        if (fraction) text += '.';
+        while (fraction) {
+            text += "0123456789abcdef"[fraction >> 48];
+            fraction = (fraction << 4) & ((std::uint64_t{1} << 52) - 1);
+        }
+        text += 'p';
+        const auto [end, error] = std::to_chars(digits, digits + sizeof digits, exponent - kBias);
+        text.append(digits, end);
+    }
+    return true;
 }
 
 }  // namespace dbanon

@@ -2,8 +2,8 @@
 
 A row finds its element by its own address or key, and there its class and its random place; by the
 class it finds the values. So nothing is staged row by row, nothing is joined, and one sort puts the
-rows in order. What a row needs fits into one number, ``class << 32 | place``; -1 stands for rows
-that are not released.
+rows in order. What a row needs fits into one number, ``class << shift | place``, with its random
+place in its class; -1 stands for rows that are not released.
 
 A column of texts is one ``jsonb`` array: PostgreSQL walks through an array of texts to find one.
 """
@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.partition import Partition
 from dbanon.stores import statements
-from dbanon.stores.base import Relation
+from dbanon.stores.base import Relation, shuffled_classes
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import packed
 
@@ -34,6 +35,7 @@ _LONGEST_TEXT = 2**27
 
 _ELEMENTS = {
     "bigint": (20, ">i8"),
+    "integer": (23, ">i4"),
     "double precision": (701, ">f8"),
     "boolean": (16, "?"),
 }
@@ -94,12 +96,15 @@ class Arrays:
     Parameters
     ----------
     slots : where rows find their elements.
-    order : int64 (slots.n,), class and random place of each row that is released, -1 elsewhere.
+    order : int32 or int64 (slots.n,), class and random place of each row that is released, -1
+        elsewhere.
+    shift : the bits of a place in its class.
     values : of classes, in the order of their numbers.
     """
 
     slots: Slots
-    order: NDArray[np.int64]
+    order: NDArray[np.int32] | NDArray[np.int64]
+    shift: int
     values: tuple[Column, ...]
 
     def without_order(self) -> Arrays:
@@ -110,7 +115,8 @@ class Arrays:
     def columns(self) -> tuple[Column, ...]:
         """All arrays: the order first."""
         ends = self.slots.ends
-        found = (Column("place", "bigint", self.order), *self.values)
+        kind = "integer" if self.order.dtype == np.int32 else "bigint"
+        found = (Column("place", kind, self.order), *self.values)
         return found if ends is None else (*found, Column("ends", "bigint", ends))
 
 
@@ -175,23 +181,29 @@ def columns_of(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[Column,
 def order_of(
     n: int,
     elements: NDArray[np.int64],
-    labels: NDArray[np.int32],
-    numbers: NDArray[np.int32],
-    places: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Class and random place of each element, int64 (n,); -1 where no row is released.
+    partition: Partition,
+    classes: NDArray[np.int64],
+) -> tuple[NDArray[np.int32] | NDArray[np.int64], int]:
+    """Class and random place of each element, (n,), and the bits of a place.
+
+    -1 stands where no row is released; int32 where all of it fits, else int64. Classes come by
+    their numbers, which are random.
 
     Parameters
     ----------
     elements : int64 (m,), of the records.
-    labels : int32 (m,), of the records; -1 where suppressed.
-    numbers : int32 (n_classes,), the number of each class.
-    places : int64 (released,), a random order of those that are released.
+    classes : int64 (n_classes,), the class of each number.
     """
-    order = np.full(n, -1, np.int64)
-    released = labels >= 0
-    order[elements[released]] = numbers[labels[released]].astype(np.int64) << 32 | places
-    return order
+    sizes = partition.sizes
+    shift = int(sizes.max(initial=1) - 1).bit_length()
+    order = np.full(n, -1, np.int32 if len(sizes) << shift < 2**31 else np.int64)
+    for numbers, records in shuffled_classes(partition, classes):
+        # How far behind the first of its class; classes lie side by side.
+        begins = np.flatnonzero(np.diff(numbers, prepend=-1))
+        of_class = np.diff(begins, append=len(numbers))
+        places = np.arange(len(numbers)) - np.repeat(begins, of_class)
+        order[elements[records]] = numbers << shift | places
+    return order, shift
 
 
 def insert(
@@ -219,8 +231,9 @@ def insert(
     # OFFSET 0: the key is computed once a row, and values of classes after the rows were sorted.
     keyed = ", ".join([f"{arrays.slots.key} AS {key}", *(f"s.{name}" for name in own)])
     placed = ", ".join([f"({array(0, columns[0])})[{number}] AS {place}", *own])
+    number = f"(s.{place} >> {arrays.shift})::integer"
     of_class = ", ".join(
-        f"{column.element(array(at, column), f'(s.{place} >> 32)::integer')} AS {column.name}"
+        f"{column.element(array(at, column), number)} AS {column.name}"
         for at, column in enumerate(arrays.values, 1)
     )
     return (

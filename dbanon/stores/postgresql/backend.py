@@ -138,12 +138,13 @@ class PlpySession(PostgresqlSession):
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         self.require_no_staging()
-        snapshot.copy(self, source, columns)
+        self._pages, self._copied = snapshot.copy(
+            self, source, columns, lambda sql: int(self._execute(sql).nrows())
+        )
         keys = source.located.mapped or source.located.unchecked
         source = replace(source, copy=COPY)
         if keys:
             self._check_keys(source, keys)
-        self._pages, self._copied = snapshot.extent(self)
         self._and_where = source.and_where
         return replace(source, estimated_rows=self._copied, locator=Locator(("s.ctid",), ("tid",)))
 
@@ -162,24 +163,36 @@ class PlpySession(PostgresqlSession):
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        locator = source.located
-        record = packed.packed_record(locator.expressions, locator.types, attributes)
-        query = packed.by_address(
-            source.relation,
-            record,
-            ("$1", "$2"),
-            self.value_joins(attributes),
-            source.and_where,
-        )
+        keys = source.located.types
         step = max(chunk_rows * self._pages // max(self._copied, 1), 1)
-        with translated():
-            plan = self._plpy.prepare(query, ["text", "text"])
+        # Most tables have no NULL: masks come with the first one.
+        masked, width = False, packed.bytes_of_record(keys, attributes)
+        plan = self._plan_of_chunk(source, attributes, masked)
         for first in range(0, self._pages, step):
-            with translated():
-                found = self._plpy.execute(plan, [f"({first},0)", f"({first + step},0)"])
-            buffer = found[0]["string_agg"]
-            if buffer:
-                yield packed.unpack(buffer, locator.types, attributes)
+            ends = [f"({first},0)", f"({first + step},0)"]
+            buffer, rows = self._packed(plan, ends)
+            if not masked and len(buffer) != rows * width:
+                masked, plan = True, self._plan_of_chunk(source, attributes, True)
+                buffer, rows = self._packed(plan, ends)
+            if rows:
+                yield packed.unpack(buffer, keys, attributes, masked=masked)
+
+    def _plan_of_chunk(
+        self, source: Relation, attributes: Sequence[Attribute], masked: bool
+    ) -> Any:
+        """The prepared query for the records between two addresses."""
+        located = source.located
+        record = packed.packed_record(located.expressions, located.types, attributes, masked=masked)
+        joins = self.value_joins(attributes)
+        query = packed.by_address(source.relation, record, ("$1", "$2"), joins, source.and_where)
+        with translated():
+            return self._plpy.prepare(query, ["text", "text"])
+
+    def _packed(self, plan: Any, ends: list[str]) -> tuple[bytes, int]:
+        """The bytes of the records between two addresses, and how many rows there are."""
+        with translated():
+            [found] = self._plpy.execute(plan, ends)
+        return found["string_agg"] or b"", found["count"]
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         rows = (tuple(row.values()) for row in self.fetched(query, chunk_rows))

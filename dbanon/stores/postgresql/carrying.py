@@ -23,7 +23,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure, MemoryLimit, RecountFailed, UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import Relation, random_order
+from dbanon.stores.base import Relation, shuffled_classes
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import catalog, packed
 from dbanon.stores.postgresql import dialect as types
@@ -126,7 +126,7 @@ class PostgresqlCarrying(PostgresqlSession):
 
     _carried: Carried | None = None
 
-    def copied(self, query: str, rows: int) -> Iterator[bytearray]:
+    def copied(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
         """The bytes of the rows of a COPY … TO STDOUT, so many at a time, without head and end."""
         raise NotImplementedError
 
@@ -192,7 +192,6 @@ class PostgresqlCarrying(PostgresqlSession):
         assert held.columns == len(carried)
         places = held.places(microdata.keys)
         held.keys.clear()
-        numbers, records = self._in_random_order(partition)
         found = self._own_bytes(partition, released, columns)
         if found is None:
             self.stage_classes(partition, columns)
@@ -210,9 +209,8 @@ class PostgresqlCarrying(PostgresqlSession):
         # Nobody else sees the table before it is committed: its rows need not be looked at again.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
-            self.copy_binary(
-                copy, _rows(join, numbers, records if places is None else places[records])
-            )
+            rows = _rows(join, partition, self.classes_by_number(partition), places)
+            self.copy_binary(copy, rows)
         except DatabaseFailure as error:
             if not str(error.detail).startswith(_CHECKED):
                 raise
@@ -224,17 +222,6 @@ class PostgresqlCarrying(PostgresqlSession):
             ) from None
         self._as_stored(False)
 
-    def _in_random_order(self, partition: Partition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The class numbers of rows as they are written, and their records, int64 (released,).
-
-        Classes stand in random order, and rows in random order within a class, as elsewhere.
-        """
-        released = np.flatnonzero(partition.labels >= 0)
-        records = released[random_order(len(released))]
-        numbers = self.class_numbers(partition)[partition.labels[records]]
-        members, _ = kernels.grouped(numbers, partition.n_classes)
-        return numbers[members].astype(np.int64), records[members]
-
     def _own_bytes(
         self,
         partition: Partition,
@@ -245,12 +232,12 @@ class PostgresqlCarrying(PostgresqlSession):
         by_name = {column.attribute.name: column for column in columns}
         fields: list[tuple[str, str]] = []
         values = []
+        order = self.classes_by_number(partition)
         for place, (name, sql_type, _) in enumerate(released):
             column = by_name[name]
             if column.upper is not None or column.missing is not None:
                 return None
-            [part] = self.by_number(partition, [column])
-            known = _plain(part.values, column.attribute.kind, sql_type)
+            known = _plain(column.values[order], column.attribute.kind, sql_type)
             if known is None:
                 return None
             values.append(known)
@@ -277,7 +264,7 @@ class PostgresqlCarrying(PostgresqlSession):
         fields = bytearray()
         ends: list[NDArray[np.int64]] = []
         for buffer in self.copied(query, _PIECE):
-            found = kernels.split_rows(np.frombuffer(buffer, np.uint8), [], len(released))
+            found = kernels.split_rows(buffer, [], len(released))
             ends.append(found[2] + len(fields))
             fields += found[1].data
         all_ends = np.concatenate(ends) if ends else np.empty(0, np.int64)
@@ -304,10 +291,23 @@ def _plain(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | No
 
 
 def _rows(
-    join: kernels.RowJoin, head_of: NDArray[np.int64], tail_of: NDArray[np.int64]
+    join: kernels.RowJoin,
+    partition: Partition,
+    order: NDArray[np.int64],
+    places: NDArray[np.int64] | None,
 ) -> Iterator[bytes | memoryview]:
-    """The bytes of a COPY of these rows, in pieces."""
+    """The bytes of a COPY of the released rows, in pieces, while the server takes those before.
+
+    Classes stand in random order, and rows in random order within a class, as elsewhere.
+
+    Parameters
+    ----------
+    order : int64 (n_classes,), the class of each number.
+    places : as of ``Carried.places``.
+    """
     yield packed.HEAD
-    for start in range(0, len(head_of), _PIECE):
-        yield join.join(head_of, tail_of, start, min(start + _PIECE, len(head_of))).data
+    for numbers, records in shuffled_classes(partition, order):
+        tails = records if places is None else places[records]
+        for start in range(0, len(records), _PIECE):
+            yield join.join(numbers, tails, start, min(start + _PIECE, len(records))).data
     yield packed.END

@@ -24,12 +24,11 @@ from dbanon.stores import statements
 from dbanon.stores.base import OnSql, Relation
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.postgresql import arrays, catalog, packed
+from dbanon.stores.postgresql import arrays, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.carrying import PostgresqlCarrying
 from dbanon.stores.postgresql.copied import copied_out
 from dbanon.stores.postgresql.errors import translated
-from dbanon.stores.postgresql.session import ADDRESSED
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -88,48 +87,16 @@ class PsycopgSession(PostgresqlCarrying):
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
         locator = source.located
-        located = locator.expressions, locator.types, attributes
-        joins = self.value_joins(attributes)
-        # Rights to some columns are none to the address of a row.
-        relation = self._relations[source.name]
-        oid = relation.oid
-        no_address = bool(self.rows(catalog.UNREADABLE, (["ctid"], oid, oid)))
-        joined = relation.has_children or bool(locator.mapped)
-        if relation.kind not in ADDRESSED or joined or no_address or source.filtered:
-            rows = f"{source.from_clause}{joins}{source.where}"
-            for buffer in self.copied(packed.copied_records(*located, rows), chunk_rows):
-                yield packed.unpack_copied(buffer, locator.types, attributes)
-            return
-        record = packed.packed_record(*located)
-        for packed_rows in self._by_address(source, oid, record, joins, chunk_rows):
-            yield packed.unpack(packed_rows, locator.types, attributes)
+        rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
+        query = packed.carried_records(locator.expressions, locator.types, attributes, [], rows)
+        for buffer in self.copied(query, chunk_rows):
+            chunk, _, _ = packed.unpack_carried(buffer, locator.types, attributes, 0)
+            yield chunk
 
-    def copied(self, query: str, rows: int) -> Iterator[bytearray]:
+    def copied(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
         self.note(query)
         with translated(), self._driver.cursor() as cursor, cursor.copy(query) as stream:
             yield from copied_out(stream, self._driver.pgconn, rows)
-
-    def _by_address(
-        self, source: Relation, oid: int, record: str, joins: str, chunk_rows: int
-    ) -> Iterator[bytes]:
-        pages, rows = self.rows(
-            "SELECT pg_relation_size(?::oid) / current_setting('block_size')::integer,"
-            " (SELECT reltuples::bigint FROM pg_class WHERE oid = ?::oid)",
-            (oid, oid),
-        )[0]
-        density = max(rows / pages, 1.0) if pages and rows > 0 else 64.0
-        step = max(int(chunk_rows / density), 1)
-        for first in range(0, int(pages), step):
-            # Not as parameters: a name may hold what the driver takes for one.
-            ends = (f"'({first},0)'", f"'({first + step},0)'")
-            query = packed.by_address(source.name, record, ends, joins, source.and_where)
-            if first == 0:
-                self.note(query)
-            with translated(), self._driver.cursor(binary=True) as cursor:
-                cursor.execute(query)
-                (buffer,) = cursor.fetchone()
-            if buffer:
-                yield buffer
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int

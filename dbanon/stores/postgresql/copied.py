@@ -1,29 +1,37 @@
 """The rows of a COPY … TO STDOUT (FORMAT binary), as libpq has them.
 
 psycopg's own way makes a trip through its event loop for each row, which takes several times as
-long. Here libpq is asked for one row after the other until it has to wait for the server.
+long. Here the compiled core asks libpq for one row after the other until it has to wait for the
+server; where libpq's functions are not found, as on Windows, the same is done here.
 """
 
 from __future__ import annotations
 
+import ctypes
 import selectors
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from psycopg.errors import error_from_result
 
+from dbanon import kernels
 from dbanon.stores.postgresql import packed
 
 if TYPE_CHECKING:
     from psycopg import Copy
     from psycopg.pq.abc import PGconn
 
-# The end is a row by itself, and shorter than any other; the head stands in front of the first.
-_SHORTEST = 3
+# What a drain says of why it has no more, as ``kernels.CopyDrain``.
+_FULL, _WAITS, _ENDED = 0, 1, 2
+_FUNCTIONS = ("PQgetCopyData", "PQconsumeInput", "PQfreemem")
 
 
-def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[bytearray]:
-    """The bytes of so many rows at a time, without head and end.
+def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[np.uint8]]:
+    """The bytes of so many rows at a time, uint8 (m,), without head and end.
 
     Parameters
     ----------
@@ -33,40 +41,84 @@ def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[bytearra
     ------
     psycopg.Error : the server ended it with an error.
     """
-    buffer, held, head = bytearray(), 0, len(packed.HEAD)
-    next_row = connection.get_copy_data
-    while True:
-        size, row = next_row(1)
-        # Seldom: for each row nothing is asked that need not be.
-        if size < _SHORTEST or head:
-            if size == 0:
-                _wait(connection)
-                continue
-            if size < 0:
-                # Its end was not seen: the server says why.
-                result = connection.get_result()
-                assert result is not None
-                # Until there is none, the connection would be taken for busy.
-                while connection.get_result() is not None:
-                    pass
-                raise error_from_result(result)
-            row, head = row[head:], 0
-            if row == packed.END:
-                break
-        buffer += row
-        held += 1
-        if held == rows:
-            yield buffer
-            buffer, held = bytearray(), 0
-    # Its last words, after which other statements may follow.
-    stream.read()
-    if held:
-        yield buffer
-
-
-def _wait(connection: PGconn) -> None:
-    """Wait for more bytes of the server; signals are heard meanwhile."""
+    drain = _drain_of(connection)
     with selectors.DefaultSelector() as selector:
         selector.register(connection.socket, selectors.EVENT_READ)
-        selector.select()
-    connection.consume_input()
+        while (found := drain.drain(rows)) != _ENDED:
+            if found == _FULL:
+                yield drain.take()
+            elif found == _WAITS:
+                # Signals are heard meanwhile.
+                selector.select()
+                connection.consume_input()
+            else:
+                _raise(connection)
+    # Its last words, after which other statements may follow.
+    stream.read()
+    if drain.rows:
+        yield drain.take()
+
+
+def _raise(connection: PGconn) -> None:
+    """The end was not seen: the server says why."""
+    result = connection.get_result()
+    assert result is not None
+    # Until there is none, the connection would be taken for busy.
+    while connection.get_result() is not None:
+        pass
+    raise error_from_result(result)
+
+
+def _drain_of(connection: PGconn) -> kernels.CopyDrain | _Drain:
+    pointer: int | None = getattr(connection, "pgconn_ptr", None)
+    addresses = _addresses(type(connection).__module__)
+    if addresses is None or not pointer:
+        return _Drain(connection)
+    return kernels.CopyDrain(pointer, *addresses, len(packed.HEAD))
+
+
+@cache
+def _addresses(module: str) -> tuple[int, int, int] | None:
+    """Where the functions of the libpq are that a module of psycopg's is linked with.
+
+    None where they are not found by what is linked with it.
+    """
+    file: Any = getattr(sys.modules[module], "__file__", "")
+    try:
+        library = ctypes.CDLL(file)
+        get, consume, free = (
+            ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS
+        )
+    except (AttributeError, OSError):
+        return None
+    return (get, consume, free) if get and consume and free else None
+
+
+class _Drain:
+    """As ``kernels.CopyDrain``, in Python."""
+
+    def __init__(self, connection: PGconn) -> None:
+        self._next_row = connection.get_copy_data
+        self._head = len(packed.HEAD)
+        self._held = bytearray()
+        self.rows = 0
+
+    def drain(self, rows: int) -> int:
+        """Take rows until so many are held; why it ended."""
+        while self.rows < rows:
+            size, row = self._next_row(1)
+            if size <= 0:
+                return _WAITS if size == 0 else _ENDED + 1
+            if self._head:
+                # It stands in front of the first row.
+                row, self._head = row[self._head :], 0
+            if row == packed.END:
+                return _ENDED
+            self._held += row
+            self.rows += 1
+        return _FULL
+
+    def take(self) -> NDArray[np.uint8]:
+        """The bytes of those that are held, uint8 (m,), which are forgotten here."""
+        taken, self._held, self.rows = self._held, bytearray(), 0
+        return np.frombuffer(taken, np.uint8)

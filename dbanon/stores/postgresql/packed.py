@@ -45,23 +45,21 @@ _KEY_PARTS = {
 
 
 def packed_record(
-    key_expressions: Sequence[str], key_types: Sequence[str], attributes: Sequence[Attribute]
-) -> str:
-    """SQL of one row's bytes: keys, numbers and codes, mask of NULLs."""
-    parts = _parts(key_expressions, key_types, attributes)
-    return " || ".join(f"{send}({value})" for value, send in parts)
-
-
-def copied_records(
     key_expressions: Sequence[str],
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
-    from_clause: str,
+    *,
+    masked: bool = True,
 ) -> str:
-    """COPY of the same of all rows, of which none has a NULL, so that all are as long."""
-    parts = _parts(key_expressions, key_types, attributes)
-    values = ", ".join(value for value, _ in parts)
-    return f"COPY (SELECT {values} FROM {from_clause}) TO STDOUT (FORMAT binary)"
+    """SQL of one row's bytes: keys, numbers and codes, mask of NULLs.
+
+    Without the mask it is NULL where a number is.
+    """
+    if masked:
+        parts = _parts(key_expressions, key_types, attributes)
+    else:
+        parts = _values(key_expressions, key_types, attributes, nulls=True)
+    return " || ".join(f"{send}({value})" for value, send in parts)
 
 
 def carried_records(
@@ -116,16 +114,21 @@ def _values(
     return parts
 
 
+def bytes_of_record(key_types: Sequence[str], attributes: Sequence[Attribute]) -> int:
+    """How many bytes ``packed_record`` makes of a row, without the mask."""
+    return _record_type(key_types, attributes, masked=False).itemsize
+
+
 def by_address(
     source: RelationName, record: str, pages: tuple[str, str], joins: str = "", more: str = ""
 ) -> str:
-    """A query for the records of a range of pages, given as SQL of two addresses.
+    """A query for the records of a range of pages, given as SQL of two addresses, and their number.
 
     ``more`` are further conditions of the rows that count.
     """
     low, high = pages
     return (
-        f"SELECT string_agg({record}, ''::bytea) FROM ONLY {source.quoted} AS s{joins}"
+        f"SELECT string_agg({record}, ''::bytea), count(*) FROM ONLY {source.quoted} AS s{joins}"
         f" WHERE s.ctid >= {low}::tid AND s.ctid < {high}::tid{more}"
     )
 
@@ -139,30 +142,31 @@ def in_one_pass(from_clause: str, record: str, chunk_rows: int) -> str:
     )
 
 
-def unpack(buffer: bytes, key_types: Sequence[str], attributes: Sequence[Attribute]) -> Chunk:
-    """The chunk that the bytes of ``packed_record`` hold."""
-    records = np.frombuffer(buffer, _record_type(key_types, attributes))
-    return _chunk_of(records, key_types, attributes, _valid(records, attributes))
-
-
-def unpack_copied(
-    buffer: bytes | bytearray, key_types: Sequence[str], attributes: Sequence[Attribute]
+def unpack(
+    buffer: bytes,
+    key_types: Sequence[str],
+    attributes: Sequence[Attribute],
+    *,
+    masked: bool = True,
 ) -> Chunk:
-    """The chunk that rows of ``copied_records`` hold, without head and end.
-
-    Raises
-    ------
-    ValueError : a row is of another length, or holds a NULL.
-    """
-    records = np.frombuffer(buffer, _record_type(key_types, attributes, copied=True))
-    lengths = [name for name in records.dtype.names or () if name.startswith("length")]
-    if any((records[name] != records[name][0]).any() for name in lengths):
-        raise ValueError("a row holds a NULL")
-    return _chunk_of(records, key_types, attributes, _valid(records, attributes))
+    """The chunk that the bytes of ``packed_record`` hold."""
+    records = np.frombuffer(buffer, _record_type(key_types, attributes, masked=masked))
+    if masked:
+        return _chunk_of(records, key_types, attributes, _valid(records, attributes))
+    coded = [i for i, a in enumerate(attributes) if a.nullable and a.kind.is_coded]
+    valid = None
+    if any((records[f"v{i}"] < 0).any() for i in coded):
+        valid = np.ones((len(records), len(attributes)), bool)
+        for i in coded:
+            valid[:, i] = records[f"v{i}"] >= 0
+    return _chunk_of(records, key_types, attributes, valid)
 
 
 def unpack_carried(
-    buffer: bytearray, key_types: Sequence[str], attributes: Sequence[Attribute], carried: int
+    buffer: NDArray[np.uint8],
+    key_types: Sequence[str],
+    attributes: Sequence[Attribute],
+    carried: int,
 ) -> tuple[Chunk, NDArray[np.uint8], NDArray[np.int64]]:
     """The chunk that rows of ``carried_records`` hold, and the bytes of further columns, unread.
 
@@ -177,7 +181,7 @@ def unpack_carried(
     for place, part in enumerate(_fields(key_types, attributes)):
         fields += [(f"length{place}", ">i4"), *part]
         widths.append(np.dtype(part).itemsize)
-    heads, tails, ends = kernels.split_rows(np.frombuffer(buffer, np.uint8), widths, carried)
+    heads, tails, ends = kernels.split_rows(buffer, widths, carried)
     records = heads.view(np.dtype(fields))
     chunk = _chunk_of(records, key_types, attributes, _not_null(records, key_types, attributes))
     return chunk, tails, ends
@@ -186,12 +190,22 @@ def unpack_carried(
 def _not_null(
     records: NDArray[np.void], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> NDArray[np.bool_] | None:
-    """Where there are values, bool (c, d), by the lengths of fields; None where all are."""
-    found = [
-        records[f"v{i}"] >= 0 if a.kind.is_coded else records[f"length{len(key_types) + i}"] >= 0
-        for i, a in enumerate(attributes)
-        if a.nullable
-    ]
+    """Where there are values, bool (c, d), by the lengths of fields; None where all are.
+
+    Raises
+    ------
+    ValueError : there is none where there must be.
+    """
+    found = []
+    for place in range(len(key_types) + len(attributes)):
+        known = records[f"length{place}"] >= 0
+        attribute = attributes[place - len(key_types)] if place >= len(key_types) else None
+        may_lack = attribute is not None and attribute.nullable and not attribute.kind.is_coded
+        if not may_lack and not known.all():
+            raise ValueError("a row holds a NULL")
+        if attribute is not None and attribute.nullable:
+            code = records[f"v{place - len(key_types)}"]
+            found.append(code >= 0 if attribute.kind.is_coded else known)
     if all(column.all() for column in found):
         return None
     valid = np.ones((len(records), len(attributes)), bool)
@@ -262,18 +276,14 @@ def _float8(attribute: Attribute, column: str) -> str:
 
 
 def _record_type(
-    key_types: Sequence[str], attributes: Sequence[Attribute], *, copied: bool = False
+    key_types: Sequence[str], attributes: Sequence[Attribute], *, masked: bool = True
 ) -> np.dtype[np.void]:
-    """What ``packed_record`` makes of a row; or COPY, which says how long each field is."""
+    """What ``packed_record`` makes of a row."""
     parts = _fields(key_types, attributes)
-    masks = range(0, len(_nullable(attributes)), _MASK_BITS)
-    parts += [[(f"mask{start}", ">i8")] for start in masks]
-    if not copied:
-        return np.dtype([field for part in parts for field in part])
-    fields = [("fields", ">i2")]
-    for place, part in enumerate(parts):
-        fields += [(f"length{place}", ">i4"), *part]
-    return np.dtype(fields)
+    if masked:
+        masks = range(0, len(_nullable(attributes)), _MASK_BITS)
+        parts += [[(f"mask{start}", ">i8")] for start in masks]
+    return np.dtype([field for part in parts for field in part])
 
 
 def _fields(

@@ -7,7 +7,7 @@ table; all that follows reads the copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, quote, quote_list
@@ -27,8 +27,14 @@ _IN_ORDER = (
 )
 
 
-def copy(session: Session, source: Relation, columns: Sequence[str]) -> None:
-    """Copy these columns of a located source, and those of its key, in record order."""
+def copy(
+    session: Session, source: Relation, columns: Sequence[str], run: Callable[[str], int]
+) -> tuple[int, int]:
+    """Copy these columns of a located source, and those of its key, in record order.
+
+    Returns how many pages and how many rows the copy has; ``run`` executes a statement and tells
+    how many rows it made.
+    """
     locator = source.located
     if locator.mapped:
         ordered = [session.sort_key(source.attribute(key)) for key in locator.mapped]
@@ -39,21 +45,16 @@ def copy(session: Session, source: Relation, columns: Sequence[str]) -> None:
     keys = locator.mapped or locator.unchecked
     copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
     before = _set(session, _IN_ORDER if by_address else _IN_ORDER[:1])
-    session.run(
+    rows = run(
         f"CREATE TEMPORARY TABLE {quote(COPY.name)} ON COMMIT DROP AS"
         f" SELECT {copied} FROM {source.name.quoted} AS s{order}"
     )
     _set(session, before)
-
-
-def extent(session: Session) -> tuple[int, int]:
-    """How many pages and how many rows the copy has."""
-    pages, rows = session.rows(
+    [(pages,)] = session.rows(
         f"SELECT pg_relation_size({literal(COPY.quoted)}::regclass)"
-        " / current_setting('block_size')::integer,"
-        f" (SELECT count(*) FROM {COPY.quoted})"
-    )[0]
-    return int(pages), int(rows)
+        " / current_setting('block_size')::integer"
+    )
+    return int(pages), rows
 
 
 def _set(session: Session, settings: Iterable[str]) -> list[str]:

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon import kernels
 from dbanon.errors import InvalidName
 from dbanon.stores.postgresql.given import given_sql
-
-# A float, one of many: sign, 1 or 0, thirteen digits, power of two.
-_FLOAT = b"+0x1.0123456789abcp+0000,"
 
 # A quoted identifier may hold a question mark of its own.
 _MARK = re.compile(r'"(?:[^"]|"")*"|\?(?:::(\w+))?')
@@ -76,37 +74,16 @@ def plain_text(value: Any) -> str:
 
 def array_text(values: NDArray[Any]) -> str:
     """The text of an array, of which floats are read back as the same floats."""
-    if values.dtype == np.float64 and (text := _hexadecimal(values)):
-        return text
+    if values.dtype == np.float64:
+        # Hexadecimal: no digit is computed, here or there.
+        found = kernels.floats_text(np.ascontiguousarray(values))
+        return "{" + (str(values.tolist())[1:-1] if found is None else found.decode("ascii")) + "}"
     if values.dtype == np.bool_:
         return "{" + ",".join("t" if value else "f" for value in values.tolist()) + "}"
     if values.dtype == object:
         return "{" + ",".join(map(_element, values.tolist())) + "}"
-    return "{" + str(values.tolist())[1:-1] + "}"
-
-
-def _hexadecimal(values: NDArray[np.float64]) -> str:
-    """The text of an array of normal numbers and zeros; empty where it has others.
-
-    Hexadecimal, as C writes floats and reads them: no digit is computed, here or there.
-    """
-    bits = values.view(np.uint64)
-    exponent, fraction = (bits >> 52).astype(np.int64) & 0x7FF, bits & (2**52 - 1)
-    zero = exponent == 0
-    if not len(values) or (zero & (fraction != 0)).any() or (exponent == 0x7FF).any():
-        return ""
-    exponent = np.where(zero, 0, exponent - 1023)
-    digits = np.frombuffer(b"0123456789abcdef", np.uint8)
-    text = np.empty((len(values), len(_FLOAT)), np.uint8)
-    text[:] = np.frombuffer(_FLOAT, np.uint8)
-    text[:, 0] = np.where(bits >> 63, ord("-"), ord("+"))
-    text[zero, 3] = ord("0")
-    for place in range(13):
-        text[:, 5 + place] = digits[(fraction >> (48 - 4 * place)) & 15]
-    text[exponent < 0, 19] = ord("-")
-    for place, unit in enumerate((1000, 100, 10, 1)):
-        text[:, 20 + place] = digits[np.abs(exponent) // unit % 10]
-    return "{" + text.tobytes()[:-1].decode("ascii") + "}"
+    found = kernels.integers_text(np.ascontiguousarray(values, np.int64))
+    return "{" + found.decode("ascii") + "}"
 
 
 def _element(value: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores.base import Relation, random_order
+from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName
 from dbanon.stores.postgresql import arrays
 from dbanon.stores.postgresql import dialect as types
@@ -49,10 +49,8 @@ class PostgresqlWriting(Session):
         values = arrays.columns_of(types.staged_columns(self.by_number(partition, columns)))
         if values is None:
             return None
-        places = random_order(int(partition.sizes.sum()))
-        numbers = self.class_numbers(partition)
-        order = arrays.order_of(slots.n, elements, partition.labels, numbers, places)
-        return arrays.Arrays(slots, order, values)
+        classes = self.classes_by_number(partition)
+        return arrays.Arrays(slots, *arrays.order_of(slots.n, elements, partition, classes), values)
 
     @abstractmethod
     def load_arrays(self, loaded: arrays.Arrays) -> None:

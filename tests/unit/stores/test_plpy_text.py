@@ -57,7 +57,7 @@ def test_arrays_hold_the_same_numbers() -> None:
     values = np.array([0.1, -1e-300, 1 / 3, 1e22, 5e-324])
     text = array_text(values)
     assert [float(part) for part in text[1:-1].split(",")] == values.tolist()
-    assert array_text(np.array([1, -2], np.int32)) == "{1, -2}"
+    assert array_text(np.array([1, -2], np.int32)) == "{1,-2}"
     assert array_text(np.array([True, False])) == "{t,f}"
     assert array_text(np.array(["a,b", 'c"\\', None, "", "NULL"], object)) == (
         '{"a,b","c\\"\\\\",NULL,"","NULL"}'
@@ -77,10 +77,8 @@ def test_floats_are_read_back_as_they_were(values: list[float]) -> None:
         assert (read, np.signbit(read)) == (value, np.signbit(value))
 
 
-def test_floats_without_a_hexadecimal_form_of_that_width() -> None:
+def test_floats_without_a_hexadecimal_form() -> None:
     assert array_text(np.array([], float)) == "{}"
     assert array_text(np.array([1.0, 5e-324])) == "{1.0, 5e-324}"
     assert array_text(np.array([1.0, -np.inf])) == "{1.0, -inf}"
-    assert (
-        array_text(np.array([1.5, -0.0])) == "{+0x1.8000000000000p+0000,-0x0.0000000000000p+0000}"
-    )
+    assert array_text(np.array([1.5, -0.0, 4.0])) == "{0x1.8p0,-0,0x1p2}"
