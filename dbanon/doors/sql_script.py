@@ -49,6 +49,7 @@ SETTINGS = (
     "enable_hashjoin = on",
     "enable_mergejoin = on",
     "enable_sort = on",
+    "parallel_tuple_cost = 0.1",
     "constraint_exclusion = off",
 )
 
