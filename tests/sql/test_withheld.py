@@ -87,3 +87,20 @@ def test_the_budget_is_none_unless_told(run_sql: Run) -> None:
         with pytest.raises(Exception, match="6 of 60 records") as failure:
             run_sql(f"SELECT * FROM {call}")
         assert failure.value.sqlstate == "ZK003"  # type: ignore[attr-defined]
+
+
+def test_a_null_that_comes_late(run_sql: Run) -> None:
+    """Rows are read without masks until a NULL comes: those before and behind it are themselves."""
+    run_sql(
+        "CREATE TABLE app.late AS SELECT g AS id, (g / 5)::double precision AS a,"
+        " CASE WHEN g <= 79975 THEN g / 5 END AS b FROM generate_series(1, 80000) AS g"
+    )
+    run_sql(
+        "SELECT FROM dbanon.mdav('app.late', 'release.late', '{a,b}', 5, nulls => 'category',"
+        " keep => '{id}')"
+    )
+    [found] = run_sql(
+        "SELECT count(*), count(b), min(id) FILTER (WHERE b IS NULL), max(abs(a - id / 5)) < 3,"
+        " max(abs(b - id / 5)) < 3 FROM release.late"
+    )
+    assert found == (80_000, 79_975, 79_976, True, True)

@@ -1,8 +1,9 @@
 """PostgreSQL rows as packed bytes, read and written: no object per row or value is made.
 
-The server concatenates the binary forms of keys and numbers into one ``bytea`` a chunk; numpy
-reads that as records of fixed width. A NULL would be skipped by the aggregate and shift all that
-follows, so every part is coalesced and a mask of NULLs is packed beside them.
+A client gets rows by COPY, which tells NULL by the length of a field. Inside a backend the server
+concatenates the binary forms of keys and numbers into one ``bytea`` a chunk; numpy reads that as
+records of fixed width. A row with a NULL is skipped by the aggregate, which the number of rows
+shows: then every part is coalesced and a mask of NULLs is packed beside them.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from dbanon.data.counts import Recount
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     InsufficientRights,
@@ -288,14 +287,6 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
         written = output.written.quoted
         self.run(f"CREATE TABLE {written} ({body})")
         self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
-
-    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
-        # Equal rows stand together, so that workers have hardly a class in common and hand over
-        # few; the planner takes it that each of them meets all classes.
-        self.run("SET LOCAL parallel_tuple_cost = 0.001")
-        found = super().recount(relation, quasi_identifiers)
-        self.run("SET LOCAL parallel_tuple_cost TO DEFAULT")
-        return found
 
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
         found = self.rows(digest.COLUMNS, (relation.schema, relation.name))
