@@ -23,7 +23,7 @@ from dbanon.run.open import open_store
 from dbanon.spark import anonymize_table
 from dbanon.stores.postgresql import pieces
 from tests.postgres_server import conninfo
-from tests.spark.cluster import Cluster, descendants, end
+from tests.spark.cluster import SMALL, Cluster, descendants, end
 from tests.spark.statements import execute
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def test_when_the_snapshot_is_lost_nothing_is_published(
 def test_a_full_disk_publishes_nothing_and_tells_no_value(sessions: Any, people: str) -> None:
     dbanon.anonymize(people, **ASKED)
     before = execute(people, RELEASED)
-    conf = {"spark.ui.enabled": "false", "spark.driver.memory": "640m"}
+    conf = SMALL | {"spark.driver.memory": "640m"}
     with driver(
         master="local[1]", conf=conf, url=people, asked=ASKED, largest_file=100_000
     ) as process:
