@@ -20,7 +20,7 @@ class Shares(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return _unit(nodeid)
+        return unit_of(nodeid)
 
 
 def sort_long_first(items: list[pytest.Item]) -> None:
@@ -28,11 +28,12 @@ def sort_long_first(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _place(item.nodeid))
 
 
-def _unit(nodeid: str) -> str:
+def unit_of(nodeid: str) -> str:
+    """What a test is shared out with: its file, or all tests on Spark."""
     file = nodeid.partition("::")[0]
     return SPARK if file.startswith(f"{SPARK}/") else file
 
 
 def _place(nodeid: str) -> int:
-    unit = _unit(nodeid)
+    unit = unit_of(nodeid)
     return LONG.index(unit) if unit in LONG else len(LONG)
