@@ -9,7 +9,15 @@ SPARK = "tests/spark"
 
 # What is begun last keeps one process at work while the others have nothing left. Longest first;
 # files of a few seconds are not named.
-LONG = (SPARK,)
+LONG = (
+    SPARK,
+    "tests/stores/test_chain_models.py",
+    "tests/unit/methods/test_adult_generalization.py",
+    "tests/stores/test_chain_kill.py",
+    "tests/stores/test_export_kill.py",
+    "tests/stores/test_advise.py",
+    "tests/docs/test_examples.py",
+)
 
 
 class Shares(LoadFileScheduling):
