@@ -11,6 +11,8 @@ SPARK = "tests/spark"
 # files of a few seconds are not named.
 LONG = (
     SPARK,
+    "tests/stores/test_kill.py",
+    "tests/stores/test_chain_worlds.py",
     "tests/stores/test_chain_models.py",
     "tests/unit/methods/test_adult_generalization.py",
     "tests/stores/test_chain_kill.py",
