@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.backend_package import copy_package
 from tests.postgres_server import Kind, NoServerError, Server, throwaway_server
 from tests.reference.data import Table, data_directory, load_casc
+from tests.shares import Shares, sort_long_first
 
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 
@@ -28,6 +29,7 @@ _NEEDS_SERVER = {"pg_server", "local_pg_server", "cron_server", "postgresql"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    sort_long_first(items)
     for item in items:
         if config.getoption("--hypothesis-profile") == "check":
             _limit_examples(getattr(item, "obj", None))
@@ -37,6 +39,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needed.update(value for value in given if isinstance(value, str))
         if needed & _NEEDS_SERVER:
             item.add_marker("postgresql")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | None:
+    if config.getoption("dist") != "loadfile":
+        return None
+    # By their number of tests, the default, files of few long ones would be begun last.
+    config.option.loadscopereorder = False
+    return Shares(config, log)
 
 
 def _limit_examples(test: object) -> None:

@@ -39,7 +39,8 @@ def tables_of(url: str, schema: str) -> dict[str, list[str]]:
             rows = connection.execute(COLUMNS.format("?"), [schema]).fetchall()
     else:
         url = url.replace("postgresql://", "postgresql+psycopg://", 1)
-        with sqlalchemy.create_engine(url).connect() as server:
+        engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+        with engine.connect() as server:
             query = sqlalchemy.text(COLUMNS.format(":schema"))
             rows = [tuple(row) for row in server.execute(query, {"schema": schema})]
     found: dict[str, list[str]] = {}

@@ -20,6 +20,15 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 _STARTED = 90.0
+# A process of Java lives for seconds here: what a long one gains by takes more than it gives.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Settings of small runs, for drivers and what they start.
+SMALL = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.extraJavaOptions": JAVA,
+    "spark.executor.extraJavaOptions": JAVA,
+}
 
 
 class NoSparkError(RuntimeError):
@@ -76,7 +85,7 @@ class Cluster:
     @property
     def conf(self) -> dict[str, str]:
         """What a driver has to say to be let in, and small sizes."""
-        return {
+        return SMALL | {
             "spark.authenticate": "true",
             "spark.authenticate.secret": self.secret,
             "spark.network.crypto.enabled": "true",
@@ -118,6 +127,7 @@ class Cluster:
         environment: Mapping[str, str] = os.environ | {
             "SPARK_HOME": str(home),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": JAVA,
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(self.place / "local"),
         }

@@ -12,19 +12,36 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import IN_CI
-from tests.spark.cluster import Cluster, NoSparkError, descendants, end, require_spark
+from tests.spark.cluster import SMALL, Cluster, NoSparkError, descendants, end, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NEEDS_SPARK = {"spark", "cluster", "on_cluster", "sessions"}
 LOCAL = "local[2]"
+HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if set(getattr(item, "fixturenames", ())) & _NEEDS_SPARK:
             item.add_marker("spark")
+    # Each change of session costs a Java process, so there are few: all tests in one place of the
+    # list, those of one session after each other.
+    here = [number for number, item in enumerate(items) if HERE in item.path.parents]
+    ordered = sorted((items[number] for number in here), key=_session_of)
+    for number, item in zip(here, ordered, strict=True):
+        items[number] = item
+
+
+def _session_of(item: pytest.Item) -> tuple[int, bool]:
+    """Of this process, then none of it, then the cluster's; last what kills a part of that."""
+    asked = set(getattr(item, "fixturenames", ()))
+    if "on_cluster" in asked:
+        return 2, item.get_closest_marker("slow") is not None
+    if "cluster" in asked:
+        return 3, False
+    return int("spark" not in asked and "sessions" in asked), False
 
 
 class Sessions:
@@ -43,11 +60,9 @@ class Sessions:
             return self._session
         # With its Java: of a context that was stopped there settings and threads are left.
         self.end()
-        here = {
-            "spark.ui.enabled": "false",
+        here = SMALL | {
             "spark.local.dir": str(self._place),
             "spark.sql.warehouse.dir": str(self._place / "warehouse"),
-            "spark.sql.shuffle.partitions": "4",
         }
         self._session = open_session(master, here | conf)
         self._master = master

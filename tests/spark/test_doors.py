@@ -13,6 +13,7 @@ import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.errors import InvalidParameter, JobFileInvalid
+from tests.spark.cluster import SMALL
 from tests.spark.statements import execute
 
 LINE = [
@@ -26,7 +27,8 @@ target: {schema: release}
 defaults:
   k: 5
   block_size: 500
-  engine: {name: spark, master: "${MASTER}", tasks: 3, conf: {spark.ui.enabled: "${UI:-false}"}}
+  engine: {name: spark, master: "${MASTER}", tasks: 3, conf: {
+    spark.ui.enabled: "${UI:-false}", spark.sql.shuffle.partitions: "4"}}
 jobs:
   - name: people-monthly
     table: people
@@ -58,7 +60,7 @@ def test_the_command_line(sessions: Any, people: str) -> None:
     rows = "SELECT id, age, pay FROM release.people ORDER BY id"
     expected = execute(people, rows)
     cluster = ["--engine", "spark", "--master", "local[2]", "--tasks", "3",
-               "--conf", "spark.ui.enabled=false"]  # fmt: skip
+               *(f"--conf={name}={value}" for name, value in SMALL.items())]  # fmt: skip
     taken = run("anonymize", people, *LINE, *cluster)
     assert taken.exit_code == 2
     assert "output_exists" in taken.output
@@ -143,6 +145,9 @@ def test_the_engine_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     [job] = read_job_file(file).with_variables(held).jobs
     assert job.engine is not None
     assert job.engine.master == "yarn"
-    assert dict(job.engine.conf) == {"spark.ui.enabled": "hush"}
+    assert dict(job.engine.conf) == {
+        "spark.ui.enabled": "hush",
+        "spark.sql.shuffle.partitions": "4",
+    }
     # It may be a secret.
     assert "hush" not in repr(job)

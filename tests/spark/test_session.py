@@ -24,7 +24,7 @@ from dbanon.spark.session import (
     versions_of_workers,
     warn_unless_private,
 )
-from tests.spark.cluster import Cluster, free_port
+from tests.spark.cluster import SMALL, Cluster, free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,7 +110,7 @@ def test_there_is_one_session(spark: SparkSession) -> None:
 
 def test_a_master_that_is_not_there(sessions: Any) -> None:
     sessions.stop()
-    conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    conf = SMALL | {"spark.driver.host": "127.0.0.1"}
     with pytest.raises(SparkFailed, match="cannot be reached") as caught:
         open_session(f"spark://127.0.0.1:{free_port()},127.0.0.1:{free_port()}", conf)
     assert caught.value.exit_code == 4

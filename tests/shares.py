@@ -1,0 +1,49 @@
+"""How the tests are shared out among processes: files whole, the long ones first."""
+
+from __future__ import annotations
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+SPARK = "tests/spark"
+
+# What is begun last keeps one process at work while the others have nothing left. Longest first;
+# files of a few seconds are not named.
+LONG = (
+    SPARK,
+    "tests/stores/test_kill.py",
+    "tests/stores/test_chain_worlds.py",
+    "tests/stores/test_chain_models.py",
+    "tests/unit/methods/test_adult_generalization.py",
+    "tests/stores/test_chain_kill.py",
+    "tests/stores/test_export_kill.py",
+    "tests/stores/test_advise.py",
+    "tests/docs/test_examples.py",
+)
+
+
+class Shares(LoadFileScheduling):
+    """Files in the order of collection, each to one process; those on Spark all to the same.
+
+    A process has one session of Spark at a time: a second process would start another, and a
+    cluster of its own.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+def sort_long_first(items: list[pytest.Item]) -> None:
+    """Put the tests of long files before the others, which keep their order."""
+    items.sort(key=lambda item: _place(item.nodeid))
+
+
+def unit_of(nodeid: str) -> str:
+    """What a test is shared out with: its file, or all tests on Spark."""
+    file = nodeid.partition("::")[0]
+    return SPARK if file.startswith(f"{SPARK}/") else file
+
+
+def _place(nodeid: str) -> int:
+    unit = unit_of(nodeid)
+    return LONG.index(unit) if unit in LONG else len(LONG)

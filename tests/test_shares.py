@@ -1,0 +1,39 @@
+"""How tests are shared out: each file whole, Spark's as one, the long ones first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.shares import LONG, Shares, sort_long_first
+
+HERE = Path(__file__).parents[1]
+
+
+class Item:
+    """A test by its name."""
+
+    def __init__(self, nodeid: str) -> None:
+        self.nodeid = nodeid
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_what_is_named_is_there(name: str) -> None:
+    assert (HERE / name).exists()
+
+
+def test_spark_is_one_share() -> None:
+    split = Shares._split_scope
+    told = ["tests/spark/test_a.py::test_x[1::2]", "tests/spark/test_b.py::test_y"]
+    assert {split(None, nodeid) for nodeid in told} == {"tests/spark"}  # type: ignore[arg-type]
+    assert split(None, "tests/unit/test_a.py::A::test_x") == "tests/unit/test_a.py"  # type: ignore[arg-type]
+
+
+def test_long_ones_come_first_and_all_keep_their_order() -> None:
+    names = [f"tests/unit/test_a.py::{x}" for x in "ba"]
+    names += [f"{LONG[-1]}::{x}" for x in "dc"] + [f"tests/spark/test_{x}.py::x" for x in "fe"]
+    items = [Item(name) for name in names]
+    sort_long_first(items)  # type: ignore[arg-type]
+    order = names[4:] + names[2:4] + names[:2]
+    assert [item.nodeid for item in items] == order
