@@ -93,9 +93,13 @@ struct NearRough : NearExact<P> {
         if (coarse_near<P>(tree.leaves, at, q, border)) q.doubts = kDoubts;
     }
     unsigned open(std::int32_t node, double* bound) {
-        coarse_near_bounds<P>(tree, node, q.coarse, bound);
+        Lanes least[kFanParts];
+        coarse_near_bounds<P>(tree, node, q.coarse, least);
         unsigned found = 0;
-        for (int slot = 0; slot < kFan; ++slot) found |= (bound[slot] <= q.limit ? 1u : 0u) << slot;
+        for (int part = 0; part < kFanParts; ++part) {
+            found |= at_most(least[part], Lanes::all(q.limit)) << (part * Lanes::width);
+            least[part].store(bound + part * Lanes::width);
+        }
         found &= tree.live[node];
         if (q.doubts == 0 || found == 0) return found;
         unsigned left = NearExact<P>::open(node, bound);
@@ -145,10 +149,12 @@ struct FarRough : FarExact<P> {
     }
     unsigned open(std::int32_t node, double* bound) {
         if (tree.beyond[node] != 0) return FarExact<P>::open(node, bound);
-        coarse_far_bounds<P>(tree, node, q.coarse, bound);
+        Lanes most[kFanParts];
+        coarse_far_bounds<P>(tree, node, q.coarse, most);
         unsigned found = 0;
-        for (int slot = 0; slot < kFan; ++slot) {
-            found |= (bound[slot] >= q.best.distance ? 1u : 0u) << slot;
+        for (int part = 0; part < kFanParts; ++part) {
+            found |= at_most(Lanes::all(q.best.distance), most[part]) << (part * Lanes::width);
+            most[part].store(bound + part * Lanes::width);
         }
         found &= tree.live[node];
         if (q.doubts == 0 || found == 0) return found;
@@ -166,56 +172,82 @@ struct FarRough : FarExact<P> {
     Border<P> border;
 };
 
-template <class Look>
-bool walk_near(const TreeView& tree, Near& q, Work& work) {
-    Look look(tree, q);
-    while (q.pending > 0) {
-        if (work.spent()) return false;
-        const Pending top = q.stack[--q.pending];
-        if (top.bound > q.limit || (top.bound == q.limit && top.first > q.limit_id)) continue;
-        work.left -= block_cost(tree.leaves.p);
-        if (top.ref < 0) {
-            look.leaf(~top.ref);
-            continue;
-        }
-        double bound[kFan];
-        const unsigned open = look.open(top.ref, bound);
-        q.pending = push<true, Look::kRough>(tree, top.ref, open, bound, q.stack, q.pending);
+// The walk both questions share. Leaves in doubles are long: those met wait here, first come, first
+// served, so that what was asked ahead of them is there when they are looked at, and nodes are opened
+// meanwhile. `eager` is how many may wait before one is looked at after each node. In whole steps, and
+// while nothing is known to rule others out, a leaf does not wait.
+struct Waiting {
+    static constexpr unsigned kRoom = kWaiting;
+    Pending entry[kRoom];
+    unsigned first = 0, count = 0;
+    void add(const Pending& leaf) { entry[(first + count++) % kRoom] = leaf; }
+    Pending take() {
+        const Pending leaf = entry[first];
+        first = (first + 1) % kRoom;
+        --count;
+        return leaf;
     }
-    return true;
+};
+
+bool beaten(const Near& q, const Pending& at) {
+    return at.bound > q.limit || (at.bound == q.limit && at.first > q.limit_id);
 }
 
-template <class Look>
-bool walk_far(const TreeView& tree, Far& q, Work& work) {
+bool beaten(const Far& q, const Pending& at) {
+    return at.bound < q.best.distance || (at.bound == q.best.distance && at.first > q.best.id);
+}
+
+bool blank(const Near& q) { return q.count < q.k; }
+bool blank(const Far& q) { return q.best.id < 0; }
+
+template <bool Nearest, class Look, class Query>
+bool walk(const TreeView& tree, Query& q, Work& work) {
+    constexpr unsigned eager = Nearest ? 1 : 4;
+    const std::int64_t cost = block_cost(tree.leaves.p);
     Look look(tree, q);
-    while (q.pending > 0) {
-        if (work.spent()) return false;
+    Waiting waiting;
+    const auto scan = [&] {
+        const Pending leaf = waiting.take();
+        if (beaten(q, leaf)) return;
+        work.left -= cost;
+        look.leaf(~leaf.ref);
+    };
+    while (q.pending > 0 || waiting.count > 0) {
+        if (work.spent()) {
+            while (waiting.count > 0) q.stack[q.pending++] = waiting.take();
+            return false;
+        }
+        if (q.pending == 0) {
+            scan();
+            continue;
+        }
         const Pending top = q.stack[--q.pending];
-        if (top.bound < q.best.distance || (top.bound == q.best.distance && top.first > q.best.id)) {
-            continue;
-        }
-        work.left -= block_cost(tree.leaves.p);
+        if (beaten(q, top)) continue;
         if (top.ref < 0) {
-            look.leaf(~top.ref);
+            if (waiting.count == Waiting::kRoom) scan();
+            waiting.add(top);
+            if (Look::kRough || blank(q)) scan();
             continue;
         }
+        work.left -= cost;
         double bound[kFan];
         const unsigned open = look.open(top.ref, bound);
-        q.pending = push<false, Look::kRough>(tree, top.ref, open, bound, q.stack, q.pending);
+        q.pending = push<Nearest, Look::kRough>(tree, top.ref, open, bound, q.stack, q.pending);
+        if (waiting.count >= eager) scan();
     }
     return true;
 }
 
 template <int P>
 bool nearest(const TreeView& tree, Near& q, Work& work) {
-    if (q.coarse.at != nullptr) return walk_near<NearRough<P>>(tree, q, work);
-    return walk_near<NearExact<P>>(tree, q, work);
+    if (q.coarse.at != nullptr) return walk<true, NearRough<P>>(tree, q, work);
+    return walk<true, NearExact<P>>(tree, q, work);
 }
 
 template <int P>
 bool farthest(const TreeView& tree, Far& q, Work& work) {
-    if (q.coarse.inside) return walk_far<FarRough<P>>(tree, q, work);
-    return walk_far<FarExact<P>>(tree, q, work);
+    if (q.coarse.inside) return walk<false, FarRough<P>>(tree, q, work);
+    return walk<false, FarExact<P>>(tree, q, work);
 }
 
 template <int P>
