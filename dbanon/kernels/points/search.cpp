@@ -7,58 +7,11 @@
 #include "points/coarse_search.hpp"
 #include "points/exact.hpp"
 #include "points/lanes.hpp"
+#include "points/walk.hpp"
 
 namespace {
 
 using namespace dbanon;
-
-// Lines of the cache that are asked for ahead.
-constexpr int kFetched = 8;
-
-// Among equal bounds the one with the smallest record: after it, ties end the search.
-template <bool Nearest>
-bool sooner(const Pending& a, const Pending& b) {
-    if (a.bound != b.bound) return Nearest ? a.bound < b.bound : a.bound > b.bound;
-    return a.first < b.first;
-}
-
-// Asks for what a child has before it is looked at.
-template <bool Rough>
-void fetch(const TreeView& tree, std::int32_t ref) {
-    const int p = tree.leaves.p;
-    const std::int64_t at = ref < 0 ? ~ref : ref;
-    const char* from;
-    int lines = kFetched;
-    if constexpr (Rough) {
-        lines = (p + 1) / 2 < lines ? (p + 1) / 2 : lines;
-        from = reinterpret_cast<const char*>((ref < 0 ? tree.leaves.coarse : tree.coarse) +
-                                             at * ((p + 1) / 2) * 2 * kBlock);
-    } else {
-        from = reinterpret_cast<const char*>(ref < 0 ? tree.leaves.points + at * p * kBlock
-                                                     : tree.boxes + at * (2 * p + 1) * kFan);
-    }
-    for (int line = 0; line < lines; ++line) __builtin_prefetch(from + line * 64);
-}
-
-// Pushes the children in `open` so that the most promising one is popped first.
-template <bool Nearest, bool Rough>
-std::int32_t push(const TreeView& tree, std::int32_t node, unsigned open, const double* bound,
-                  Pending* stack, std::int32_t pending) {
-    const std::int32_t base = pending;
-    for (; open != 0; open &= open - 1) {
-        const int slot = __builtin_ctz(open);
-        const Pending entry{bound[slot], tree.child[node * kFan + slot],
-                            tree.first[node * kFan + slot]};
-        std::int32_t at = pending++;
-        while (at > base && sooner<Nearest>(stack[at - 1], entry)) {
-            stack[at] = stack[at - 1];
-            --at;
-        }
-        stack[at] = entry;
-        fetch<Rough>(tree, entry.ref);
-    }
-    return pending;
-}
 
 // How a nearest search looks at leaves and nodes: in doubles, and in whole steps first.
 template <int P>
@@ -172,72 +125,6 @@ struct FarRough : FarExact<P> {
     Border<P> border;
 };
 
-// The walk both questions share. Leaves in doubles are long: those met wait here, first come, first
-// served, so that what was asked ahead of them is there when they are looked at, and nodes are opened
-// meanwhile. `eager` is how many may wait before one is looked at after each node. In whole steps, and
-// while nothing is known to rule others out, a leaf does not wait.
-struct Waiting {
-    static constexpr unsigned kRoom = kWaiting;
-    Pending entry[kRoom];
-    unsigned first = 0, count = 0;
-    void add(const Pending& leaf) { entry[(first + count++) % kRoom] = leaf; }
-    Pending take() {
-        const Pending leaf = entry[first];
-        first = (first + 1) % kRoom;
-        --count;
-        return leaf;
-    }
-};
-
-bool beaten(const Near& q, const Pending& at) {
-    return at.bound > q.limit || (at.bound == q.limit && at.first > q.limit_id);
-}
-
-bool beaten(const Far& q, const Pending& at) {
-    return at.bound < q.best.distance || (at.bound == q.best.distance && at.first > q.best.id);
-}
-
-bool blank(const Near& q) { return q.count < q.k; }
-bool blank(const Far& q) { return q.best.id < 0; }
-
-template <bool Nearest, class Look, class Query>
-bool walk(const TreeView& tree, Query& q, Work& work) {
-    constexpr unsigned eager = Nearest ? 1 : 4;
-    const std::int64_t cost = block_cost(tree.leaves.p);
-    Look look(tree, q);
-    Waiting waiting;
-    const auto scan = [&] {
-        const Pending leaf = waiting.take();
-        if (beaten(q, leaf)) return;
-        work.left -= cost;
-        look.leaf(~leaf.ref);
-    };
-    while (q.pending > 0 || waiting.count > 0) {
-        if (work.spent()) {
-            while (waiting.count > 0) q.stack[q.pending++] = waiting.take();
-            return false;
-        }
-        if (q.pending == 0) {
-            scan();
-            continue;
-        }
-        const Pending top = q.stack[--q.pending];
-        if (beaten(q, top)) continue;
-        if (top.ref < 0) {
-            if (waiting.count == Waiting::kRoom) scan();
-            waiting.add(top);
-            if (Look::kRough || blank(q)) scan();
-            continue;
-        }
-        work.left -= cost;
-        double bound[kFan];
-        const unsigned open = look.open(top.ref, bound);
-        q.pending = push<Nearest, Look::kRough>(tree, top.ref, open, bound, q.stack, q.pending);
-        if (waiting.count >= eager) scan();
-    }
-    return true;
-}
-
 template <int P>
 bool nearest(const TreeView& tree, Near& q, Work& work) {
     if (q.coarse.at != nullptr) return walk<true, NearRough<P>>(tree, q, work);
@@ -278,8 +165,13 @@ bool within(const TreeView& tree, Near& q, Work& work) {
             open |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
             sum[part].store(bound + part * Lanes::width);
         }
-        q.pending =
-            push<true, false>(tree, top.ref, open & tree.live[top.ref], bound, q.stack, q.pending);
+        open &= tree.live[top.ref];
+        const std::int32_t base = q.pending;
+        for (; open != 0; open &= open - 1) {
+            const Pending entry = child_of(tree, top.ref, __builtin_ctz(open), bound);
+            insert<true>(q, base, entry);
+            fetch<false>(tree, entry.ref);
+        }
     }
     return true;
 }
