@@ -14,7 +14,7 @@ constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 }  // namespace
 
 void KdTree::begin(NearQuery& q) const {
-    q.waiting.resize(static_cast<std::size_t>((depth_ + 1) * kFan));
+    q.waiting.resize(static_cast<std::size_t>((depth_ + 1) * kFan + kWaiting));
     q.stack = q.waiting.data();
     q.pending = 0;
     q.coarse = {};
@@ -23,7 +23,7 @@ void KdTree::begin(NearQuery& q) const {
 }
 
 void KdTree::begin(FarQuery& q) const {
-    q.waiting.resize(static_cast<std::size_t>((depth_ + 1) * kFan));
+    q.waiting.resize(static_cast<std::size_t>((depth_ + 1) * kFan + kWaiting));
     q.stack = q.waiting.data();
     q.pending = 0;
     q.coarse = {};

@@ -28,6 +28,8 @@ class KdTree {
     bool alive(std::int32_t id) const { return place_[static_cast<std::size_t>(id)] >= 0; }
     const double* row(std::int32_t id) const { return points_ + std::int64_t{id} * p_; }
     void erase(std::int32_t id);
+    // Asks for what erase() begins with.
+    void fetch(std::int32_t id) const { __builtin_prefetch(&place_[static_cast<std::size_t>(id)], 1); }
 
     void begin(NearQuery& q) const;
     void begin(FarQuery& q) const;

@@ -19,6 +19,9 @@ struct Lanes {
     __m512d v;
     static Lanes all(double x) { return {_mm512_set1_pd(x)}; }
     static Lanes load(const double* from) { return {_mm512_loadu_pd(from)}; }
+    static Lanes load(const std::int32_t* from) {
+        return {_mm512_cvtepi32_pd(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
+    }
     void store(double* to) const { _mm512_storeu_pd(to, v); }
     friend Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_pd(a.v, b.v)}; }
     friend Lanes operator-(Lanes a, Lanes b) { return {_mm512_sub_pd(a.v, b.v)}; }
@@ -35,6 +38,9 @@ struct Lanes {
     __m256d v;
     static Lanes all(double x) { return {_mm256_set1_pd(x)}; }
     static Lanes load(const double* from) { return {_mm256_loadu_pd(from)}; }
+    static Lanes load(const std::int32_t* from) {
+        return {_mm256_cvtepi32_pd(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))};
+    }
     void store(double* to) const { _mm256_storeu_pd(to, v); }
     friend Lanes operator+(Lanes a, Lanes b) { return {_mm256_add_pd(a.v, b.v)}; }
     friend Lanes operator-(Lanes a, Lanes b) { return {_mm256_sub_pd(a.v, b.v)}; }
@@ -53,6 +59,9 @@ struct Lanes {
     __m128d v;
     static Lanes all(double x) { return {_mm_set1_pd(x)}; }
     static Lanes load(const double* from) { return {_mm_loadu_pd(from)}; }
+    static Lanes load(const std::int32_t* from) {
+        return {_mm_cvtepi32_pd(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)))};
+    }
     void store(double* to) const { _mm_storeu_pd(to, v); }
     friend Lanes operator+(Lanes a, Lanes b) { return {_mm_add_pd(a.v, b.v)}; }
     friend Lanes operator-(Lanes a, Lanes b) { return {_mm_sub_pd(a.v, b.v)}; }
@@ -71,6 +80,7 @@ struct Lanes {
     double v;
     static Lanes all(double x) { return {x}; }
     static Lanes load(const double* from) { return {*from}; }
+    static Lanes load(const std::int32_t* from) { return {static_cast<double>(*from)}; }
     void store(double* to) const { *to = v; }
     friend Lanes operator+(Lanes a, Lanes b) { return {a.v + b.v}; }
     friend Lanes operator-(Lanes a, Lanes b) { return {a.v - b.v}; }

@@ -10,6 +10,14 @@ void Mdav::take(std::int32_t id, std::int32_t label) {
 
 void Mdav::take(NearQuery& q, std::int32_t label) {
     q.sort();
+    // Neighbours lie anywhere in memory: all are asked for before the first is taken.
+    for (std::int32_t i = 0; i < q.count; ++i) {
+        const std::int32_t id = q.found[i].id;
+        __builtin_prefetch(table_.row(id));
+        __builtin_prefetch(table_.row(id) + table_.p - 1);
+        __builtin_prefetch(&labels_[static_cast<std::size_t>(id)], 1);
+        records_->fetch(id);
+    }
     for (std::int32_t i = 0; i < q.count; ++i) take(q.found[i].id, label);
 }
 

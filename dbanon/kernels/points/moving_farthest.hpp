@@ -31,6 +31,7 @@ class MovingFarthest {
 
     bool walk(FarQuery& q, Work& work);
     Entry entry(double squared, std::int32_t ref, bool looked) const;
+    void fetch(std::int32_t ref) const;
     void put_back();
 
     const KdTree& tree_;

@@ -7,58 +7,11 @@
 #include "points/coarse_search.hpp"
 #include "points/exact.hpp"
 #include "points/lanes.hpp"
+#include "points/walk.hpp"
 
 namespace {
 
 using namespace dbanon;
-
-// Lines of the cache that are asked for ahead.
-constexpr int kFetched = 8;
-
-// Among equal bounds the one with the smallest record: after it, ties end the search.
-template <bool Nearest>
-bool sooner(const Pending& a, const Pending& b) {
-    if (a.bound != b.bound) return Nearest ? a.bound < b.bound : a.bound > b.bound;
-    return a.first < b.first;
-}
-
-// Asks for what a child has before it is looked at.
-template <bool Rough>
-void fetch(const TreeView& tree, std::int32_t ref) {
-    const int p = tree.leaves.p;
-    const std::int64_t at = ref < 0 ? ~ref : ref;
-    const char* from;
-    int lines = kFetched;
-    if constexpr (Rough) {
-        lines = (p + 1) / 2 < lines ? (p + 1) / 2 : lines;
-        from = reinterpret_cast<const char*>((ref < 0 ? tree.leaves.coarse : tree.coarse) +
-                                             at * ((p + 1) / 2) * 2 * kBlock);
-    } else {
-        from = reinterpret_cast<const char*>(ref < 0 ? tree.leaves.points + at * p * kBlock
-                                                     : tree.boxes + at * (2 * p + 1) * kFan);
-    }
-    for (int line = 0; line < lines; ++line) __builtin_prefetch(from + line * 64);
-}
-
-// Pushes the children in `open` so that the most promising one is popped first.
-template <bool Nearest, bool Rough>
-std::int32_t push(const TreeView& tree, std::int32_t node, unsigned open, const double* bound,
-                  Pending* stack, std::int32_t pending) {
-    const std::int32_t base = pending;
-    for (; open != 0; open &= open - 1) {
-        const int slot = __builtin_ctz(open);
-        const Pending entry{bound[slot], tree.child[node * kFan + slot],
-                            tree.first[node * kFan + slot]};
-        std::int32_t at = pending++;
-        while (at > base && sooner<Nearest>(stack[at - 1], entry)) {
-            stack[at] = stack[at - 1];
-            --at;
-        }
-        stack[at] = entry;
-        fetch<Rough>(tree, entry.ref);
-    }
-    return pending;
-}
 
 // How a nearest search looks at leaves and nodes: in doubles, and in whole steps first.
 template <int P>
@@ -93,9 +46,13 @@ struct NearRough : NearExact<P> {
         if (coarse_near<P>(tree.leaves, at, q, border)) q.doubts = kDoubts;
     }
     unsigned open(std::int32_t node, double* bound) {
-        coarse_near_bounds<P>(tree, node, q.coarse, bound);
+        Lanes least[kFanParts];
+        coarse_near_bounds<P>(tree, node, q.coarse, least);
         unsigned found = 0;
-        for (int slot = 0; slot < kFan; ++slot) found |= (bound[slot] <= q.limit ? 1u : 0u) << slot;
+        for (int part = 0; part < kFanParts; ++part) {
+            found |= at_most(least[part], Lanes::all(q.limit)) << (part * Lanes::width);
+            least[part].store(bound + part * Lanes::width);
+        }
         found &= tree.live[node];
         if (q.doubts == 0 || found == 0) return found;
         unsigned left = NearExact<P>::open(node, bound);
@@ -145,10 +102,12 @@ struct FarRough : FarExact<P> {
     }
     unsigned open(std::int32_t node, double* bound) {
         if (tree.beyond[node] != 0) return FarExact<P>::open(node, bound);
-        coarse_far_bounds<P>(tree, node, q.coarse, bound);
+        Lanes most[kFanParts];
+        coarse_far_bounds<P>(tree, node, q.coarse, most);
         unsigned found = 0;
-        for (int slot = 0; slot < kFan; ++slot) {
-            found |= (bound[slot] >= q.best.distance ? 1u : 0u) << slot;
+        for (int part = 0; part < kFanParts; ++part) {
+            found |= at_most(Lanes::all(q.best.distance), most[part]) << (part * Lanes::width);
+            most[part].store(bound + part * Lanes::width);
         }
         found &= tree.live[node];
         if (q.doubts == 0 || found == 0) return found;
@@ -166,56 +125,16 @@ struct FarRough : FarExact<P> {
     Border<P> border;
 };
 
-template <class Look>
-bool walk_near(const TreeView& tree, Near& q, Work& work) {
-    Look look(tree, q);
-    while (q.pending > 0) {
-        if (work.spent()) return false;
-        const Pending top = q.stack[--q.pending];
-        if (top.bound > q.limit || (top.bound == q.limit && top.first > q.limit_id)) continue;
-        work.left -= block_cost(tree.leaves.p);
-        if (top.ref < 0) {
-            look.leaf(~top.ref);
-            continue;
-        }
-        double bound[kFan];
-        const unsigned open = look.open(top.ref, bound);
-        q.pending = push<true, Look::kRough>(tree, top.ref, open, bound, q.stack, q.pending);
-    }
-    return true;
-}
-
-template <class Look>
-bool walk_far(const TreeView& tree, Far& q, Work& work) {
-    Look look(tree, q);
-    while (q.pending > 0) {
-        if (work.spent()) return false;
-        const Pending top = q.stack[--q.pending];
-        if (top.bound < q.best.distance || (top.bound == q.best.distance && top.first > q.best.id)) {
-            continue;
-        }
-        work.left -= block_cost(tree.leaves.p);
-        if (top.ref < 0) {
-            look.leaf(~top.ref);
-            continue;
-        }
-        double bound[kFan];
-        const unsigned open = look.open(top.ref, bound);
-        q.pending = push<false, Look::kRough>(tree, top.ref, open, bound, q.stack, q.pending);
-    }
-    return true;
-}
-
 template <int P>
 bool nearest(const TreeView& tree, Near& q, Work& work) {
-    if (q.coarse.at != nullptr) return walk_near<NearRough<P>>(tree, q, work);
-    return walk_near<NearExact<P>>(tree, q, work);
+    if (q.coarse.at != nullptr) return walk<true, NearRough<P>>(tree, q, work);
+    return walk<true, NearExact<P>>(tree, q, work);
 }
 
 template <int P>
 bool farthest(const TreeView& tree, Far& q, Work& work) {
-    if (q.coarse.inside) return walk_far<FarRough<P>>(tree, q, work);
-    return walk_far<FarExact<P>>(tree, q, work);
+    if (q.coarse.inside) return walk<false, FarRough<P>>(tree, q, work);
+    return walk<false, FarExact<P>>(tree, q, work);
 }
 
 template <int P>
@@ -246,8 +165,13 @@ bool within(const TreeView& tree, Near& q, Work& work) {
             open |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
             sum[part].store(bound + part * Lanes::width);
         }
-        q.pending =
-            push<true, false>(tree, top.ref, open & tree.live[top.ref], bound, q.stack, q.pending);
+        open &= tree.live[top.ref];
+        const std::int32_t base = q.pending;
+        for (; open != 0; open &= open - 1) {
+            const Pending entry = child_of(tree, top.ref, __builtin_ctz(open), bound);
+            insert<true>(q, base, entry);
+            fetch<false>(tree, entry.ref);
+        }
     }
     return true;
 }

@@ -22,6 +22,7 @@ namespace dbanon {
 
 constexpr int kBlock = 16;  // records in a block (a leaf of the tree)
 constexpr int kFan = 8;     // children of an inner node
+constexpr int kWaiting = 16;  // leaves that may wait in a walk (walk.hpp)
 
 // The multiplier of the second bound above: of those tried from 1 to 3 it opened the fewest boxes,
 // two to four times fewer than 1, on normal and clustered data of 4 and 10 attributes.
