@@ -1,10 +1,11 @@
 // The walk of the tree that nearest and farthest searches share: the most promising child first.
 // In an anonymous namespace as lanes.hpp is, and for the same reason.
 //
-// Memory is slower than arithmetic, and which child is opened next is known only at the end of a node.
-// Hence children are asked for as soon as they are known, and leaves do not go to the stack but wait,
-// first come, first served, while other nodes are opened. A leaf is compared once more before it is
-// looked at. Any order gives the same answer: a child is left out only where its bound says so.
+// Memory is slower than arithmetic, and which child is opened next is known only at the end of a
+// node. Hence children are asked for as soon as they are known, and leaves do not go to the stack
+// but wait, first come, first served, while other nodes are opened. A leaf is compared once more
+// before it is looked at. Any order gives the same answer: a child is left out only where its bound
+// says so.
 #pragma once
 
 #include "points/search.hpp"
@@ -61,7 +62,9 @@ void fetch(const TreeView& tree, std::int32_t ref) {
 template <bool Nearest, class Query>
 void insert(Query& q, std::int32_t base, const Pending& entry) {
     std::int32_t at = q.pending++;
-    for (; at > base && sooner<Nearest>(q.stack[at - 1], entry); --at) q.stack[at] = q.stack[at - 1];
+    for (; at > base && sooner<Nearest>(q.stack[at - 1], entry); --at) {
+        q.stack[at] = q.stack[at - 1];
+    }
     q.stack[at] = entry;
 }
 
@@ -90,8 +93,8 @@ class Waiting {
     unsigned first_ = 0, count_ = 0;
 };
 
-// How many leaves still wait when the next node is opened; the best of those tried (1,000,000 records of
-// 4 and 10 attributes). A nearest search looks sooner, as each look may draw its limit closer.
+// How many leaves still wait when the next node is opened; the best of those tried (1,000,000 records
+// of 4 and 10 attributes). A nearest search looks sooner: each look may draw its limit closer.
 template <bool Nearest, bool Rough>
 constexpr unsigned kLeft = Nearest ? (Rough ? 2 : 1) : (Rough ? 4 : 3);
 
