@@ -238,9 +238,8 @@ class Session(KeyedSession):
 
     def classes_by_number(self, partition: Partition) -> NDArray[np.int64]:
         """The class of each number, int64 (n_classes,)."""
-        numbers = self.class_numbers(partition)
-        classes = np.empty(len(numbers), np.int64)
-        classes[numbers] = np.arange(len(numbers))
+        classes = np.empty(partition.n_classes, np.int64)
+        classes[self.class_numbers(partition)] = np.arange(len(classes))
         return classes
 
     def stage(
