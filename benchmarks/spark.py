@@ -2,8 +2,8 @@
 
 One process (``local[2]``), five columns from a mixture of 20 Gaussians, k = 5, blocks of 50,000.
 Each session makes its release three times, as Java loads and compiles classes at first. On an idle
-machine of two cores it takes some fifteen minutes; ``--big`` takes 10 million rows, too, and 100
-million once, in half an hour.
+machine of two cores it takes some fifteen minutes; ``--big`` takes 10 and 100 million rows, too,
+once, in half an hour.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ Five columns of doubles from a mixture of 20 Gaussians, a key and a kept column,
 of 50,000, published by `anonymize_table`: staged, read back and counted again. `local[2]`, with
 `refine=pass` in two turns across other borders. CPU seconds per million rows: of the JVM, of Python
 with its workers, and of the PostgreSQL server that is source and target; a session's first three
-releases, of which the first loads and compiles classes. A session of few rows ends before Java has
-compiled what they go through, so that a million rows cost less where there are more of them.
+releases, of which the first loads and compiles classes, or the first alone. A session of few rows
+ends before Java has compiled what they go through, so that a million rows cost less where there are
+more of them.
 
 """
 WORKERS = """
