@@ -15,7 +15,9 @@ from tests.stores.people import load_people, rows_of_people
 NUMERIC = ["age", "height"]
 
 CHANGES = [
-    "INSERT INTO people SELECT id + 1000, name, 1, 0, 1, born, seen, 'late' FROM people",
+    # As often as there are changes to make: ids are new each time.
+    "INSERT INTO people SELECT id + (SELECT max(id) FROM people), name, 1, 0, 1, born, seen, 'late'"
+    " FROM people",
     "UPDATE people SET age = 1, height = 1, site = 'late' WHERE id % 2 = 0",
     "DELETE FROM people WHERE id % 3 = 0",
     "VACUUM people",
