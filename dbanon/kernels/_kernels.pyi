@@ -295,8 +295,9 @@ class Refine(Kernel):
 class Pass(Kernel):
     """Local search on SSE alone, in pools of each class and the seven nearest to it.
 
-    All moves and swaps of records that pay, until there are none in any pool. Classes hold k to
-    2k - 1 records afterwards and are numbered by their first records.
+    All moves and swaps of records that pay, until there are none in any pool, at most eight times
+    through all pools. Classes hold k to 2k - 1 records afterwards and are numbered by their first
+    records.
     """
 
     def __init__(

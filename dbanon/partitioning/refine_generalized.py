@@ -59,9 +59,8 @@ def refine(
         counted = guard is not None or share < 1
         classes = partition.n_classes if counted else space.n_records // k
         iterations = int(ROUNDS[effort] * classes * share)
-    values, models = (
-        (guard.values, guard.models) if guard is not None else (None, Models(np.empty(0, np.int32)))
-    )
-    table, costs = space.table(values), space.label_costs.arrays()
+    models = Models(np.empty(0, np.int32)) if guard is None else guard.models
+    table = space.table(None if guard is None else guard.values)
+    costs = space.label_costs.arrays()
     labels, seed = partition.labels, seed % 2**64
     return drive(RefineLoss(table, labels, k, iterations, seed, models, *costs), tick)

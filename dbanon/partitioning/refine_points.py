@@ -3,7 +3,7 @@
 Local search on the sum of squares (SSE) of the points that the method used. Pools of neighbouring
 classes are taken out of the partition and improved by all moves and swaps of records that pay.
 ``pass`` does so with each class and the seven nearest to it, until nothing pays in any of these
-pools, and that is all. The others go on with iterations of destroy and repair: the classes of a
+pools, at most eight times, and that is all. The others go on with iterations of destroy and repair: the classes of a
 drawn pool are built anew, one less, as many or one more of them, or a few records near each other
 change places; then all is searched again, and kept when it loses less. Classes of much loss are
 drawn more often. ``thorough`` also keeps some that lose more (threshold accepting: Dueck & Scheuer

@@ -11,7 +11,8 @@ namespace {
 
 // Of one class. With more of them the search takes longer, and gains less for it.
 constexpr std::int32_t kNear = 7;
-// Mostly the fourth or fifth time nothing is left that pays.
+// The last times few pools are left that are not settled, and nearly nothing is gained: what stays
+// undone is bounded, whatever rounding does.
 constexpr int kSweeps = 8;
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Local search alone, from any partition: pools of each class and those nearest to it, again and
-// again until no move or swap of records in any pool pays. Classes hold k to 2k - 1 records.
+// again until no move or swap of records in any pool pays, at most eight times. Classes hold k to
+// 2k - 1 records.
 #pragma once
 
 #include <vector>
