@@ -3,15 +3,15 @@
 Local search on the sum of squares (SSE) of the points that the method used. Pools of neighbouring
 classes are taken out of the partition and improved by all moves and swaps of records that pay.
 ``pass`` does so with each class and the seven nearest to it, until nothing pays in any of these
-pools, at most eight times, and that is all. The others go on with iterations of destroy and repair: the classes of a
-drawn pool are built anew, one less, as many or one more of them, or a few records near each other
-change places; then all is searched again, and kept when it loses less. Classes of much loss are
-drawn more often. ``thorough`` also keeps some that lose more (threshold accepting: Dueck & Scheuer
-1990): twice fewer and fewer, each time from the best partition so far, in which it ends. It
-remembers the classes that it has seen, of partitions that it kept or not, and puts the best
-together anew from them after each time: a set partition, exact in regions of some ten to eighty
-classes (kernels/points/recombine.hpp). For k above 32 regions would hold too few classes, and that
-is left out.
+pools, at most eight times, and that is all. The others go on with iterations of destroy and repair:
+the classes of a drawn pool are built anew, one less, as many or one more of them, or a few records
+near each other change places; then all is searched again, and kept when it loses less. Classes of
+much loss are drawn more often. ``thorough`` also keeps some that lose more (threshold accepting:
+Dueck & Scheuer 1990): twice fewer and fewer, each time from the best partition so far, in which it
+ends. It remembers the classes that it has seen, of partitions that it kept or not, and puts the
+best together anew from them after each time: a set partition, exact in regions of some ten to
+eighty classes (kernels/points/recombine.hpp). For k above 32 regions would hold too few classes,
+and that is left out.
 
 Classes: k to 2k-1 whatever the method gave, for a class of 2k or more is cut where that pays most,
 and cutting never adds loss. The loss never rises.
