@@ -273,14 +273,19 @@ def shown_table(session: Session, output: RelationName) -> list[RelationName]:
 
 
 def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, Any]]]:
-    """Files of the releases of an output, the newest first: release, number in it, what it was."""
+    """Files of this role's releases of an output, the newest first: release, number, what it was.
+
+    An output of the name may have been another role's, who could name any file: it is not asked.
+    """
     if not session.has_ledger():
         return []
     session.require_trusted_ledger()
     wanted = session.resolve_output(parse_relation(output))
     found = session.rows(
         "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
-        f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC"
+        f" FROM {session.ledger_name('release').quoted}"
+        " WHERE coalesce(published_by, '') = ? ORDER BY created_at DESC",
+        (session.current_user() or "",),
     )
     return [
         (str(release_id), number, one)

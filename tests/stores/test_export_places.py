@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dbanon.doors.install import install
 from dbanon.errors import (
     CommitConfirmed,
     DatabaseFailure,
@@ -20,7 +22,7 @@ from dbanon.errors import (
 from dbanon.run import export as exporting
 from dbanon.run.open import open_store
 from dbanon.stores.exports import formats, places
-from tests.stores.databases import Database
+from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.people import load_people
 
 AGES: dict[str, Any] = {"quasi_identifiers": ["age"], "keep": ["site"], "if_exists": "replace"}
@@ -209,3 +211,33 @@ def test_names_are_on_the_disk_before_the_release_is_published(
     monkeypatch.setattr(places, "sync_directory", noted)
     crashed(monkeypatch, database, **AGES, exports=[tmp_path / "new" / "deep" / "people.parquet"])
     assert synced == [tmp_path, tmp_path / "new", tmp_path / "new" / "deep"]
+
+
+def test_what_another_role_says_of_files_removes_none(
+    pg_url: str, pg_role: Callable[..., str], tmp_path: Path
+) -> None:
+    """An output of this name was another role's once: its entries could name any file."""
+    database = PostgresqlDatabase(pg_url)
+    load_people(database)
+    install(pg_url, sql_only=True)
+    eve, anna = (pg_role(name, "IN ROLE dbanon_runner") for name in ("eve", "anna"))
+    database.execute(
+        "CREATE SCHEMA release", "GRANT USAGE, CREATE ON SCHEMA release TO eve, anna",
+        "GRANT SELECT ON people TO eve, anna",
+    )  # fmt: skip
+    given: dict[str, Any] = {
+        "quasi_identifiers": ["age"],
+        "exports": [{"path": str(tmp_path / "{release}.parquet"), "keep_last": 0}],
+        "if_exists": "replace",
+    }
+    theirs = database.anonymize(database=eve, **given).release_id
+    database.execute("DROP TABLE release.people")
+    reports = [database.anonymize(database=anna, **given) for _ in range(2)]
+    assert {path.stem for path in tmp_path.glob("*.parquet")} == {theirs, reports[1].release_id}
+    # Nor does it say that a file which tells of no release was one.
+    place = tmp_path / "people.csv"
+    database.execute("DROP TABLE release.people")
+    database.anonymize(database=eve, **given | {"exports": [place]})
+    database.execute("DROP TABLE release.people")
+    with pytest.raises(OutputExists):
+        database.anonymize(database=anna, **given | {"exports": [place]})
