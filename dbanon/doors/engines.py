@@ -43,8 +43,10 @@ class Engine:
         DbanonError : of the class that says what went wrong; nothing was published then.
         """
         from dbanon.spark import open_session
-        from dbanon.spark.table import run_on_spark
+        from dbanon.spark.table import checked, run_on_spark
 
+        # A session takes seconds to open.
+        job = checked(job, source, target)
         session = open_session(self.master, self.conf)
         try:
             return run_on_spark(session, job, source, target, self.tasks)

@@ -106,10 +106,7 @@ def run_on_spark(
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
     started = time.perf_counter()
-    if job.policy.block_size is None:
-        job = replace(job, policy=replace(job.policy, block_size=BLOCK_SIZE))
-    # What the source chooses of its rows is chosen before Spark sees them.
-    check_job(replace(job, where=None))
+    job = checked(job, source, target)
     require_session(session)
     warn_unless_private(session)
     release_id = str(uuid.uuid4())
@@ -128,6 +125,26 @@ def run_on_spark(
         with suppress(Exception):
             to.failed(time.perf_counter() - started, error)
         raise
+
+
+def checked(job: Job, source: Any, target: str) -> Job:
+    """The job with the size of its blocks, where a cluster can do it; no session is needed.
+
+    Parameters
+    ----------
+    source, target : as of ``anonymize_table``.
+
+    Raises
+    ------
+    InvalidParameter : it asks for what Spark does not do, or names a place that it cannot use.
+    """
+    if job.policy.block_size is None:
+        job = replace(job, policy=replace(job.policy, block_size=BLOCK_SIZE))
+    # What the source chooses of its rows is chosen before Spark sees them.
+    check_job(replace(job, where=None))
+    for place in (source, target):
+        _database(place)
+    return job
 
 
 def _made(job: Job, pinned: Pinned, to: Target, tasks: int | None, started: float) -> Report:

@@ -88,14 +88,14 @@ def test_the_command_line(sessions: Any, people: str) -> None:
         (["--engine", "spark", "--master", "local[1]", "--tasks", "0"], "tasks"),
     ],
 )
-def test_lines_that_are_wrong(tmp_path: Path, words: list[str], said: str) -> None:
-    done = run("anonymize", f"duckdb:///{tmp_path}/x.duckdb", *LINE, *words)
+def test_lines_that_are_wrong(words: list[str], said: str) -> None:
+    done = run("anonymize", "postgresql://localhost/nothing", *LINE, *words)
     assert done.exit_code == 2
     assert said in done.output
 
 
-def test_other_databases_are_refused(sessions: Any, tmp_path: Path) -> None:
-    sessions.stop()
+def test_other_databases_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dbanon.spark.open_session", lambda *_: pytest.fail("it was opened"))
     words = ["--engine", "spark", "--master", "local[1]"]
     done = run("anonymize", f"duckdb:///{tmp_path}/x.duckdb", *LINE, *words)
     assert done.exit_code == 2
