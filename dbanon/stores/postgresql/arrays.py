@@ -167,7 +167,8 @@ def slots_of_addresses(address: str, blocks: int, width: int) -> Slots:
     parts = [f"{byte[at]} << {8 * (3 - at)}" for at in range(4 - used, 3)]
     block = " | ".join([*(f"({part})" for part in parts), byte[3]])
     number = f"({block}) * {width} + least(({byte[4]} << 8) | {byte[5]}, {width})"
-    within = f"{address} < '({blocks},0)'::tid"
+    # IS TRUE: a scan of a range of addresses would take the room of what others have in memory.
+    within = f"({address} < '({blocks},0)'::tid) IS TRUE"
     return Slots(blocks * width, f"tidsend({address})", number, within)
 
 
