@@ -21,6 +21,7 @@ from dbanon.stores.ledger_tables import HEAD, TABLES
 from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
 from dbanon.stores.postgresql.ledger import OWNER, UNTRUSTED
+from dbanon.stores.postgresql.settings import STATISTICS, WORK_MEM
 from dbanon.stores.postgresql.text import literal
 from dbanon.version import share_path, version
 
@@ -43,7 +44,8 @@ SETTINGS = (
     "datestyle = 'ISO, YMD'",
     "extra_float_digits = 1",
     "lock_timeout = '60s'",
-    "work_mem = '192MB'",
+    f"work_mem = '{WORK_MEM}'",
+    f"default_statistics_target = {STATISTICS}",
     "jit = off",
     "array_nulls = on",
     "enable_hashjoin = on",

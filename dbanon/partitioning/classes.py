@@ -158,7 +158,8 @@ def _found(
     parts: list[tuple[NDArray[np.int64], MethodResult]] = []
     blocks = Blocks.of(policy)
     done = 0
-    for records in strata:
+    for place in range(len(strata)):
+        records = strata[place]
         share, before = len(records) / n, done / n
 
         def advance(fraction: float, share: float = share, before: float = before) -> None:
@@ -167,11 +168,15 @@ def _found(
         # What is cut is made block by block: the whole may not fit into memory.
         is_cut = blocks is not None and blocks.cut_at(len(records)) is not None
         own = Deferred(space, records) if is_cut else space(records)
-        # Strata are ascending: of as many records as there are, all of them in their order.
-        own_keys = keys if len(records) == n else keys[records]
-        result = _run(method, own, own_keys, policy, advance, rng)
-        parts.append((records, result))
         done += len(records)
+        # Strata are ascending: of as many records as there are, all of them in their order. Their
+        # numbers are not held while the method runs.
+        whole = len(records) == n
+        own_keys = keys if whole else keys[records]
+        if whole:
+            strata[place] = records = np.empty(0, np.int64)
+        result = _run(method, own, own_keys, policy, advance, rng)
+        parts.append((np.arange(n) if whole else records, result))
     return method.gives.joined(parts, n)
 
 

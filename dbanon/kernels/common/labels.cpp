@@ -20,13 +20,18 @@ void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_class
 }
 
 bool class_means(const Strided<double>& values, const Grouped& classes, double* means) {
+    // Members lie anywhere: the values of those that come soon are asked for early.
+    constexpr std::size_t kAhead = 24;
     std::vector<double> own;
     for (std::size_t c = 0; c < classes.n_classes; ++c) {
         const std::size_t first = classes.starts[c];
         const std::size_t size = classes.end(c) - first;
         own.resize(size);
-        for (std::size_t i = 0; i < size; ++i) {
-            own[i] = values[classes.members[first + i]];
+        for (std::size_t i = first; i < first + size; ++i) {
+            if (i + kAhead < classes.n) {
+                __builtin_prefetch(values.data + classes.members[i + kAhead] * values.step);
+            }
+            own[i - first] = values[classes.members[i]];
         }
         const double rest = pairwise_sum([&](std::size_t i) { return own[i]; }, 1, size - 1);
         const double mean = (own[0] + rest) / static_cast<double>(size);

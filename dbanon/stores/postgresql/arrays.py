@@ -2,8 +2,8 @@
 
 A row finds its element by its own address or key, and there its class and its random place; by the
 class it finds the values. So nothing is staged row by row, nothing is joined, and one sort puts the
-rows in order. What a row needs fits into one number, ``class << shift | place``, with its random
-place in its class; -1 stands for rows that are not released.
+rows in order. What a row needs fits into one number, ``class << shift | place``, with its class
+from 1 and its random place in it; -1 stands for rows that are not released.
 
 A column of texts is one ``jsonb`` array: PostgreSQL walks through an array of texts to find one.
 """
@@ -61,8 +61,8 @@ class Column:
         return f"'{'[]' if self.kind == 'jsonb' else '{}'}'::{self.sql_type}"
 
     def element(self, array: str, number: str) -> str:
-        """SQL of an element, by SQL of the array and of its number from 0, an integer."""
-        return f"{array} ->> ({number})" if self.kind == "jsonb" else f"({array})[{number} + 1]"
+        """SQL of an element, by SQL of the array and of its number from 1, an integer."""
+        return f"{array} ->> ({number} - 1)" if self.kind == "jsonb" else f"({array})[{number}]"
 
     def as_json(self) -> str:
         """The JSON of an array of texts."""
@@ -80,12 +80,14 @@ class Slots:
     key : SQL of what the elements are found by, over the alias s.
     number : SQL of the number of a row's element from 1, NULL where it has none; it holds ``{key}``
         and ``{ends}``.
+    within : SQL of a condition, over the alias s, that rows must meet to have an element.
     ends : int64 (2,), the least and the largest key, where ``number`` needs them.
     """
 
     n: int
     key: str
     number: str
+    within: str = "true"
     ends: NDArray[np.int64] | None = None
 
 
@@ -149,23 +151,25 @@ def slots_of(source: Relation, keys: NDArray[np.int64]) -> tuple[Slots, NDArray[
             "CASE WHEN {key} BETWEEN ({ends})[1] AND ({ends})[2]"
             " THEN ({key} - ({ends})[1] + 1)::integer END"
         )
-        return Slots(high - low + 1, expression, number, np.array([low, high])), key - low
+        return Slots(high - low + 1, expression, number, ends=np.array([low, high])), key - low
     return None
 
 
 def slots_of_addresses(address: str, blocks: int, width: int) -> Slots:
     """The elements of rows in so many blocks, each with fewer rows than its width.
 
-    Rows that were not read may have any address. In later blocks they have no element; in others
-    one of no record, where else their number would be that of a row of the next block.
+    Rows that were not read may have any address. Those of later blocks are not looked at; others
+    have an element of no record, where else their number would be that of a row of the next block.
     """
-    # Four bytes of block, two of row.
+    # Four bytes of block, two of row; the first of a block are 0 where there are fewer.
     byte = [f"get_byte({{key}}, {at})" for at in range(6)]
-    # No more than fits: there are 2**32 blocks.
-    high = f"least((((({byte[0]} << 8) | {byte[1]}) << 8) | {byte[2]}), {2**22})"
-    block = f"least(({high} << 8) | {byte[3]}, {blocks})"
-    number = f"{block} * {width} + least(({byte[4]} << 8) | {byte[5]}, {width})"
-    return Slots(blocks * width, f"tidsend({address})", number)
+    used = max((blocks - 1).bit_length() + 7, 8) // 8
+    parts = [f"{byte[at]} << {8 * (3 - at)}" for at in range(4 - used, 3)]
+    block = " | ".join([*(f"({part})" for part in parts), byte[3]])
+    number = f"({block}) * {width} + least(({byte[4]} << 8) | {byte[5]}, {width})"
+    # IS TRUE: a scan of a range of addresses would take the room of what others have in memory.
+    within = f"({address} < '({blocks},0)'::tid) IS TRUE"
+    return Slots(blocks * width, f"tidsend({address})", number, within)
 
 
 def columns_of(staged: Sequence[tuple[str, str, NDArray[Any]]]) -> tuple[Column, ...] | None:
@@ -187,7 +191,7 @@ def order_of(
     """Class and random place of each element, (n,), and the bits of a place.
 
     -1 stands where no row is released; int32 where all of it fits, else int64. Classes come by
-    their numbers, which are random.
+    their numbers, which are random, here from 1.
 
     Parameters
     ----------
@@ -196,13 +200,13 @@ def order_of(
     """
     sizes = partition.sizes
     shift = int(sizes.max(initial=1) - 1).bit_length()
-    order = np.full(n, -1, np.int32 if len(sizes) << shift < 2**31 else np.int64)
+    order = np.full(n, -1, np.int32 if len(sizes) + 1 << shift < 2**31 else np.int64)
     for numbers, records in shuffled_classes(partition, classes):
         # How far behind the first of its class; classes lie side by side.
         begins = np.flatnonzero(np.diff(numbers, prepend=-1))
         of_class = np.diff(begins, append=len(numbers))
         places = np.arange(len(numbers)) - np.repeat(begins, of_class)
-        order[elements[records]] = numbers << shift | places
+        order[elements[records]] = numbers + 1 << shift | places
     return order, shift
 
 
@@ -238,10 +242,10 @@ def insert(
     )
     return (
         f"INSERT INTO {target.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
-        f" FROM (SELECT * FROM (SELECT {placed} FROM (SELECT {keyed} FROM"
-        f" {source.from_clause}{source.where} OFFSET 0) AS s OFFSET 0) AS s"
-        f" WHERE {place} >= 0 ORDER BY {place} OFFSET 0) AS s"
-        f" CROSS JOIN LATERAL (SELECT {of_class or '1 AS one'}) AS c{joins}"
+        f" FROM (SELECT {placed} FROM (SELECT {keyed} FROM {source.from_clause}"
+        f" WHERE {arrays.slots.within}{source.and_where} OFFSET 0) AS s ORDER BY {place} OFFSET 0)"
+        f" AS s CROSS JOIN LATERAL (SELECT {of_class or '1 AS one'}) AS c{joins}"
+        f" WHERE s.{place} >= 0"
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import selectors
 import sys
+import time
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 # What a drain says of why it has no more, as ``kernels.CopyDrain``.
 _FULL, _WAITS, _ENDED = 0, 1, 2
+# Seconds for more to come: the server's work stops at each piece that somebody waits for.
+_LULL = 0.0005
 _FUNCTIONS = ("PQgetCopyData", "PQconsumeInput", "PQfreemem")
 
 
@@ -50,6 +53,7 @@ def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[
             elif found == _WAITS:
                 # Signals are heard meanwhile.
                 selector.select()
+                time.sleep(_LULL)
                 connection.consume_input()
             else:
                 _raise(connection)

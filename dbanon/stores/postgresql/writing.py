@@ -12,6 +12,7 @@ from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName
 from dbanon.stores.postgresql import arrays
 from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 from dbanon.stores.sql import Session
 
 
@@ -73,9 +74,11 @@ class PostgresqlWriting(Session):
         joins: str = "",
     ) -> None:
         if self._arrays is not None and source is not None:
+            self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
             self.run_with_arrays(
                 arrays.insert(table, values, source, reads, self._arrays, self.array_sql, joins)
             )
+            self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
             return
         # Labels lie in key order and are wanted in class order: merge joins read and sort what a
         # hash join would look up at random, in a third less time.
