@@ -49,6 +49,10 @@ void offer(Far& q, double distance, std::int32_t id) {
     }
 }
 
+inline std::int32_t first_of(const TreeView& tree, std::int32_t node, int slot) {
+    return tree.links[node * kLinks + kFan + slot];
+}
+
 template <int P>
 int width(int p) {
     return P > 0 ? P : p;
@@ -134,7 +138,7 @@ void far_bounds(const TreeView& tree, std::int32_t node, const Far& far, Lanes (
         const Lanes q = Lanes::all(far.point[j]);
         const Lanes middle = Lanes::all(tree.middle[j]);
         const Lanes toward = Lanes::all(far.toward[j]);
-        const Lanes vertex = Lanes::all(far.toward[j] / (kMultiplier - 1.0));
+        const Lanes vertex = Lanes::all(far.vertex[j]);
         for (int part = 0; part < kFanParts; ++part) {
             const int at = j * kFan + part * Lanes::width;
             const Lanes low = Lanes::load(lo + at);

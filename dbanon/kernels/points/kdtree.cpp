@@ -29,14 +29,16 @@ void KdTree::begin(FarQuery& q) const {
     q.coarse = {};
     if (coarse_.used()) coarse_.ask(q.point, q.steps, q.coarse);
     if (size_ > 0) q.stack[q.pending++] = {kInf, 0, 0};
-    q.direction.resize(static_cast<std::size_t>(p_));
+    q.direction.resize(static_cast<std::size_t>(2 * p_));
     double squared = 0.0;
     for (int j = 0; j < p_; ++j) {
         const double gap = middle_[static_cast<std::size_t>(j)] - q.point[j];
         q.direction[static_cast<std::size_t>(j)] = gap;
+        q.direction[static_cast<std::size_t>(p_ + j)] = gap / (kMultiplier - 1.0);
         squared += gap * gap;
     }
     q.toward = q.direction.data();
+    q.vertex = q.toward + p_;
     q.away = std::sqrt(squared);
 }
 
@@ -47,7 +49,7 @@ void KdTree::close_slot(std::int32_t node, int slot) {
         high(node)[j * kFan + slot] = -kInf;
     }
     reach(node)[slot] = 0.0;
-    first_[static_cast<std::size_t>(node * kFan + slot)] = kNone;
+    first(node)[slot] = kNone;
     live_[static_cast<std::size_t>(node)] &= static_cast<std::uint8_t>(~(1u << slot));
     beyond_[static_cast<std::size_t>(node)] &= static_cast<std::uint8_t>(~(1u << slot));
 }
@@ -71,8 +73,8 @@ void KdTree::coarsen(std::int32_t node, int slot) {
     const std::uint8_t bit = static_cast<std::uint8_t>(1u << slot);
     std::uint8_t& bits = beyond_[static_cast<std::size_t>(node)];
     bits = static_cast<std::uint8_t>(beyond ? bits | bit : bits & ~bit);
-    const std::int32_t child = child_[static_cast<std::size_t>(node * kFan + slot)];
-    if (child < 0) leaf_beyond_[static_cast<std::size_t>(~child)] = beyond;
+    const std::int32_t below = child(node)[slot];
+    if (below < 0) leaf_beyond_[static_cast<std::size_t>(~below)] = beyond;
 }
 
 void KdTree::erase(std::int32_t id) {
@@ -138,10 +140,10 @@ bool KdTree::shrink_leaf(std::int32_t leaf, std::int32_t id, double reached) {
         reach(node)[slot] = *std::max_element(reaches, reaches + count);
         changed |= reached != reach(node)[slot];
     }
-    std::int32_t& first = first_[static_cast<std::size_t>(up)];
-    if (first == id) {
+    std::int32_t& least_id = first(node)[slot];
+    if (least_id == id) {
         const std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * kBlock;
-        first = *std::min_element(ids, ids + count);
+        least_id = *std::min_element(ids, ids + count);
         changed = true;
     }
     if (changed) coarsen(node, slot);
@@ -168,11 +170,10 @@ bool KdTree::shrink_node(std::int32_t node, std::int32_t parent, int slot) {
     const double farthest = *std::max_element(reach(node), reach(node) + kFan);
     changed |= farthest != reach(parent)[slot];
     reach(parent)[slot] = farthest;
-    const auto from = first_.begin() + std::int64_t{node} * kFan;
-    std::int32_t& first = first_[static_cast<std::size_t>(parent * kFan + slot)];
-    const std::int32_t new_first = *std::min_element(from, from + kFan);
-    changed |= new_first != first;
-    first = new_first;
+    std::int32_t& least_id = first(parent)[slot];
+    const std::int32_t new_least_id = *std::min_element(first(node), first(node) + kFan);
+    changed |= new_least_id != least_id;
+    least_id = new_least_id;
     if (changed) coarsen(parent, slot);
     return changed;
 }

@@ -55,6 +55,11 @@ class KdTree {
         double value = 0.0;
         std::int32_t id = 0, next = 0, left = 0, right = 0;
     };
+    // An attribute and the range of a sample in it.
+    struct Axis {
+        int attribute;
+        double least, most;
+    };
     struct Key {
         double value;
         std::int32_t id;
@@ -67,12 +72,14 @@ class KdTree {
     void branch(const Task& task, std::int32_t middle);
     std::int32_t cut_short(const Task& task);
     bool cut_long(const Task& task, Work& work, std::int32_t& middle);
-    int widest(std::int32_t begin, std::int32_t end);
+    Axis widest(std::int32_t begin, std::int32_t end) const;
     void enclose(std::int32_t node, std::int32_t slot, std::int32_t inner);
     double coordinate(std::int32_t id, int j) const { return row(id)[j]; }
     double* low(std::int32_t node) { return boxes_.data() + std::int64_t{node} * (2 * p_ + 1) * kFan; }
     double* high(std::int32_t node) { return low(node) + p_ * kFan; }
     double* reach(std::int32_t node) { return high(node) + p_ * kFan; }
+    std::int32_t* child(std::int32_t node) { return links_.data() + std::int64_t{node} * kLinks; }
+    std::int32_t* first(std::int32_t node) { return child(node) + kFan; }
     double reach_of(std::int32_t id) const;
     void coarsen(std::int32_t node, int slot);
     void refresh_view();
@@ -89,6 +96,7 @@ class KdTree {
     std::vector<std::int32_t> order_, spare_;
     std::vector<Task> tasks_;
     std::vector<Key> keys_;
+    std::vector<std::uint64_t> ranks_;  // value, then record
     Split split_;
     std::int32_t enclosed_ = -1;  // the nodes from here on have boxes in their parents
     std::int32_t depth_ = 0;
@@ -96,7 +104,7 @@ class KdTree {
 
     Pages<double> boxes_;
     std::vector<double> middle_;
-    Pages<std::int32_t> child_, first_;
+    Pages<std::int32_t> links_;
     std::vector<std::int32_t> up_;  // up_: node -> parent * kFan + slot
     std::vector<std::uint8_t> live_;
 

@@ -16,6 +16,11 @@ constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t kShort = 16384;
 constexpr std::int32_t kSample = 255;
 constexpr std::int32_t kPiece = 4096;
+constexpr double kRanks = 4294967295.0;
+// What is left of a selection to the library: the last few keys, or all after so many rounds, which
+// only keys in an evil order need.
+constexpr std::int32_t kFewKeys = 16;
+constexpr int kRounds = 40;
 
 // A fixed sequence: the tree, hence the time, is the same in every run.
 std::uint64_t mix(std::uint64_t x) {
@@ -28,6 +33,23 @@ std::uint64_t mix(std::uint64_t x) {
 std::int32_t sampled(std::int32_t begin, std::int32_t end, std::int32_t i) {
     const std::uint64_t length = static_cast<std::uint64_t>(end - begin);
     return begin + static_cast<std::int32_t>(mix(static_cast<std::uint64_t>(i) + length) % length);
+}
+
+// As std::nth_element of different keys, but for branches that no processor foresees.
+void select(std::uint64_t* first, std::uint64_t* last, const std::uint64_t* middle) {
+    for (int round = 0; last - first > kFewKeys && round < kRounds; ++round) {
+        const std::uint64_t a = first[0], b = first[(last - first) / 2], c = last[-1];
+        const std::uint64_t pivot = std::max(std::min(a, b), std::min(std::max(a, b), c));
+        std::uint64_t* to = first;
+        for (std::uint64_t* at = first; at < last; ++at) {
+            const std::uint64_t key = *at;
+            *at = *to;
+            *to = key;
+            to += key < pivot ? 1 : 0;
+        }
+        (to <= middle ? first : last) = to;
+    }
+    std::nth_element(first, first + (middle - first), last);
 }
 
 }  // namespace
@@ -73,6 +95,7 @@ bool KdTree::build(Work& work) {
     order_ = {};
     spare_ = {};
     keys_ = {};
+    ranks_ = {};
     refresh_view();
     ready_ = true;
     return true;
@@ -116,13 +139,11 @@ void KdTree::add_node(const Task& task) {
     const std::int32_t node = static_cast<std::int32_t>(live_.size());
     const std::int32_t length = task.end - task.begin;
     if (task.node >= 0) {
-        const std::size_t at = static_cast<std::size_t>(task.node * kFan + task.slot);
-        child_[at] = node;
+        child(task.node)[task.slot] = node;
         live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
     }
     boxes_.resize(boxes_.size() + static_cast<std::size_t>((2 * p_ + 1) * kFan));
-    child_.resize(child_.size() + kFan, 0);
-    first_.resize(first_.size() + kFan, kNone);
+    links_.resize(links_.size() + kLinks, 0);
     beyond_.push_back(0);
     if (coarse_.used()) {
         coarse_boxes_.resize(coarse_boxes_.size() + static_cast<std::size_t>(coarse_.pairs() * kFan * 4), 0);
@@ -171,9 +192,8 @@ void KdTree::add_leaf(const Task& task) {
         hi[j * kFan] = *most;
     }
     reach(task.node)[task.slot] = *std::max_element(reaches, reaches + kBlock);
-    const std::size_t at = static_cast<std::size_t>(task.node * kFan + task.slot);
-    child_[at] = ~leaf;
-    first_[at] = ids[0];
+    child(task.node)[task.slot] = ~leaf;
+    first(task.node)[task.slot] = ids[0];
     live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
     coarsen(task.node, task.slot);
 }
@@ -191,7 +211,7 @@ double KdTree::reach_of(std::int32_t id) const {
 // The attribute that a cut in the middle divides best. Where a sample has only two values, as that of
 // a category has, a width says nothing of how many records are on either side: it counts for twice
 // the deviation, which is the width itself where they are as many.
-int KdTree::widest(std::int32_t begin, std::int32_t end) {
+KdTree::Axis KdTree::widest(std::int32_t begin, std::int32_t end) const {
     const std::int32_t length = end - begin;
     const std::int32_t count = std::min(length, kSample);
     const double* rows[kSample];
@@ -199,55 +219,66 @@ int KdTree::widest(std::int32_t begin, std::int32_t end) {
         const std::int32_t at = length <= kSample ? begin + i : sampled(begin, end, i);
         rows[i] = row(order_[static_cast<std::size_t>(at)]);
     }
-    int best = 0;
+    Axis best{0, 0.0, 0.0};
     double spread = -1.0;
     for (int j = 0; j < p_; ++j) {
         double least = kInf;
         double most = -kInf;
-        std::int32_t lowest = 0;
-        std::int32_t highest = 0;
         for (std::int32_t i = 0; i < count; ++i) {
-            const double value = rows[i][j];
-            lowest = value < least ? 1 : lowest + (value == least ? 1 : 0);
-            highest = value > most ? 1 : highest + (value == most ? 1 : 0);
-            least = std::min(least, value);
-            most = std::max(most, value);
+            least = std::min(least, rows[i][j]);
+            most = std::max(most, rows[i][j]);
         }
         double width = most - least;
-        if (lowest + highest == count) {
+        if (width <= spread) continue;
+        std::int32_t lowest = 0;
+        std::int32_t known = 0;
+        for (; known < count; ++known) {
+            if (rows[known][j] == least) {
+                ++lowest;
+            } else if (rows[known][j] != most) {
+                break;
+            }
+        }
+        if (known == count) {
             const double share = static_cast<double>(lowest) / count;
             width *= 2.0 * std::sqrt(share * (1.0 - share));
         }
         if (width > spread) {
             spread = width;
-            best = j;
+            best = {j, least, most};
         }
     }
     return best;
 }
 
+// Values become whole numbers within the sample's: what ties by that goes by index, as equal values do,
+// and what lies outside is not near the cut.
 std::int32_t KdTree::cut_short(const Task& task) {
     const std::int32_t length = task.end - task.begin;
     const std::int32_t left =
         task.part > 0 ? std::min(task.slots / 2 * task.part, length) : length / 2;
-    const int attribute = widest(task.begin, task.end);
-    keys_.resize(static_cast<std::size_t>(length));
+    const Axis axis = widest(task.begin, task.end);
+    const double scale = kRanks / (axis.most - axis.least);
+    std::int32_t* order = order_.data() + task.begin;
+    ranks_.resize(static_cast<std::size_t>(length));
     for (std::int32_t i = 0; i < length; ++i) {
-        const std::int32_t id = order_[static_cast<std::size_t>(task.begin + i)];
-        keys_[static_cast<std::size_t>(i)] = {coordinate(id, attribute), id};
+        double rank = (coordinate(order[i], axis.attribute) - axis.least) * scale;
+        rank = rank >= 0.0 ? rank : 0.0;  // not a number where all are equal
+        rank = rank <= kRanks ? rank : kRanks;
+        ranks_[static_cast<std::size_t>(i)] =
+            static_cast<std::uint64_t>(static_cast<std::int64_t>(rank)) << 32 |
+            static_cast<std::uint32_t>(order[i]);
     }
-    std::nth_element(keys_.begin(), keys_.begin() + left, keys_.end(), [](const Key& a, const Key& b) {
-        return a.value < b.value || (a.value == b.value && a.id < b.id);
-    });
+    select(ranks_.data(), ranks_.data() + length, ranks_.data() + left);
     for (std::int32_t i = 0; i < length; ++i) {
-        order_[static_cast<std::size_t>(task.begin + i)] = keys_[static_cast<std::size_t>(i)].id;
+        order[i] = static_cast<std::int32_t>(ranks_[static_cast<std::size_t>(i)]);
     }
     return task.begin + left;
 }
 
 bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
     if (!split_.active) {
-        const int attribute = widest(task.begin, task.end);
+        const int attribute = widest(task.begin, task.end).attribute;
         keys_.clear();
         for (std::int32_t i = 0; i < kSample; ++i) {
             const std::int32_t id =
@@ -291,8 +322,7 @@ void KdTree::enclose(std::int32_t node, std::int32_t slot, std::int32_t inner) {
         high(node)[j * kFan + slot] = *std::max_element(hi, hi + kFan);
     }
     reach(node)[slot] = *std::max_element(reach(inner), reach(inner) + kFan);
-    const auto from = first_.begin() + std::int64_t{inner} * kFan;
-    first_[static_cast<std::size_t>(node * kFan + slot)] = *std::min_element(from, from + kFan);
+    first(node)[slot] = *std::min_element(first(inner), first(inner) + kFan);
     coarsen(node, slot);
 }
 
@@ -302,8 +332,7 @@ void KdTree::refresh_view() {
               used ? leaf_coarse_.data() : nullptr, leaf_beyond_.data(), coarse_.step()},
              boxes_.data(),
              middle_.data(),
-             child_.data(),
-             first_.data(),
+             links_.data(),
              live_.data(),
              used ? coarse_boxes_.data() : nullptr,
              coarse_reach_.data(),

@@ -97,7 +97,7 @@ bool MovingFarthest::walk(FarQuery& q, Work& work) {
             tree_.ops().far_bounds(view, top.ref, q, bounds);
             for (int slot = 0; slot < kFan; ++slot) {
                 if ((view.live[top.ref] >> slot & 1) == 0) continue;
-                heap_.push_back(entry(bounds[slot], view.child[top.ref * kFan + slot], false));
+                heap_.push_back(entry(bounds[slot], view.links[top.ref * kLinks + slot], false));
                 std::push_heap(heap_.begin(), heap_.end());
             }
             continue;
@@ -105,7 +105,7 @@ bool MovingFarthest::walk(FarQuery& q, Work& work) {
         const std::int32_t leaf = ~top.ref;
         if (view.leaves.count[leaf] == 0) continue;
         if (top.looked) ++looked_;
-        Far inside{q.point, nullptr, 0.0, {-1.0, -1}, nullptr, 0};
+        Far inside{q.point, nullptr, nullptr, 0.0, {-1.0, -1}, nullptr, 0};
         tree_.ops().scan_far(view.leaves, leaf, leaf + 1, inside);
         seen_.push_back(entry(inside.best.distance, top.ref, true));
         if (inside.best.distance > q.best.distance ||

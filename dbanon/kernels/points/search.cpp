@@ -58,7 +58,7 @@ struct NearRough : NearExact<P> {
         unsigned left = NearExact<P>::open(node, bound);
         for (unsigned rest = left; rest != 0; rest &= rest - 1) {
             const int slot = __builtin_ctz(rest);
-            if (bound[slot] == q.limit && tree.first[node * kFan + slot] > q.limit_id) {
+            if (bound[slot] == q.limit && first_of(tree, node, slot) > q.limit_id) {
                 left &= ~(1u << slot);
             }
         }
@@ -114,7 +114,7 @@ struct FarRough : FarExact<P> {
         unsigned left = FarExact<P>::open(node, bound);
         for (unsigned rest = left; rest != 0; rest &= rest - 1) {
             const int slot = __builtin_ctz(rest);
-            if (bound[slot] == q.best.distance && tree.first[node * kFan + slot] > q.best.id) {
+            if (bound[slot] == q.best.distance && first_of(tree, node, slot) > q.best.id) {
                 left &= ~(1u << slot);
             }
         }

@@ -22,6 +22,7 @@ namespace dbanon {
 
 constexpr int kBlock = 16;  // records in a block (a leaf of the tree)
 constexpr int kFan = 8;     // children of an inner node
+constexpr int kLinks = 2 * kFan;
 constexpr int kWaiting = 16;  // leaves that may wait in a walk (walk.hpp)
 
 // The multiplier of the second bound above: of those tried from 1 to 3 it opened the fewest boxes,
@@ -52,8 +53,9 @@ struct BlocksView {
 
 // Inner node i: lower faces lo[j][child] at boxes[i * (2p + 1) * kFan], upper faces hi[j][child], then
 // the reach of each child: at least the distance of its records from `middle`.
-// child >= 0 is an inner node, child < 0 the leaf ~child. `first` is the smallest record
-// index below the child, so that ties end a search instead of widening it.
+// links[i * kLinks] and on: child[kFan], first[kFan], together one line of the cache. child >= 0 is an
+// inner node, child < 0 the leaf ~child. `first` is the smallest record index below the child, so that
+// ties end a search instead of widening it.
 //
 // In whole steps node i has the lower faces of pair j at coarse[((i * pairs + j) * kFan + child) * 4],
 // then the upper ones; coarse_reach[i * kFan + child] is the multiplier times the squared reach in steps,
@@ -62,8 +64,7 @@ struct TreeView {
     BlocksView leaves;
     const double* boxes;
     const double* middle;
-    const std::int32_t* child;
-    const std::int32_t* first;
+    const std::int32_t* links;
     const std::uint8_t* live;
     const std::int16_t* coarse;
     const double* coarse_reach;
@@ -102,10 +103,12 @@ struct Near {
     std::int32_t doubts = 0;  // nodes that are to be looked at in doubles, too
 };
 
-// The record farthest from `point`. Resumable. `toward` is middle - point; `away` is its length.
+// The record farthest from `point`. Resumable. `toward` is middle - point, `away` its length, and `vertex`
+// the one of the parabola above, seen from the middle.
 struct Far {
     const double* point;
     const double* toward;
+    const double* vertex;
     double away;
     Found best;
     Pending* stack;

@@ -37,7 +37,7 @@ inline bool blank(const Near& q) { return q.count < q.k; }
 inline bool blank(const Far& q) { return q.best.id < 0; }
 
 inline Pending child_of(const TreeView& tree, std::int32_t node, int slot, const double* bound) {
-    return {bound[slot], tree.child[node * kFan + slot], tree.first[node * kFan + slot]};
+    return {bound[slot], tree.links[node * kLinks + slot], first_of(tree, node, slot)};
 }
 
 // Asks for what a child has before it is looked at.
@@ -56,6 +56,7 @@ void fetch(const TreeView& tree, std::int32_t ref) {
                                                      : tree.boxes + at * (2 * p + 1) * kFan);
     }
     for (int line = 0; line < lines; ++line) __builtin_prefetch(from + line * 64);
+    if (ref >= 0) __builtin_prefetch(tree.links + at * kLinks);
 }
 
 // Puts a child among those on the stack from `base` on, the most promising on top.
