@@ -46,7 +46,7 @@ class RunningCentroid {
             while (next_ < size) {
                 if (work.spent()) return false;
                 const std::int32_t stop = std::min(next_ + 1024, size);
-                work.left -= (stop - next_) / kBlock * block_cost(table_.p) + 1;
+                work.left -= (stop - next_) / block_size(table_.p) * block_cost(table_.p) + 1;
                 const std::int32_t from = kept_;
                 for (; next_ < stop; ++next_) {
                     const std::int32_t id = order_[next_];

@@ -9,7 +9,8 @@ namespace {
 
 using namespace dbanon;
 
-constexpr int kBlockParts = kBlock / Lanes::width;
+template <int P>
+constexpr int kBlockParts = block_size(P) / Lanes::width;
 constexpr int kFanParts = kFan / Lanes::width;
 
 bool before(const Found& a, const Found& b) {
@@ -53,6 +54,11 @@ inline std::int32_t first_of(const TreeView& tree, std::int32_t node, int slot) 
     return tree.links[node * kLinks + kFan + slot];
 }
 
+// The lanes of a block that hold records.
+inline unsigned used_in(const BlocksView& blocks, std::int32_t block) {
+    return static_cast<unsigned>((std::uint64_t{1} << blocks.count[block]) - 1);
+}
+
 template <int P>
 int width(int p) {
     return P > 0 ? P : p;
@@ -60,14 +66,14 @@ int width(int p) {
 
 template <int P>
 void block_distances(const BlocksView& blocks, std::int32_t block, const double* point,
-                     Lanes (&sum)[kBlockParts]) {
+                     Lanes (&sum)[kBlockParts<P>]) {
     const int p = width<P>(blocks.p);
-    const double* at = blocks.points + static_cast<std::int64_t>(block) * p * kBlock;
-    for (int part = 0; part < kBlockParts; ++part) sum[part] = Lanes::all(0.0);
+    const double* at = blocks.points + static_cast<std::int64_t>(block) * p * block_size(P);
+    for (int part = 0; part < kBlockParts<P>; ++part) sum[part] = Lanes::all(0.0);
     for (int j = 0; j < p; ++j) {
         const Lanes q = Lanes::all(point[j]);
-        for (int part = 0; part < kBlockParts; ++part) {
-            const Lanes gap = q - Lanes::load(at + j * kBlock + part * Lanes::width);
+        for (int part = 0; part < kBlockParts<P>; ++part) {
+            const Lanes gap = q - Lanes::load(at + j * block_size(P) + part * Lanes::width);
             sum[part] = sum[part] + gap * gap;
         }
     }
@@ -76,12 +82,12 @@ void block_distances(const BlocksView& blocks, std::int32_t block, const double*
 template <int P, bool Nearest, bool Farthest>
 void scan_block(const BlocksView& blocks, std::int32_t block, const double* point, Near* near,
                 Far* far) {
-    Lanes sum[kBlockParts];
+    Lanes sum[kBlockParts<P>];
     block_distances<P>(blocks, block, point, sum);
-    const unsigned used = (1u << blocks.count[block]) - 1u;
+    const unsigned used = used_in(blocks, block);
     unsigned close = 0;
     unsigned distant = 0;
-    for (int part = 0; part < kBlockParts; ++part) {
+    for (int part = 0; part < kBlockParts<P>; ++part) {
         if constexpr (Nearest) {
             close |= at_most(sum[part], Lanes::all(near->limit)) << (part * Lanes::width);
         }
@@ -92,9 +98,9 @@ void scan_block(const BlocksView& blocks, std::int32_t block, const double* poin
     close &= used;
     distant &= used;
     if ((close | distant) == 0) return;
-    double distance[kBlock];
-    for (int part = 0; part < kBlockParts; ++part) sum[part].store(distance + part * Lanes::width);
-    const std::int32_t* ids = blocks.ids + static_cast<std::int64_t>(block) * kBlock;
+    double distance[block_size(P)];
+    for (int part = 0; part < kBlockParts<P>; ++part) sum[part].store(distance + part * Lanes::width);
+    const std::int32_t* ids = blocks.ids + static_cast<std::int64_t>(block) * block_size(P);
     for (; close != 0; close &= close - 1) {
         const int lane = __builtin_ctz(close);
         offer(*near, distance[lane], ids[lane]);

@@ -79,24 +79,24 @@ void KdTree::coarsen(std::int32_t node, int slot) {
 
 void KdTree::erase(std::int32_t id) {
     std::int32_t& place = place_[static_cast<std::size_t>(id)];
-    const std::int32_t leaf = place / kBlock;
-    const std::int32_t lane = place % kBlock;
+    const std::int32_t leaf = place / block_;
+    const std::int32_t lane = place % block_;
     place = -1;
     --size_;
     const std::int32_t last = --leaf_count_[static_cast<std::size_t>(leaf)];
-    double* block = leaf_points_.data() + std::int64_t{leaf} * kBlock * p_;
-    std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * kBlock;
-    double* reaches = leaf_reach_.data() + std::int64_t{leaf} * kBlock;
+    double* block = leaf_points_.data() + std::int64_t{leaf} * block_ * p_;
+    std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * block_;
+    double* reaches = leaf_reach_.data() + std::int64_t{leaf} * block_;
     const double reached = reaches[lane];
     if (lane != last) {
         reaches[lane] = reaches[last];
-        for (int j = 0; j < p_; ++j) block[j * kBlock + lane] = block[j * kBlock + last];
+        for (int j = 0; j < p_; ++j) block[j * block_ + lane] = block[j * block_ + last];
         ids[lane] = ids[last];
         if (coarse_.used()) {
             std::int16_t* steps = leaf_coarse_.data() + leaf * coarse_.block();
             Coarse::move(steps, lane, steps, last, coarse_.pairs());
         }
-        place_[static_cast<std::size_t>(ids[lane])] = leaf * kBlock + lane;
+        place_[static_cast<std::size_t>(ids[lane])] = leaf * block_ + lane;
     }
     if (!shrink_leaf(leaf, id, reached)) return;
     std::int32_t node = leaf_up_[static_cast<std::size_t>(leaf)] / kFan;
@@ -119,11 +119,11 @@ bool KdTree::shrink_leaf(std::int32_t leaf, std::int32_t id, double reached) {
         return true;
     }
     bool changed = false;
-    const double* block = leaf_points_.data() + std::int64_t{leaf} * kBlock * p_;
+    const double* block = leaf_points_.data() + std::int64_t{leaf} * block_ * p_;
     double* lo = low(node) + slot;
     double* hi = high(node) + slot;
     for (int j = 0; j < p_; ++j) {
-        const double* from = block + j * kBlock;
+        const double* from = block + j * block_;
         if (gone[j] == lo[j * kFan]) {
             const double least = *std::min_element(from, from + count);
             changed |= least != lo[j * kFan];
@@ -136,13 +136,13 @@ bool KdTree::shrink_leaf(std::int32_t leaf, std::int32_t id, double reached) {
         }
     }
     if (reached == reach(node)[slot]) {
-        const double* reaches = leaf_reach_.data() + std::int64_t{leaf} * kBlock;
+        const double* reaches = leaf_reach_.data() + std::int64_t{leaf} * block_;
         reach(node)[slot] = *std::max_element(reaches, reaches + count);
         changed |= reached != reach(node)[slot];
     }
     std::int32_t& least_id = first(node)[slot];
     if (least_id == id) {
-        const std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * kBlock;
+        const std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * block_;
         least_id = *std::min_element(ids, ids + count);
         changed = true;
     }

@@ -1,5 +1,5 @@
 // A tree of boxes over the records still alive: k nearest and farthest, exact to the last tie, with
-// deletion. Fan-out 8, leaves of up to 16 records stored attribute by attribute, so that both the
+// deletion. Fan-out 8, leaves of up to 32 records stored attribute by attribute, so that both the
 // records of a leaf and the boxes of a node are handled by vector instructions.
 //
 // Everything that may take long is resumable: it returns false when its slice is spent and is
@@ -88,10 +88,10 @@ class KdTree {
     bool shrink_node(std::int32_t node, std::int32_t parent, int slot);
 
     const double* points_;
-    int p_;
+    int p_, block_;
     const Ops& ops_;
     std::int32_t size_;
-    Pages<std::int32_t> place_;  // record -> leaf * kBlock + lane, -1 once erased
+    Pages<std::int32_t> place_;  // record -> leaf * block_ + lane, -1 once erased
 
     std::vector<std::int32_t> order_, spare_;
     std::vector<Task> tasks_;

@@ -55,7 +55,7 @@ void select(std::uint64_t* first, std::uint64_t* last, const std::uint64_t* midd
 }  // namespace
 
 KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
-    : points_(points), p_(p), ops_(ops), size_(n), place_(static_cast<std::size_t>(n), 0) {
+    : points_(points), p_(p), block_(block_size(p)), ops_(ops), size_(n), place_(static_cast<std::size_t>(n), 0) {
     order_.resize(static_cast<std::size_t>(n));
     for (std::int32_t i = 0; i < n; ++i) order_[static_cast<std::size_t>(i)] = i;
     // The middle need not be exact, only the same in all that follows.
@@ -63,15 +63,15 @@ KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
     coarse_ = Coarse(points, n, p, middle_);
     // Every short range may leave one leaf partly empty, and no short range is shorter than
     // an eighth of kShort but for a bad sample; add_leaf() grows the room if it must.
-    grow(size_ / kBlock + size_ / 512 + kFan);
+    grow(size_ / block_ + size_ / 512 + kFan);
     add_node({0, size_, -1, 0, 1, 0, 0});
 }
 
 // Room for so many leaves; no page of it is touched before it is filled.
 void KdTree::grow(std::int64_t leaves) {
-    leaf_points_.resize(static_cast<std::size_t>(leaves * kBlock * p_));
-    leaf_reach_.resize(static_cast<std::size_t>(leaves * kBlock));
-    leaf_ids_.resize(static_cast<std::size_t>(leaves * kBlock));
+    leaf_points_.resize(static_cast<std::size_t>(leaves * block_ * p_));
+    leaf_reach_.resize(static_cast<std::size_t>(leaves * block_));
+    leaf_ids_.resize(static_cast<std::size_t>(leaves * block_));
     if (coarse_.used()) leaf_coarse_.resize(static_cast<std::size_t>(leaves * coarse_.block()));
     leaf_room_ = leaves;
 }
@@ -103,7 +103,7 @@ bool KdTree::build(Work& work) {
 
 bool KdTree::run(const Task& task, Work& work) {
     const std::int32_t length = task.end - task.begin;
-    if (length <= kBlock) {
+    if (length <= block_) {
         tasks_.pop_back();
         if (length > 0) add_leaf(task);
         work.left -= 4 * block_cost(p_);
@@ -155,7 +155,7 @@ void KdTree::add_node(const Task& task) {
     std::int32_t part = 0;
     std::int32_t slots = kFan;
     if (length <= kShort) {
-        part = kBlock;
+        part = block_;
         while (part * kFan < length) part *= kFan;
         slots = std::max(1, (length + part - 1) / part);
     }
@@ -167,18 +167,18 @@ void KdTree::add_leaf(const Task& task) {
     if (leaves_ == leaf_room_) grow(leaf_room_ + leaf_room_ / 2);
     const std::int32_t leaf = leaves_++;
     const std::int32_t count = task.end - task.begin;
-    double* block = leaf_points_.data() + std::int64_t{leaf} * kBlock * p_;
-    std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * kBlock;
-    double* reaches = leaf_reach_.data() + std::int64_t{leaf} * kBlock;
+    double* block = leaf_points_.data() + std::int64_t{leaf} * block_ * p_;
+    std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * block_;
+    double* reaches = leaf_reach_.data() + std::int64_t{leaf} * block_;
     std::sort(order_.begin() + task.begin, order_.begin() + task.end);
-    for (std::int32_t lane = 0; lane < kBlock; ++lane) {
+    for (std::int32_t lane = 0; lane < block_; ++lane) {
         // Unused lanes repeat the first record: any finite value would do.
         const std::int32_t id =
             order_[static_cast<std::size_t>(task.begin + (lane < count ? lane : 0))];
-        for (int j = 0; j < p_; ++j) block[j * kBlock + lane] = coordinate(id, j);
+        for (int j = 0; j < p_; ++j) block[j * block_ + lane] = coordinate(id, j);
         ids[lane] = id;
         reaches[lane] = reach_of(id);
-        place_[static_cast<std::size_t>(id)] = leaf * kBlock + (lane < count ? lane : 0);
+        place_[static_cast<std::size_t>(id)] = leaf * block_ + (lane < count ? lane : 0);
         if (coarse_.used()) coarse_.put(row(id), leaf_coarse_.data() + leaf * coarse_.block(), lane);
     }
     leaf_count_.push_back(count);
@@ -187,11 +187,11 @@ void KdTree::add_leaf(const Task& task) {
     double* lo = low(task.node) + task.slot;
     double* hi = high(task.node) + task.slot;
     for (int j = 0; j < p_; ++j) {
-        const auto [least, most] = std::minmax_element(block + j * kBlock, block + (j + 1) * kBlock);
+        const auto [least, most] = std::minmax_element(block + j * block_, block + (j + 1) * block_);
         lo[j * kFan] = *least;
         hi[j * kFan] = *most;
     }
-    reach(task.node)[task.slot] = *std::max_element(reaches, reaches + kBlock);
+    reach(task.node)[task.slot] = *std::max_element(reaches, reaches + block_);
     child(task.node)[task.slot] = ~leaf;
     first(task.node)[task.slot] = ids[0];
     live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);

@@ -16,8 +16,8 @@ constexpr double kTiny = 1e-150;
 // stay away for a while. First looks are free: each leaf has one.
 constexpr std::int32_t kPatience = 256;
 constexpr std::int32_t kLongestPause = 4096;
-// Attributes of a leaf that are asked for ahead; the processor asks for those that follow.
-constexpr int kFetched = 4;
+// Numbers of a leaf that are asked for ahead; the processor asks for those that follow.
+constexpr int kFetched = 64;
 
 double up(double x) { return x + std::fabs(x) * 4.5e-16; }
 
@@ -73,11 +73,12 @@ bool MovingFarthest::find(FarQuery& q, Work& work) {
 void MovingFarthest::fetch(std::int32_t ref) const {
     if (ref >= 0) return;
     const BlocksView& leaves = tree_.view().leaves;
-    const double* block = leaves.points + std::int64_t{~ref} * leaves.p * kBlock;
+    const int room = block_size(leaves.p);
+    const double* block = leaves.points + std::int64_t{~ref} * leaves.p * room;
     constexpr int line = 64 / sizeof(double);
-    const int size = std::min(leaves.p, kFetched) * kBlock;
+    const int size = std::min(leaves.p * room, kFetched);
     for (int at = 0; at < size; at += line) __builtin_prefetch(block + at);
-    __builtin_prefetch(leaves.ids + std::int64_t{~ref} * kBlock);
+    __builtin_prefetch(leaves.ids + std::int64_t{~ref} * room);
 }
 
 bool MovingFarthest::walk(FarQuery& q, Work& work) {

@@ -20,7 +20,8 @@
 
 namespace dbanon {
 
-constexpr int kBlock = 16;  // records in a block (a leaf of the tree)
+constexpr int kStepped = 6;  // from so many attributes on whole steps pay (coarse.hpp)
+constexpr int kBlock = 16;  // records in a block (a leaf of the tree) from then on
 constexpr int kFan = 8;     // children of an inner node
 constexpr int kLinks = 2 * kFan;
 constexpr int kWaiting = 16;  // leaves that may wait in a walk (walk.hpp)
@@ -34,8 +35,8 @@ struct Found {
     std::int32_t id;
 };
 
-// Blocks of kBlock records each: attribute j of lane l in block b is at
-// points[(b * p + j) * kBlock + l]. Lanes from count[b] on hold arbitrary finite values.
+// Blocks of block_size(p) records each: attribute j of lane l in block b is at
+// points[(b * p + j) * block_size(p) + l]. Lanes from count[b] on hold arbitrary finite values.
 //
 // Where `coarse` is not null, attributes 2i and 2i + 1 of lane l in block b are also at
 // coarse[((b * pairs + i) * kBlock + l) * 2], in whole steps (coarse.hpp); blocks with records that are cut
@@ -139,7 +140,10 @@ struct Ops {
 
 constexpr int kTemplated = 16;  // numbers of attributes with code of their own; slot 0 is for any
 
+// Of few attributes larger blocks take less time: fewer nodes, and looking at a record costs little.
+inline constexpr int block_size(int p) { return p > 0 && p < kStepped ? 2 * kBlock : kBlock; }
+
 // The price of one block, in the unit of Work.
-inline constexpr std::int64_t block_cost(int p) { return kBlock * (p < 8 ? 1 : p / 8); }
+inline constexpr std::int64_t block_cost(int p) { return block_size(p) * (p < 8 ? 1 : p / 8); }
 
 }  // namespace dbanon

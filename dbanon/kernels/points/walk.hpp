@@ -46,15 +46,17 @@ void fetch(const TreeView& tree, std::int32_t ref) {
     const int p = tree.leaves.p;
     const std::int64_t at = ref < 0 ? ~ref : ref;
     const char* from;
-    int lines = kFetched;
+    int size;
     if constexpr (Rough) {
-        lines = (p + 1) / 2 < lines ? (p + 1) / 2 : lines;
-        from = reinterpret_cast<const char*>((ref < 0 ? tree.leaves.coarse : tree.coarse) +
-                                             at * ((p + 1) / 2) * 2 * kBlock);
+        size = (p + 1) / 2 * (ref < 0 ? 2 * kBlock : 4 * kFan);
+        from = reinterpret_cast<const char*>((ref < 0 ? tree.leaves.coarse : tree.coarse) + at * size);
+        size *= sizeof(std::int16_t);
     } else {
-        from = reinterpret_cast<const char*>(ref < 0 ? tree.leaves.points + at * p * kBlock
-                                                     : tree.boxes + at * (2 * p + 1) * kFan);
+        size = ref < 0 ? p * block_size(p) : (2 * p + 1) * kFan;
+        from = reinterpret_cast<const char*>((ref < 0 ? tree.leaves.points : tree.boxes) + at * size);
+        size *= sizeof(double);
     }
+    const int lines = size / 64 < kFetched ? size / 64 : kFetched;
     for (int line = 0; line < lines; ++line) __builtin_prefetch(from + line * 64);
     if (ref >= 0) __builtin_prefetch(tree.links + at * kLinks);
 }
