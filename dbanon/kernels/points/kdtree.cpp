@@ -19,7 +19,14 @@ void KdTree::begin(NearQuery& q) const {
     q.pending = 0;
     q.coarse = {};
     if (coarse_.used()) coarse_.ask(q.point, q.steps, q.coarse);
-    if (q.k > 0 && size_ > 0) q.stack[q.pending++] = {0.0, 0, 0};
+    q.seen = -1;
+    if (q.k == 0 || size_ == 0) return;
+    q.stack[q.pending++] = {0.0, 0, 0};
+    // The record's own leaf draws the limit close before a node is opened.
+    if (q.exclude >= 0 && alive(q.exclude)) {
+        q.seen = place_[static_cast<std::size_t>(q.exclude)] / block_;
+        ops_.scan_near(view_.leaves, q.seen, q.seen + 1, q);
+    }
 }
 
 void KdTree::begin(FarQuery& q) const {

@@ -102,6 +102,7 @@ struct Near {
     std::int32_t pending;
     CoarsePoint coarse{};
     std::int32_t doubts = 0;  // nodes that are to be looked at in doubles, too
+    std::int32_t seen = -1;   // a leaf looked at before the walk
 };
 
 // The record farthest from `point`. Resumable. `toward` is middle - point, `away` its length, and `vertex`

@@ -141,7 +141,7 @@ bool walk(const TreeView& tree, Query& q, Work& work) {
             if (entry.ref >= 0) {
                 insert<Nearest>(q, base, entry);
             } else if constexpr (Nearest) {
-                waiting.add_nearest(entry, old);
+                if (~entry.ref != q.seen) waiting.add_nearest(entry, old);
             } else {
                 waiting.add(entry);
             }
