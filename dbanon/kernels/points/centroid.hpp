@@ -72,7 +72,7 @@ class RunningCentroid {
     const double* mean() const { return mean_.data(); }
 
    private:
-    // The records kept from this place on, to some attributes at a time: their sums stay in registers.
+    // The records kept from this place on, for some attributes: their sums stay in registers.
     template <int Some>
     void add(std::size_t j, std::int32_t from) {
         double sum[Some];

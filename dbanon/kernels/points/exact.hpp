@@ -99,7 +99,9 @@ void scan_block(const BlocksView& blocks, std::int32_t block, const double* poin
     distant &= used;
     if ((close | distant) == 0) return;
     double distance[block_size(P)];
-    for (int part = 0; part < kBlockParts<P>; ++part) sum[part].store(distance + part * Lanes::width);
+    for (int part = 0; part < kBlockParts<P>; ++part) {
+        sum[part].store(distance + part * Lanes::width);
+    }
     const std::int32_t* ids = blocks.ids + static_cast<std::int64_t>(block) * block_size(P);
     for (; close != 0; close &= close - 1) {
         const int lane = __builtin_ctz(close);

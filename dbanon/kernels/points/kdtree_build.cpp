@@ -16,6 +16,7 @@ constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t kShort = 16384;
 constexpr std::int32_t kSample = 255;
 constexpr std::int32_t kPiece = 4096;
+constexpr std::int32_t kAhead = 32;  // records asked for before they are needed
 constexpr double kRanks = 4294967295.0;
 // What is left of a selection to the library: the last few keys, or all after so many rounds, which
 // only keys in an evil order need.
@@ -55,7 +56,12 @@ void select(std::uint64_t* first, std::uint64_t* last, const std::uint64_t* midd
 }  // namespace
 
 KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
-    : points_(points), p_(p), block_(block_size(p)), ops_(ops), size_(n), place_(static_cast<std::size_t>(n), 0) {
+    : points_(points),
+      p_(p),
+      block_(block_size(p)),
+      ops_(ops),
+      size_(n),
+      place_(static_cast<std::size_t>(n), 0) {
     order_.resize(static_cast<std::size_t>(n));
     for (std::int32_t i = 0; i < n; ++i) order_[static_cast<std::size_t>(i)] = i;
     // The middle need not be exact, only the same in all that follows.
@@ -187,7 +193,8 @@ void KdTree::add_leaf(const Task& task) {
     double* lo = low(task.node) + task.slot;
     double* hi = high(task.node) + task.slot;
     for (int j = 0; j < p_; ++j) {
-        const auto [least, most] = std::minmax_element(block + j * block_, block + (j + 1) * block_);
+        const double* from = block + j * block_;
+        const auto [least, most] = std::minmax_element(from, from + block_);
         lo[j * kFan] = *least;
         hi[j * kFan] = *most;
     }
@@ -251,8 +258,8 @@ KdTree::Axis KdTree::widest(std::int32_t begin, std::int32_t end) const {
     return best;
 }
 
-// Values become whole numbers within the sample's: what ties by that goes by index, as equal values do,
-// and what lies outside is not near the cut.
+// Values become whole numbers within the sample's: what ties by that goes by index, as equal values
+// do, and what lies outside is not near the cut.
 std::int32_t KdTree::cut_short(const Task& task) {
     const std::int32_t length = task.end - task.begin;
     const std::int32_t left =
@@ -299,6 +306,8 @@ bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
         work.left -= 4 * std::int64_t{stop - split_.next};
         for (; split_.next < stop; ++split_.next) {
             const std::int32_t id = order_[static_cast<std::size_t>(split_.next)];
+            const std::int32_t ahead = std::min(split_.next + kAhead, task.end - 1);
+            __builtin_prefetch(row(order_[static_cast<std::size_t>(ahead)]) + split_.attribute);
             const double value = coordinate(id, split_.attribute);
             const bool left = value < split_.value || (value == split_.value && id < split_.id);
             order_[static_cast<std::size_t>(split_.left)] = id;

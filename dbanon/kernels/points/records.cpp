@@ -120,9 +120,11 @@ void BlockRecords::erase(std::int32_t id) {
         points_.data() + std::int64_t{from / block_} * block_ * table_.p + from % block_;
     for (int j = 0; j < table_.p; ++j) target[j * block_] = source[j * block_];
     if (coarse_.used()) {
-        Coarse::move(steps_.data() + to / block_ * coarse_.block(), to % block_,
-                     steps_.data() + from / block_ * coarse_.block(), from % block_, coarse_.pairs());
-        beyond_[static_cast<std::size_t>(to / block_)] |= beyond_[static_cast<std::size_t>(from / block_)];
+        const std::int16_t* steps = steps_.data() + from / block_ * coarse_.block();
+        Coarse::move(steps_.data() + to / block_ * coarse_.block(), to % block_, steps,
+                     from % block_, coarse_.pairs());
+        beyond_[static_cast<std::size_t>(to / block_)] |=
+            beyond_[static_cast<std::size_t>(from / block_)];
     }
     ids_[static_cast<std::size_t>(to)] = ids_[static_cast<std::size_t>(from)];
     place_[static_cast<std::size_t>(ids_[static_cast<std::size_t>(to)])] = to;

@@ -54,9 +54,9 @@ struct BlocksView {
 
 // Inner node i: lower faces lo[j][child] at boxes[i * (2p + 1) * kFan], upper faces hi[j][child], then
 // the reach of each child: at least the distance of its records from `middle`.
-// links[i * kLinks] and on: child[kFan], first[kFan], together one line of the cache. child >= 0 is an
-// inner node, child < 0 the leaf ~child. `first` is the smallest record index below the child, so that
-// ties end a search instead of widening it.
+// links[i * kLinks] and on: child[kFan], first[kFan], together one line of the cache. child >= 0 is
+// an inner node, child < 0 the leaf ~child. `first` is the smallest record index below the child,
+// so that ties end a search instead of widening it.
 //
 // In whole steps node i has the lower faces of pair j at coarse[((i * pairs + j) * kFan + child) * 4],
 // then the upper ones; coarse_reach[i * kFan + child] is the multiplier times the squared reach in steps,
@@ -105,8 +105,8 @@ struct Near {
     std::int32_t seen = -1;   // a leaf looked at before the walk
 };
 
-// The record farthest from `point`. Resumable. `toward` is middle - point, `away` its length, and `vertex`
-// the one of the parabola above, seen from the middle.
+// The record farthest from `point`. Resumable. `toward` is middle - point, `away` its length, and
+// `vertex` the one of the parabola above, seen from the middle.
 struct Far {
     const double* point;
     const double* toward;
@@ -141,7 +141,7 @@ struct Ops {
 
 constexpr int kTemplated = 16;  // numbers of attributes with code of their own; slot 0 is for any
 
-// Of few attributes larger blocks take less time: fewer nodes, and looking at a record costs little.
+// Of few attributes larger blocks take less time: there are fewer nodes, and a look costs little.
 inline constexpr int block_size(int p) { return p > 0 && p < kStepped ? 2 * kBlock : kBlock; }
 
 // The price of one block, in the unit of Work.

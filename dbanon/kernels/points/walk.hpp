@@ -49,11 +49,13 @@ void fetch(const TreeView& tree, std::int32_t ref) {
     int size;
     if constexpr (Rough) {
         size = (p + 1) / 2 * (ref < 0 ? 2 * kBlock : 4 * kFan);
-        from = reinterpret_cast<const char*>((ref < 0 ? tree.leaves.coarse : tree.coarse) + at * size);
+        const std::int16_t* steps = ref < 0 ? tree.leaves.coarse : tree.coarse;
+        from = reinterpret_cast<const char*>(steps + at * size);
         size *= sizeof(std::int16_t);
     } else {
         size = ref < 0 ? p * block_size(p) : (2 * p + 1) * kFan;
-        from = reinterpret_cast<const char*>((ref < 0 ? tree.leaves.points : tree.boxes) + at * size);
+        const double* numbers = ref < 0 ? tree.leaves.points : tree.boxes;
+        from = reinterpret_cast<const char*>(numbers + at * size);
         size *= sizeof(double);
     }
     const int lines = size / 64 < kFetched ? size / 64 : kFetched;
