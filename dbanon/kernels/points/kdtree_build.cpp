@@ -10,7 +10,6 @@ namespace dbanon {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 // Ranges up to this length are cut exactly and at once; longer ones are cut at the median of a
 // sample, piece by piece.
 constexpr std::int32_t kShort = 16384;
