@@ -132,16 +132,18 @@ void near_bounds(const TreeView& tree, std::int32_t node, const double* point,
     }
 }
 
-// The smaller of the two upper bounds.
+// The smaller of the two upper bounds. Where it stayed a function of its own, MDAV took a thirtieth
+// longer (clustered, 1,000,000 records of 4).
 template <int P>
-void far_bounds(const TreeView& tree, std::int32_t node, const Far& far, Lanes (&sum)[kFanParts]) {
+[[gnu::always_inline]] inline void far_bounds(const TreeView& tree, std::int32_t node,
+                                              const Far& far, Lanes (&sum)[kFanParts]) {
     const int p = width<P>(tree.leaves.p);
     const double* lo = tree.boxes + static_cast<std::int64_t>(node) * (2 * p + 1) * kFan;
     const double* hi = lo + p * kFan;
     const double* reach = hi + p * kFan;
     const Lanes multiplier = Lanes::all(kMultiplier);
-    Lanes inner[kFanParts];
-    for (int part = 0; part < kFanParts; ++part) sum[part] = inner[part] = Lanes::all(0.0);
+    Lanes inner[kFanParts], corner[kFanParts];
+    for (int part = 0; part < kFanParts; ++part) corner[part] = inner[part] = Lanes::all(0.0);
     for (int j = 0; j < p; ++j) {
         const Lanes q = Lanes::all(far.point[j]);
         const Lanes middle = Lanes::all(tree.middle[j]);
@@ -152,7 +154,7 @@ void far_bounds(const TreeView& tree, std::int32_t node, const Far& far, Lanes (
             const Lanes low = Lanes::load(lo + at);
             const Lanes high = Lanes::load(hi + at);
             const Lanes gap = max(q - low, high - q);
-            sum[part] = sum[part] + gap * gap;
+            corner[part] = corner[part] + gap * gap;
             const Lanes x = min(max(vertex, low - middle), high - middle);
             const Lanes length = x + toward;
             inner[part] = inner[part] + (length * length - multiplier * (x * x));
@@ -166,7 +168,7 @@ void far_bounds(const TreeView& tree, std::int32_t node, const Far& far, Lanes (
         const Lanes both = out + away;
         const Lanes bound = inner[part] + multiplier * (out * out) + slack * (both * both) +
                             Lanes::all(1e-290);
-        sum[part] = min(bound, sum[part]);
+        sum[part] = min(bound, corner[part]);
     }
 }
 
