@@ -9,6 +9,7 @@
 //   taken: the record the class was built around, then its neighbours by (distance, index).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -45,14 +46,16 @@ class RunningCentroid {
             while (next_ < size) {
                 if (work.spent()) return false;
                 const std::int32_t stop = std::min(next_ + 1024, size);
-                work.left -= (stop - next_) / kBlock * block_cost(table_.p) + 1;
+                work.left -= (stop - next_) / block_size(table_.p) * block_cost(table_.p) + 1;
+                const std::int32_t from = kept_;
                 for (; next_ < stop; ++next_) {
                     const std::int32_t id = order_[next_];
-                    if (labels[id] >= 0) continue;
-                    order_[kept_++] = id;
-                    const double* row = table_.row(id);
-                    for (std::size_t j = 0; j < width(); ++j) sum_[j] += row[j];
+                    order_[kept_] = id;
+                    kept_ += labels[id] < 0 ? 1 : 0;
                 }
+                std::size_t j = 0;
+                for (; j + 4 <= width(); j += 4) add<4>(j, from);
+                for (; j < width(); ++j) add<1>(j, from);
             }
             order_.resize(kept_);
             next_ = -1;
@@ -69,6 +72,18 @@ class RunningCentroid {
     const double* mean() const { return mean_.data(); }
 
    private:
+    // The records kept from this place on, for some attributes: their sums stay in registers.
+    template <int Some>
+    void add(std::size_t j, std::int32_t from) {
+        double sum[Some];
+        std::copy_n(&sum_[j], Some, sum);
+        for (; from < kept_; ++from) {
+            const double* row = table_.row(order_[from]) + j;
+            for (int i = 0; i < Some; ++i) sum[i] += row[i];
+        }
+        std::copy_n(sum, Some, &sum_[j]);
+    }
+
     std::size_t width() const { return static_cast<std::size_t>(table_.p); }
 
     Table table_;

@@ -23,7 +23,7 @@ class Coarse {
     Coarse(const double* points, std::int32_t n, int p, const std::vector<double>& middle);
 
     // With fewer attributes doubles are as fast (1,000,000 records of 4).
-    static constexpr bool pays(int p) { return p >= 6; }
+    static constexpr bool pays(int p) { return p >= kStepped; }
 
     bool used() const { return used_; }
     int pairs() const { return (p_ + 1) / 2; }

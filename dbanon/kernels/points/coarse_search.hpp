@@ -97,7 +97,7 @@ bool look_near(const BlocksView& blocks, std::int32_t block, unsigned close, Nea
     if (many) {
         scan_block<P, true, false>(blocks, block, near.point, &near, nullptr);
     } else {
-        const std::int32_t* ids = blocks.ids + std::int64_t{block} * kBlock;
+        const std::int32_t* ids = blocks.ids + std::int64_t{block} * block_size(P);
         for (; close != 0; close &= close - 1) {
             const std::int32_t id = ids[__builtin_ctz(close)];
             offer(near, distance_of<P>(blocks, id, near.point), id);
@@ -113,7 +113,7 @@ bool look_far(const BlocksView& blocks, std::int32_t block, unsigned distant, Fa
     if (many) {
         scan_block<P, false, true>(blocks, block, far.point, nullptr, &far);
     } else {
-        const std::int32_t* ids = blocks.ids + std::int64_t{block} * kBlock;
+        const std::int32_t* ids = blocks.ids + std::int64_t{block} * block_size(P);
         for (; distant != 0; distant &= distant - 1) {
             const std::int32_t id = ids[__builtin_ctz(distant)];
             offer(far, distance_of<P>(blocks, id, far.point), id);
@@ -135,14 +135,14 @@ template <int P>
 bool coarse_near(const BlocksView& blocks, std::int32_t block, Near& near, Border<P>& border) {
     Sums sum[kBlockSums];
     coarse_distances<P>(blocks, block, near.coarse, sum);
-    const unsigned used = (1u << blocks.count[block]) - 1u;
+    const unsigned used = used_in(blocks, block);
     const unsigned close = ~above(sum, border.near(near.limit)) & used;
     return close != 0 && look_near<P>(blocks, block, close, near);
 }
 
 template <int P>
 bool coarse_far(const BlocksView& blocks, std::int32_t block, Far& far, Border<P>& border) {
-    const unsigned used = (1u << blocks.count[block]) - 1u;
+    const unsigned used = used_in(blocks, block);
     unsigned distant = used;
     if (blocks.beyond[block] == 0) {
         Sums sum[kBlockSums];
@@ -158,7 +158,7 @@ void coarse_both(const BlocksView& blocks, std::int32_t block, Near& near, Borde
                  Far& far, Border<P>& far_border) {
     Sums sum[kBlockSums];
     coarse_distances<P>(blocks, block, near.coarse, sum);
-    const unsigned used = (1u << blocks.count[block]) - 1u;
+    const unsigned used = used_in(blocks, block);
     const unsigned close = ~above(sum, near_border.near(near.limit)) & used;
     unsigned distant = used;
     if (blocks.beyond[block] == 0) distant &= above(sum, far_border.far(far.best.distance));

@@ -36,7 +36,7 @@ Steps Dbscan::run() {
     const BlocksView& leaves = tree_.view().leaves;
     for (std::int32_t leaf = 0; rated_ < table_.n; ++leaf) {
         for (std::int32_t lane = 0; lane < leaves.count[leaf]; ++lane, ++rated_) {
-            const std::int32_t id = leaves.ids[std::int64_t{leaf} * kBlock + lane];
+            const std::int32_t id = leaves.ids[std::int64_t{leaf} * block_size(leaves.p) + lane];
             ask(id, k_);
             while (!tree_.within(near_, work_)) co_yield nullptr;
             core_[id] = near_.count == k_;

@@ -19,7 +19,14 @@ void KdTree::begin(NearQuery& q) const {
     q.pending = 0;
     q.coarse = {};
     if (coarse_.used()) coarse_.ask(q.point, q.steps, q.coarse);
-    if (q.k > 0 && size_ > 0) q.stack[q.pending++] = {0.0, 0, 0};
+    q.seen = -1;
+    if (q.k == 0 || size_ == 0) return;
+    q.stack[q.pending++] = {0.0, 0, 0};
+    // The record's own leaf draws the limit close before a node is opened.
+    if (q.exclude >= 0 && alive(q.exclude)) {
+        q.seen = place_[static_cast<std::size_t>(q.exclude)] / block_;
+        ops_.scan_near(view_.leaves, q.seen, q.seen + 1, q);
+    }
 }
 
 void KdTree::begin(FarQuery& q) const {
@@ -29,14 +36,16 @@ void KdTree::begin(FarQuery& q) const {
     q.coarse = {};
     if (coarse_.used()) coarse_.ask(q.point, q.steps, q.coarse);
     if (size_ > 0) q.stack[q.pending++] = {kInf, 0, 0};
-    q.direction.resize(static_cast<std::size_t>(p_));
+    q.direction.resize(static_cast<std::size_t>(2 * p_));
     double squared = 0.0;
     for (int j = 0; j < p_; ++j) {
         const double gap = middle_[static_cast<std::size_t>(j)] - q.point[j];
         q.direction[static_cast<std::size_t>(j)] = gap;
+        q.direction[static_cast<std::size_t>(p_ + j)] = gap / (kMultiplier - 1.0);
         squared += gap * gap;
     }
     q.toward = q.direction.data();
+    q.vertex = q.toward + p_;
     q.away = std::sqrt(squared);
 }
 
@@ -47,7 +56,7 @@ void KdTree::close_slot(std::int32_t node, int slot) {
         high(node)[j * kFan + slot] = -kInf;
     }
     reach(node)[slot] = 0.0;
-    first_[static_cast<std::size_t>(node * kFan + slot)] = kNone;
+    first(node)[slot] = kNone;
     live_[static_cast<std::size_t>(node)] &= static_cast<std::uint8_t>(~(1u << slot));
     beyond_[static_cast<std::size_t>(node)] &= static_cast<std::uint8_t>(~(1u << slot));
 }
@@ -71,30 +80,30 @@ void KdTree::coarsen(std::int32_t node, int slot) {
     const std::uint8_t bit = static_cast<std::uint8_t>(1u << slot);
     std::uint8_t& bits = beyond_[static_cast<std::size_t>(node)];
     bits = static_cast<std::uint8_t>(beyond ? bits | bit : bits & ~bit);
-    const std::int32_t child = child_[static_cast<std::size_t>(node * kFan + slot)];
-    if (child < 0) leaf_beyond_[static_cast<std::size_t>(~child)] = beyond;
+    const std::int32_t below = child(node)[slot];
+    if (below < 0) leaf_beyond_[static_cast<std::size_t>(~below)] = beyond;
 }
 
 void KdTree::erase(std::int32_t id) {
     std::int32_t& place = place_[static_cast<std::size_t>(id)];
-    const std::int32_t leaf = place / kBlock;
-    const std::int32_t lane = place % kBlock;
+    const std::int32_t leaf = place / block_;
+    const std::int32_t lane = place % block_;
     place = -1;
     --size_;
     const std::int32_t last = --leaf_count_[static_cast<std::size_t>(leaf)];
-    double* block = leaf_points_.data() + std::int64_t{leaf} * kBlock * p_;
-    std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * kBlock;
-    double* reaches = leaf_reach_.data() + std::int64_t{leaf} * kBlock;
+    double* block = leaf_points_.data() + std::int64_t{leaf} * block_ * p_;
+    std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * block_;
+    double* reaches = leaf_reach_.data() + std::int64_t{leaf} * block_;
     const double reached = reaches[lane];
     if (lane != last) {
         reaches[lane] = reaches[last];
-        for (int j = 0; j < p_; ++j) block[j * kBlock + lane] = block[j * kBlock + last];
+        for (int j = 0; j < p_; ++j) block[j * block_ + lane] = block[j * block_ + last];
         ids[lane] = ids[last];
         if (coarse_.used()) {
             std::int16_t* steps = leaf_coarse_.data() + leaf * coarse_.block();
             Coarse::move(steps, lane, steps, last, coarse_.pairs());
         }
-        place_[static_cast<std::size_t>(ids[lane])] = leaf * kBlock + lane;
+        place_[static_cast<std::size_t>(ids[lane])] = leaf * block_ + lane;
     }
     if (!shrink_leaf(leaf, id, reached)) return;
     std::int32_t node = leaf_up_[static_cast<std::size_t>(leaf)] / kFan;
@@ -117,11 +126,11 @@ bool KdTree::shrink_leaf(std::int32_t leaf, std::int32_t id, double reached) {
         return true;
     }
     bool changed = false;
-    const double* block = leaf_points_.data() + std::int64_t{leaf} * kBlock * p_;
+    const double* block = leaf_points_.data() + std::int64_t{leaf} * block_ * p_;
     double* lo = low(node) + slot;
     double* hi = high(node) + slot;
     for (int j = 0; j < p_; ++j) {
-        const double* from = block + j * kBlock;
+        const double* from = block + j * block_;
         if (gone[j] == lo[j * kFan]) {
             const double least = *std::min_element(from, from + count);
             changed |= least != lo[j * kFan];
@@ -134,14 +143,14 @@ bool KdTree::shrink_leaf(std::int32_t leaf, std::int32_t id, double reached) {
         }
     }
     if (reached == reach(node)[slot]) {
-        const double* reaches = leaf_reach_.data() + std::int64_t{leaf} * kBlock;
+        const double* reaches = leaf_reach_.data() + std::int64_t{leaf} * block_;
         reach(node)[slot] = *std::max_element(reaches, reaches + count);
         changed |= reached != reach(node)[slot];
     }
-    std::int32_t& first = first_[static_cast<std::size_t>(up)];
-    if (first == id) {
-        const std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * kBlock;
-        first = *std::min_element(ids, ids + count);
+    std::int32_t& least_id = first(node)[slot];
+    if (least_id == id) {
+        const std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * block_;
+        least_id = *std::min_element(ids, ids + count);
         changed = true;
     }
     if (changed) coarsen(node, slot);
@@ -168,11 +177,10 @@ bool KdTree::shrink_node(std::int32_t node, std::int32_t parent, int slot) {
     const double farthest = *std::max_element(reach(node), reach(node) + kFan);
     changed |= farthest != reach(parent)[slot];
     reach(parent)[slot] = farthest;
-    const auto from = first_.begin() + std::int64_t{node} * kFan;
-    std::int32_t& first = first_[static_cast<std::size_t>(parent * kFan + slot)];
-    const std::int32_t new_first = *std::min_element(from, from + kFan);
-    changed |= new_first != first;
-    first = new_first;
+    std::int32_t& least_id = first(parent)[slot];
+    const std::int32_t new_least_id = *std::min_element(first(node), first(node) + kFan);
+    changed |= new_least_id != least_id;
+    least_id = new_least_id;
     if (changed) coarsen(parent, slot);
     return changed;
 }

@@ -1,5 +1,5 @@
 // A tree of boxes over the records still alive: k nearest and farthest, exact to the last tie, with
-// deletion. Fan-out 8, leaves of up to 16 records stored attribute by attribute, so that both the
+// deletion. Fan-out 8, leaves of up to 32 records stored attribute by attribute, so that both the
 // records of a leaf and the boxes of a node are handled by vector instructions.
 //
 // Everything that may take long is resumable: it returns false when its slice is spent and is
@@ -55,6 +55,11 @@ class KdTree {
         double value = 0.0;
         std::int32_t id = 0, next = 0, left = 0, right = 0;
     };
+    // An attribute and the range of a sample in it.
+    struct Axis {
+        int attribute;
+        double least, most;
+    };
     struct Key {
         double value;
         std::int32_t id;
@@ -67,12 +72,14 @@ class KdTree {
     void branch(const Task& task, std::int32_t middle);
     std::int32_t cut_short(const Task& task);
     bool cut_long(const Task& task, Work& work, std::int32_t& middle);
-    int widest(std::int32_t begin, std::int32_t end);
+    Axis widest(std::int32_t begin, std::int32_t end) const;
     void enclose(std::int32_t node, std::int32_t slot, std::int32_t inner);
     double coordinate(std::int32_t id, int j) const { return row(id)[j]; }
     double* low(std::int32_t node) { return boxes_.data() + std::int64_t{node} * (2 * p_ + 1) * kFan; }
     double* high(std::int32_t node) { return low(node) + p_ * kFan; }
     double* reach(std::int32_t node) { return high(node) + p_ * kFan; }
+    std::int32_t* child(std::int32_t node) { return links_.data() + std::int64_t{node} * kLinks; }
+    std::int32_t* first(std::int32_t node) { return child(node) + kFan; }
     double reach_of(std::int32_t id) const;
     void coarsen(std::int32_t node, int slot);
     void refresh_view();
@@ -81,14 +88,15 @@ class KdTree {
     bool shrink_node(std::int32_t node, std::int32_t parent, int slot);
 
     const double* points_;
-    int p_;
+    int p_, block_;
     const Ops& ops_;
     std::int32_t size_;
-    Pages<std::int32_t> place_;  // record -> leaf * kBlock + lane, -1 once erased
+    Pages<std::int32_t> place_;  // record -> leaf * block_ + lane, -1 once erased
 
     std::vector<std::int32_t> order_, spare_;
     std::vector<Task> tasks_;
     std::vector<Key> keys_;
+    std::vector<std::uint64_t> ranks_;  // value, then record
     Split split_;
     std::int32_t enclosed_ = -1;  // the nodes from here on have boxes in their parents
     std::int32_t depth_ = 0;
@@ -96,7 +104,7 @@ class KdTree {
 
     Pages<double> boxes_;
     std::vector<double> middle_;
-    Pages<std::int32_t> child_, first_;
+    Pages<std::int32_t> links_;
     std::vector<std::int32_t> up_;  // up_: node -> parent * kFan + slot
     std::vector<std::uint8_t> live_;
 

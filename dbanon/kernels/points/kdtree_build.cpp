@@ -10,12 +10,17 @@ namespace dbanon {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 // Ranges up to this length are cut exactly and at once; longer ones are cut at the median of a
 // sample, piece by piece.
 constexpr std::int32_t kShort = 16384;
 constexpr std::int32_t kSample = 255;
 constexpr std::int32_t kPiece = 4096;
+constexpr std::int32_t kAhead = 32;  // records asked for before they are needed
+constexpr double kRanks = 4294967295.0;
+// What is left of a selection to the library: the last few keys, or all after so many rounds, which
+// only keys in an evil order need.
+constexpr std::int32_t kFewKeys = 16;
+constexpr int kRounds = 40;
 
 // A fixed sequence: the tree, hence the time, is the same in every run.
 std::uint64_t mix(std::uint64_t x) {
@@ -30,10 +35,32 @@ std::int32_t sampled(std::int32_t begin, std::int32_t end, std::int32_t i) {
     return begin + static_cast<std::int32_t>(mix(static_cast<std::uint64_t>(i) + length) % length);
 }
 
+// As std::nth_element of different keys, but for branches that no processor foresees.
+void select(std::uint64_t* first, std::uint64_t* last, const std::uint64_t* middle) {
+    for (int round = 0; last - first > kFewKeys && round < kRounds; ++round) {
+        const std::uint64_t a = first[0], b = first[(last - first) / 2], c = last[-1];
+        const std::uint64_t pivot = std::max(std::min(a, b), std::min(std::max(a, b), c));
+        std::uint64_t* to = first;
+        for (std::uint64_t* at = first; at < last; ++at) {
+            const std::uint64_t key = *at;
+            *at = *to;
+            *to = key;
+            to += key < pivot ? 1 : 0;
+        }
+        (to <= middle ? first : last) = to;
+    }
+    std::nth_element(first, first + (middle - first), last);
+}
+
 }  // namespace
 
 KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
-    : points_(points), p_(p), ops_(ops), size_(n), place_(static_cast<std::size_t>(n), 0) {
+    : points_(points),
+      p_(p),
+      block_(block_size(p)),
+      ops_(ops),
+      size_(n),
+      place_(static_cast<std::size_t>(n), 0) {
     order_.resize(static_cast<std::size_t>(n));
     for (std::int32_t i = 0; i < n; ++i) order_[static_cast<std::size_t>(i)] = i;
     // The middle need not be exact, only the same in all that follows.
@@ -41,15 +68,15 @@ KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
     coarse_ = Coarse(points, n, p, middle_);
     // Every short range may leave one leaf partly empty, and no short range is shorter than
     // an eighth of kShort but for a bad sample; add_leaf() grows the room if it must.
-    grow(size_ / kBlock + size_ / 512 + kFan);
+    grow(size_ / block_ + size_ / 512 + kFan);
     add_node({0, size_, -1, 0, 1, 0, 0});
 }
 
 // Room for so many leaves; no page of it is touched before it is filled.
 void KdTree::grow(std::int64_t leaves) {
-    leaf_points_.resize(static_cast<std::size_t>(leaves * kBlock * p_));
-    leaf_reach_.resize(static_cast<std::size_t>(leaves * kBlock));
-    leaf_ids_.resize(static_cast<std::size_t>(leaves * kBlock));
+    leaf_points_.resize(static_cast<std::size_t>(leaves * block_ * p_));
+    leaf_reach_.resize(static_cast<std::size_t>(leaves * block_));
+    leaf_ids_.resize(static_cast<std::size_t>(leaves * block_));
     if (coarse_.used()) leaf_coarse_.resize(static_cast<std::size_t>(leaves * coarse_.block()));
     leaf_room_ = leaves;
 }
@@ -73,6 +100,7 @@ bool KdTree::build(Work& work) {
     order_ = {};
     spare_ = {};
     keys_ = {};
+    ranks_ = {};
     refresh_view();
     ready_ = true;
     return true;
@@ -80,7 +108,7 @@ bool KdTree::build(Work& work) {
 
 bool KdTree::run(const Task& task, Work& work) {
     const std::int32_t length = task.end - task.begin;
-    if (length <= kBlock) {
+    if (length <= block_) {
         tasks_.pop_back();
         if (length > 0) add_leaf(task);
         work.left -= 4 * block_cost(p_);
@@ -116,13 +144,11 @@ void KdTree::add_node(const Task& task) {
     const std::int32_t node = static_cast<std::int32_t>(live_.size());
     const std::int32_t length = task.end - task.begin;
     if (task.node >= 0) {
-        const std::size_t at = static_cast<std::size_t>(task.node * kFan + task.slot);
-        child_[at] = node;
+        child(task.node)[task.slot] = node;
         live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
     }
     boxes_.resize(boxes_.size() + static_cast<std::size_t>((2 * p_ + 1) * kFan));
-    child_.resize(child_.size() + kFan, 0);
-    first_.resize(first_.size() + kFan, kNone);
+    links_.resize(links_.size() + kLinks, 0);
     beyond_.push_back(0);
     if (coarse_.used()) {
         coarse_boxes_.resize(coarse_boxes_.size() + static_cast<std::size_t>(coarse_.pairs() * kFan * 4), 0);
@@ -134,7 +160,7 @@ void KdTree::add_node(const Task& task) {
     std::int32_t part = 0;
     std::int32_t slots = kFan;
     if (length <= kShort) {
-        part = kBlock;
+        part = block_;
         while (part * kFan < length) part *= kFan;
         slots = std::max(1, (length + part - 1) / part);
     }
@@ -146,18 +172,18 @@ void KdTree::add_leaf(const Task& task) {
     if (leaves_ == leaf_room_) grow(leaf_room_ + leaf_room_ / 2);
     const std::int32_t leaf = leaves_++;
     const std::int32_t count = task.end - task.begin;
-    double* block = leaf_points_.data() + std::int64_t{leaf} * kBlock * p_;
-    std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * kBlock;
-    double* reaches = leaf_reach_.data() + std::int64_t{leaf} * kBlock;
+    double* block = leaf_points_.data() + std::int64_t{leaf} * block_ * p_;
+    std::int32_t* ids = leaf_ids_.data() + std::int64_t{leaf} * block_;
+    double* reaches = leaf_reach_.data() + std::int64_t{leaf} * block_;
     std::sort(order_.begin() + task.begin, order_.begin() + task.end);
-    for (std::int32_t lane = 0; lane < kBlock; ++lane) {
+    for (std::int32_t lane = 0; lane < block_; ++lane) {
         // Unused lanes repeat the first record: any finite value would do.
         const std::int32_t id =
             order_[static_cast<std::size_t>(task.begin + (lane < count ? lane : 0))];
-        for (int j = 0; j < p_; ++j) block[j * kBlock + lane] = coordinate(id, j);
+        for (int j = 0; j < p_; ++j) block[j * block_ + lane] = coordinate(id, j);
         ids[lane] = id;
         reaches[lane] = reach_of(id);
-        place_[static_cast<std::size_t>(id)] = leaf * kBlock + (lane < count ? lane : 0);
+        place_[static_cast<std::size_t>(id)] = leaf * block_ + (lane < count ? lane : 0);
         if (coarse_.used()) coarse_.put(row(id), leaf_coarse_.data() + leaf * coarse_.block(), lane);
     }
     leaf_count_.push_back(count);
@@ -166,14 +192,14 @@ void KdTree::add_leaf(const Task& task) {
     double* lo = low(task.node) + task.slot;
     double* hi = high(task.node) + task.slot;
     for (int j = 0; j < p_; ++j) {
-        const auto [least, most] = std::minmax_element(block + j * kBlock, block + (j + 1) * kBlock);
+        const double* from = block + j * block_;
+        const auto [least, most] = std::minmax_element(from, from + block_);
         lo[j * kFan] = *least;
         hi[j * kFan] = *most;
     }
-    reach(task.node)[task.slot] = *std::max_element(reaches, reaches + kBlock);
-    const std::size_t at = static_cast<std::size_t>(task.node * kFan + task.slot);
-    child_[at] = ~leaf;
-    first_[at] = ids[0];
+    reach(task.node)[task.slot] = *std::max_element(reaches, reaches + block_);
+    child(task.node)[task.slot] = ~leaf;
+    first(task.node)[task.slot] = ids[0];
     live_[static_cast<std::size_t>(task.node)] |= static_cast<std::uint8_t>(1u << task.slot);
     coarsen(task.node, task.slot);
 }
@@ -191,7 +217,7 @@ double KdTree::reach_of(std::int32_t id) const {
 // The attribute that a cut in the middle divides best. Where a sample has only two values, as that of
 // a category has, a width says nothing of how many records are on either side: it counts for twice
 // the deviation, which is the width itself where they are as many.
-int KdTree::widest(std::int32_t begin, std::int32_t end) {
+KdTree::Axis KdTree::widest(std::int32_t begin, std::int32_t end) const {
     const std::int32_t length = end - begin;
     const std::int32_t count = std::min(length, kSample);
     const double* rows[kSample];
@@ -199,55 +225,66 @@ int KdTree::widest(std::int32_t begin, std::int32_t end) {
         const std::int32_t at = length <= kSample ? begin + i : sampled(begin, end, i);
         rows[i] = row(order_[static_cast<std::size_t>(at)]);
     }
-    int best = 0;
+    Axis best{0, 0.0, 0.0};
     double spread = -1.0;
     for (int j = 0; j < p_; ++j) {
         double least = kInf;
         double most = -kInf;
-        std::int32_t lowest = 0;
-        std::int32_t highest = 0;
         for (std::int32_t i = 0; i < count; ++i) {
-            const double value = rows[i][j];
-            lowest = value < least ? 1 : lowest + (value == least ? 1 : 0);
-            highest = value > most ? 1 : highest + (value == most ? 1 : 0);
-            least = std::min(least, value);
-            most = std::max(most, value);
+            least = std::min(least, rows[i][j]);
+            most = std::max(most, rows[i][j]);
         }
         double width = most - least;
-        if (lowest + highest == count) {
+        if (width <= spread) continue;
+        std::int32_t lowest = 0;
+        std::int32_t known = 0;
+        for (; known < count; ++known) {
+            if (rows[known][j] == least) {
+                ++lowest;
+            } else if (rows[known][j] != most) {
+                break;
+            }
+        }
+        if (known == count) {
             const double share = static_cast<double>(lowest) / count;
             width *= 2.0 * std::sqrt(share * (1.0 - share));
         }
         if (width > spread) {
             spread = width;
-            best = j;
+            best = {j, least, most};
         }
     }
     return best;
 }
 
+// Values become whole numbers within the sample's: what ties by that goes by index, as equal values
+// do, and what lies outside is not near the cut.
 std::int32_t KdTree::cut_short(const Task& task) {
     const std::int32_t length = task.end - task.begin;
     const std::int32_t left =
         task.part > 0 ? std::min(task.slots / 2 * task.part, length) : length / 2;
-    const int attribute = widest(task.begin, task.end);
-    keys_.resize(static_cast<std::size_t>(length));
+    const Axis axis = widest(task.begin, task.end);
+    const double scale = kRanks / (axis.most - axis.least);
+    std::int32_t* order = order_.data() + task.begin;
+    ranks_.resize(static_cast<std::size_t>(length));
     for (std::int32_t i = 0; i < length; ++i) {
-        const std::int32_t id = order_[static_cast<std::size_t>(task.begin + i)];
-        keys_[static_cast<std::size_t>(i)] = {coordinate(id, attribute), id};
+        double rank = (coordinate(order[i], axis.attribute) - axis.least) * scale;
+        rank = rank >= 0.0 ? rank : 0.0;  // not a number where all are equal
+        rank = rank <= kRanks ? rank : kRanks;
+        ranks_[static_cast<std::size_t>(i)] =
+            static_cast<std::uint64_t>(static_cast<std::int64_t>(rank)) << 32 |
+            static_cast<std::uint32_t>(order[i]);
     }
-    std::nth_element(keys_.begin(), keys_.begin() + left, keys_.end(), [](const Key& a, const Key& b) {
-        return a.value < b.value || (a.value == b.value && a.id < b.id);
-    });
+    select(ranks_.data(), ranks_.data() + length, ranks_.data() + left);
     for (std::int32_t i = 0; i < length; ++i) {
-        order_[static_cast<std::size_t>(task.begin + i)] = keys_[static_cast<std::size_t>(i)].id;
+        order[i] = static_cast<std::int32_t>(ranks_[static_cast<std::size_t>(i)]);
     }
     return task.begin + left;
 }
 
 bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
     if (!split_.active) {
-        const int attribute = widest(task.begin, task.end);
+        const int attribute = widest(task.begin, task.end).attribute;
         keys_.clear();
         for (std::int32_t i = 0; i < kSample; ++i) {
             const std::int32_t id =
@@ -268,6 +305,8 @@ bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
         work.left -= 4 * std::int64_t{stop - split_.next};
         for (; split_.next < stop; ++split_.next) {
             const std::int32_t id = order_[static_cast<std::size_t>(split_.next)];
+            const std::int32_t ahead = std::min(split_.next + kAhead, task.end - 1);
+            __builtin_prefetch(row(order_[static_cast<std::size_t>(ahead)]) + split_.attribute);
             const double value = coordinate(id, split_.attribute);
             const bool left = value < split_.value || (value == split_.value && id < split_.id);
             order_[static_cast<std::size_t>(split_.left)] = id;
@@ -291,8 +330,7 @@ void KdTree::enclose(std::int32_t node, std::int32_t slot, std::int32_t inner) {
         high(node)[j * kFan + slot] = *std::max_element(hi, hi + kFan);
     }
     reach(node)[slot] = *std::max_element(reach(inner), reach(inner) + kFan);
-    const auto from = first_.begin() + std::int64_t{inner} * kFan;
-    first_[static_cast<std::size_t>(node * kFan + slot)] = *std::min_element(from, from + kFan);
+    first(node)[slot] = *std::min_element(first(inner), first(inner) + kFan);
     coarsen(node, slot);
 }
 
@@ -302,8 +340,7 @@ void KdTree::refresh_view() {
               used ? leaf_coarse_.data() : nullptr, leaf_beyond_.data(), coarse_.step()},
              boxes_.data(),
              middle_.data(),
-             child_.data(),
-             first_.data(),
+             links_.data(),
              live_.data(),
              used ? coarse_boxes_.data() : nullptr,
              coarse_reach_.data(),

@@ -16,8 +16,8 @@ constexpr double kTiny = 1e-150;
 // stay away for a while. First looks are free: each leaf has one.
 constexpr std::int32_t kPatience = 256;
 constexpr std::int32_t kLongestPause = 4096;
-// Attributes of a leaf that are asked for ahead; the processor asks for those that follow.
-constexpr int kFetched = 4;
+// Numbers of a leaf that are asked for ahead; the processor asks for those that follow.
+constexpr int kFetched = 64;
 
 double up(double x) { return x + std::fabs(x) * 4.5e-16; }
 
@@ -73,11 +73,12 @@ bool MovingFarthest::find(FarQuery& q, Work& work) {
 void MovingFarthest::fetch(std::int32_t ref) const {
     if (ref >= 0) return;
     const BlocksView& leaves = tree_.view().leaves;
-    const double* block = leaves.points + std::int64_t{~ref} * leaves.p * kBlock;
+    const int room = block_size(leaves.p);
+    const double* block = leaves.points + std::int64_t{~ref} * leaves.p * room;
     constexpr int line = 64 / sizeof(double);
-    const int size = std::min(leaves.p, kFetched) * kBlock;
+    const int size = std::min(leaves.p * room, kFetched);
     for (int at = 0; at < size; at += line) __builtin_prefetch(block + at);
-    __builtin_prefetch(leaves.ids + std::int64_t{~ref} * kBlock);
+    __builtin_prefetch(leaves.ids + std::int64_t{~ref} * room);
 }
 
 bool MovingFarthest::walk(FarQuery& q, Work& work) {
@@ -97,7 +98,7 @@ bool MovingFarthest::walk(FarQuery& q, Work& work) {
             tree_.ops().far_bounds(view, top.ref, q, bounds);
             for (int slot = 0; slot < kFan; ++slot) {
                 if ((view.live[top.ref] >> slot & 1) == 0) continue;
-                heap_.push_back(entry(bounds[slot], view.child[top.ref * kFan + slot], false));
+                heap_.push_back(entry(bounds[slot], view.links[top.ref * kLinks + slot], false));
                 std::push_heap(heap_.begin(), heap_.end());
             }
             continue;
@@ -105,7 +106,7 @@ bool MovingFarthest::walk(FarQuery& q, Work& work) {
         const std::int32_t leaf = ~top.ref;
         if (view.leaves.count[leaf] == 0) continue;
         if (top.looked) ++looked_;
-        Far inside{q.point, nullptr, 0.0, {-1.0, -1}, nullptr, 0};
+        Far inside{q.point, nullptr, nullptr, 0.0, {-1.0, -1}, nullptr, 0};
         tree_.ops().scan_far(view.leaves, leaf, leaf + 1, inside);
         seen_.push_back(entry(inside.best.distance, top.ref, true));
         if (inside.best.distance > q.best.distance ||

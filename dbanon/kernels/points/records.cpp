@@ -73,13 +73,16 @@ BlockRecords::BlockRecords(const Table& table, const Ops& ops)
     : BlockRecords(table, ops, all_of(table)) {}
 
 BlockRecords::BlockRecords(const Table& table, const Ops& ops, std::vector<std::int32_t> ids)
-    : table_(table), ops_(ops), size_(static_cast<std::int32_t>(ids.size())), ids_(std::move(ids)) {
-    const std::size_t room = static_cast<std::size_t>(blocks()) * kBlock;
+    : table_(table),
+      block_(block_size(table.p)),
+      ops_(ops),
+      size_(static_cast<std::int32_t>(ids.size())), ids_(std::move(ids)) {
+    const std::size_t room = static_cast<std::size_t>(blocks()) * block_;
     points_.resize(room * static_cast<std::size_t>(table.p));
     ids_.resize(room, -1);
     place_.resize(static_cast<std::size_t>(table.n));
-    count_.assign(static_cast<std::size_t>(blocks()), kBlock);
-    if (size_ % kBlock != 0) count_.back() = size_ % kBlock;
+    count_.assign(static_cast<std::size_t>(blocks()), block_);
+    if (size_ % block_ != 0) count_.back() = size_ % block_;
     coarse_ = Coarse(table.points, table.n, table.p, sampled_middle(table.points, table.n, table.p));
     if (coarse_.used()) steps_.resize(count_.size() * static_cast<std::size_t>(coarse_.block()));
     beyond_.assign(count_.size(), 0);
@@ -90,12 +93,12 @@ BlockRecords::BlockRecords(const Table& table, const Ops& ops, std::vector<std::
 bool BlockRecords::prepare(Work& work) {
     for (; filled_ < static_cast<std::int32_t>(count_.size()); ++filled_) {
         if (work.spent()) return false;
-        double* block = points_.data() + std::int64_t{filled_} * kBlock * table_.p;
-        for (std::int32_t lane = 0; lane < kBlock; ++lane) {
-            const std::int32_t place = filled_ * kBlock + lane;
+        double* block = points_.data() + std::int64_t{filled_} * block_ * table_.p;
+        for (std::int32_t lane = 0; lane < block_; ++lane) {
+            const std::int32_t place = filled_ * block_ + lane;
             const std::int32_t id = ids_[static_cast<std::size_t>(std::min(place, size_ - 1))];
             const double* row = table_.row(id);
-            for (int j = 0; j < table_.p; ++j) block[j * kBlock + lane] = row[j];
+            for (int j = 0; j < table_.p; ++j) block[j * block_ + lane] = row[j];
             if (coarse_.used()) {
                 beyond_[static_cast<std::size_t>(filled_)] |=
                     coarse_.put(row, steps_.data() + filled_ * coarse_.block(), lane);
@@ -110,16 +113,18 @@ bool BlockRecords::prepare(Work& work) {
 void BlockRecords::erase(std::int32_t id) {
     const std::int32_t to = place_[static_cast<std::size_t>(id)];
     const std::int32_t from = --size_;
-    --count_[static_cast<std::size_t>(from / kBlock)];
+    --count_[static_cast<std::size_t>(from / block_)];
     if (to == from) return;
-    double* target = points_.data() + std::int64_t{to / kBlock} * kBlock * table_.p + to % kBlock;
+    double* target = points_.data() + std::int64_t{to / block_} * block_ * table_.p + to % block_;
     const double* source =
-        points_.data() + std::int64_t{from / kBlock} * kBlock * table_.p + from % kBlock;
-    for (int j = 0; j < table_.p; ++j) target[j * kBlock] = source[j * kBlock];
+        points_.data() + std::int64_t{from / block_} * block_ * table_.p + from % block_;
+    for (int j = 0; j < table_.p; ++j) target[j * block_] = source[j * block_];
     if (coarse_.used()) {
-        Coarse::move(steps_.data() + to / kBlock * coarse_.block(), to % kBlock,
-                     steps_.data() + from / kBlock * coarse_.block(), from % kBlock, coarse_.pairs());
-        beyond_[static_cast<std::size_t>(to / kBlock)] |= beyond_[static_cast<std::size_t>(from / kBlock)];
+        const std::int16_t* steps = steps_.data() + from / block_ * coarse_.block();
+        Coarse::move(steps_.data() + to / block_ * coarse_.block(), to % block_, steps,
+                     from % block_, coarse_.pairs());
+        beyond_[static_cast<std::size_t>(to / block_)] |=
+            beyond_[static_cast<std::size_t>(from / block_)];
     }
     ids_[static_cast<std::size_t>(to)] = ids_[static_cast<std::size_t>(from)];
     place_[static_cast<std::size_t>(ids_[static_cast<std::size_t>(to)])] = to;
@@ -127,11 +132,11 @@ void BlockRecords::erase(std::int32_t id) {
 
 void BlockRecords::update(std::int32_t id) {
     const std::int32_t at = place_[static_cast<std::size_t>(id)];
-    double* target = points_.data() + std::int64_t{at / kBlock} * kBlock * table_.p + at % kBlock;
-    for (int j = 0; j < table_.p; ++j) target[j * kBlock] = table_.row(id)[j];
+    double* target = points_.data() + std::int64_t{at / block_} * block_ * table_.p + at % block_;
+    for (int j = 0; j < table_.p; ++j) target[j * block_] = table_.row(id)[j];
     if (coarse_.used()) {
-        beyond_[static_cast<std::size_t>(at / kBlock)] |=
-            coarse_.put(table_.row(id), steps_.data() + at / kBlock * coarse_.block(), at % kBlock);
+        beyond_[static_cast<std::size_t>(at / block_)] |=
+            coarse_.put(table_.row(id), steps_.data() + at / block_ * coarse_.block(), at % block_);
     }
 }
 
@@ -206,7 +211,7 @@ bool AdaptiveRecords::count(std::int64_t before, const Work& work, bool done) {
     spent_ += dearer * static_cast<double>(before - work.left) /
               static_cast<double>(block_cost(table_.p));
     if (done) {
-        scanning_ += static_cast<double>(now_->size()) / kBlock;
+        scanning_ += static_cast<double>(now_->size()) / block_size(table_.p);
         ++asked_;
     }
     return done;

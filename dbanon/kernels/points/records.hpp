@@ -85,7 +85,7 @@ class BlockRecords final : public Records {
     bool farthest_moving(FarQuery& q, int, Work& work) override { return farthest(q, work); }
 
    private:
-    std::int32_t blocks() const { return (size_ + kBlock - 1) / kBlock; }
+    std::int32_t blocks() const { return (size_ + block_ - 1) / block_; }
     std::int32_t piece(std::int32_t from, Work& work) const;
     template <class Query>
     void begin_scan(Query& q) const {
@@ -95,6 +95,7 @@ class BlockRecords final : public Records {
     }
 
     Table table_;
+    int block_;
     const Ops& ops_;
     std::int32_t size_;
     std::int32_t filled_ = 0;

@@ -58,7 +58,7 @@ struct NearRough : NearExact<P> {
         unsigned left = NearExact<P>::open(node, bound);
         for (unsigned rest = left; rest != 0; rest &= rest - 1) {
             const int slot = __builtin_ctz(rest);
-            if (bound[slot] == q.limit && tree.first[node * kFan + slot] > q.limit_id) {
+            if (bound[slot] == q.limit && first_of(tree, node, slot) > q.limit_id) {
                 left &= ~(1u << slot);
             }
         }
@@ -114,7 +114,7 @@ struct FarRough : FarExact<P> {
         unsigned left = FarExact<P>::open(node, bound);
         for (unsigned rest = left; rest != 0; rest &= rest - 1) {
             const int slot = __builtin_ctz(rest);
-            if (bound[slot] == q.best.distance && tree.first[node * kFan + slot] > q.best.id) {
+            if (bound[slot] == q.best.distance && first_of(tree, node, slot) > q.best.id) {
                 left &= ~(1u << slot);
             }
         }
@@ -144,14 +144,15 @@ bool within(const TreeView& tree, Near& q, Work& work) {
         const Pending top = q.stack[--q.pending];
         work.left -= block_cost(tree.leaves.p);
         if (top.ref < 0) {
-            Lanes sum[kBlockParts];
+            Lanes sum[kBlockParts<P>];
             block_distances<P>(tree.leaves, ~top.ref, q.point, sum);
             unsigned close = 0;
-            for (int part = 0; part < kBlockParts; ++part) {
+            for (int part = 0; part < kBlockParts<P>; ++part) {
                 close |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
             }
-            close &= (1u << tree.leaves.count[~top.ref]) - 1u;
-            const std::int32_t* ids = tree.leaves.ids + static_cast<std::int64_t>(~top.ref) * kBlock;
+            close &= used_in(tree.leaves, ~top.ref);
+            const std::int32_t* ids =
+                tree.leaves.ids + static_cast<std::int64_t>(~top.ref) * block_size(P);
             for (; close != 0 && q.count < q.k; close &= close - 1) {
                 q.found[q.count++] = {q.limit, ids[__builtin_ctz(close)]};
             }

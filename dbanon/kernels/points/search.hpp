@@ -20,8 +20,10 @@
 
 namespace dbanon {
 
-constexpr int kBlock = 16;  // records in a block (a leaf of the tree)
+constexpr int kStepped = 6;  // from so many attributes on whole steps pay (coarse.hpp)
+constexpr int kBlock = 16;  // records in a block (a leaf of the tree) from then on
 constexpr int kFan = 8;     // children of an inner node
+constexpr int kLinks = 2 * kFan;
 constexpr int kWaiting = 16;  // leaves that may wait in a walk (walk.hpp)
 
 // The multiplier of the second bound above: of those tried from 1 to 3 it opened the fewest boxes,
@@ -33,8 +35,8 @@ struct Found {
     std::int32_t id;
 };
 
-// Blocks of kBlock records each: attribute j of lane l in block b is at
-// points[(b * p + j) * kBlock + l]. Lanes from count[b] on hold arbitrary finite values.
+// Blocks of block_size(p) records each: attribute j of lane l in block b is at
+// points[(b * p + j) * block_size(p) + l]. Lanes from count[b] on hold arbitrary finite values.
 //
 // Where `coarse` is not null, attributes 2i and 2i + 1 of lane l in block b are also at
 // coarse[((b * pairs + i) * kBlock + l) * 2], in whole steps (coarse.hpp); blocks with records that are cut
@@ -52,8 +54,9 @@ struct BlocksView {
 
 // Inner node i: lower faces lo[j][child] at boxes[i * (2p + 1) * kFan], upper faces hi[j][child], then
 // the reach of each child: at least the distance of its records from `middle`.
-// child >= 0 is an inner node, child < 0 the leaf ~child. `first` is the smallest record
-// index below the child, so that ties end a search instead of widening it.
+// links[i * kLinks] and on: child[kFan], first[kFan], together one line of the cache. child >= 0 is
+// an inner node, child < 0 the leaf ~child. `first` is the smallest record index below the child,
+// so that ties end a search instead of widening it.
 //
 // In whole steps node i has the lower faces of pair j at coarse[((i * pairs + j) * kFan + child) * 4],
 // then the upper ones; coarse_reach[i * kFan + child] is the multiplier times the squared reach in steps,
@@ -62,8 +65,7 @@ struct TreeView {
     BlocksView leaves;
     const double* boxes;
     const double* middle;
-    const std::int32_t* child;
-    const std::int32_t* first;
+    const std::int32_t* links;
     const std::uint8_t* live;
     const std::int16_t* coarse;
     const double* coarse_reach;
@@ -100,12 +102,15 @@ struct Near {
     std::int32_t pending;
     CoarsePoint coarse{};
     std::int32_t doubts = 0;  // nodes that are to be looked at in doubles, too
+    std::int32_t seen = -1;   // a leaf looked at before the walk
 };
 
-// The record farthest from `point`. Resumable. `toward` is middle - point; `away` is its length.
+// The record farthest from `point`. Resumable. `toward` is middle - point, `away` its length, and
+// `vertex` the one of the parabola above, seen from the middle.
 struct Far {
     const double* point;
     const double* toward;
+    const double* vertex;
     double away;
     Found best;
     Pending* stack;
@@ -136,7 +141,10 @@ struct Ops {
 
 constexpr int kTemplated = 16;  // numbers of attributes with code of their own; slot 0 is for any
 
+// Of few attributes larger blocks take less time: there are fewer nodes, and a look costs little.
+inline constexpr int block_size(int p) { return p > 0 && p < kStepped ? 2 * kBlock : kBlock; }
+
 // The price of one block, in the unit of Work.
-inline constexpr std::int64_t block_cost(int p) { return kBlock * (p < 8 ? 1 : p / 8); }
+inline constexpr std::int64_t block_cost(int p) { return block_size(p) * (p < 8 ? 1 : p / 8); }
 
 }  // namespace dbanon

@@ -37,7 +37,7 @@ inline bool blank(const Near& q) { return q.count < q.k; }
 inline bool blank(const Far& q) { return q.best.id < 0; }
 
 inline Pending child_of(const TreeView& tree, std::int32_t node, int slot, const double* bound) {
-    return {bound[slot], tree.child[node * kFan + slot], tree.first[node * kFan + slot]};
+    return {bound[slot], tree.links[node * kLinks + slot], first_of(tree, node, slot)};
 }
 
 // Asks for what a child has before it is looked at.
@@ -46,16 +46,21 @@ void fetch(const TreeView& tree, std::int32_t ref) {
     const int p = tree.leaves.p;
     const std::int64_t at = ref < 0 ? ~ref : ref;
     const char* from;
-    int lines = kFetched;
+    int size;
     if constexpr (Rough) {
-        lines = (p + 1) / 2 < lines ? (p + 1) / 2 : lines;
-        from = reinterpret_cast<const char*>((ref < 0 ? tree.leaves.coarse : tree.coarse) +
-                                             at * ((p + 1) / 2) * 2 * kBlock);
+        size = (p + 1) / 2 * (ref < 0 ? 2 * kBlock : 4 * kFan);
+        const std::int16_t* steps = ref < 0 ? tree.leaves.coarse : tree.coarse;
+        from = reinterpret_cast<const char*>(steps + at * size);
+        size *= sizeof(std::int16_t);
     } else {
-        from = reinterpret_cast<const char*>(ref < 0 ? tree.leaves.points + at * p * kBlock
-                                                     : tree.boxes + at * (2 * p + 1) * kFan);
+        size = ref < 0 ? p * block_size(p) : (2 * p + 1) * kFan;
+        const double* numbers = ref < 0 ? tree.leaves.points : tree.boxes;
+        from = reinterpret_cast<const char*>(numbers + at * size);
+        size *= sizeof(double);
     }
+    const int lines = size / 64 < kFetched ? size / 64 : kFetched;
     for (int line = 0; line < lines; ++line) __builtin_prefetch(from + line * 64);
+    if (ref >= 0) __builtin_prefetch(tree.links + at * kLinks);
 }
 
 // Puts a child among those on the stack from `base` on, the most promising on top.
@@ -138,7 +143,7 @@ bool walk(const TreeView& tree, Query& q, Work& work) {
             if (entry.ref >= 0) {
                 insert<Nearest>(q, base, entry);
             } else if constexpr (Nearest) {
-                waiting.add_nearest(entry, old);
+                if (~entry.ref != q.seen) waiting.add_nearest(entry, old);
             } else {
                 waiting.add(entry);
             }
