@@ -136,7 +136,10 @@ def _found(
     tick: Tick | None,
     measures: Measures | None,
 ) -> MethodResult:
-    """What the method gives for the strata, each by itself or all at once."""
+    """What the method gives for the strata, each by itself or all at once.
+
+    The list is the caller's no more: what is not needed meanwhile is taken out of it.
+    """
     n = microdata.n_records
     method = find_method(policy.method)
     if measures is None:
@@ -169,8 +172,8 @@ def _found(
         is_cut = blocks is not None and blocks.cut_at(len(records)) is not None
         own = Deferred(space, records) if is_cut else space(records)
         done += len(records)
-        # Strata are ascending: of as many records as there are, all of them in their order. Their
-        # numbers are not held while the method runs.
+        # Strata are ascending: of as many records as there are, all of them in their order, whose
+        # numbers need not be held while the method runs.
         whole = len(records) == n
         own_keys = keys if whole else keys[records]
         if whole:
