@@ -89,7 +89,7 @@ def anonymize_table(
     job = make(
         Job, {**options, **given, **named, "hierarchies": parse_all(hierarchies, files=True)}
     )
-    return run_on_spark(session, job, source, target, tasks)
+    return run_on_spark(session, checked(job, source, target), source, target, tasks)
 
 
 def run_on_spark(
@@ -99,6 +99,7 @@ def run_on_spark(
 
     Parameters
     ----------
+    job : as ``checked`` gives it.
     source, target : as of ``anonymize_table``.
 
     Raises
@@ -106,7 +107,6 @@ def run_on_spark(
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
     started = time.perf_counter()
-    job = checked(job, source, target)
     require_session(session)
     warn_unless_private(session)
     release_id = str(uuid.uuid4())

@@ -10,6 +10,7 @@ import pytest
 
 import dbanon
 from dbanon.stores.postgresql import arrays
+from dbanon.stores.postgresql.settings import STATISTICS
 from dbanon.stores.postgresql.text import array_text
 from tests.stores.databases import PostgresqlDatabase
 
@@ -190,3 +191,13 @@ def test_the_server_reads_floats_of_arrays_as_they_were(postgresql: PostgresqlDa
     assert "0x" in text
     [(found,)] = postgresql.rows(f"SELECT '{text}'::double precision[]")
     assert np.array(found).tobytes() == values.tobytes()
+
+
+def test_a_release_has_statistics_of_few_ranges(postgresql: PostgresqlDatabase) -> None:
+    postgresql.execute(*MADE)
+    postgresql.anonymize(quasi_identifiers=["x", "y"], keep=["kept"])
+    [(bounds,)] = postgresql.rows(
+        "SELECT array_length(histogram_bounds::text::text[], 1) FROM pg_stats"
+        " WHERE tablename LIKE 'people%' AND schemaname = 'release' AND attname = 'kept'"
+    )
+    assert bounds == STATISTICS + 1
