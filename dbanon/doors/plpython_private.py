@@ -28,20 +28,11 @@ from dbanon.run.private_begin import Begun, begin
 from dbanon.stores.budgets import KeptBudget
 from dbanon.stores.postgresql.backend import PlpySession
 from dbanon.stores.postgresql.backend_errors import spi_error
+from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
 from dbanon.stores.sql import Session
 
 # All names are qualified: whose functions the caller's path has first, is anybody's guess.
 _PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
-# As the SET clauses of functions have them.
-_SETTINGS = (
-    ("row_security", "off"),
-    ("timezone", "UTC"),
-    ("datestyle", "ISO, YMD"),
-    ("extra_float_digits", "1"),
-    ("lock_timeout", "60s"),
-    ("jit", "off"),
-    ("array_nulls", "on"),
-)
 _ARGUMENTS = frozenset(
     ("output", "quasi_identifiers", "epsilon", "bounds", "budget", "entity", "null_as", "if_exists")
 )
@@ -110,7 +101,7 @@ class _Call:
 
     def _session(self) -> PlpySession:
         """A session of the transaction that has just begun, whose path is set."""
-        for name, value in _SETTINGS:
+        for name, value in FUNCTION_SETTINGS:
             self._plpy.execute(f"SELECT pg_catalog.set_config('{name}', '{value}', true)")
         session = PlpySession(self._plpy, self._oid)
         session.source_name()

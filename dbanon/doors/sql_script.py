@@ -21,7 +21,7 @@ from dbanon.stores.ledger_tables import HEAD, TABLES
 from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
 from dbanon.stores.postgresql.ledger import OWNER, UNTRUSTED
-from dbanon.stores.postgresql.settings import STATISTICS, WORK_MEM
+from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
 from dbanon.stores.postgresql.text import literal
 from dbanon.version import share_path, version
 
@@ -35,25 +35,6 @@ METHOD_TYPES = (
 
 # Of the procedure dp_ranks, behind its source.
 DP_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
-
-# Of the functions in Python. A setting of the caller changes nothing, and none of these stays.
-SETTINGS = (
-    "search_path = pg_catalog, pg_temp",
-    "row_security = off",
-    "timezone = 'UTC'",
-    "datestyle = 'ISO, YMD'",
-    "extra_float_digits = 1",
-    "lock_timeout = '60s'",
-    f"work_mem = '{WORK_MEM}'",
-    f"default_statistics_target = {STATISTICS}",
-    "jit = off",
-    "array_nulls = on",
-    "enable_hashjoin = on",
-    "enable_mergejoin = on",
-    "enable_sort = on",
-    "parallel_tuple_cost = 0.1",
-    "constraint_exclusion = off",
-)
 
 # Run before a Python function of ours; the paths are literals in a superuser's function.
 IMPORT = """import sys
@@ -99,7 +80,7 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
     )
     text = text.replace("@RAISE@\n", (sql / "raise.sql").read_text())
     text = text.replace("@DP_TYPES@", DP_TYPES)
-    text = text.replace("@SETTINGS@", "\n".join(f"SET {setting}" for setting in SETTINGS))
+    text = text.replace("@SETTINGS@", _settings())
     for mark, fail in (
         ("@IMPORT@", "return outcome"),
         ("@IMPORT_ROWS@", "return [(None, None, outcome)]"),
@@ -111,6 +92,12 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
     )
     text = text.replace("@IMPORT_CALL@", call.replace("outcome", "told").replace("\n", "\n    "))
     return _filled(text)
+
+
+def _settings() -> str:
+    """The SET clauses of functions in Python."""
+    pairs = (f"SET {name} = {literal(value)}" for name, value in FUNCTION_SETTINGS)
+    return "\n".join(("SET search_path = pg_catalog, pg_temp", *pairs))
 
 
 def _digest() -> dict[str, str]:

@@ -16,13 +16,13 @@ PLAIN = {
     "a table with a check, a default and a trigger's function": [
         "ALTER TABLE t ADD CHECK (f(a) > 0), ALTER b SET DEFAULT f(1)",
     ],
-    "a part": ["CREATE TABLE whole (a integer, b integer) PARTITION BY LIST (a)",
-               "ALTER TABLE whole ATTACH PARTITION t DEFAULT"],
     "a materialized view": [
         "ALTER TABLE t RENAME TO u", "CREATE MATERIALIZED VIEW t AS SELECT f(a) AS a FROM u"
     ],
 }  # fmt: skip
 OTHERS = {
+    "a part": ["CREATE TABLE whole (a integer, b integer) PARTITION BY LIST (a)",
+               "ALTER TABLE whole ATTACH PARTITION t DEFAULT"],
     "a view": ["ALTER TABLE t RENAME TO u", "CREATE VIEW t AS SELECT f(a) AS a FROM u"],
     "an index of an expression": ["CREATE INDEX ON t (f(a))"],
     "an index of some rows": ["CREATE INDEX ON t (a) WHERE f(b) > 0"],

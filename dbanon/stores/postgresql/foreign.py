@@ -34,6 +34,16 @@ _LOOKS_FOR_CASTS = (
     "|jsonb?_object_agg|jsonb?_populate_record|jsonb?_to_record)'"
 )
 
+# A call in an expression tree whose arguments are columns, each perhaps under another name of its
+# type, in the server's own notation: function, operator and arguments. Whatever is written in
+# another way, also by versions to come, is no such call, and what it names is refused.
+_VAR = r"\{VAR(?: :[a-z]+ (?:-?\d+|\(b\)))+\}"
+_COLUMN = rf"(?:{_VAR}|\{{RELABELTYPE :arg {_VAR}(?: :[a-z]+ -?\d+)+\}})"
+_CALL_OF_COLUMNS = (
+    r"\{(?:FUNCEXPR :funcid (\d+)|OPEXPR :opno (\d+))(?: :[a-z]+ (?:\d+|true|false))*"
+    rf" :args \(({_COLUMN}(?: {_COLUMN})*)\)(?: :location -?\d+)?\}}"
+)
+
 # One row for each piece of foreign code: relation, what it is, its owner. ``{relation}`` is SQL of
 # the relation's oid. Nothing here runs what it finds: definitions are read as text.
 _QUERY = """
@@ -70,6 +80,8 @@ named(relation, class, object) AS (
     FROM rules AS r,
          regexp_matches(r.body, ':(?:resulttype|typid|row_typeid|consttype) (\\d{{5,}})', 'g') AS f
     UNION
+    SELECT e.relation, e.class, e.object FROM evaluated AS e
+    UNION
     SELECT m.relation, n.class, n.object
     FROM named AS m
     CROSS JOIN LATERAL (
@@ -90,51 +102,67 @@ called AS (
     SELECT r.relation, r.foreign_text, f[1]::oid AS function
     FROM rules AS r, regexp_matches(r.body, ':(?:funcid|aggfnoid|winfnoid) (\\d+)', 'g') AS f
 ),
--- Expressions that the planner simplifies whenever it looks at the table.
-planned AS (
-    SELECT t.oid AS relation, x.body, row_number() OVER () AS number
+-- Expressions that the planner simplifies whenever it looks at a table: of indexes and statistics
+-- of all that is read, and of the keys of partitioned tables, those above included.
+above(oid, part) AS (
+    SELECT t.oid, t.oid FROM tree AS t
+    UNION
+    SELECT i.inhparent, a.part FROM above AS a JOIN pg_inherits AS i ON i.inhrelid = a.oid
+),
+expressions AS (
+    SELECT t.oid AS relation, x.tree
     FROM tree AS t
     CROSS JOIN LATERAL (
-        SELECT i.indexprs::text AS body FROM pg_index AS i WHERE i.indrelid = t.oid
+        SELECT i.indexprs::text AS tree FROM pg_index AS i WHERE i.indrelid = t.oid
         UNION ALL
         SELECT i.indpred::text FROM pg_index AS i WHERE i.indrelid = t.oid
         UNION ALL
         SELECT s.stxexprs::text FROM pg_statistic_ext AS s WHERE s.stxrelid = t.oid
-        UNION ALL
-        SELECT p.partexprs::text FROM pg_partitioned_table AS p WHERE p.partrelid = t.oid
     ) AS x
-    WHERE x.body ~ ':(funcid|opno) \\d{{5}}'
+    WHERE x.tree IS NOT NULL
+    UNION ALL
+    SELECT a.part, p.partexprs::text
+    FROM above AS a JOIN pg_partitioned_table AS p ON p.partrelid = a.oid
+    WHERE p.partexprs IS NOT NULL
 ),
-nodes AS (
-    SELECT n.relation, n.number, n.place, n.token,
-           sum(CASE WHEN n.token[1] = '}}' THEN -1 ELSE 1 END)
-               OVER (PARTITION BY n.number ORDER BY n.place) AS depth
-    FROM (
-        SELECT p.relation, p.number, f.place, f.token
-        FROM planned AS p, regexp_matches(
-            p.body, '(?<!\\\\)(\\{{[A-Z]+|\\}})(?: :(?:funcid|opno) (\\d+))?', 'g'
-        ) WITH ORDINALITY AS f(token, place)
-    ) AS n
+-- A call whose arguments are columns, and no more: nothing can be known of its value beforehand.
+of_columns AS (
+    SELECT e.relation, f[1]::oid AS function, f[2]::oid AS operator,
+           (SELECT count(*) FROM regexp_matches(f[3], '{{VAR ', 'g')) AS arguments
+    FROM expressions AS e, regexp_matches(e.tree, '{call_of_columns}', 'g') AS f
 ),
--- A call without a column in it is evaluated by the planner; a function in SQL is looked into.
-evaluated AS (
-    SELECT a.relation, p.oid AS function
-    FROM nodes AS a
-    LEFT JOIN pg_operator AS x ON a.token[1] <> '{{FUNCEXPR' AND x.oid = a.token[2]::oid
-    JOIN pg_proc AS p ON p.oid = coalesce(x.oprcode, a.token[2]::oid)
+-- What is left of the trees without these: whatever another role's is named there is refused,
+-- wherever it stands and whatever it is for. Nothing of a string looks like a call, as spaces and
+-- braces in it have a backslash before them.
+left_over AS (
+    SELECT e.relation,
+           regexp_replace(regexp_replace(e.tree, '{call_of_columns}', '', 'g'),
+                          ':location \\d+', '', 'g') AS tree
+    FROM expressions AS e
+),
+evaluated(relation, class, object) AS (
+    SELECT l.relation, c.class, f[1]::oid
+    FROM left_over AS l
+    CROSS JOIN LATERAL regexp_matches(l.tree, '\\m\\d{{5,10}}\\M', 'g') AS f
+    CROSS JOIN (VALUES ('pg_proc'::regclass), ('pg_operator'::regclass)) AS c(class)
+    WHERE f[1]::bigint BETWEEN 16384 AND 4294967295
+    UNION
+    SELECT l.relation, 'pg_type'::regclass, f[1]::oid
+    FROM left_over AS l, regexp_matches(l.tree, ':resulttype (\\d{{5,}})', 'g') AS f
+    WHERE l.tree ~ '{{(COERCETODOMAIN|COERCEVIAIO|ARRAYCOERCEEXPR) '
+    UNION
+    -- The text of a function in SQL takes the place of its call; defaults take that of arguments.
+    SELECT c.relation, 'pg_proc'::regclass, p.oid
+    FROM of_columns AS c
+    LEFT JOIN pg_operator AS x ON x.oid = c.operator
+    JOIN pg_proc AS p ON p.oid = coalesce(x.oprcode, c.function)
     JOIN pg_language AS l ON l.oid = p.prolang
-    WHERE a.token[2] IS NOT NULL AND (
-        l.lanname = 'sql' AND (strpos(p.prosrc, '.') > 0 OR EXISTS (
-            SELECT FROM pg_depend AS d
-            WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-              AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)))
-        OR NOT EXISTS (
-            SELECT FROM nodes AS v
-            WHERE v.number = a.number AND v.token[1] = '{{VAR' AND v.place > a.place
-              AND v.place < coalesce((
-                  SELECT min(e.place) FROM nodes AS e
-                  WHERE e.number = a.number AND e.place > a.place AND e.depth < a.depth
-              ), 2147483647)))
+    WHERE c.arguments <> p.pronargs OR p.prosupport <> 0
+       OR l.lanname = 'sql' AND (strpos(p.prosrc, '.') > 0 OR EXISTS (
+           SELECT FROM pg_depend AS d
+           WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+             AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass,
+                                  'pg_type'::regclass)))
 ),
 -- Types of other roles among the columns that the views show or read.
 parts(oid) AS (
@@ -170,9 +198,6 @@ found AS (
     JOIN pg_foreign_table AS f ON f.ftrelid = t.oid
     JOIN pg_foreign_server AS s ON s.oid = f.ftserver
     CROSS JOIN LATERAL (VALUES (t.owner), (s.srvowner)) AS w(owner)
-    UNION ALL
-    SELECT e.relation, 'function ' || p.oid::regprocedure, p.proowner
-    FROM evaluated AS e JOIN pg_proc AS p ON p.oid = e.function
 )
 SELECT f.relation::regclass::text, f.what, o.rolname::text
 FROM found AS f JOIN pg_roles AS o ON o.oid = f.owner
@@ -194,7 +219,7 @@ ORDER BY 1, 2, 3"""
 # True of a relation where ``_QUERY`` cannot find anything: a table that nothing hangs on which it
 # looks at. To ask that first saves a third of the time of a small release.
 _PLAIN = """
-SELECT c.relkind IN ('r', 'm')
+SELECT c.relkind IN ('r', 'm') AND NOT c.relispartition
     AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = c.oid)
     AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid
                     AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))
@@ -219,6 +244,7 @@ def foreign_code(relation: str) -> str:
         foreign=FOREIGN,
         reaches_out=_REACHES_OUT,
         looks_for_casts=_LOOKS_FOR_CASTS,
+        call_of_columns=_CALL_OF_COLUMNS,
     )
 
 

@@ -27,5 +27,24 @@ SET LOCAL constraint_exclusion = off;
 SET LOCAL client_min_messages = warning"""
 
 
+# Of the functions in Python, and of the procedure, which has to set them itself, again after each
+# commit. A setting of the caller changes nothing, and none of these stays.
+FUNCTION_SETTINGS = (
+    ("row_security", "off"),
+    ("timezone", "UTC"),
+    ("datestyle", "ISO, YMD"),
+    ("extra_float_digits", "1"),
+    ("lock_timeout", "60s"),
+    ("work_mem", WORK_MEM),
+    ("default_statistics_target", str(STATISTICS)),
+    ("jit", "off"),
+    ("array_nulls", "on"),
+    ("enable_hashjoin", "on"),
+    ("enable_mergejoin", "on"),
+    ("enable_sort", "on"),
+    ("parallel_tuple_cost", "0.1"),
+    ("constraint_exclusion", "off"),
+)
+
 # Every name is qualified: until the path is pinned, it may name anybody's functions first.
 CALLER_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
