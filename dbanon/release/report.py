@@ -12,7 +12,7 @@ from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import INPUT, ROWS_LINK, Alignment
 from dbanon.release.recode import ColumnLoss
-from dbanon.release.words import InWords, carried, nearness, plain, told_by_method
+from dbanon.release.words import InWords, carried, nearness, plain, told_by_method, told_figure
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ class Evaluated:
         told = [("evaluation", "see dbanon evaluate, and docs/evaluation.md for what each says")]
         for kind in ("losses", "risks"):
             told += [
-                (f"  {name}", f"{value:.6g}")
+                (f"  {name}", told_figure(value, self.figures["notes"].get(name, "")))
                 for name, value in self.figures[kind].items()
                 if value is not None
             ]

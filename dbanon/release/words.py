@@ -72,6 +72,14 @@ def carried(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("columns copied as they are", "left the database for the client's memory meanwhile")]
 
 
+def told_figure(value: float, note: str) -> str:
+    """A figure of an evaluation; of one that is 0 or 1 by definition, that it is."""
+    # A backend imports the measures only where they are asked for.
+    from dbanon.measures.figure import NOT_FOR_LABELS
+
+    return note if note.startswith(NOT_FOR_LABELS) else f"{value:.6g}"
+
+
 def plain(value: Any) -> Any:
     """A value without dataclasses, and with containers of its own."""
     if is_dataclass(value) and not isinstance(value, type):

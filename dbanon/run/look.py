@@ -16,14 +16,18 @@ from dbanon.release.distribution import (
     of_labels,
     of_numbers,
 )
-from dbanon.run.verify import recount_sql
 from dbanon.stores import ledger, recorded
 from dbanon.stores.ledger_rows import require_classes
 from dbanon.stores.ledger_tables import LedgerEntry
 from dbanon.stores.names import RelationName
 from dbanon.stores.recorded import Recorded
 from dbanon.stores.sql import Session
-from dbanon.stores.statements import rare_values, shared_values, value_counts
+from dbanon.stores.statements import (
+    rare_values,
+    recount_for_people,
+    shared_values,
+    value_counts,
+)
 from dbanon.stores.store import Store
 
 # A released value has k rows at least, so that there are not too many; more are not looked at.
@@ -37,12 +41,12 @@ class Look:
     Parameters
     ----------
     recorded : what the ledger has of it.
-    recount_sql : the query that anyone can run.
+    counting : what anyone can count again: in words, and the query.
     distributions : of the released quasi-identifiers and sensitive columns, in their order.
     """
 
     recorded: Recorded
-    recount_sql: str
+    counting: tuple[tuple[str, str], ...]
     distributions: tuple[Distribution, ...]
 
 
@@ -60,7 +64,10 @@ def look(store: Store, relation: RelationName) -> Look:
         found = recorded.read(session, entry)
         return Look(
             found,
-            recount_sql(entry.name, entry.quasi_identifiers, entry.guarantee),
+            tuple(
+                (words, recount_for_people(entry.name, columns))
+                for words, columns in entry.guarantee.counts_again(entry.quasi_identifiers)
+            ),
             _distributions(session, entry, found),
         )
 
