@@ -74,16 +74,6 @@ class Guarantee:
         return "rows"
 
     @property
-    def shares(self) -> str:
-        """What k bounds, for whoever reads a report: the fewest of these."""
-        return f"{self.unit} that share one combination of released values"
-
-    @property
-    def linked(self) -> str:
-        """What an attacker finds again."""
-        return self.unit
-
-    @property
     def bounds_rows(self) -> bool:
         """True when no combination of released values is shared by fewer than k."""
         return True
@@ -168,17 +158,6 @@ class Guarantee:
         """What was counted when a published release was looked at again: rows are all it has."""
         return "rows"
 
-    def counts_again(self, columns: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """What whoever has the release can count: in words, and by which columns.
-
-        Parameters
-        ----------
-        columns : its quasi-identifiers and strata.
-        """
-        within = f", within each stratum of {', '.join(self.by)}" if self.by else ""
-        rows = f"Rows that share all quasi-identifiers{within}: k counts these."
-        return ((rows, self.questions(columns).columns),)
-
     def check(self, counts: Counts, expected: Expected) -> Verdict:
         """The verdict on what was counted, before anyone can see what was written.
 
@@ -254,17 +233,6 @@ class OfPersons(Guarantee):
     def _of_what(self) -> tuple[str, ...]:
         return (f'k counts persons, by the values of "{self.entity}", which are not released.',)
 
-    def counts_again(self, columns: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Rows, with what they say of persons."""
-        [(_, shared)] = super().counts_again(columns)
-        return (
-            (
-                f'Rows. k counts persons, by "{self.entity}", who are at most as many in a class;'
-                " the release does not hold whose a row is, so that only the run could count them.",
-                shared,
-            ),
-        )
-
     def told_of(self, recount: Recount) -> str:
         """What was counted when a published release was looked at again: rows are all it has."""
         return f'rows; the release counted persons by "{self.entity}", which it does not hold'
@@ -308,16 +276,6 @@ class PerAttribute(Guarantee):
     def unit(self) -> str:
         """What k counts, in one word or few."""
         return "rows, in each column by itself"
-
-    @property
-    def shares(self) -> str:
-        """What k bounds, for whoever reads a report: the fewest of these."""
-        return "rows that share one released value of a column; whole rows are not protected"
-
-    @property
-    def linked(self) -> str:
-        """What an attacker finds again."""
-        return "rows"
 
     @property
     def bounds_rows(self) -> bool:
@@ -377,13 +335,6 @@ class PerAttribute(Guarantee):
             f" shared by at least {self.k} rows of the release{within}; ROWS ARE NOT k-ANONYMOUS:"
             f" a combination of values may be one row's alone{_ABOUT_NULLS.get(self.nulls, '')}"
         )
-
-    def counts_again(self, columns: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Each column by itself, and whole rows, of which nothing is guaranteed."""
-        questions = self.questions(columns)
-        within = f", within each stratum of {', '.join(self.by)}" if self.by else ""
-        alone = ((f"{own[0]} by itself{within}: k counts these.", own) for own in questions.classes)
-        return (*alone, ("Whole rows: nothing is guaranteed of them.", questions.columns))
 
     def told_of(self, recount: Recount) -> str:
         """What was counted when a published release was looked at again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -66,10 +67,29 @@ def look(store: Store, relation: RelationName) -> Look:
             found,
             tuple(
                 (words, recount_for_people(entry.name, columns))
-                for words, columns in entry.guarantee.counts_again(entry.quasi_identifiers)
+                for words, columns in _counted_again(entry)
             ),
             _distributions(session, entry, found),
         )
+
+
+def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
+    """What whoever has the release can count: in words, and by which columns."""
+    guarantee = entry.guarantee
+    questions = guarantee.questions(entry.quasi_identifiers)
+    within = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
+    for columns in questions.each:
+        yield f"{columns[0]} by itself{within}: k counts these.", columns
+    if questions.each:
+        yield "Whole rows: nothing is guaranteed of them.", questions.columns
+        return
+    counts = "k counts these."
+    for name in questions.persons:
+        counts = (
+            f'k counts persons, by "{name}", who are at most as many in a class. The release does'
+            " not hold whose a row is, so that only the run could count them."
+        )
+    yield f"Rows that share all quasi-identifiers{within}: {counts}", questions.columns
 
 
 def _distributions(

@@ -44,7 +44,7 @@ def view(
         "lost": report.lost_told(),
         "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
         "counting": look.counting if look else (),
-        "counted_then": _counted_then(report),
+        "counted_then": _counted_then(report, len(look.counting) if look else 1),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "sizes": _sizes(report, pictures),
         "by_method": "; ".join(text for _, text in told_by_method(report.by_method)),
@@ -105,17 +105,17 @@ def _minute(time: str) -> str:
     return f"{time[:10]} {time[11:16]} UTC" if time[10:11] == "T" else time
 
 
-def _counted_then(report: Report) -> str:
+def _counted_then(report: Report, queries: int) -> str:
     """What there is to run, and what it gave when the release was made, in words."""
     gave = (
         f"smallest class {report.smallest_class:,}, {report.classes:,} classes,"
         f" {report.rows_out:,} rows"
     )
-    if report.k_rows is None:
+    if queries == 1:
         return f"can run this. When it was released it gave: {gave}."
     return (
         f"can run these. When it was released they gave, over all columns: {gave}; of whole rows"
-        f" the smallest class {report.k_rows:,}."
+        f" the smallest class {report.counts.verdict.rarest:,}."
     )
 
 
@@ -130,7 +130,7 @@ def _headline(
             "k counted",
             f"{report.k_achieved:,}",
             f"{report.k_requested:,} asked for",
-            f"The fewest {guarantee.shares}.",
+            f"The fewest that share released values: {guarantee.unit}.",
         ),
         (
             "rows released",
@@ -158,7 +158,7 @@ def _headline(
                 "linkage risk",
                 f"{100 * evaluation['risks']['linkage_risk']:.1f} %",
                 "of an attacker with the originals",
-                f"The share of {guarantee.linked} that whoever holds all originals finds again.",
+                "The share of records that whoever holds all originals finds again.",
             )
         )
     return found
