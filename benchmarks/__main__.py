@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
+    "alignment",
     "bounds",
     "chain_speed",
     "chains",

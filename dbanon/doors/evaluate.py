@@ -13,18 +13,22 @@ from dbanon.data.option import parameter
 from dbanon.data.partition import SUPPRESSED, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.doors.arrays import classes_of, is_frame, table_of
-from dbanon.errors import InvalidParameter, TooFewRecords, UnsupportedType
-from dbanon.hierarchy.spec import Given, built, parse_all
+from dbanon.errors import InvalidParameter, RowsNotAligned, TooFewRecords, UnsupportedType
+from dbanon.hierarchy.spec import Given, HierarchySpec, built, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
+from dbanon.job.guarantee import recorded
 from dbanon.job.policy import Policy
+from dbanon.measures.alignment import unrelated
 from dbanon.measures.figure import Parameters
-from dbanon.measures.pairs import joined
+from dbanon.measures.pairs import Pairs, joined
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import Evaluation, evaluation_of, pairs_of
 from dbanon.release.labels import ANY
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dbanon.release.report import Report
 
 _PLAIN = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
 
@@ -35,6 +39,7 @@ def evaluate(
     *,
     quasi_identifiers: Sequence[str] | None = None,
     key: str | Sequence[str] | None = None,
+    report: Report | None = None,
     classes: Partition | ArrayLike | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
     hierarchies: Mapping[str, Given] | None = None,
@@ -47,9 +52,11 @@ def evaluate(
 ) -> Evaluation:
     """What a released table lost and what it still risks, whatever tool made it.
 
-    Rows are paired by their place, or by a key. A released row that has ``*`` in every
-    quasi-identifier is suppressed; so is an original whose key is in no released row. A release
-    in a database is for ``evaluate_release``: it has neither order nor keys.
+    Rows are paired by their place, by a key, or by the report of ``anonymize_frame``. A released
+    row that has ``*`` in every quasi-identifier is suppressed; so is an original whose key is in no
+    released row. A release in a database is for ``evaluate_release``: it has neither order nor
+    keys. Rows paired by their place are tried against chance: docs/evaluation.md says what that
+    tells.
 
     Parameters
     ----------
@@ -57,6 +64,8 @@ def evaluate(
         Intervals are text as in ``[20, 30)``, and labels those of ``hierarchies``. NaN is NULL.
     quasi_identifiers : the columns to compare; None for all that both tables have, but the key.
     key : columns of both tables that pair the rows, unique and without NULL; None for their places.
+    report : that of the same call of ``anonymize_frame``, which knows in memory which row became
+        which, and whose columns, orders, strata and persons are taken.
     classes : the label of each original, or a partition; None: rows that are released alike.
     orders : by column of text, its values from the lowest to the highest.
     hierarchies : by column, as in ``anonymize_frame``.
@@ -68,12 +77,18 @@ def evaluate(
     ------
     InvalidParameter : the tables cannot be paired, a label is unknown, or a class is released with
         different values.
+    RowsNotAligned : rows at the same place do not belong together, or the report is of others.
     ColumnNotFound : a table has no column of a name.
     UnsupportedType : a column is released as another type that is no text.
     """
+    if report is not None and key is not None:
+        raise InvalidParameter("Rows are paired by a key or by the report: give one of both.")
     before, after = _tables(original, released)
+    if report is not None:
+        quasi_identifiers = quasi_identifiers or report.quasi_identifiers
+        orders = orders or report.arguments["orders"]
     names = _names(before, after, quasi_identifiers, key)
-    places = _places(before, after, key)
+    places = _places(before, after, names, key, report)
     trees_given = parse_all(hierarchies, files=True)
     parameters = _parameters(
         lambdas=lambdas,
@@ -83,27 +98,64 @@ def evaluate(
         sample=sample,
         seed=seed,
     )
-    from dbanon.stores.frame.microdata import microdata_from_frame
+    from dbanon.stores.frame.microdata import microdata_from_frame, with_groups
 
     microdata = microdata_from_frame(
         before, names, orders=parameter(Policy, "orders").check(orders)
     )
     if not microdata.n_records:
         raise TooFewRecords("There are no records.")
+    if report is not None:
+        groups = recorded(report.k_requested, report.arguments)
+        microdata = with_groups(before, microdata, groups.by, groups.persons)
+    # Of ours it is a class of which nothing is left: withheld rows are not there.
+    pairs = _pairs(microdata, after, places, classes, trees_given, stars=report is None)
+    if key is None and report is None:
+        _require_related(pairs, parameters.seed)
+    return evaluation_of(pairs, parameters)
+
+
+def _require_related(pairs: Pairs, seed: int) -> None:
+    """Refuse rows in random order; raises RowsNotAligned."""
+    if unrelated(pairs, seed):
+        raise RowsNotAligned(
+            "Original and released rows are paired by their places, and are no nearer to each"
+            " other than rows paired at random.",
+            hint="Put both in one order, or name a `key` of both tables; of anonymize_frame, give"
+            " its `report`.",
+        )
+
+
+def _pairs(
+    microdata: Microdata,
+    after: pd.DataFrame,
+    places: NDArray[np.int64],
+    classes: Any,
+    given: Mapping[str, Hierarchy | HierarchySpec],
+    *,
+    stars: bool,
+) -> Pairs:
+    """The originals beside their released rows at ``places``, int64 (n,), -1 where suppressed.
+
+    Parameters
+    ----------
+    stars : True where rows of stars alone are suppressed, too.
+    """
+    names = [attribute.name for attribute in microdata.attributes]
     after = after[names].iloc[np.maximum(places, 0)] if len(after) else after[names]
     gone = places < 0
-    if len(after):
+    if len(after) and stars:
         gone |= _stars(after, names)
     columns = [
         _Written.of(attribute, after[attribute.name]) if len(after) else _Written.none(attribute)
         for attribute in microdata.attributes
     ]
     labels, firsts = _classes(columns, gone, classes, microdata)
-    trees: dict[str, Hierarchy] = dict(built(trees_given, microdata))
+    trees: dict[str, Hierarchy] = dict(built(given, microdata))
     for position, attribute in enumerate(microdata.categorical):
         trees.setdefault(attribute.name, flat(microdata.categories[position]))
     made = [column.at(firsts) for column in columns]
-    return evaluation_of(pairs_of(microdata, Partition(labels), made, trees), parameters)
+    return pairs_of(microdata, Partition(labels), made, trees)
 
 
 def _tables(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -170,17 +222,27 @@ def _names(
 
 
 def _places(
-    before: pd.DataFrame, after: pd.DataFrame, key: str | Sequence[str] | None
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    names: Sequence[str],
+    key: str | Sequence[str] | None,
+    report: Report | None,
 ) -> NDArray[np.int64]:
     """The released row of each original, int64 (n,); -1 where it was suppressed."""
     import pandas as pd
 
+    from dbanon.stores.frame.aligned import require_not_shuffled, rows_by_report
+
+    if report is not None:
+        return rows_by_report(report, before, after, names)
     keys = _keys(key)
     if not keys:
+        require_not_shuffled(after)
         if len(before) != len(after):
             raise InvalidParameter(
                 f"The original has {len(before)} rows, the release {len(after)}.",
-                hint="Rows are paired by their places; name a `key` to join them by.",
+                hint="Rows are paired by their places; name a `key` to join them by, or give the"
+                " `report` of anonymize_frame.",
             )
         return np.arange(len(before))
     indices = []

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbanon.data.option import make, parameters
 from dbanon.doors.signature import lists
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, RowsLinkable, RowsLinkableRefused
 from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
+from dbanon.release.alignment import INPUT, ROWS_LINK, SHUFFLED
 from dbanon.run.run import run
+from dbanon.stores.frame.aligned import alignment_of
 from dbanon.stores.frame.handed import frame_of
 from dbanon.stores.frame.source import NAME, FrameSource
 from dbanon.stores.frame.target import FrameTarget
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
     from dbanon.job.options import PolicyOptions
     from dbanon.release.report import Report
+
+_NOT_SHUFFLED = "classes: reproducible; row order and index: those of the input"
 
 
 @lists(parameters(Policy))
@@ -34,12 +39,14 @@ def anonymize_frame(
     by: Sequence[str] = (),
     entity: str | None = None,
     hierarchies: Mapping[str, Given] | None = None,
+    rows: str = SHUFFLED,
     **options: Unpack[PolicyOptions],
 ) -> tuple[Any, Report]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
     Rows come back in fresh random order under a new index. Columns named nowhere are left out.
-    NaN and NaT are NULLs. What came as an Arrow table or of polars comes back as one.
+    NaN and NaT are NULLs. What came as an Arrow table or of polars comes back as one. The report
+    knows in memory which row became which, for ``evaluate``; nothing that is written of it does.
 
     Parameters
     ----------
@@ -53,6 +60,9 @@ def anonymize_frame(
         (in a stratum) share a class. It is not released. None: every row is a person of its own.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
+    rows : ``shuffled``, or ``input`` to keep order and index of the rows that are released: for
+        your own use, as they link to their originals, of which ``RowsLinkable`` warns; ``strict``
+        refuses it.
     options : the other options of ``Policy``. Ordered categoricals have the order of their
         categories, unless ``orders`` says another.
 
@@ -74,9 +84,29 @@ def anonymize_frame(
             )
     trees = parse_all(hierarchies, files=True)
     policy = make(Policy, {"k": k, **options})
+    _check_rows(rows, policy)
     named = {"table": NAME, "output": NAME, "entity": entity, "hierarchies": trees, **columns}
     job = make(Job, {"policy": policy, **named})
-    target = FrameTarget()
+    target = FrameTarget(rows)
     report = run(job, FrameSource(table), target)
     assert target.released is not None
-    return handed_back(target.released), report
+    assert target.places is not None
+    if rows == INPUT:
+        report = report.found(rows=INPUT).made(seed_policy=_NOT_SHUFFLED)
+        warnings.warn(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."), stacklevel=2)
+    handed = handed_back(target.released)
+    # As evaluate has it: what is handed back may have other types.
+    known = alignment_of(table, frame_of(handed)[0], job.quasi_identifiers, target.places)
+    return handed, report.aligned(known)
+
+
+def _check_rows(rows: str, policy: Policy) -> None:
+    """Refuse other words, and rows that link to their originals where the policy is strict."""
+    if rows not in (SHUFFLED, INPUT):
+        raise InvalidParameter(f"rows must be {SHUFFLED} or {INPUT}.")
+    if rows == INPUT and policy.strict:
+        raise RowsLinkableRefused(
+            f'With rows="{INPUT}" the released rows would stand as their originals do, and strict'
+            " was asked for.",
+            hint="Leave `rows` or `strict` out.",
+        )

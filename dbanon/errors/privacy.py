@@ -95,6 +95,14 @@ class TellingColumnRefused(DbanonError):
     sqlstate = "ZK005"
 
 
+class RowsLinkableRefused(DbanonError):
+    """Released rows would stand as their originals do, and strict was asked for."""
+
+    code = "rows_linkable"
+    exit_code = 6
+    sqlstate = "ZK005"
+
+
 class TraceTooSmall(PrivacyRefusal):
     """A history over the releases of a chain would be shared by fewer than k persons."""
 

@@ -21,6 +21,12 @@ class InvalidParameter(UsageError):
     code = "invalid_parameter"
 
 
+class RowsNotAligned(UsageError):
+    """Original and released rows do not belong together as they stand."""
+
+    code = "rows_not_aligned"
+
+
 class BoundsRequired(UsageError):
     """A column has no public bounds, or no public list of values."""
 

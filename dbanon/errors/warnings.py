@@ -15,6 +15,10 @@ class RowsNotAnonymous(PrivacyWarning):
     """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
 
 
+class RowsLinkable(PrivacyWarning):
+    """The rows of this result stand as their originals do: whoever has those pairs them all."""
+
+
 class WorkersNotPrivate(UserWarning):
     """Original records on the workers of a cluster, or between them, are not kept from others."""
 

@@ -51,6 +51,11 @@ class Column(ABC):
         return None
 
     @property
+    def covers(self) -> bool:
+        """True when a released value stands for several: a label above the leaves, an interval."""
+        return False
+
+    @property
     @abstractmethod
     def kinds(self) -> NDArray[np.int64]:
         """int64 (n,), a number for each different original value; NULL may have any."""
@@ -173,6 +178,10 @@ class Intervals(_OfNumbers):
         ends = (_same(self.low, self.withheld), _same(self.high, self.withheld))
         return ends[0] * (int(ends[1].max(initial=0)) + 1) + ends[1]
 
+    @property
+    def covers(self) -> bool:
+        return bool((self.low < self.high).any())
+
     @cached_property
     def _ends(self) -> tuple[Floats, Floats]:
         return self.places(self.low), self.places(self.high)
@@ -248,6 +257,10 @@ class Nodes(_Coded):
     """
 
     tree: Hierarchy
+
+    @property
+    def covers(self) -> bool:
+        return bool(self.tree.heights[self.released[self.released >= 0]].any())
 
     def _climbed(self, leaves: Index, nodes: Index) -> Floats:
         above = self.tree.ancestors(self.tree.leaves[leaves], nodes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.figure import NO_ROWS, Figure, Measure, Task
+from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, Figure, Measure, Task
 
 
 def direct_loss(task: Task) -> Figure:
@@ -29,7 +29,8 @@ def direct_loss(task: Task) -> Figure:
         task.tick((at + 1) / len(pairs.columns))
     if not cells:
         return Figure(None, note=NO_ROWS)
-    return Figure(total / cells, columns, {"zil": total})
+    covered = total == 0 and any(column.covers for column in pairs.columns)
+    return Figure(total / cells, columns, {"zil": total}, note=NOT_FOR_LABELS if covered else "")
 
 
 MEASURE = Measure(

@@ -145,3 +145,5 @@ NO_VARIATION = "no column of numbers varies"
 NOT_ALL_NUMBERS = "not all columns are numbers released as numbers"
 NO_CATEGORIES = "no column is categorical"
 NO_ROWS = "no row is released"
+# Of a figure that is 0 or 1 by definition.
+NOT_FOR_LABELS = "not meant for labels: one that covers its value is at distance 0 of it"

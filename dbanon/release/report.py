@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from dbanon.data.counts import Recount
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
+from dbanon.release.alignment import INPUT, ROWS_LINK, Alignment
 from dbanon.release.recode import ColumnLoss
-from dbanon.release.words import InWords, carried, nearness, told_by_method
+from dbanon.release.words import InWords, carried, nearness, plain, told_by_method, told_figure
 
 T = TypeVar("T")
 
@@ -139,7 +140,7 @@ class Evaluated:
         told = [("evaluation", "see dbanon evaluate, and docs/evaluation.md for what each says")]
         for kind in ("losses", "risks"):
             told += [
-                (f"  {name}", f"{value:.6g}")
+                (f"  {name}", told_figure(value, self.figures["notes"].get(name, "")))
                 for name, value in self.figures[kind].items()
                 if value is not None
             ]
@@ -212,6 +213,8 @@ class Report(InWords):
     loss: Lost
     made_by: MadeBy
     evaluated: Evaluated = field(default_factory=Evaluated)
+    # No field: neither ``replace`` nor what serializes fields hands it on.
+    alignment: ClassVar[Alignment | None] = None
 
     release_id = _Told[str]("made_by.release_id")
     created_at = _Told[str]("made_by.created_at")
@@ -259,7 +262,8 @@ class Report(InWords):
     @property
     def cautions(self) -> tuple[Caution, ...]:
         """What whoever reads the release has to be told beside its guarantee."""
-        return self.counts.verdict.cautions
+        own = (ROWS_LINK,) if self.arguments.get("rows") == INPUT else ()
+        return (*self.counts.verdict.cautions, *own)
 
     @property
     def warned(self) -> tuple[str, ...]:
@@ -292,6 +296,12 @@ class Report(InWords):
         """The report with other values in ``made_by``."""
         return replace(self, made_by=replace(self.made_by, **changes))
 
+    def aligned(self, alignment: Alignment) -> Report:
+        """The report, which knows in memory which row became which: see ``Alignment``."""
+        found = replace(self)
+        object.__setattr__(found, "alignment", alignment)
+        return found
+
     def found(self, **arguments: Any) -> Report:
         """The report with what was found of arguments."""
         arguments = {**self.request.arguments, **arguments}
@@ -315,11 +325,11 @@ class Report(InWords):
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
-        plain = {name: _plain(getattr(self, name)) for name in self.names()}
-        for loss in plain["column_losses"].values():
+        told = {name: plain(getattr(self, name)) for name in self.names()}
+        for loss in told["column_losses"].values():
             # Its key says it.
             del loss["name"]
-        return plain
+        return told
 
     def rows(self) -> list[tuple[str, str]]:
         """The report as pairs of label and text, for people."""
@@ -387,14 +397,3 @@ class Report(InWords):
         if self.relation != self.output:
             pairs.insert(3, ("released table", self.relation))
         return pairs
-
-
-def _plain(value: Any) -> Any:
-    """A value without dataclasses, and with containers of its own."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(_plain(part) for part in value)
-    return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
 from html import escape
 from typing import Any
@@ -69,3 +70,22 @@ def carried(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     if arguments.get("kept_columns") != "client":
         return []
     return [("columns copied as they are", "left the database for the client's memory meanwhile")]
+
+
+def told_figure(value: float, note: str) -> str:
+    """A figure of an evaluation; of one that is 0 or 1 by definition, that it is."""
+    # A backend imports the measures only where they are asked for.
+    from dbanon.measures.figure import NOT_FOR_LABELS
+
+    return note if note.startswith(NOT_FOR_LABELS) else f"{value:.6g}"
+
+
+def plain(value: Any) -> Any:
+    """A value without dataclasses, and with containers of its own."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(plain(part) for part in value)
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -16,14 +17,18 @@ from dbanon.release.distribution import (
     of_labels,
     of_numbers,
 )
-from dbanon.run.verify import recount_sql
 from dbanon.stores import ledger, recorded
 from dbanon.stores.ledger_rows import require_classes
 from dbanon.stores.ledger_tables import LedgerEntry
 from dbanon.stores.names import RelationName
 from dbanon.stores.recorded import Recorded
 from dbanon.stores.sql import Session
-from dbanon.stores.statements import rare_values, shared_values, value_counts
+from dbanon.stores.statements import (
+    rare_values,
+    recount_for_people,
+    shared_values,
+    value_counts,
+)
 from dbanon.stores.store import Store
 
 # A released value has k rows at least, so that there are not too many; more are not looked at.
@@ -37,12 +42,12 @@ class Look:
     Parameters
     ----------
     recorded : what the ledger has of it.
-    recount_sql : the query that anyone can run.
+    counting : what anyone can count again: in words, and the query.
     distributions : of the released quasi-identifiers and sensitive columns, in their order.
     """
 
     recorded: Recorded
-    recount_sql: str
+    counting: tuple[tuple[str, str], ...]
     distributions: tuple[Distribution, ...]
 
 
@@ -60,9 +65,31 @@ def look(store: Store, relation: RelationName) -> Look:
         found = recorded.read(session, entry)
         return Look(
             found,
-            recount_sql(entry.name, entry.quasi_identifiers, entry.guarantee),
+            tuple(
+                (words, recount_for_people(entry.name, columns))
+                for words, columns in _counted_again(entry)
+            ),
             _distributions(session, entry, found),
         )
+
+
+def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
+    """What whoever has the release can count: in words, and by which columns."""
+    guarantee = entry.guarantee
+    questions = guarantee.questions(entry.quasi_identifiers)
+    within = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
+    for columns in questions.each:
+        yield f"{columns[0]} by itself{within}: k counts these.", columns
+    if questions.each:
+        yield "Whole rows: nothing is guaranteed of them.", questions.columns
+        return
+    counts = "k counts these."
+    for name in questions.persons:
+        counts = (
+            f'k counts persons, by "{name}", who are at most as many in a class. The release does'
+            " not hold whose a row is, so that only the run could count them."
+        )
+    yield f"Rows that share all quasi-identifiers{within}: {counts}", questions.columns
 
 
 def _distributions(

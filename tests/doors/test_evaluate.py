@@ -9,7 +9,13 @@ import pandas as pd
 import pytest
 
 import dbanon
-from dbanon.errors import ColumnNotFound, DbanonError, InvalidParameter, UnsupportedType
+from dbanon.errors import (
+    ColumnNotFound,
+    DbanonError,
+    InvalidParameter,
+    RowsNotAligned,
+    UnsupportedType,
+)
 from dbanon.hierarchy import Hierarchy
 
 CITIES = Hierarchy.from_nested({"*": {"north": ["Kiel", "Bremen"], "south": ["Ulm", "Passau"]}})
@@ -124,7 +130,10 @@ def test_any_perturbation() -> None:
     assert found.risks["class_risk"] == 1
     assert found.risks["linkage_risk"] > 0.8
     swapped = table[["city"]].sample(frac=1, random_state=2).reset_index(drop=True)
-    permuted = dbanon.evaluate(table[["city"]], swapped)
+    with pytest.raises(RowsNotAligned, match="paired at random"):
+        dbanon.evaluate(table[["city"]], swapped)
+    numbered = [one.assign(id=range(200)) for one in (table[["city"]], swapped)]
+    permuted = dbanon.evaluate(numbered[0], numbered[1], key="id")
     assert permuted.losses["entropy_change"] == 0
     assert 0 < permuted.losses["direct_loss"] < 1
 

@@ -187,3 +187,32 @@ def test_no_release_of_this_name(database: Database, tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "release_not_found" in done.stderr
     assert not path.exists()
+
+
+def test_a_later_report_recounts(database: Database, tmp_path: Path) -> None:
+    """It says so on top; a release that was changed has no page, and verify's code."""
+    load_people(database, people())
+    database.anonymize(quasi_identifiers=["age"], k=4, sensitive=["site"])
+    path = tmp_path / "report.html"
+    arguments = ["report", database.url, "release.people", "-o", str(path)]
+    done = run(*arguments, "--for", "Institute <b>", "--purpose", "a study", "--format", "json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["recounted"].startswith("smallest class ")
+    text = path.read_text(encoding="utf-8")
+    assert "Recounted for this page on " in text
+    assert "Columns, types, rows and class sizes are as they were released." in text
+    assert "Institute &lt;b&gt;" in text
+    assert "signature" in text
+    path.unlink()
+    relation = database.relation("release.people")
+    database.execute(f"DELETE FROM {relation} WHERE site = 'site 0'")
+    done = run(*arguments)
+    assert done.exit_code in (3, 6), done.output
+    assert not path.exists()
+
+
+def test_a_signature_is_for_a_page(database: Database, tmp_path: Path) -> None:
+    path = tmp_path / "report.txt"
+    done = run("report", database.url, "release.people", "-o", str(path), "--for", "them")
+    assert done.exit_code == 2
+    assert "--for and --purpose are of a page" in done.stderr

@@ -142,7 +142,9 @@ def require_report_file(path: Path, *, page: bool = True) -> None:
         )
 
 
-def save_report(report: Report | PrivateReport, path: Path, look: Look | None = None) -> None:
+def save_report(
+    report: Report | PrivateReport, path: Path, look: Look | None = None, **on_page: Any
+) -> None:
     """Write a report to a file, as its ending says: ``.json``, ``.html`` or ``.txt``.
 
     The file is readable by its owner only, and appears when it is complete.
@@ -150,6 +152,7 @@ def save_report(report: Report | PrivateReport, path: Path, look: Look | None = 
     Parameters
     ----------
     look : what the release's database has of it, for a page.
+    on_page : what else a page says: ``recount`` and ``handed``, as ``html.page`` has them.
 
     Raises
     ------
@@ -160,7 +163,7 @@ def save_report(report: Report | PrivateReport, path: Path, look: Look | None = 
     if path.suffix == ".json":
         text = json.dumps(report.to_dict(), indent=2) + "\n"
     elif path.suffix == ".html" and isinstance(report, Report):
-        text = page(report, look=look)
+        text = page(report, look=look, **on_page)
     elif path.suffix == ".txt":
         text = _unpadded(report_table(report), "utf-8") + "\n"
     else:

@@ -9,6 +9,7 @@ import click
 from dbanon.doors.cli.commands import OnDatabase
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.support import URL_HELP, common, errors, show, signals, sql_printer
+from dbanon.errors import InvalidParameter
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
@@ -22,19 +23,52 @@ from dbanon.doors.cli.support import URL_HELP, common, errors, show, signals, sq
     required=True,
     help="The .html, .json or .txt file to write.",
 )
+@click.option(
+    "--for",
+    "recipient",
+    metavar="TEXT",
+    help="Who gets the release: for the page, which has a line to sign then.",
+)
+@click.option("--purpose", metavar="TEXT", help="What it is for: for the page, to be signed, too.")
 @common
-def report(url: str, relation: str, path: Path, form: str, print_sql: bool) -> None:
-    """Write the report of a release from what the ledger has of it; no original is read."""
+def report(
+    url: str,
+    relation: str,
+    path: Path,
+    recipient: str | None,
+    purpose: str | None,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Write the report of a release: what the ledger has of it, and its classes counted again.
+
+    No original is read. A release that is not as it was released ends it, as it does dbanon verify.
+    """
     with errors(form), signals():
         from dbanon.doors.cli.render import pairs_table, require_report_file, save_report
         from dbanon.run.look import look
         from dbanon.run.open import open_store
+        from dbanon.run.verify import Verification, verify
         from dbanon.stores.names import parse_relation
 
         require_report_file(path)
-        found = look(open_store(url, sql_printer(print_sql)), parse_relation(relation))
+        handed = None
+        if recipient is not None or purpose is not None:
+            handed = {"recipient": recipient or "", "purpose": purpose or ""}
+            if path.suffix != ".html":
+                raise InvalidParameter(
+                    "--for and --purpose are of a page that is signed.", hint="Name a .html file."
+                )
+        store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
+        found = look(store, name)
         told = found.recorded.report
         current().release_id = told.release_id
-        save_report(told, path, found)
-        plain = {"release_id": told.release_id, "report": str(path)}
+        recount = verify(store, name)
+        assert isinstance(recount, Verification)
+        save_report(told, path, found, recount=recount, handed=handed)
+        plain = {
+            "release_id": told.release_id,
+            "report": str(path),
+            "recounted": f"smallest class {recount.smallest_class} ({recount.counted})",
+        }
         show(form, plain, lambda: pairs_table("Report", plain.items()))

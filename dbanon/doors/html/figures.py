@@ -8,13 +8,16 @@ from typing import Any
 from dbanon.doors.html.svg import share_bar
 from dbanon.job.guarantee import Guarantee
 from dbanon.measures.catalogue import LOSSES, RISKS
-from dbanon.measures.figure import Measure
+from dbanon.measures.figure import NOT_FOR_LABELS, Measure
 
 Row = dict[str, Any]
 
 # Rows a column, below which correlations of a few records would show through.
 _ROWS_A_COLUMN = 30
 _OF_CORRELATIONS = ("correlation_loss",)
+# Measures of distances, and what they are where labels cover all values.
+_OF_LABELS = {"direct_loss": 0, "nearest_linkage_risk": 1, "disclosure_risk": 1}
+_COVERS = "a label that covers its value is at distance 0 of it."
 _HEADLINES = ("linkage_risk", "sse_loss")
 
 
@@ -27,27 +30,37 @@ def figure(value: float | None, digits: int = 4) -> str:
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.{digits}f}"
 
 
-def losses(evaluation: Mapping[str, Any]) -> list[Row]:
-    """A row for each measure of loss that was asked for."""
-    return [
+def losses(evaluation: Mapping[str, Any]) -> Row:
+    """A row for each measure of loss that says something of this release, and what is left out."""
+    rows = [
         _row(LOSSES[name], value, evaluation)
         for name, value in evaluation["losses"].items()
         if name in LOSSES
     ]
+    return _told(rows)
 
 
-def risks(evaluation: Mapping[str, Any], guarantee: Guarantee) -> list[Row]:
-    """A row for each measure of risk, with its limit where it has one."""
-    found, k = [], guarantee.k
+def risks(evaluation: Mapping[str, Any], guarantee: Guarantee) -> Row:
+    """As ``losses`` of the measures of risk, with their limits where they have one."""
+    rows, k = [], guarantee.k
     for name, value in evaluation["risks"].items():
         if name not in RISKS:
             continue
         row = _row(RISKS[name], value, evaluation)
-        if guarantee.bounds_rows and name in ("class_risk", "linkage_risk"):
+        if guarantee.bounds_rows and name in ("class_risk", "linkage_risk") and value is not None:
             row["limit"] = f"1/{k} = {figure(1 / k)}"
-            row["bar"] = share_bar(value, 1 / k) if value is not None else ""
-        found.append(row)
-    return found
+            row["bar"] = share_bar(value, 1 / k)
+        rows.append(row)
+    return _told(rows)
+
+
+def _told(rows: list[Row]) -> Row:
+    """Rows with a figure; of the others their names by the reason why there is none."""
+    left: dict[str, list[str]] = {}
+    for row in rows:
+        if row["left"]:
+            left.setdefault(row["left"], []).append(row["name"])
+    return {"rows": [row for row in rows if not row["left"]], "left": list(left.items())}
 
 
 def by_column(evaluation: Mapping[str, Any]) -> Row:
@@ -56,9 +69,14 @@ def by_column(evaluation: Mapping[str, Any]) -> Row:
     names = [
         name
         for name in (*LOSSES, *RISKS)
-        if any(name in own for own in columns.values()) and name not in _OF_CORRELATIONS
+        if any(name in own for own in columns.values())
+        and name not in _OF_CORRELATIONS
+        and not _by_definition(evaluation, name)
     ]
-    rows = [(column, *(figure(own.get(name)) for name in names)) for column, own in columns.items()]
+    rows = [
+        (column, *(figure(own[name]) if name in own else "" for name in names))
+        for column, own in columns.items()
+    ]
     return {"names": names, "rows": rows if names else []}
 
 
@@ -71,6 +89,20 @@ def parts_of(evaluation: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     ]
 
 
+def _by_definition(evaluation: Mapping[str, Any], name: str) -> bool:
+    """True for a figure of labels that is 0 or 1 whatever they hide.
+
+    Releases that were evaluated before such figures had a note are told by what they lost.
+    """
+    fixed = _OF_LABELS.get(name)
+    if fixed is None or {**evaluation["losses"], **evaluation["risks"]}.get(name) != fixed:
+        return False
+    if evaluation["notes"].get(name, "").startswith(NOT_FOR_LABELS):
+        return True
+    lost = evaluation["losses"].get("label_loss") or 0
+    return lost > 0 and evaluation["losses"].get("direct_loss") == 0
+
+
 def _row(measure: Measure, value: float | None, evaluation: Mapping[str, Any]) -> Row:
     digits, note = 4, evaluation["notes"].get(measure.name, "")
     if measure.name in _OF_CORRELATIONS and value is not None:
@@ -78,16 +110,22 @@ def _row(measure: Measure, value: float | None, evaluation: Mapping[str, Any]) -
         if evaluation["rows"] < _ROWS_A_COLUMN * len(evaluation["columns"]):
             value = None
             note = f"not told of fewer than {_ROWS_A_COLUMN} rows a column"
-    shown = measure.lower and measure.range.startswith(("0 to 1", "0 to about 1"))
+    fixed = _by_definition(evaluation, measure.name)
+    if fixed:
+        note = f"It is {figure(value, 0)} by definition, whatever the labels hide: {_COVERS}"
+    left = "" if value is not None else note.rpartition(": ")[2] or "it has no value here"
+    shown = not fixed and measure.lower and measure.range.startswith(("0 to 1", "0 to about 1"))
     return {
         "name": measure.name,
         "symbol": measure.symbol,
         "summary": measure.summary,
         "range": measure.range,
-        "figure": figure(value, digits),
+        "figure": "not meant for labels" if fixed else figure(value, digits),
+        "left": left,
+        "fixed": fixed,
         "bar": share_bar(value) if shown and value is not None else "",
         "limit": "",
         "note": note,
         "headline": measure.name in _HEADLINES,
-        "parts": parts_of(evaluation, measure.name),
+        "parts": [] if fixed else parts_of(evaluation, measure.name),
     }

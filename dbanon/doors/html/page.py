@@ -14,10 +14,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from dbanon.doors.html.view import view
+from dbanon.doors.html.view import counted_again, view
 from dbanon.release.distribution import Distribution
 from dbanon.release.report import Report
 from dbanon.run.look import Look
+from dbanon.run.verify import Verification
 
 
 def page(
@@ -26,6 +27,8 @@ def page(
     look: Look | None = None,
     distributions: Sequence[Distribution] | None = None,
     tradeoff: Mapping[str, Any] | None = None,
+    recount: Verification | None = None,
+    handed: Mapping[str, str] | None = None,
 ) -> str:
     """A report as one HTML page that asks for nothing else.
 
@@ -36,6 +39,9 @@ def page(
     tradeoff : of a sweep: ``risk`` and ``loss``, the names of its axes, ``points``, each with
         ``curve``, ``label``, ``risk``, ``loss`` and ``chosen`` for this release, and perhaps
         ``note``.
+    recount : what was found when the release was counted again for this page; None where it was
+        not, which the page says.
+    handed : ``recipient`` and ``purpose``, where the page is to be signed; either may be empty.
 
     Raises
     ------
@@ -46,6 +52,8 @@ def page(
     style = _file("report.css")
     return _template().render(
         view(report, distributions, tradeoff, look),
+        recounted=counted_again(report, recount),
+        handed=handed,
         style=Markup(style),
         policy=_policy(style),
     )

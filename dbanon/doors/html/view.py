@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from dbanon.doors.html import figures, svg
@@ -11,8 +12,9 @@ from dbanon.doors.html.figures import Row, figure
 from dbanon.job.guarantee import Guarantee, recorded
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
-from dbanon.release.words import told_by_method
+from dbanon.release.words import now, told_by_method
 from dbanon.run.look import Look
+from dbanon.run.verify import Verification
 
 _METHOD_LOSS = {
     "sse": ("SSE/SST", "before rounding to the columns' types"),
@@ -34,21 +36,22 @@ def view(
     return {
         "report": report,
         "title": svg.plain(report.output),
-        "headline": _headline(report, evaluation),
+        "headline": _headline(report, guarantee, evaluation),
         "bounds_rows": guarantee.bounds_rows,
         "k_counts": guarantee.unit,
         "cautions": [(caution.title, caution.why) for caution in report.cautions],
         "telling": [found.describe(report.k_requested) for found in report.telling],
         "lost": report.lost_told(),
         "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
-        "recount_sql": look.recount_sql if look else "",
+        "counting": look.counting if look else (),
+        "counted_then": _counted_then(report, len(look.counting) if look else 1),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "sizes": _sizes(report, pictures),
         "by_method": "; ".join(text for _, text in told_by_method(report.by_method)),
         "loss": _loss(report),
-        "losses": figures.losses(evaluation) if evaluation else [],
+        "losses": figures.losses(evaluation) if evaluation else None,
         "columns": figures.by_column(evaluation) if evaluation else {"names": [], "rows": []},
-        "risks": figures.risks(evaluation, guarantee) if evaluation else [],
+        "risks": figures.risks(evaluation, guarantee) if evaluation else None,
         "class_risk": _class_risk(report, guarantee),
         "evaluated": evaluation is not None,
         "why_not": report.evaluation_failed or "",
@@ -57,6 +60,7 @@ def view(
         "roles": _roles(report, look),
         "facts": _facts(report, look),
         "options": _options(report),
+        "files": _files(report),
         "seconds": [(phase, f"{spent:.2f}") for phase, spent in report.seconds.items()],
         "missing": look.recorded.missing if look and report is look.recorded.report else (),
     }
@@ -78,23 +82,85 @@ def few(count: int, k: int) -> str:
     return f"1 to {k - 1}" if 0 < count < k else f"{count:,}"
 
 
-def _headline(report: Report, evaluation: Mapping[str, Any] | None) -> list[tuple[str, str, str]]:
-    """The few figures that stand on top: label, figure, what it is."""
+def counted_again(report: Report, found: Verification | None) -> str:
+    """When the counts on the page were counted, in words."""
+    if found is None:
+        return (
+            f"Counted on {_minute(report.created_at)} on what was written, before anyone could see"
+            " it. It was not recounted for this page."
+        )
+    same = (
+        "Columns, types, rows and class sizes are as they were released."
+        if found.unchanged
+        else f"Columns and class sizes are as they were released; rows: digest {found.digest}."
+    )
+    return (
+        f"Recounted for this page on {_minute(now())}: the smallest class holds"
+        f" {found.smallest_class:,} ({found.counted}). {same}"
+    )
+
+
+def _minute(time: str) -> str:
+    """A time in UTC to the minute; as it is where it is none."""
+    return f"{time[:10]} {time[11:16]} UTC" if time[10:11] == "T" else time
+
+
+def _counted_then(report: Report, queries: int) -> str:
+    """What there is to run, and what it gave when the release was made, in words."""
+    gave = (
+        f"smallest class {report.smallest_class:,}, {report.classes:,} classes,"
+        f" {report.rows_out:,} rows"
+    )
+    if queries == 1:
+        return f"can run this. When it was released it gave: {gave}."
+    return (
+        f"can run these. When it was released they gave, over all columns: {gave}; of whole rows"
+        f" the smallest class {report.counts.verdict.rarest:,}."
+    )
+
+
+def _headline(
+    report: Report, guarantee: Guarantee, evaluation: Mapping[str, Any] | None
+) -> list[tuple[str, str, str, str]]:
+    """The few figures that stand on top: label, figure, of what, and what it means."""
     verdict, symbol = report.counts.verdict, _METHOD_LOSS[report.loss_measure][0]
     withheld = few(report.suppressed, report.k_requested)
     found = [
-        ("k counted", f"{report.k_achieved:,}", f"{report.k_requested:,} asked for"),
-        ("rows released", f"{report.rows_out:,}", f"{withheld} withheld"),
+        (
+            "k counted",
+            f"{report.k_achieved:,}",
+            f"{report.k_requested:,} asked for",
+            f"The fewest that share released values: {guarantee.unit}.",
+        ),
+        (
+            "rows released",
+            f"{report.rows_out:,}",
+            f"{withheld} withheld",
+            "Withheld rows are in no figure of loss or risk.",
+        ),
         (
             verdict.classes,
             f"{report.classes:,}",
             f"of {report.smallest_class:,} to {report.largest_class:,} rows",
+            "Groups of rows that are released alike"
+            + ("." if guarantee.bounds_rows else ", by column."),
         ),
-        ("information lost", f"{100 * report.information_loss:.2f} %", symbol),
+        (
+            "information lost",
+            f"{100 * report.information_loss:.2f} %",
+            symbol,
+            "0 % is the original; 100 % tells nothing that sets rows apart.",
+        ),
     ]
     if evaluation and evaluation["risks"].get("linkage_risk") is not None:
-        risk = evaluation["risks"]["linkage_risk"]
-        found.append(("linkage risk", f"{100 * risk:.1f} %", "of an attacker with the originals"))
+        found.append(
+            (
+                "linkage risk",
+                f"{100 * evaluation['risks']['linkage_risk']:.1f} %",
+                "of an attacker with the originals",
+                "The share of records that whoever holds all originals finds again.",
+            )
+        )
     return found
 
 
@@ -253,7 +319,7 @@ def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
         ("method", f"{report.method}, dbanon {report.dbanon_version}", False),
         ("rows read", read, False),
         ("rows withheld", withheld, False),
-        ("rows with NULL in a quasi-identifier", few(report.null_rows, report.k_requested), False),
+        ("rows with NULL in a quasi-identifier", _nulls(report), False),
         *((name.replace("_", " "), str(found), True) for name, found in noted.items()),
         ("seed policy", report.seed_policy, False),
         ("earlier releases", report.earlier_releases, False),
@@ -269,9 +335,36 @@ def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
     return facts
 
 
+def _nulls(report: Report) -> str:
+    """What became of rows with a NULL, which the release may not hold."""
+    found = few(report.null_rows, report.k_requested)
+    policy = report.arguments.get("nulls", "error")
+    if policy == "suppress":
+        rest = f"; {found} with NULL in a stratum are released" if report.null_rows else ""
+        withheld = "withheld, among the rows withheld above" if report.suppressed else "none"
+        return withheld + rest
+    if policy == "category":
+        return f"{found}, each NULL released as a value"
+    return f"{found}, in strata" if report.null_rows else "none: they would have been refused"
+
+
+def _files(report: Report) -> list[tuple[str, str]]:
+    """The files that were made of the release, without the directories of the server."""
+    return [
+        (
+            "exported",
+            f"{PurePath(str(one.get('path', ''))).name}, {one.get('bytes', 0):,} bytes, SHA-256"
+            f" {one.get('sha256', 'not recorded')}",
+        )
+        for one in report.arguments.get("exports", ())
+    ]
+
+
 def _options(report: Report) -> list[tuple[str, str]]:
     """The policy's options that say something, as the ledger has them."""
-    found_of_it = {"telling", "models", "hierarchies", "orders", "k", "method", "levels", "told"}
+    found_of_it = {
+        "exports", "telling", "models", "hierarchies", "orders", "k", "method", "levels", "told",
+    }  # fmt: skip
     return [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in report.arguments.items()

@@ -5,6 +5,8 @@ Source: Chen and Han 2010, eq. (20).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dbanon.measures.figure import Figure, Measure, Task
 
 OF = ("nearest_linkage_risk", "interval_risk")
@@ -14,14 +16,14 @@ def disclosure_risk(task: Task) -> Figure:
     """The weighted sum."""
     if task.pairs.all_numbers:
         return task.weighted(OF, task.parameters.taus)
-    return task.weighted(OF[:1], (1.0,))
+    return replace(task.weighted(OF[:1], (1.0,)), note=task.figures[OF[0]].note)
 
 
 MEASURE = Measure(
     name="disclosure_risk",
     symbol="DR",
     run=disclosure_risk,
-    summary="DLD and ID, weighted",
+    summary="Of being linked (DLD) and guessed within narrow ranks (ID), weighted",
     range="0 to 1",
     cost="none of its own",
     needs="pairs",

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.measures.attributes import Floats
-from dbanon.measures.figure import NO_ROWS, Figure, Measure, Task
+from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, Figure, Measure, Task
 from dbanon.measures.risk.links import (
     TIE,
     Group,
@@ -65,6 +65,8 @@ def nearest_linkage_risk(task: Task) -> Figure:
     if chosen is not None:
         linked, first = linked[chosen], first[chosen]
     value, parts, note = share(linked.astype(np.float64), chosen is not None)
+    if task.figures["direct_loss"].note == NOT_FOR_LABELS:
+        note = "; ".join(filter(None, (NOT_FOR_LABELS, note)))
     return Figure(value, parts={"nearest": float(first.mean()), **parts}, note=note)
 
 
@@ -139,4 +141,5 @@ MEASURE = Measure(
     range="0 to 1; about 2/k for means",
     cost="n log n, more with many columns; n^2/k for categories and labels",
     needs="pairs",
+    of=("direct_loss",),
 )

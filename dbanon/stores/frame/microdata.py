@@ -63,8 +63,23 @@ def microdata_from_frame(
     microdata = microdata_from_chunks(attributes, [chunk], categories=categories)
     if not by:
         return microdata
-    strata = frame.groupby(list(by), dropna=False, observed=True).ngroup().to_numpy(np.int32)
-    return replace(microdata, strata=strata)
+    return with_groups(frame, microdata, by)
+
+
+def with_groups(
+    frame: pd.DataFrame, microdata: Microdata, by: Sequence[str], persons: Sequence[str] = ()
+) -> Microdata:
+    """The records of a frame with the strata of these columns, and the persons of one, if any.
+
+    Raises as ``require_columns``.
+    """
+    require_columns(frame, [*by, *persons])
+    if by:
+        strata = frame.groupby(list(by), dropna=False, observed=True).ngroup().to_numpy(np.int32)
+        microdata = replace(microdata, strata=strata)
+    for name in persons:
+        microdata = replace(microdata, entities=pd.factorize(frame[name])[0].astype(np.int32))
+    return microdata
 
 
 def require_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:

@@ -15,8 +15,10 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
+from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.report import Report, TellingColumn
 from dbanon.stores.base import Output, Relation, not_carried, random_order
+from dbanon.stores.frame.aligned import marked
 from dbanon.stores.frame.categories import with_own_categories
 from dbanon.stores.frame.objects import objects
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
@@ -41,12 +43,21 @@ class FrameWritten(Written):
 class FrameTarget:
     """Where a released frame is put.
 
+    Parameters
+    ----------
+    rows : ``input`` to keep order and index; else rows stand in random order under a new one.
+
     Attributes
     ----------
-    released : the frame; None until it is published.
+    released, places : the frame, and int64 (r,), which row of the source each of its rows was; None
+        until it is published.
     """
 
     released: pd.DataFrame | None = None
+    places: NDArray[np.int64] | None = None
+
+    def __init__(self, rows: str = SHUFFLED) -> None:
+        self._rows = rows
 
     def plan(self, job: Job, release_id: str) -> Output:
         """The output: a frame in memory stands in nobody's way. Raises as ``require_ranges``."""
@@ -81,11 +92,15 @@ class FrameTarget:
         raise not_carried()
 
     def write(self, draft: Draft, source: Source, progress: Progress) -> FrameWritten:
-        """The released rows in random order; raises as ``ports.Target``."""
+        """The released rows; raises as ``ports.Target``."""
         assert isinstance(source, FrameSource)
         records = np.flatnonzero(draft.release.partition.labels >= 0)
-        records = records[random_order(len(records))]
-        return FrameWritten(draft, _released(source.frame, draft, records), records)
+        if self._rows != INPUT:
+            records = records[random_order(len(records))]
+        released = _released(source.frame, draft, records)
+        if self._rows == INPUT:
+            released.index = source.frame.index.take(draft.microdata.keys[records, 0])
+        return FrameWritten(draft, released, records)
 
     def count(self, written: FrameWritten, questions: Questions) -> Counts:
         """The answers, by groups of rows with equal values."""
@@ -116,7 +131,8 @@ class FrameTarget:
 
     def publish(self, written: FrameWritten, report: Report, counts: Counts, elapsed: float) -> str:
         """Hand the frame over."""
-        self.released = written.frame
+        self.released = marked(written.frame, self._rows, report.release_id)
+        self.places = written.draft.microdata.keys[written.records, 0]
         return report.created_at
 
 

@@ -252,12 +252,130 @@ def test_few_rows_are_told_as_a_range() -> None:
 
 def correlations(evaluation: Any, rows: int) -> str:
     few = Evaluated({**evaluation, "rows": rows})
-    found = page(replace(made(evaluated=False).report, evaluated=few))
-    [row] = re.findall(r"<code>correlation_loss</code>.*?</tr>", found, re.S)
-    return row
+    return page(replace(made(evaluated=False).report, evaluated=few))
 
 
 def test_correlations_of_few_rows_are_not_told(whole: Made) -> None:
     evaluation = whole.report.evaluation
-    assert re.search(r">0\.\d\d<", correlations(evaluation, 90))
-    assert "not told of fewer than 30 rows a column" in correlations(evaluation, 89)
+    row = re.compile(r"<code>correlation_loss</code>.*?>0\.\d\d<.*?</tr>", re.S)
+    assert row.search(correlations(evaluation, 90))
+    few = correlations(evaluation, 89)
+    assert not row.search(few)
+    assert "Left out, as not told of fewer than 30 rows a column: correlation_loss." in few
+
+
+# --- figures that cannot mislead -----------------------------------------------------------------
+
+
+def rows_of(text: str) -> dict[str, str]:
+    """The row of each measure, as it is written."""
+    found = re.findall(r"<code>(\w+)</code>.*?</tr>", text, re.S)
+    parts = re.findall(r"<code>\w+</code>(.*?)</tr>", text, re.S)
+    return dict(zip(found, parts, strict=True))
+
+
+@pytest.fixture(scope="module")
+def labels() -> Made:
+    return made(evaluated=False, evaluate=True, method="gaa_cp", quasi_identifiers=["height"])
+
+
+def test_what_labels_make_0_or_1_is_no_figure(labels: Made) -> None:
+    """They were bars: risks of 1 in full, and a loss of 0 beside a third that is lost."""
+    assert labels.report.evaluation is not None
+    found = labels.report.evaluation
+    assert found["losses"]["direct_loss"] == 0
+    assert found["risks"]["nearest_linkage_risk"] == found["risks"]["disclosure_risk"] == 1
+    old = {**found, "notes": {}}  # As releases were recorded until now.
+    for evaluation in (found, json.loads(json.dumps(found)), old):
+        rows = rows_of(page(replace(labels.report, evaluated=Evaluated(evaluation))))
+        for name, fixed in (
+            ("direct_loss", 0), ("nearest_linkage_risk", 1), ("disclosure_risk", 1),
+        ):  # fmt: skip
+            assert "not meant for labels" in rows[name]
+            assert f"It is {fixed} by definition" in rows[name]
+            assert "<svg" not in rows[name]
+        assert "<svg" in rows["linkage_risk"]
+        assert "not meant" not in rows["linkage_risk"] + rows["label_loss"]
+    assert "not meant for labels" in str(labels.report)
+
+
+def test_numbers_are_no_labels(whole: Made) -> None:
+    rows = rows_of(page(whole.report, look=whole.look))
+    for name in ("direct_loss", "nearest_linkage_risk", "disclosure_risk"):
+        assert "not meant" not in rows[name]
+        assert "<svg" in rows[name]
+
+
+def test_measures_that_say_nothing_are_left_out(labels: Made) -> None:
+    text = page(labels.report, look=labels.look)
+    assert labels.report.evaluation is not None
+    assert labels.report.evaluation["losses"]["sse_loss"] is None
+    assert "sse_loss" not in rows_of(text)
+    assert ">–<" not in text
+    assert "Left out, as no column of numbers is released as numbers: sse_loss, " in text
+
+
+def test_it_says_when_it_was_counted(whole: Made) -> None:
+    then = whole.report.created_at
+    text = page(whole.report, look=whole.look)
+    assert f"Counted on {then[:10]} {then[11:16]} UTC on what was written" in text
+    assert "It was not recounted for this page." in text
+
+
+def test_what_can_be_counted_again_is_what_was_counted() -> None:
+    told = unescape(page((one := made(evaluated=False)).report, look=one.look))
+    assert "Rows that share all quasi-identifiers: k counts these." in told
+    assert f"it gave: smallest class {one.report.smallest_class}," in told
+    strata = made(evaluated=False, by=["site"], keep=[])
+    told = unescape(page(strata.report, look=strata.look))
+    assert "within each stratum of site: k counts these." in told
+    [(_, query)] = strata.look.counting
+    assert '"site"' in query
+    persons = made(evaluated=False, entity="site", keep=[], k=2)
+    told = unescape(page(persons.report, look=persons.look))
+    assert 'k counts persons, by "site"' in told
+    assert "only the run could count them" in told
+    with pytest.warns(RowsNotAnonymous):
+        alone = made(evaluated=False, method="individual_ranking", guarantee="per_attribute")
+    told = unescape(page(alone.report, look=alone.look))
+    assert [query.count("GROUP BY") for _, query in alone.look.counting] == [1] * 4
+    assert "height by itself: k counts these." in told
+    assert f"of whole rows the smallest class {alone.report.k_rows}." in told
+
+
+def test_nulls_that_were_withheld_are_not_none(whole: Made) -> None:
+    def told(**changes: Any) -> str:
+        report = whole.report.found(nulls=changes.pop("nulls"))
+        counts = replace(report.counts, **changes)
+        text = page(replace(report, counts=counts), look=whole.look)
+        [found] = re.findall(r"NULL in a quasi-identifier</dt><dd>(.*?)</dd>", text)
+        return found
+
+    assert told(nulls="suppress", suppressed=40) == "withheld, among the rows withheld above"
+    assert told(nulls="error", suppressed=0) == "none: they would have been refused"
+    rows = replace(whole.report.counts.rows, null_rows=30)
+    assert told(nulls="category", rows=rows) == "30, each NULL released as a value"
+
+
+def test_paths_of_the_server_are_not_told(whole: Made) -> None:
+    exports = [{"path": "/srv/secret/out/people.csv", "format": "csv", "bytes": 12, "sha256": "ab"}]
+    text = page(whole.report.found(exports=exports), look=whole.look)
+    assert "/srv" not in text
+    assert "secret" not in text
+    assert "people.csv, 12 bytes, SHA-256 ab" in text
+
+
+def test_who_gets_it_and_what_for(whole: Made) -> None:
+    assert "signature" not in page(whole.report, look=whole.look)
+    handed = {"recipient": HOSTILE[0], "purpose": "\u202ea study"}
+    outline = Outline(page(whole.report, look=whole.look, handed=handed))
+    assert {tag for tag, _ in outline.elements}.isdisjoint({"script", "img"})
+    assert {HOSTILE[0], "\u202ea study"} <= set(outline.said("bdi"))
+    assert outline.said("dt")[-3:] == ["place and date", "name", "signature"]
+
+
+def test_each_figure_on_top_says_what_it_is(whole: Made, text: str) -> None:
+    cards = re.findall(r'<div class="card">(.*?)</div>', text, re.S)
+    assert len(cards) == 5
+    assert all(re.search(r'class="means">[^<]{20,}\.</span>', card) for card in cards)
+    assert whole.report.k_achieved >= 5
