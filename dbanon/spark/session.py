@@ -22,6 +22,7 @@ from dbanon.errors import (
     WorkersNotPrivate,
 )
 from dbanon.spark.failures import translated
+from dbanon.stores.scratch import held_among_others
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +46,8 @@ _NEEDED = {
     "spark.executorEnv.ARROW_NUM_THREADS": "1",
 }
 # What others may say.
-_USUAL = {"spark.ui.showConsoleProgress": "false"}
+_USUAL = {"spark.ui.showConsoleProgress": "false", "spark.io.encryption.enabled": "true"}
+_LOCAL = "spark.local.dir"
 # Where shuffled records are encrypted and kept from others, and what says so.
 PRIVATE = {
     "spark.authenticate": "true",
@@ -60,7 +62,9 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
     Parameters
     ----------
     master : as Spark has it: ``spark://host:7077``, ``yarn``, ``k8s://…`` or ``local[4]``.
-    conf : settings of Spark by name, over its own files; whoever opens it stops it.
+    conf : settings of Spark by name, over its own files; whoever opens it stops it. What Spark
+        writes to disks is encrypted unless they say otherwise, and lies in a directory of this
+        account alone below each of ``spark.local.dir``.
 
     Raises
     ------
@@ -85,10 +89,12 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
         # Workers are this machine's: as they were not started by hand, they have this Python.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("dbanon")
-    for name, value in {**_USUAL, **settings, **_NEEDED}.items():
-        builder = builder.config(name, value)
+    settings = {**_USUAL, **settings, **_NEEDED}
     try:
         with translated("no session with the master"):
+            settings[_LOCAL] = _own_directories(master, settings)
+            for name, value in settings.items():
+                builder = builder.config(name, value)
             session: SparkSession = builder.getOrCreate()
     except SparkFailed as error:
         _end_context()
@@ -99,6 +105,27 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
         session.stop()
         raise
     return session
+
+
+def _own_directories(master: str, settings: Mapping[str, str]) -> str:
+    """Where this driver's Java puts files: below what is set for it, for this account alone."""
+    from pyspark import SparkConf, SparkContext
+
+    # Java knows Spark's own files of settings, and it takes this variable before them.
+    named = os.environ.pop("SPARK_LOCAL_DIRS", None)
+    try:
+        given = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
+        SparkContext._ensure_initialized(conf=given)
+    finally:
+        if named is not None:
+            os.environ["SPARK_LOCAL_DIRS"] = named
+    java: Any = SparkContext._jvm
+    conf = SparkConf(_jvm=java)
+    if _LOCAL in settings:
+        conf.set(_LOCAL, settings[_LOCAL])
+    places = java.org.apache.spark.util.Utils.getConfiguredLocalDirs(conf._jconf)
+    found = named.split(",") if named else [str(place) for place in places]
+    return ",".join(str(held_among_others(place)) for place in found)
 
 
 def _require_answer(master: str) -> None:
@@ -250,13 +277,14 @@ def differences(mine: Mapping[str, str], others: list[dict[str, str]]) -> list[s
 
 
 def warn_unless_private(session: SparkSession) -> None:
-    """Warn with ``WorkersNotPrivate`` where others may read records that pass through a cluster."""
+    """Warn with ``WorkersNotPrivate`` where others may read records that Spark has on its way."""
     missing = not_private(session)
-    if missing and not str(session.sparkContext.master).startswith("local"):
+    if missing:
         warnings.warn(
             WorkersNotPrivate(
-                "Others may read original records on the workers' disks and between them. Not set"
-                f" to true: {', '.join(missing)}."
+                "Others may read original records on the workers' disks and between them, there"
+                " also after a run that is killed. Not set to true:"
+                f" {', '.join(missing)}."
             ),
             stacklevel=3,
         )

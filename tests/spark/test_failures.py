@@ -11,14 +11,17 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 import dbanon
+from dbanon.doors.cli.main import main
 from dbanon.errors import ConnectionLost, DbanonError, SourceChanged
-from dbanon.run.gc import collect_garbage
+from dbanon.run.gc import clear_killed, collect_garbage
 from dbanon.run.open import open_store
 from dbanon.spark import anonymize_table
 from dbanon.stores.postgresql import pieces
@@ -165,6 +168,33 @@ def test_a_driver_that_is_killed_publishes_nothing_and_gc_clears(
     assert len(dropped) == len(left)
     assert execute(people, PIECES) == []
     assert execute(people, RELEASED) == before
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_leaves_no_row_that_can_be_read(
+    sessions: Any, people: str, tmp_path: Path
+) -> None:
+    sessions.end()
+    execute(people, "ALTER TABLE people ADD note text; UPDATE people SET note = 'ill since ' || id")
+    conf = SMALL | {"spark.driver.memory": "640m", "spark.local.dir": str(tmp_path)}
+    asked = ASKED | {"keep": ["id", "note"]}
+    with driver(master="local[2]", conf=conf, url=people, asked=asked, wait=True) as process:
+        wait_for(process, "staged")
+        # One at work is left alone.
+        assert clear_killed([str(tmp_path)]) == []
+        java = descendants(process.pid)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+        for pid in java:
+            end(pid)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.name.startswith("rdd_") for path in files)
+    assert not [path.name for path in files if b"ill since" in path.read_bytes()]
+    [own] = tmp_path.iterdir()
+    assert own.stat().st_mode & 0o777 == 0o700
+    left = CliRunner().invoke(main, ["gc", "--spark-local", str(tmp_path), "--format", "json"])
+    assert json.loads(left.stdout) == {"dropped": [], "cleared": [str(own)]}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_writer_at_work_is_not_seen(spark: SparkSession, people: str) -> None:

@@ -124,30 +124,41 @@ main.add_command(of_file(verify, verify_file, (".parquet",)))
     help="A directory that a cluster wrote releases into: what a driver that was lost staged there,"
     " more than a day ago, goes, too; repeatable. With it the URL may be left out.",
 )
+@click.option(
+    "--spark-local",
+    multiple=True,
+    metavar="DIR",
+    help="A directory that Spark puts its files into (spark.local.dir, or /tmp): what a driver that"
+    " was killed left there goes, too; repeatable. With it the URL may be left out.",
+)
 @common
 def gc(
     url: str | None,
     keep_last: int,
     spilled: tuple[str, ...],
     staged: tuple[str, ...],
+    spark_local: tuple[str, ...],
     form: str,
     print_sql: bool,
 ) -> None:
     """Drop released tables that their view no longer shows, and what killed runs left."""
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors.cli.render import rows_table
-        from dbanon.run.gc import clear_spilled, clear_staged, collect_garbage
+        from dbanon.run.gc import clear_killed, clear_spilled, clear_staged, collect_garbage
         from dbanon.run.open import open_store
 
-        if url is None and not (spilled or staged):
-            raise click.UsageError("Missing argument 'URL', or option '--spill' or '--staged'.")
-        cleared = clear_spilled(spilled) + clear_staged(staged)
+        directories = spilled or staged or spark_local
+        if url is None and not directories:
+            raise click.UsageError(
+                "Missing argument 'URL', or option '--spill', '--staged' or '--spark-local'."
+            )
+        cleared = clear_spilled(spilled) + clear_staged(staged) + clear_killed(spark_local)
         dropped = []
         if url is not None:
             dropped = collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
         committed()
         title, told = f"{len(dropped)} tables dropped", {"dropped": dropped}
-        if spilled or staged:
+        if directories:
             title += f", {len(cleared)} directories of killed runs taken away"
             told |= {"cleared": cleared}
         found = [[name] for names in told.values() for name in names]
