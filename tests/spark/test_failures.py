@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
+import venv
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -271,6 +273,52 @@ def test_a_full_disk_publishes_nothing_and_tells_no_value(sessions: Any, people:
     assert str(SECRET)[:6] not in out + err
     assert execute(people, RELEASED) == before
     assert execute(people, PIECES) == []
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Python of this version without a package, which workers of drivers start."""
+    venv.create(tmp_path / "bare", symlinks=True)
+    python = tmp_path / "bare" / "bin" / "python"
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return python
+
+
+@pytest.mark.slow
+def test_workers_without_the_package_fail_in_one_sentence(sessions: Any, bare: Path) -> None:
+    sessions.end()
+    with driver(master="local[1]", conf=SMALL) as process:
+        out, err = process.communicate(timeout=120)
+    told = json.loads(out)
+    assert told["code"] == "workers_differ"
+    assert "no dbanon on a worker" in told["detail"]
+    # Spark's own log has no word of it.
+    assert "Traceback" not in err
+    bare.unlink()
+    with driver(master="local[1]", conf=SMALL) as process:
+        told = json.loads(process.communicate(timeout=120)[0])
+    assert told["code"] == "workers_differ"
+    assert "PYSPARK_PYTHON" in told["hint"]
+
+
+@pytest.mark.slow
+def test_packages_of_workers_come_in_an_archive(
+    sessions: Any, cluster: Cluster, bare: Path, tmp_path: Path
+) -> None:
+    """As docs/scale-out.md has it; in the archive is no more than where the packages are."""
+    sessions.stop()
+    places = [str(Path(dbanon.__file__).parent.parent), *filter(None, sys.path)]
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.path.extend({places!r})\n")
+    with tarfile.open(tmp_path / "lean.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "sitecustomize.py", "sitecustomize.py")
+    more = {
+        "spark.archives": f"{tmp_path / 'lean.tar.gz'}#lean",
+        "spark.executorEnv.PYTHONPATH": "lean",
+    }
+    with driver(master=cluster.master, conf=cluster.conf | more) as process:
+        out, err = process.communicate(timeout=120)
+    assert out == "open\n", err[-2000:]
 
 
 def test_two_drivers_for_one_output(spark: SparkSession, people: str) -> None:
