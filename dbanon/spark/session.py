@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +18,7 @@ from dbanon.errors import (
     SparkFailed,
     WorkersDiffer,
     WorkersNotPrivate,
+    warn_caller,
 )
 from dbanon.spark.failures import translated
 from dbanon.stores.scratch import held_among_others
@@ -297,12 +297,11 @@ def warn_unless_private(session: SparkSession) -> None:
     """Warn with ``WorkersNotPrivate`` where others may read records that Spark has on its way."""
     missing = not_private(session)
     if missing:
-        warnings.warn(
+        warn_caller(
             WorkersNotPrivate(
                 "Others may read original records between workers and on their disks, where they"
                 f" stay after a run that is killed. Not set to true: {', '.join(missing)}."
-            ),
-            stacklevel=3,
+            )
         )
 
 
