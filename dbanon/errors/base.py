@@ -105,6 +105,11 @@ def lacks_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "failed to map" in told or "cannot allocate" in told
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """So many of something, in words: ``1 row``, ``2 rows``."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def warn_caller(warning: Warning) -> None:
     """Warn whoever called dbanon: the line that Python names with it is theirs, none of ours."""
     level, frame = 1, sys._getframe()

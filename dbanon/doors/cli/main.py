@@ -20,6 +20,7 @@ from dbanon.doors.cli.releases import drop, evaluate, releases, show_release
 from dbanon.doors.cli.report import report
 from dbanon.doors.cli.run import run
 from dbanon.doors.cli.support import (
+    ROWS_HELP,
     URL_HELP,
     common,
     errors,
@@ -30,7 +31,7 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, counted
 from dbanon.methods import METHODS
 
 
@@ -67,7 +68,7 @@ main.add_command(drop)
 main.add_command(evaluate)
 
 
-@click.command("verify", cls=OnDatabase, epilog=URL_HELP)
+@click.command("verify", cls=OnDatabase, epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation")
 @recounted("For relations that are not in the ledger of this database.", "the ledger's k")
@@ -97,7 +98,7 @@ def verify(
         show(form, found.to_dict(), lambda: verification_table(found))
 
 
-main.add_command(of_file(verify, verify_file, (".parquet",)))
+main.add_command(of_file(verify, verify_file, (".parquet", ".csv")))
 
 
 @main.command(epilog=URL_HELP)
@@ -157,9 +158,11 @@ def gc(
         if url is not None:
             dropped = collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
         committed()
-        title, told = f"{len(dropped)} tables dropped", {"dropped": dropped}
+        title, told = f"{counted(len(dropped), 'table')} dropped", {"dropped": dropped}
         if directories:
-            title += f", {len(cleared)} directories of killed runs taken away"
+            title += (
+                f", {counted(len(cleared), 'directory', 'directories')} of killed runs taken away"
+            )
             told |= {"cleared": cleared}
         found = [[name] for names in told.values() for name in names]
         show(form, told, lambda: rows_table(title, ["table"], found))
