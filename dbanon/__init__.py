@@ -10,7 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dbanon.data.partition import Partition
+    from dbanon import errors
+    from dbanon.advice.answer import Advice
+    from dbanon.bounds.certificate import Certificate
+    from dbanon.data.partition import AttributePartition, Partition
+    from dbanon.data.synthesis import Synthesis
     from dbanon.doors.advise import advise
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
     from dbanon.doors.bound import certificate, lower_bound
@@ -42,20 +46,45 @@ if TYPE_CHECKING:
     from dbanon.measures import Model
     from dbanon.methods import METHODS
     from dbanon.release.evaluation import Evaluation
+    from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
+    from dbanon.run.budgets import BudgetShown
+    from dbanon.run.chains import ChainShown, Measured
+    from dbanon.run.evaluated import ReleaseEvaluation
+    from dbanon.run.outlook import Outlook
+    from dbanon.run.verify import Verification
+    from dbanon.run.verify_private import PrivateVerification
+    from dbanon.stores.hierarchies import Stored
+    from dbanon.stores.job_history import Attempt
+    from dbanon.stores.releases import Listed
     from dbanon.synthesis.budget import Budget
 
 _HOMES = {
+    "Advice": "dbanon.advice.answer",
+    "Attempt": "dbanon.stores.job_history",
+    "AttributePartition": "dbanon.data.partition",
     "Budget": "dbanon.synthesis.budget",
-    "METHODS": "dbanon.methods",
+    "BudgetShown": "dbanon.run.budgets",
+    "Certificate": "dbanon.bounds.certificate",
     "Chain": "dbanon.job.chain",
+    "ChainShown": "dbanon.run.chains",
     "DbanonError": "dbanon.errors",
     "Evaluation": "dbanon.release.evaluation",
     "Hierarchy": "dbanon.hierarchy.tree",
+    "Listed": "dbanon.stores.releases",
+    "METHODS": "dbanon.methods",
+    "Measured": "dbanon.run.chains",
     "Model": "dbanon.measures",
+    "Outlook": "dbanon.run.outlook",
     "Partition": "dbanon.data.partition",
     "Policy": "dbanon.job.policy",
+    "PrivateReport": "dbanon.release.private_report",
+    "PrivateVerification": "dbanon.run.verify_private",
+    "ReleaseEvaluation": "dbanon.run.evaluated",
     "Report": "dbanon.release.report",
+    "Stored": "dbanon.stores.hierarchies",
+    "Synthesis": "dbanon.data.synthesis",
+    "Verification": "dbanon.run.verify",
     "advise": "dbanon.doors.advise",
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
@@ -91,15 +120,30 @@ _HOMES = {
 
 __all__ = [
     "METHODS",
+    "Advice",
+    "Attempt",
+    "AttributePartition",
     "Budget",
+    "BudgetShown",
+    "Certificate",
     "Chain",
+    "ChainShown",
     "DbanonError",
     "Evaluation",
     "Hierarchy",
+    "Listed",
+    "Measured",
     "Model",
+    "Outlook",
     "Partition",
     "Policy",
+    "PrivateReport",
+    "PrivateVerification",
+    "ReleaseEvaluation",
     "Report",
+    "Stored",
+    "Synthesis",
+    "Verification",
     "advise",
     "anonymize",
     "anonymize_frame",
@@ -112,6 +156,7 @@ __all__ = [
     "create_chain",
     "drop",
     "drop_hierarchy",
+    "errors",
     "evaluate",
     "evaluate_release",
     "generalization_loss",
@@ -139,6 +184,8 @@ def __getattr__(name: str) -> Any:
         from dbanon.version import version
 
         return version()
+    if name == "errors":
+        return import_module("dbanon.errors")
     if name == "plpython":
         # SQL functions of version 0.1.0 import it from here, to be told to upgrade.
         return import_module("dbanon.doors.plpython")
@@ -147,3 +194,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -11,6 +11,7 @@ from dbanon.advice.profile import Column, Count
 from dbanon.advice.recommend import Point, Recommendation
 from dbanon.advice.roles import REASONS, Role
 from dbanon.advice.singling import SetOfColumns, Singling
+from dbanon.errors import counted
 
 # A part, what it is about, what was found in words, and the same as plain values.
 Row = tuple[str, str, str, dict[str, Any]]
@@ -157,7 +158,7 @@ class Advice:
 
     def table_rows(self) -> Iterator[Row]:
         """The advice row by row: a part, what it is about, what was found, and as plain values."""
-        yield "table", self.source, f"{self.rows} rows", {"rows": self.rows}
+        yield "table", self.source, counted(self.rows, "row"), {"rows": self.rows}
         for column in self.columns:
             yield "role", column.column.name, str(column.role), column.to_dict()
         for found in (self.singling.chosen, *self.singling.sets[:_SETS_SHOWN]):

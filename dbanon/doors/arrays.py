@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +32,28 @@ if TYPE_CHECKING:
 
 # What a policy says of classes alone; the rest of it is about releases.
 _OF_CLASSES = tuple(one for one in parameters(Policy) if not one.option.release)
+
+
+@overload
+def partition(
+    data: ArrayLike | pd.DataFrame,
+    k: int,
+    *,
+    method: Literal["individual_ranking"],
+    hierarchies: Mapping[str, Given] | None = None,
+    **options: Any,
+) -> AttributePartition: ...
+
+
+@overload
+def partition(
+    data: ArrayLike | pd.DataFrame,
+    k: int,
+    *,
+    method: str = ...,
+    hierarchies: Mapping[str, Given] | None = None,
+    **options: Any,
+) -> Partition: ...
 
 
 @lists(one for one in _OF_CLASSES if one.name != "options")

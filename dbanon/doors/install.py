@@ -291,10 +291,7 @@ def _connected(url: str) -> Iterator[Any]:
     try:
         import psycopg
     except ModuleNotFoundError:
-        raise MissingDependency(
-            "PostgreSQL needs the package psycopg.",
-            hint='Install it with: pip install "dbanon[postgres]"',
-        ) from None
+        raise MissingDependency.of_postgresql() from None
     parsed = read_url(url)
     if parsed.get_backend_name() != "postgresql":
         raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")

@@ -132,7 +132,7 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
         elif name in LATER:
             raise NotBuilt(f'Option "{name}" is not built yet.', hint=_hint(known))
         else:
-            raise UnknownOption("There is no such option.", hint=_hint(known, name))
+            raise UnknownOption(f'There is no option "{name}".', hint=_hint(known, name))
     for one in SHORT_FORMS:
         if one.name in values:
             models = _models(one.name, values.pop(one.name))
@@ -147,7 +147,7 @@ def _given(known: Mapping[str, Parameter], given: Any) -> dict[str, Any]:
         raise InvalidParameter("options must be a JSON object.", hint="As in '{\"seed\": 1}'.")
     for name in given:
         if name not in known:
-            raise UnknownOption("There is no such option.", hint=_hint(known, name))
+            raise UnknownOption(f'There is no option "{name}".', hint=_hint(known, name))
     return {name: _value(known[name], value) for name, value in given.items()}
 
 

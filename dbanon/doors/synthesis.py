@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from dbanon.errors import (
     NotDifferentiallyPrivate,
     TooFewRecords,
     UnsupportedType,
+    warn_caller,
 )
 from dbanon.hierarchy.spec import parse_all
 from dbanon.job.synthesis import AsPublished, wish
@@ -79,7 +79,7 @@ def _as_published(data: Any, wished: AsPublished) -> Synthesis:
         raise UnsupportedType("Method dcmdp takes no NULLs.", hint="Leave these rows out.")
     if microdata.n_records < wished.k:
         raise TooFewRecords(f"There are {microdata.n_records} records, fewer than k = {wished.k}.")
-    warnings.warn(NotDifferentiallyPrivate(NotDifferentiallyPrivate.__doc__), stacklevel=3)
+    warn_caller(NotDifferentiallyPrivate(NotDifferentiallyPrivate.__doc__))
     rng = np.random.default_rng(wished.seed)
     classes = dense(microdata.numbers, wished.k, wished.radius)
     rows = dcmdp(

@@ -7,9 +7,11 @@ A new error is one class in the module of its exit code: the stars below make it
 """
 
 from dbanon.errors.base import DbanonError as DbanonError
+from dbanon.errors.base import counted as counted
 from dbanon.errors.base import error_code as error_code
 from dbanon.errors.base import lacks_memory as lacks_memory
 from dbanon.errors.base import nearest_names as nearest_names
+from dbanon.errors.base import warn_caller as warn_caller
 from dbanon.errors.database import *
 from dbanon.errors.jobs import *
 from dbanon.errors.limits import *

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import sys
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
@@ -101,3 +103,21 @@ def lacks_memory(error: BaseException) -> bool:
     """Whether the process has no room for an object, or for the code of a library it loads."""
     told = str(error).lower() if isinstance(error, ImportError) else ""
     return isinstance(error, MemoryError) or "failed to map" in told or "cannot allocate" in told
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """So many of something, in words: ``1 row``, ``2 rows``."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def warn_caller(warning: Warning) -> None:
+    """Warn whoever called dbanon: the line that Python names with it is theirs, none of ours."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and _within(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(warning, stacklevel=level)
+
+
+def _within(module: str) -> bool:
+    # Blocks of ours are ended by Python's own module.
+    return module.partition(".")[0] == "dbanon" or module == "contextlib"

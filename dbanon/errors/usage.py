@@ -317,6 +317,15 @@ class MissingDependency(UsageError):
     code = "missing_dependency"
     sqlstate = "0A000"
 
+    @classmethod
+    def of_postgresql(cls) -> MissingDependency:
+        """The error where a database of PostgreSQL is named, and its driver is not here."""
+        return cls(
+            "PostgreSQL needs the package psycopg.",
+            hint='Install it with: pip install "dbanon[postgres]"; in a checkout: pip install'
+            ' ".[postgres]".',
+        )
+
 
 class WorkersDiffer(UsageError):
     """Workers of the cluster have other versions than the driver."""

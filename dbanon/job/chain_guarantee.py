@@ -12,6 +12,7 @@ from dbanon.errors import (
     RecountFailed,
     TooFewRecords,
     TraceTooSmall,
+    counted,
 )
 from dbanon.job.guarantee import REPORT_IT, Guarantee
 from dbanon.job.verdict import Expected, Verdict
@@ -122,7 +123,8 @@ class OfChain(Guarantee):
         elif found.smallest < self.k:
             raise TraceTooSmall(
                 f"A history over the releases of chain {self.chain} would be shared by"
-                f" {found.smallest} persons, fewer than k = {self.k}; nothing was published.",
+                f" {counted(found.smallest, 'person')}, fewer than k = {self.k}; nothing was"
+                " published.",
                 hint=REPORT_IT,
             )
         if found.failing:

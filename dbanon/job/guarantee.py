@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dbanon.data.counts import Counts, Questions, Recount, rarest_row
-from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
+from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged, counted
 from dbanon.job.verdict import Caution, Expected, Verdict
 from dbanon.measures import Model
 from dbanon.measures.counted import levels_reached
@@ -191,15 +191,16 @@ class Guarantee:
             )
         if recount.smallest < self.k:
             raise RecountFailed(
-                f"The smallest class counted in the database holds {recount.smallest} rows, fewer"
-                f" than k = {self.k}; nothing was published.",
+                "The smallest class counted in the database holds"
+                f" {counted(recount.smallest, 'row')}, fewer than k = {self.k}; nothing was"
+                " published.",
                 hint=REPORT_IT,
             )
         null_rows = expected.null_rows if self.nulls == "category" else 0
         # Strata keep their NULLs.
         if not self.by and recount.null_rows != null_rows:
             raise RecountFailed(
-                f"{recount.null_rows} rows with a NULL were written, {null_rows} were expected;"
+                f"{counted(recount.null_rows, 'row')} with a NULL written, {null_rows} expected;"
                 " nothing was published.",
                 hint=REPORT_IT,
             )

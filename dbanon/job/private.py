@@ -58,6 +58,8 @@ _REASONS = {
     "exports": "Copy the release: it may be copied as it is.",
     "skip_unchanged": "Whether the rows are as they were is an answer that nothing is spent for.",
     "retries": "Each run spends again.",
+    "engine": "Spark does not have it: noise is drawn and a budget spent where the source is. Leave"
+    " the engine out.",
     "plan": "What the rows are like is an answer that nothing is spent for.",
 }
 _OTHERWISE = "Its options: {}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ from dbanon.data.partition import (
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.shares import most_of, share_needed
-from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget
+from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget, warn_caller
 from dbanon.hierarchy.subset import Trees, only
 from dbanon.job.kinds import require_kinds
 from dbanon.job.policy import Policy
@@ -112,7 +111,7 @@ def find_attribute_classes(
             "A release per attribute counts rows, not persons.",
             hint="Leave out `entity`, or choose a method that groups rows.",
         )
-    warnings.warn(RowsNotAnonymous(RowsNotAnonymous.__doc__), stacklevel=3)
+    warn_caller(RowsNotAnonymous(RowsNotAnonymous.__doc__))
     found = _found(microdata, _feasible_strata(microdata, policy), policy, tick, measures)
     assert isinstance(found, AttributePartition)
     return found

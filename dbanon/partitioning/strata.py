@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.errors import NullInQuasiIdentifier, TooFewRecords
+from dbanon.errors import NullInQuasiIdentifier, TooFewRecords, counted
 from dbanon.job.policy import Policy
 
 
@@ -40,7 +40,7 @@ def null_refused(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
     ----------
     rows : with a NULL, by quasi-identifier.
     """
-    holding = [f'"{name}" in {count} rows' for name, count in rows.items() if count]
+    holding = [f'"{name}" in {counted(count, "row")}' for name, count in rows.items() if count]
     return NullInQuasiIdentifier(
         f"Quasi-identifiers hold NULL: {', '.join(holding)}.",
         hint='Choose `nulls="suppress"` (withhold these records) or `nulls="category"` (classes'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
-from dbanon.errors import NullInQuasiIdentifier, TooFewRecords
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import NullInQuasiIdentifier, TooFewRecords, UnsupportedType
 from dbanon.job.job import Job
 from dbanon.job.kinds import require_kinds
 from dbanon.job.policy import Policy
@@ -29,9 +30,32 @@ def bound_table(job: Job, source: Source, seconds: float, tick: Tick) -> Certifi
     ------
     DbanonError : what reading the table raises, and as ``bound``.
     """
+    relation = source.describe(job)
+    for name in job.quasi_identifiers:
+        require_number(relation.attribute(name), job.policy.orders)
     planned = plan(job, source, pulse=lambda: tick(0.0))
     microdata = source.read(planned.relation, planned.wanted, job, tick)
     return bound(microdata, int(job.policy.k), seconds, tick)
+
+
+def require_number(attribute: Attribute, orders: Collection[str] = ()) -> None:
+    """Check that a bound can be of an attribute.
+
+    Parameters
+    ----------
+    orders : names of columns of text whose order is stated.
+
+    Raises
+    ------
+    UnsupportedType : it is text, or truths, without an order.
+    """
+    takes = attribute.kind.is_numeric or attribute.kind is Kind.OTHER
+    if not takes and attribute.name not in orders:
+        raise UnsupportedType(
+            f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and a bound is'
+            " of numbers, dates and text that has an order.",
+            hint="Leave it out of `quasi_identifiers`, or state its order: `orders`.",
+        )
 
 
 def bound(
@@ -56,6 +80,8 @@ def bound(
     UnsupportedType : a column is neither of numbers nor of ranks.
     """
     policy = Policy(k=k, refine="fast")
+    for attribute in microdata.attributes:
+        require_number(attribute)
     require_kinds(policy, microdata.attributes)
     n = microdata.n_records
     if n < k:

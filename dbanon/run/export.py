@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -19,7 +18,14 @@ from typing import Any
 
 from dbanon.data.counts import Counts, Questions
 from dbanon.data.schema import Attribute
-from dbanon.errors import DatabaseNotFound, DbanonError, ExportPending, OutputExists, RecountFailed
+from dbanon.errors import (
+    DatabaseNotFound,
+    DbanonError,
+    ExportPending,
+    OutputExists,
+    RecountFailed,
+    warn_caller,
+)
 from dbanon.job.export import PARQUET, Export
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job
@@ -164,7 +170,7 @@ class Exporter:
             self._drop_old()
         except (DbanonError, OSError) as error:
             what = f"Files of earlier releases were not looked at ({type(error).__name__})."
-            warnings.warn(ExportPending(what), stacklevel=2)
+            warn_caller(ExportPending(what))
 
     def _may_replace(self, place: Path) -> bool:
         """True where a place has what it had, or a file that another run put there meanwhile."""
@@ -249,12 +255,11 @@ def _digests(known: Sequence[tuple[str, int, Mapping[str, Any]]]) -> set[str]:
 
 def _warn_of(path: Path, place: Path, error: DbanonError | OSError) -> None:
     why = error.strerror if isinstance(error, OSError) else error.code
-    warnings.warn(
+    warn_caller(
         ExportPending(
             f"The release was published, but its file could not get the place {place}"
             f" ({why}): it is {path}."
-        ),
-        stacklevel=3,
+        )
     )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbanon.errors import InvalidParameter
-from dbanon.stores import releases
+from dbanon.stores import releases, scratch
 from dbanon.stores.names import RelationName
-from dbanon.stores.scratch import clear_left
 from dbanon.stores.staged import clear_staged_in
 from dbanon.stores.store import Store
 
@@ -39,7 +38,7 @@ def clear_spilled(directories: Sequence[str]) -> list[str]:
     InvalidParameter, InsufficientRights : one is not a directory of runs, or not ours alone.
     JobRunning : a run has one.
     """
-    return [left for directory in directories for left in clear_left(directory)]
+    return [left for directory in directories for left in scratch.clear_left(directory)]
 
 
 def clear_staged(directories: Sequence[str]) -> list[str]:
@@ -50,3 +49,17 @@ def clear_staged(directories: Sequence[str]) -> list[str]:
     InvalidParameter, InsufficientRights : one is no directory that may be looked into.
     """
     return [left for directory in directories for left in clear_staged_in(directory)]
+
+
+def clear_killed(directories: Sequence[str]) -> list[str]:
+    """Take away what killed drivers left on disks of this machine; what that was.
+
+    Parameters
+    ----------
+    directories : what Spark was told to put its files into, as ``spark.local.dir``.
+
+    Raises
+    ------
+    InvalidParameter, InsufficientRights : one is no directory that may be looked into.
+    """
+    return [left for directory in directories for left in scratch.clear_killed(directory)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, MissingDependency
 from dbanon.run.handed import handed
 from dbanon.stores.base import OnSql
 from dbanon.stores.store import ClientStore
@@ -29,6 +29,7 @@ def open_store(database: Any, on_sql: OnSql | None = None) -> ClientStore:
     Raises
     ------
     InvalidParameter : there is no store for it.
+    MissingDependency : its driver is not installed.
     """
     database = handed(database)
     if isinstance(database, str) and database.startswith("file:"):
@@ -49,8 +50,12 @@ def open_store(database: Any, on_sql: OnSql | None = None) -> ClientStore:
     url = database.url if isinstance(database, Engine) else read_url(database)
     backend = url.get_backend_name()
     if backend == "postgresql":
-        from dbanon.stores.postgresql.store import PostgresqlStore
-
+        try:
+            from dbanon.stores.postgresql.store import PostgresqlStore
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "psycopg":
+                raise
+            raise MissingDependency.of_postgresql() from None
         return PostgresqlStore(database if isinstance(database, Engine) else url, on_sql)
     if backend == "sqlite":
         from dbanon.stores.sqlite.store import SqliteStore

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 from dbanon.data.counts import Counts, Questions
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found
-from dbanon.errors import ColumnLost, KeptColumnTells, TellingColumnRefused
+from dbanon.errors import ColumnLost, KeptColumnTells, TellingColumnRefused, warn_caller
 from dbanon.job.carried import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -100,7 +99,7 @@ def run(
         if earlier := target.earlier(report.source):
             report = report.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
         for text in report.lost_told():
-            warnings.warn(ColumnLost(f"Column {text}."), stacklevel=2)
+            warn_caller(ColumnLost(f"Column {text}."))
         report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))
     if export is not None:
         with clock.phase("export") as tick:
@@ -246,7 +245,7 @@ def tell(
             hint="Do not copy it, name it as a quasi-identifier, or leave strict out.",
         )
     for text in words:
-        warnings.warn(KeptColumnTells(f"Column {text}."), stacklevel=2)
+        warn_caller(KeptColumnTells(f"Column {text}."))
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ from dbanon.advice.wishes import Wishes, are_numbers, curve, usual_methods
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import DbanonError, TooFewRecords
+from dbanon.errors import DbanonError, TooFewRecords, counted
 from dbanon.hierarchy.subset import only
 from dbanon.job.kinds import require_kinds
 from dbanon.job.policy import Policy
@@ -64,7 +64,8 @@ def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told:
     ks = [k for k in wishes.k if k <= microdata.n_records]
     if not ks:
         raise TooFewRecords(
-            f"There are {total} rows, fewer than k = {wishes.k[0]}.", hint="Choose a smaller k."
+            f"The table has {counted(total, 'row')}, fewer than k = {wishes.k[0]}.",
+            hint="Choose a smaller k.",
         )
     numeric = are_numbers(attributes, trees)
     names = dict.fromkeys(wishes.methods or usual_methods(numeric))

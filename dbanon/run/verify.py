@@ -14,6 +14,7 @@ from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
     RecountFailed,
+    counted,
 )
 from dbanon.hierarchy.spec import parse
 from dbanon.hierarchy.tree import Hierarchy
@@ -156,8 +157,8 @@ def verify(
             recount, query = _recount(session, relation, names, guarantee)
         if recount.smallest < k:
             raise RecountFailed(
-                f"The smallest class of {relation} holds {recount.smallest} rows, fewer than"
-                f" k = {k}.",
+                f"The smallest class of {relation} holds {counted(recount.smallest, 'row')}, fewer"
+                f" than k = {k}.",
                 hint=_AGAIN if entry else _NO_RELEASE,
             )
         models: tuple[ModelCount, ...] = ()

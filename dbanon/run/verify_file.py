@@ -14,6 +14,7 @@ from dbanon.errors import (
     RecountFailed,
     ReleaseNotFound,
     TableNotFound,
+    counted,
 )
 from dbanon.job.export import PARQUET
 from dbanon.job.guarantee import GUARANTEES, ROWS, recorded
@@ -44,6 +45,12 @@ def verify_file(
     """
     if not path.is_file():
         raise TableNotFound(f"There is no file {path}.")
+    if path.suffix.lower() == ".csv":
+        raise InvalidParameter(
+            f"{path} is a CSV file, which says nothing of its release.",
+            hint=f"Count it as a table: dbanon verify file:{path} {path.stem}, with"
+            " `quasi_identifiers` and `k`; or verify a Parquet file of the same release.",
+        )
     try:
         said = metadata_of(path)
     except PermissionError:
@@ -65,7 +72,8 @@ def verify_file(
         recount = count_classes(session, relation.name, guarantee.questions(names))
         if recount.smallest < k:
             raise RecountFailed(
-                f"The smallest class of {path} holds {recount.smallest} rows, fewer than k = {k}.",
+                f"The smallest class of {path} holds {counted(recount.smallest, 'row')}, fewer than"
+                f" k = {k}.",
                 hint="Withdraw the file, and release it again.",
             )
         models = models_recounted(

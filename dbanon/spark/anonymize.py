@@ -31,12 +31,14 @@ from dbanon.spark.dataframe import (
     with_unique,
 )
 from dbanon.spark.facts import Facts, measures_of, values_of
+from dbanon.spark.failures import translated
 from dbanon.spark.flow import PACKETS, Disks, mapped, told_in
 from dbanon.spark.layout import FACTS, Layout
 from dbanon.spark.pieces import Known
 from dbanon.spark.recount import counted
-from dbanon.spark.refusals import check_facts, check_job, check_known
+from dbanon.spark.refusals import check_facts, check_job, check_known, check_method
 from dbanon.spark.report import lost_of, report_of
+from dbanon.spark.session import require_session, warn_unless_private
 from dbanon.spark.shape import released_columns
 from dbanon.spark.stages import Stages, sample_limit
 from dbanon.spark.trees import Stratum
@@ -105,6 +107,7 @@ def anonymize(
     ------
     DbanonError : of the class that says what went wrong.
     """
+    check_method(options)
     options.setdefault("block_size", BLOCK_SIZE)
     policy = make(Policy, {"k": k, **options})
     job = make(
@@ -122,7 +125,11 @@ def anonymize(
             "hierarchies": parse_all(hierarchies, files=True),
         },
     )
-    found = released(job, frame, tasks)
+    session = frame.sparkSession
+    require_session(session)
+    warn_unless_private(session)
+    with translated("the release was made"):
+        found = released(job, frame, tasks)
     return found.rows, found.report
 
 

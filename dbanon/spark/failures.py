@@ -80,4 +80,10 @@ def translation(error: BaseException, what: str) -> DbanonError:
             hint="Install the driver's dbanon, numpy and pyarrow on each worker, or ship them:"
             " docs/scale-out.md#workers.",
         )
+    if "Cannot run program" in text:
+        return WorkersDiffer(
+            "A worker has no Python of the name that this driver gives it.",
+            hint="Set PYSPARK_PYTHON to the path that it has on the workers:"
+            " docs/scale-out.md#workers.",
+        )
     return SparkFailed(f"Spark failed: {what}; nothing was published.", detail=type(error).__name__)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from dbanon.errors import (
 from dbanon.job.carried import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
+from dbanon.job.private import METHOD, refused
 from dbanon.methods import find_method
 from dbanon.partitioning.classes import require_budget
 from dbanon.partitioning.strata import null_refused, too_few
@@ -28,6 +30,17 @@ from dbanon.spark.facts import Facts
 from dbanon.spark.pieces import Known
 
 _ELSEWHERE = "Leave it out, or anonymize without Spark."
+
+
+def check_method(options: Mapping[str, Any]) -> None:
+    """Refuse the method that no cluster has, before its options are asked about.
+
+    Raises
+    ------
+    InvalidParameter : it is asked for.
+    """
+    if options.get("method") == METHOD:
+        raise refused("engine")
 
 
 def check_job(job: Job) -> None:

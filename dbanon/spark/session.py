@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import socket
 import sys
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,14 +18,17 @@ from dbanon.errors import (
     SparkFailed,
     WorkersDiffer,
     WorkersNotPrivate,
+    warn_caller,
 )
 from dbanon.spark.failures import translated
+from dbanon.stores.scratch import held_among_others
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 PACKAGES = ("dbanon", "numpy", "pyarrow")
+# What workers run, the compiled core among it.
+WORKS = "dbanon.spark.workers"
 _INSTALL = 'Install it with: pip install "dbanon[spark]", and a Java of 17 or 21.'
 _LEAST = (4, 1)
 # Seconds in which a master that is there has answered.
@@ -45,7 +46,8 @@ _NEEDED = {
     "spark.executorEnv.ARROW_NUM_THREADS": "1",
 }
 # What others may say.
-_USUAL = {"spark.ui.showConsoleProgress": "false"}
+_USUAL = {"spark.ui.showConsoleProgress": "false", "spark.io.encryption.enabled": "true"}
+_LOCAL = "spark.local.dir"
 # Where shuffled records are encrypted and kept from others, and what says so.
 PRIVATE = {
     "spark.authenticate": "true",
@@ -60,7 +62,9 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
     Parameters
     ----------
     master : as Spark has it: ``spark://host:7077``, ``yarn``, ``k8s://…`` or ``local[4]``.
-    conf : settings of Spark by name, over its own files; whoever opens it stops it.
+    conf : settings of Spark by name, over its own files; whoever opens it stops it. What Spark
+        writes to disks is encrypted unless they say otherwise, and lies in a directory of this
+        account alone below each of ``spark.local.dir``.
 
     Raises
     ------
@@ -85,10 +89,12 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
         # Workers are this machine's: as they were not started by hand, they have this Python.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("dbanon")
-    for name, value in {**_USUAL, **settings, **_NEEDED}.items():
-        builder = builder.config(name, value)
+    settings = {**_USUAL, **settings, **_NEEDED}
     try:
         with translated("no session with the master"):
+            settings[_LOCAL] = _own_directories(master, settings)
+            for name, value in settings.items():
+                builder = builder.config(name, value)
             session: SparkSession = builder.getOrCreate()
     except SparkFailed as error:
         _end_context()
@@ -99,6 +105,27 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
         session.stop()
         raise
     return session
+
+
+def _own_directories(master: str, settings: Mapping[str, str]) -> str:
+    """Where this driver's Java puts files: below what is set for it, for this account alone."""
+    from pyspark import SparkConf, SparkContext
+
+    # Java knows Spark's own files of settings, and it takes this variable before them.
+    named = os.environ.pop("SPARK_LOCAL_DIRS", None)
+    try:
+        given = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
+        SparkContext._ensure_initialized(conf=given)
+    finally:
+        if named is not None:
+            os.environ["SPARK_LOCAL_DIRS"] = named
+    java: Any = SparkContext._jvm
+    conf = SparkConf(_jvm=java)
+    if _LOCAL in settings:
+        conf.set(_LOCAL, settings[_LOCAL])
+    places = java.org.apache.spark.util.Utils.getConfiguredLocalDirs(conf._jconf)
+    found = named.split(",") if named else [str(place) for place in places]
+    return ",".join(str(held_among_others(place)) for place in found)
 
 
 def _require_answer(master: str) -> None:
@@ -200,48 +227,65 @@ def require_session(session: SparkSession) -> None:
     differing = differences(versions(), versions_of_workers(session))
     if differing:
         raise WorkersDiffer(
-            "Workers have other versions than this driver.",
+            "Workers have other versions than this driver, or lack a package.",
             detail="; ".join(differing) + ".",
             hint="Install the same on each, or ship it: docs/scale-out.md#workers.",
         )
 
 
 def versions() -> dict[str, str]:
-    """The versions of this process, by package; of one that is missing, ``none``."""
-    found = {"python": ".".join(platform.python_version_tuple()[:2])}
-    for name in PACKAGES:
+    """The versions of this process, by package; of one that is missing or does not load, none."""
+    return _asked()(0)
+
+
+def _asked() -> Callable[[Any], dict[str, str]]:
+    """What tells the versions of a process, with nothing of ours around it: it may have no dbanon.
+
+    Made here, it travels as its code: the name of a function of a module would be imported.
+    """
+    names, loaded = PACKAGES, WORKS
+
+    def tell(_: Any) -> dict[str, str]:
+        import importlib
+        import importlib.metadata
+        import sys
+
+        told = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
+        for name in names:
+            try:
+                told[name] = importlib.metadata.version(name)
+            except Exception:
+                told[name] = "none"
         try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "none"
-    return found
+            importlib.import_module(loaded)
+            told[loaded] = "loads"
+        except Exception as error:
+            # Its words have a path of the worker's.
+            told[loaded] = f"fails with {type(error).__name__}"
+        return told
+
+    return tell
 
 
 def versions_of_workers(session: SparkSession) -> list[dict[str, str]]:
     """The versions that the workers have which are there now, each once.
 
-    More tasks than there are cores: each worker that is free gets one.
+    More tasks than there are cores: each worker that is free gets one. No Arrow is used, which a
+    worker may lack.
     """
-    names = list(versions())
     tasks = max(int(session.sparkContext.defaultParallelism), 1) * 2
-    kinds = ", ".join(f"{name} string" for name in names)
     with translated("the workers' versions were asked for"):
-        frame = session.range(0, tasks, 1, tasks).mapInArrow(_tell_versions, kinds)
-        rows = frame.distinct().collect()
-    return [row.asDict() for row in rows]
-
-
-def _tell_versions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow
-
-    for _ in batches:
-        yield pyarrow.RecordBatch.from_pylist([versions()])
+        # Not ``parallelize``, which leaves a connection open where disks are encrypted.
+        found = session.range(0, tasks, 1, tasks).rdd.map(_asked()).collect()
+    return [dict(one) for one in sorted({tuple(sorted(told.items())) for told in found})]
 
 
 def differences(mine: Mapping[str, str], others: list[dict[str, str]]) -> list[str]:
     """What other processes have otherwise, in words."""
     found = {
-        f"{name} {other.get(name)} on a worker, {mine[name]} here"
+        f"no {name} on a worker, {mine[name]} here"
+        if other.get(name, "none") == "none"
+        else f"{name} {other[name]} on a worker, {mine[name]} here"
         for other in others
         for name in mine
         if other.get(name) != mine[name]
@@ -250,15 +294,14 @@ def differences(mine: Mapping[str, str], others: list[dict[str, str]]) -> list[s
 
 
 def warn_unless_private(session: SparkSession) -> None:
-    """Warn with ``WorkersNotPrivate`` where others may read records that pass through a cluster."""
+    """Warn with ``WorkersNotPrivate`` where others may read records that Spark has on its way."""
     missing = not_private(session)
-    if missing and not str(session.sparkContext.master).startswith("local"):
-        warnings.warn(
+    if missing:
+        warn_caller(
             WorkersNotPrivate(
-                "Others may read original records on the workers' disks and between them. Not set"
-                f" to true: {', '.join(missing)}."
-            ),
-            stacklevel=3,
+                "Others may read original records between workers and on their disks, where they"
+                f" stay after a run that is killed. Not set to true: {', '.join(missing)}."
+            )
         )
 
 

@@ -20,7 +20,7 @@ from dbanon.spark.anonymize import BLOCK_SIZE, released
 from dbanon.spark.failures import translated
 from dbanon.spark.into_files import ParquetTarget
 from dbanon.spark.into_postgresql import PostgresqlTarget
-from dbanon.spark.refusals import check_job
+from dbanon.spark.refusals import check_job, check_method
 from dbanon.spark.session import require_session, warn_unless_private
 from dbanon.spark.source import Pinned, of_frame, parquet, postgresql
 from dbanon.spark.staging import Target
@@ -76,6 +76,7 @@ def anonymize_table(
     ------
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
+    check_method(options)
     given = {"quasi_identifiers": quasi_identifiers, "k": k, "sensitive": sensitive, "keep": keep,
              "by": by, "entity": entity, "key": key}  # fmt: skip
     named = {"table": table or "source", "output": output or "release"}

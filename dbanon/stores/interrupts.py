@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from dbanon.errors import CommitConfirmed
+from dbanon.errors import CommitConfirmed, warn_caller
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
@@ -67,11 +66,11 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
     arrived = [one for one in arrived if one[0] != signal.SIGALRM]
     _restore(before)
     if arrived:
-        warnings.warn(
-            "The interrupt came when the transaction was being committed: it was committed, and"
-            " all is as it should be.",
-            CommitConfirmed,
-            stacklevel=4,
+        warn_caller(
+            CommitConfirmed(
+                "The interrupt came when the transaction was being committed: it was committed, and"
+                " all is as it should be."
+            )
         )
 
 

@@ -3,10 +3,14 @@
 Files in it lose their names as soon as they are open, so that no way out leaves them behind. What a
 run that was killed leaves is an empty directory, and what a database wrote there: the next run with
 the same directory takes it away, and so does ``clear_left``.
+
+Java opens its files by name. So the driver of a cluster has a directory of its own among others'
+files, locked as long as its process lives; ``clear_killed`` takes away those that nobody holds.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
 import fcntl
 import os
@@ -24,6 +28,9 @@ from dbanon.errors import DatabaseFailure, InsufficientRights, InvalidParameter,
 from dbanon.stores.interrupts import held, held_once_committed
 
 _OWN = re.compile(r"dbanon-[0-9a-f]{32}")
+# One that is locked itself, where of the others it is the directory around it.
+_HELD = re.compile(r"dbanon-spark-[0-9a-f]{32}")
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -131,6 +138,106 @@ def clear_left(directory: str) -> list[str]:
     return [str(place / name) for name in left]
 
 
+def held_among_others(directory: str) -> Path:
+    """A new directory, for its owner alone, below one that others use, too; it goes at exit.
+
+    Raises
+    ------
+    InvalidParameter, InsufficientRights : it cannot be made.
+    """
+    around = Path(os.path.abspath(directory))
+    while True:
+        place = around / f"dbanon-spark-{secrets.token_hex(16)}"
+        try:
+            around.mkdir(parents=True, exist_ok=True)
+            place.mkdir(0o700)
+            opened = os.open(place, _DIRECTORY)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and around.is_dir():
+                continue
+            raise _refused(place, error) from None
+        # Whoever cleared it in between had the lock, and it has no name any more.
+        if _locked(opened) and place.exists():
+            break
+        os.close(opened)
+    atexit.register(_leave, place, opened, os.getpid())
+    return place
+
+
+def _leave(place: Path, opened: int, process: int) -> None:
+    # A child that was forked has the same list of what to do, and not the directory.
+    if os.getpid() == process:
+        shutil.rmtree(place, ignore_errors=True)
+        os.close(opened)
+
+
+def _locked(opened: int) -> bool:
+    """Whether nobody held a directory; it is this process's from now on."""
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def clear_killed(directory: str) -> list[str]:
+    """Take away what killed processes left below a directory that others use, too; what that was.
+
+    Directories alone of such a name, of this account and closed to others, which nobody holds.
+
+    Raises
+    ------
+    InvalidParameter : it is no directory.
+    InsufficientRights : it may not be looked into, or not be changed.
+    """
+    place = Path(os.path.abspath(os.path.expanduser(directory)))
+    if not os.path.lexists(place):
+        return []
+    try:
+        around = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except NotADirectoryError:
+        raise InvalidParameter(f"{place} is no directory.") from None
+    except OSError as error:
+        raise _unreadable(place, error) from None
+    try:
+        names = sorted(filter(_HELD.fullmatch, os.listdir(around)))
+        return [str(place / name) for name in names if _gone(around, name)]
+    except PermissionError as error:
+        raise _unreadable(place, error) from None
+    finally:
+        os.close(around)
+
+
+def _unreadable(place: Path, error: OSError) -> InsufficientRights:
+    return InsufficientRights(
+        f"The directory {place} may not be read and changed.", detail=error.strerror
+    )
+
+
+def _gone(around: int, name: str) -> bool:
+    """Take a directory away, if it is ours alone and its process is gone; whether that was so."""
+    try:
+        opened = os.open(name, _DIRECTORY, dir_fd=around)
+    except OSError:
+        # A link, a file, or another account's.
+        return False
+    try:
+        if not _closed(os.fstat(opened)) or not _locked(opened):
+            return False
+        shutil.rmtree(Path(f"/dev/fd/{around}") / name)
+        return True
+    except FileNotFoundError:
+        # Another takes it away at this moment.
+        return False
+    finally:
+        os.close(opened)
+
+
+def _closed(found: os.stat_result) -> bool:
+    """Whether what was found is this account's, and closed to others."""
+    return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
+
+
 def _taken_away(place: Path, opened: int) -> list[str]:
     """The names of what killed runs left in a directory of ours; it is gone then."""
     left = _require_own(place, opened)
@@ -158,7 +265,7 @@ def _remove_if_empty(place: Path) -> None:
 def _opened(place: Path) -> int:
     """The directory itself, open, locked and no link; for ``os.close``."""
     try:
-        opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened = os.open(place, _DIRECTORY)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise InvalidParameter(
@@ -166,9 +273,7 @@ def _opened(place: Path) -> int:
                 hint="Name a directory that is not there yet.",
             ) from None
         raise _refused(place, error) from None
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not _locked(opened):
         os.close(opened)
         raise JobRunning(
             f"Another run has the directory to spill to, {place}.", hint="Name another one."
@@ -178,8 +283,7 @@ def _opened(place: Path) -> int:
 
 def _require_own(place: Path, opened: int) -> list[str]:
     """What a killed run left in a directory, after a check that it is ours alone."""
-    found = os.fstat(opened)
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if not _closed(os.fstat(opened)):
         raise InsufficientRights(
             f"The directory to spill to, {place}, is another account's, or open to others.",
             hint="Name a directory that is not there yet: it is made for its owner alone.",
@@ -195,4 +299,4 @@ def _require_own(place: Path, opened: int) -> list[str]:
 
 def _refused(place: Path, error: OSError) -> InsufficientRights | InvalidParameter:
     kind = InsufficientRights if isinstance(error, PermissionError) else InvalidParameter
-    return kind(f"The directory to spill to, {place}, cannot be made.", detail=error.strerror)
+    return kind(f"The directory {place} cannot be made.", detail=error.strerror)

@@ -20,7 +20,7 @@ from dbanon.data.disk import Disk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Role
-from dbanon.errors import DuplicateKeys, UnsupportedType
+from dbanon.errors import DuplicateKeys, UnsupportedType, counted
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
@@ -134,8 +134,8 @@ class Session(KeyedSession):
         nulls, repeated = self.rows(statements.key_problems(source.relation, keys))[0]
         if nulls or repeated:
             raise DuplicateKeys(
-                f"The key of {source.name} is not unique: {repeated} keys occur more than once,"
-                f" {nulls} rows have a key with NULL.",
+                f"The key of {source.name} is not unique: {counted(repeated, 'key')} more than"
+                f" once, {counted(nulls, 'row')} with NULL in the key.",
                 hint='Name columns that tell every row from every other: `key=["…"]`.',
             )
 

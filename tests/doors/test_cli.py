@@ -226,7 +226,7 @@ def test_gc(database: DuckdbDatabase) -> None:
     done = run("gc", database.url, "--format", "json")
     assert done.exit_code == 0
     assert len(json.loads(done.stdout)["dropped"]) == 1
-    assert "1 tables dropped" in run("gc", database.url, "--keep-last", "0").stdout
+    assert "1 table dropped" in run("gc", database.url, "--keep-last", "0").stdout
     assert run("gc", database.url, "--keep-last", "-1").exit_code == 2
     assert run("gc", f"{database.url}.missing").exit_code == 2
 

@@ -33,9 +33,15 @@ def main(told: dict[str, Any]) -> None:
 
     if told.get("wait"):
         into_postgresql.pieces.lock = wait
-    session = open_session(told["master"], told["conf"])
+    try:
+        session = open_session(told["master"], told["conf"])
+    except DbanonError as error:
+        print(json.dumps(error.to_dict()), flush=True)
+        return
     print("open", flush=True)
     try:
+        if not told.get("asked"):
+            return
         report = anonymize_table(session, told["url"], told["url"], **told["asked"])
         print(json.dumps({"release_id": report.release_id}), flush=True)
     except DbanonError as error:

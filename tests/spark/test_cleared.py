@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -14,10 +16,11 @@ from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidParameter
-from dbanon.run.gc import clear_staged, collect_garbage
+from dbanon.run.gc import clear_killed, clear_staged, collect_garbage
 from dbanon.run.open import open_store
 from dbanon.stores.names import RelationName
 from dbanon.stores.postgresql import pieces
+from dbanon.stores.scratch import held_among_others
 from tests.spark.statements import execute
 
 COLUMNS = [("age", "integer")]
@@ -123,3 +126,43 @@ def test_staged_directories_of_a_driver_that_is_gone_go(tmp_path: Path) -> None:
     assert clear_staged([str(tmp_path / "missing")]) == []
     with pytest.raises(InvalidParameter):
         clear_staged([str(young / "part-0.parquet")])
+
+
+def test_files_of_a_killed_driver_go_and_nobody_elses(tmp_path: Path) -> None:
+    """Ours are known by their name, their owner, their mode, and by nobody's lock on them."""
+    name = "dbanon-spark-" + "0123456789abcdef" * 2
+    alive = held_among_others(str(tmp_path))
+    (alive / "rdd_1_1").write_text("rows")
+    dead = tmp_path / name
+    (dead / "blockmgr-1").mkdir(parents=True)
+    (dead / "blockmgr-1" / "rdd_1_1").write_text("rows")
+    dead.chmod(0o700)
+    (dead / "out").symlink_to(alive)
+    (tmp_path / f"{name[:-1]}0").mkdir(mode=0o755)
+    (tmp_path / f"{name[:-1]}1").symlink_to(alive)
+    (tmp_path / f"{name[:-1]}2").write_text("of nobody")
+    (tmp_path / "dbanon-spark-mine").mkdir(mode=0o700)
+    if os.geteuid() == 0:
+        other = tmp_path / f"{name[:-1]}3"
+        other.mkdir(mode=0o700)
+        os.chown(other, 12345, 12345)
+    before = sorted(tmp_path.iterdir())
+    done = CliRunner().invoke(
+        main, ["gc", "--spark-local", str(tmp_path), "--format", "json"], env={"DBANON_URL": None}
+    )
+    assert json.loads(done.stdout) == {"dropped": [], "cleared": [str(dead)]}
+    assert sorted(tmp_path.iterdir()) == [path for path in before if path != dead]
+    assert (alive / "rdd_1_1").exists()
+    assert clear_killed([str(tmp_path / "missing")]) == []
+    with pytest.raises(InvalidParameter):
+        clear_killed([str(alive / "rdd_1_1")])
+
+
+def test_a_directory_of_ours_goes_with_its_process(tmp_path: Path) -> None:
+    code = (
+        "import os; from dbanon.stores.scratch import held_among_others as held;"
+        f" print(held({str(tmp_path / 'new')!r}), flush=True); os.fork()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(str(tmp_path / "new" / "dbanon-spark-"))
+    assert list((tmp_path / "new").iterdir()) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +13,7 @@ import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.errors import InvalidParameter, JobFileInvalid
+from dbanon.spark import anonymize, anonymize_table
 from tests.spark.cluster import SMALL
 from tests.spark.statements import execute
 
@@ -100,6 +101,22 @@ def test_other_databases_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     done = run("anonymize", f"duckdb:///{tmp_path}/x.duckdb", *LINE, *words)
     assert done.exit_code == 2
     assert "PostgreSQL and Parquet" in done.output
+
+
+def test_dp_ranks_is_refused_by_name(tmp_path: Path) -> None:
+    line = [*LINE, "--method", "dp_ranks", "--engine", "spark", "--master", "local[1]"]
+    for more in ([], ["--epsilon", "1", "--budget", "b", "--bounds", "age=0:120"]):
+        done = run("anonymize", "postgresql://localhost/nothing", *line, *more)
+        assert done.exit_code == 2
+        assert "Method dp_ranks takes no engine." in done.output
+        assert "Spark does not have it" in done.output
+    asked: Any = {"quasi_identifiers": ["age"], "k": 5, "method": "dp_ranks"}
+    for call in (
+        lambda: anonymize_table(cast(Any, None), "/a", str(tmp_path / "b"), **asked),
+        lambda: anonymize(cast(Any, None), **asked),
+    ):
+        with pytest.raises(InvalidParameter, match="dp_ranks takes no engine"):
+            call()
 
 
 def test_a_job_file(

@@ -7,18 +7,23 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
+import venv
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 import dbanon
+from dbanon.doors.cli.main import main
 from dbanon.errors import ConnectionLost, DbanonError, SourceChanged
-from dbanon.run.gc import collect_garbage
+from dbanon.run.gc import clear_killed, collect_garbage
 from dbanon.run.open import open_store
 from dbanon.spark import anonymize_table
 from dbanon.stores.postgresql import pieces
@@ -167,6 +172,33 @@ def test_a_driver_that_is_killed_publishes_nothing_and_gc_clears(
     assert execute(people, RELEASED) == before
 
 
+@pytest.mark.slow
+def test_a_driver_that_is_killed_leaves_no_row_that_can_be_read(
+    sessions: Any, people: str, tmp_path: Path
+) -> None:
+    sessions.end()
+    execute(people, "ALTER TABLE people ADD note text; UPDATE people SET note = 'ill since ' || id")
+    conf = SMALL | {"spark.driver.memory": "640m", "spark.local.dir": str(tmp_path)}
+    asked = ASKED | {"keep": ["id", "note"]}
+    with driver(master="local[2]", conf=conf, url=people, asked=asked, wait=True) as process:
+        wait_for(process, "staged")
+        # One at work is left alone.
+        assert clear_killed([str(tmp_path)]) == []
+        java = descendants(process.pid)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+        for pid in java:
+            end(pid)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.name.startswith("rdd_") for path in files)
+    assert not [path.name for path in files if b"ill since" in path.read_bytes()]
+    [own] = tmp_path.iterdir()
+    assert own.stat().st_mode & 0o777 == 0o700
+    left = CliRunner().invoke(main, ["gc", "--spark-local", str(tmp_path), "--format", "json"])
+    assert json.loads(left.stdout) == {"dropped": [], "cleared": [str(own)]}
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_writer_at_work_is_not_seen(spark: SparkSession, people: str) -> None:
     """Each of its transactions keeps the sum of all amounts, which only one state has."""
     expected = execute(people, "SELECT count(*), sum(amount) FROM people")
@@ -241,6 +273,52 @@ def test_a_full_disk_publishes_nothing_and_tells_no_value(sessions: Any, people:
     assert str(SECRET)[:6] not in out + err
     assert execute(people, RELEASED) == before
     assert execute(people, PIECES) == []
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Python of this version without a package, which workers of drivers start."""
+    venv.create(tmp_path / "bare", symlinks=True)
+    python = tmp_path / "bare" / "bin" / "python"
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return python
+
+
+@pytest.mark.slow
+def test_workers_without_the_package_fail_in_one_sentence(sessions: Any, bare: Path) -> None:
+    sessions.end()
+    with driver(master="local[1]", conf=SMALL) as process:
+        out, err = process.communicate(timeout=120)
+    told = json.loads(out)
+    assert told["code"] == "workers_differ"
+    assert "no dbanon on a worker" in told["detail"]
+    # Spark's own log has no word of it.
+    assert "Traceback" not in err
+    bare.unlink()
+    with driver(master="local[1]", conf=SMALL) as process:
+        told = json.loads(process.communicate(timeout=120)[0])
+    assert told["code"] == "workers_differ"
+    assert "PYSPARK_PYTHON" in told["hint"]
+
+
+@pytest.mark.slow
+def test_packages_of_workers_come_in_an_archive(
+    sessions: Any, cluster: Cluster, bare: Path, tmp_path: Path
+) -> None:
+    """As docs/scale-out.md has it; in the archive is no more than where the packages are."""
+    sessions.stop()
+    places = [str(Path(dbanon.__file__).parent.parent), *filter(None, sys.path)]
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.path.extend({places!r})\n")
+    with tarfile.open(tmp_path / "lean.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "sitecustomize.py", "sitecustomize.py")
+    more = {
+        "spark.archives": f"{tmp_path / 'lean.tar.gz'}#lean",
+        "spark.executorEnv.PYTHONPATH": "lean",
+    }
+    with driver(master=cluster.master, conf=cluster.conf | more) as process:
+        out, err = process.communicate(timeout=120)
+    assert out == "open\n", err[-2000:]
 
 
 def test_two_drivers_for_one_output(spark: SparkSession, people: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ from dbanon.errors import (
     WorkersDiffer,
     WorkersNotPrivate,
 )
-from dbanon.spark import session as own
+from dbanon.spark import anonymize
+from dbanon.spark import session as own_settings
 from dbanon.spark.session import (
     differences,
     not_private,
@@ -24,6 +26,7 @@ from dbanon.spark.session import (
     versions_of_workers,
     warn_unless_private,
 )
+from dbanon.stores.scratch import clear_killed
 from tests.spark.cluster import SMALL, Cluster, free_port
 
 if TYPE_CHECKING:
@@ -39,13 +42,13 @@ def test_without_java_or_pyspark_what_to_install_is_said(
     assert "dbanon[spark]" in str(caught.value)
 
     def none(name: str) -> str:
-        raise own.PackageNotFoundError(name)
+        raise own_settings.PackageNotFoundError(name)
 
-    monkeypatch.setattr(own, "version", none)
+    monkeypatch.setattr(own_settings, "version", none)
     with pytest.raises(MissingDependency, match="pyspark") as caught:
         open_session("local[1]")
     assert "dbanon[spark]" in str(caught.value)
-    monkeypatch.setattr(own, "version", lambda name: "3.5.1")
+    monkeypatch.setattr(own_settings, "version", lambda name: "3.5.1")
     with pytest.raises(MissingDependency, match="or newer"):
         open_session("local[1]")
 
@@ -69,9 +72,9 @@ def test_each_difference_is_told() -> None:
     assert differences(mine, [dict(mine), dict(mine)]) == []
     found = differences(mine, [dict(mine), {"python": "3.12", "numpy": "2.3.1"}, {"numpy": "2"}])
     assert found == [
+        "no python on a worker, 3.11 here",
         "numpy 2 on a worker, 2.3.1 here",
         "python 3.12 on a worker, 3.11 here",
-        "python None on a worker, 3.11 here",
     ]
 
 
@@ -84,8 +87,22 @@ def test_a_session_with_another_setting_is_refused(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_in_one_process_disks_alone_may_tell(spark: SparkSession) -> None:
-    assert not_private(spark) == ["spark.io.encryption.enabled"]
+def test_a_session_of_ours_keeps_records_to_itself(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks are encrypted, in a directory of this account alone; else, who calls is warned."""
+    assert not_private(spark) == []
+    own = Path(spark.sparkContext.getConf().get("spark.local.dir", ""))
+    assert re.fullmatch(r"dbanon-spark-[0-9a-f]{32}", own.name)
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert list(own.glob("blockmgr-*"))
+    assert clear_killed(str(own.parent)) == []
+    warn_unless_private(spark)
+    monkeypatch.setitem(own_settings.PRIVATE, "spark.io.encryption.enabled", "of the caller")
+    frame = spark.range(100).withColumnRenamed("id", "age")
+    with pytest.warns(WorkersNotPrivate, match=r"io\.encryption") as told:
+        anonymize(frame, quasi_identifiers=["age"], k=5)
+    assert [Path(one.filename) for one in told] == [Path(__file__)]
 
 
 def test_a_cluster_that_keeps_records_private(on_cluster: SparkSession, cluster: Cluster) -> None:
@@ -98,7 +115,7 @@ def test_a_cluster_that_does_not_is_warned_of(
     on_cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warn_unless_private(on_cluster)
-    monkeypatch.setitem(own.PRIVATE, "spark.ssl.enabled", "true")
+    monkeypatch.setitem(own_settings.PRIVATE, "spark.ssl.enabled", "true")
     with pytest.warns(WorkersNotPrivate, match=r"spark\.ssl\.enabled"):
         warn_unless_private(on_cluster)
 
@@ -132,16 +149,16 @@ def test_a_master_without_host_or_port(place: str, sessions: Any) -> None:
 
 def test_of_several_masters_one_has_to_answer(cluster: Cluster) -> None:
     """Those of other kinds are Spark's to ask."""
-    own._require_answer(f"spark://127.0.0.1:{free_port()},127.0.0.1:{cluster.port}")
-    own._require_answer("yarn")
-    own._require_answer("k8s://https://127.0.0.1:1")
+    own_settings._require_answer(f"spark://127.0.0.1:{free_port()},127.0.0.1:{cluster.port}")
+    own_settings._require_answer("yarn")
+    own_settings._require_answer("k8s://https://127.0.0.1:1")
 
 
 def test_another_version_on_the_workers(
     on_cluster: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = versions()
-    monkeypatch.setattr(own, "versions", lambda: here | {"numpy": "1.0"})
+    monkeypatch.setattr(own_settings, "versions", lambda: here | {"numpy": "1.0"})
     with pytest.raises(WorkersDiffer) as caught:
         require_session(on_cluster)
     assert f"numpy {here['numpy']} on a worker, 1.0 here" in str(caught.value)

@@ -62,9 +62,9 @@ CASES: dict[str, tuple[type[errors.DbanonError], str, dict[str, Any]]] = {
         errors.OutputNotOurs, "drop it yourself", {"output": "people", "if_exists": "replace"},
     ),
     "output is the ledger": (errors.InvalidName, "ledger", {"output": "dbanon.release"}),
-    "equal keys": (errors.DuplicateKeys, "keys occur more than once", {"key": ["twice"]}),
+    "equal keys": (errors.DuplicateKeys, "more than once, 0 rows with NULL", {"key": ["twice"]}),
     "equal integer keys": (errors.DuplicateKeys, "more than once", {"key": ["same"]}),
-    "NULL in a key": (errors.DuplicateKeys, "1 rows have a key with NULL", {"key": ["hole"]}),
+    "NULL in a key": (errors.DuplicateKeys, "1 row with NULL in the key", {"key": ["hole"]}),
     "NULL in a key of two": (errors.DuplicateKeys, "with NULL", {"key": ["hole", "twice"]}),
 }  # fmt: skip
 

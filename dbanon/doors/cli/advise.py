@@ -11,7 +11,7 @@ from dbanon.advice.wishes import KS, Wishes
 from dbanon.data.option import parameters
 from dbanon.doors.cli.options import click_option, values
 from dbanon.doors.cli.support import (
-    URL_HELP,
+    ROWS_HELP,
     common,
     errors,
     show,
@@ -19,6 +19,7 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.doors.machine import half_of_memory
+from dbanon.errors import counted
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -73,7 +74,7 @@ def _k_help(told: str) -> str:
     return f"{told.rstrip('.')}; 3..10,15,20 by default."
 
 
-@click.command(epilog=URL_HELP)
+@click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @_with_options
 @common
@@ -141,7 +142,7 @@ def _tables(found: Advice) -> Group:
     title = f"What singles out, of the {len(found.quasi_identifiers)} columns {chosen}"
     return Group(
         rows_table(
-            f"{found.source}, {found.rows} rows: proposals, for you to decide",
+            f"{found.source}, {counted(found.rows, 'row')}: proposals, for you to decide",
             ["column", "type", "NULL", "values", "may be"],
             columns,
         ),

@@ -17,7 +17,7 @@ from dbanon.doors.cli.log import current
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.report_file import needs_evaluation, write_report
 from dbanon.doors.cli.support import (
-    URL_HELP,
+    ROWS_HELP,
     common,
     errors,
     lasting,
@@ -85,7 +85,7 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"target": given["target"], "chain": chain_of(given)}
 
 
-@click.command(epilog=URL_HELP)
+@click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options((*_ALL, *PRIVATE))
 @click.option(

@@ -8,14 +8,14 @@ import click
 
 from dbanon.doors.cli.anonymize import OPTIONS, with_options
 from dbanon.doors.cli.options import values, with_files
-from dbanon.doors.cli.support import URL_HELP, common, errors, show, signals, sql_printer
+from dbanon.doors.cli.support import ROWS_HELP, common, errors, show, signals, sql_printer
 from dbanon.doors.machine import half_of_memory
 
 _TAKEN = ("table", "quasi_identifiers", "k", "key", "orders", "memory_limit")
 _OPTIONS = tuple(one for one in OPTIONS if one.name in _TAKEN)
 
 
-@click.command(epilog=URL_HELP)
+@click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options(_OPTIONS)
 @click.option(

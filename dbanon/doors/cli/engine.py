@@ -9,6 +9,7 @@ import click
 
 from dbanon.doors.cli.support import pair
 from dbanon.doors.engines import ENGINES, Engine
+from dbanon.job.private import METHOD, refused
 
 _OPTIONS = (
     click.option(
@@ -46,12 +47,15 @@ def engine_of(given: Mapping[str, Any]) -> Engine | None:
     Raises
     ------
     UsageError : it has no master, or is not named and has one.
+    InvalidParameter : the method is not Spark's.
     """
     name, master = given["engine"], given["master"]
     if name is None:
         if master is not None or given["tasks"] is not None or given["conf"]:
             raise click.UsageError("--master, --tasks and --conf are of an engine: --engine spark.")
         return None
+    if given["method"] == METHOD:
+        raise refused("engine")
     if given["print_sql"]:
         raise click.UsageError("--print-sql is not for --engine: its statements are the workers'.")
     if master is None:

@@ -10,7 +10,16 @@ import click
 
 from dbanon.doors.cli.commands import Commands
 from dbanon.doors.cli.log import log_format
-from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
+from dbanon.doors.cli.support import (
+    ROWS_HELP,
+    URL_HELP,
+    common,
+    errors,
+    lasting,
+    show,
+    signals,
+    sql_printer,
+)
 from dbanon.doors.ways import on_command_line
 from dbanon.errors import HierarchyBroken, InvalidParameter
 from dbanon.hierarchy.edges import Problem
@@ -28,7 +37,7 @@ FILE_HELP = (
 )
 
 
-@hierarchy.command(epilog=FILE_HELP + URL_HELP)
+@hierarchy.command(epilog=FILE_HELP + ROWS_HELP)
 @click.argument("file")
 @click.argument("url", required=False, envvar="DBANON_URL")
 @click.option("--table", help="The table whose values must be leaves.")
@@ -57,7 +66,7 @@ def check(
         show(form, plain, lambda: f"{tree.n_leaves} leaves, height {tree.height}: no problem found")
 
 
-@hierarchy.command(epilog=URL_HELP)
+@hierarchy.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option("--table", required=True, help="The table to look at.")
 @click.option("--column", required=True, help="The column of it.")

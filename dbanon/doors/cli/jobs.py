@@ -13,7 +13,7 @@ import click
 from dbanon.doors.cli.log import current, log_format
 from dbanon.doors.cli.report_file import needs_evaluation
 from dbanon.doors.cli.support import (
-    URL_HELP,
+    ROWS_HELP,
     Names,
     common,
     errors,
@@ -101,7 +101,7 @@ def schema() -> None:
         click.echo(schema_text(), nl=False)
 
 
-@click.command(epilog=URL_HELP)
+@click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option("--table", required=True, help="What is read, as in app.people.")
 @click.option("--k", type=click.IntRange(min=2), default=5, show_default=True)
@@ -221,7 +221,10 @@ def of_file(
         name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         named = [word for word in args if not word.startswith("-")]
-        is_file = any(word.lower().endswith(endings) and "://" not in word for word in named[:1])
+        is_file = any(
+            word.lower().endswith(endings) and "://" not in word and not word.startswith("file:")
+            for word in named[:1]
+        )
         chosen = other.make_context if is_file else make
         return chosen(name, args, parent, **extra)
 

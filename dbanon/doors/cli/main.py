@@ -20,6 +20,7 @@ from dbanon.doors.cli.releases import drop, evaluate, releases, show_release
 from dbanon.doors.cli.report import report
 from dbanon.doors.cli.run import run
 from dbanon.doors.cli.support import (
+    ROWS_HELP,
     URL_HELP,
     common,
     errors,
@@ -30,7 +31,7 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, counted
 from dbanon.methods import METHODS
 
 
@@ -67,7 +68,7 @@ main.add_command(drop)
 main.add_command(evaluate)
 
 
-@click.command("verify", cls=OnDatabase, epilog=URL_HELP)
+@click.command("verify", cls=OnDatabase, epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation")
 @recounted("For relations that are not in the ledger of this database.", "the ledger's k")
@@ -97,7 +98,7 @@ def verify(
         show(form, found.to_dict(), lambda: verification_table(found))
 
 
-main.add_command(of_file(verify, verify_file, (".parquet",)))
+main.add_command(of_file(verify, verify_file, (".parquet", ".csv")))
 
 
 @main.command(epilog=URL_HELP)
@@ -124,31 +125,44 @@ main.add_command(of_file(verify, verify_file, (".parquet",)))
     help="A directory that a cluster wrote releases into: what a driver that was lost staged there,"
     " more than a day ago, goes, too; repeatable. With it the URL may be left out.",
 )
+@click.option(
+    "--spark-local",
+    multiple=True,
+    metavar="DIR",
+    help="A directory that Spark puts its files into (spark.local.dir, or /tmp): what a driver that"
+    " was killed left there goes, too; repeatable. With it the URL may be left out.",
+)
 @common
 def gc(
     url: str | None,
     keep_last: int,
     spilled: tuple[str, ...],
     staged: tuple[str, ...],
+    spark_local: tuple[str, ...],
     form: str,
     print_sql: bool,
 ) -> None:
     """Drop released tables that their view no longer shows, and what killed runs left."""
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors.cli.render import rows_table
-        from dbanon.run.gc import clear_spilled, clear_staged, collect_garbage
+        from dbanon.run.gc import clear_killed, clear_spilled, clear_staged, collect_garbage
         from dbanon.run.open import open_store
 
-        if url is None and not (spilled or staged):
-            raise click.UsageError("Missing argument 'URL', or option '--spill' or '--staged'.")
-        cleared = clear_spilled(spilled) + clear_staged(staged)
+        directories = spilled or staged or spark_local
+        if url is None and not directories:
+            raise click.UsageError(
+                "Missing argument 'URL', or option '--spill', '--staged' or '--spark-local'."
+            )
+        cleared = clear_spilled(spilled) + clear_staged(staged) + clear_killed(spark_local)
         dropped = []
         if url is not None:
             dropped = collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
         committed()
-        title, told = f"{len(dropped)} tables dropped", {"dropped": dropped}
-        if spilled or staged:
-            title += f", {len(cleared)} directories of killed runs taken away"
+        title, told = f"{counted(len(dropped), 'table')} dropped", {"dropped": dropped}
+        if directories:
+            title += (
+                f", {counted(len(cleared), 'directory', 'directories')} of killed runs taken away"
+            )
             told |= {"cleared": cleared}
         found = [[name] for names in told.values() for name in names]
         show(form, told, lambda: rows_table(title, ["table"], found))

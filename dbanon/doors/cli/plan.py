@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from dbanon.doors.cli.anonymize import OPTIONS, asked, with_options
-from dbanon.doors.cli.support import URL_HELP, common, errors, show, signals, sql_printer
+from dbanon.doors.cli.support import ROWS_HELP, common, errors, show, signals, sql_printer
 from dbanon.errors import PrivacyWarning
 
 
-@click.command(epilog=URL_HELP)
+@click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options(OPTIONS)
 @click.option(

@@ -40,6 +40,8 @@ URL_HELP = (
     "URL is postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db. Passwords"
     " come from ~/.pgpass, a service file or PGPASSWORD rather than from the URL."
 )
+# Of commands that read rows.
+ROWS_HELP = f"{URL_HELP} file:people.csv and file:people.parquet are files of rows, to be read."
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:

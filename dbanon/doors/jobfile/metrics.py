@@ -10,14 +10,13 @@ import fcntl
 import os
 import re
 import secrets
-import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbanon.doors.jobfile.outcome import Outcome
-from dbanon.errors import NotTold
+from dbanon.errors import NotTold, warn_caller
 from dbanon.release.private_report import PrivateReport
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def write_metrics(path: Path, jobs: Collection[str], outcomes: Sequence[Outcome]
             _replace(path, _text(known))
     except OSError as error:
         why = error.strerror or type(error).__name__
-        warnings.warn(NotTold(f"The metrics {path} could not be written ({why})."), stacklevel=2)
+        warn_caller(NotTold(f"The metrics {path} could not be written ({why})."))
 
 
 def _with(known: dict[Key, str], outcome: Outcome) -> dict[Key, str]:

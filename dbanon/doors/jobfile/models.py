@@ -169,7 +169,8 @@ class JobSpec(_JobOptions):
 
 def _version(value: int) -> int:
     if value not in VERSIONS:
-        raise refused("is no version that this dbanon knows: " + ", ".join(map(str, VERSIONS)))
+        known = " or ".join(map(str, VERSIONS))
+        raise refused(f"must be {known}: the version of this form of file, not of dbanon")
     return value
 
 

@@ -8,12 +8,11 @@ import signal
 import subprocess
 import time
 import urllib.request
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dbanon.errors import DbanonError, NotTold, error_code
+from dbanon.errors import DbanonError, NotTold, error_code, warn_caller
 
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
@@ -114,9 +113,8 @@ def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None 
             what = "command" if notice.command else "webhook"
             why = error.strerror if isinstance(error, OSError) and error.strerror else ""
             told = f"{type(error).__name__}{f': {why}' if why else ''}"
-            warnings.warn(
-                NotTold(f"The {what} of job {outcome.job} was not told of its end ({told})."),
-                stacklevel=2,
+            warn_caller(
+                NotTold(f"The {what} of job {outcome.job} was not told of its end ({told}).")
             )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from dbanon.errors import (
     JobsFailed,
     OutcomeUnknown,
     TablesLeft,
+    warn_caller,
 )
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
@@ -160,7 +160,7 @@ def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
     except DbanonError as error:
         # The release is there: its job did not fail, and another run would make another release.
         what = f"Tables of earlier releases were not dropped ({error.code}); the next run does it."
-        warnings.warn(TablesLeft(what), stacklevel=3)
+        warn_caller(TablesLeft(what))
         return ()
 
 

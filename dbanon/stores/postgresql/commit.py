@@ -8,12 +8,11 @@ transaction's number. A database in this process (DuckDB, SQLite) gives its answ
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from dbanon.errors import CommitConfirmed, ConnectionLost, DbanonError, OutcomeUnknown
+from dbanon.errors import CommitConfirmed, ConnectionLost, DbanonError, OutcomeUnknown, warn_caller
 from dbanon.stores.postgresql.errors import translated
 
 if TYPE_CHECKING:
@@ -73,11 +72,11 @@ def commit(
     if committed is None:
         raise _unknown(str(number), release_id)
     done()
-    warnings.warn(
-        "The connection to the database was lost while the transaction was committed. The"
-        " database was asked: it was committed, and all is as it should be.",
-        CommitConfirmed,
-        stacklevel=2,
+    warn_caller(
+        CommitConfirmed(
+            "The connection to the database was lost while the transaction was committed. The"
+            " database was asked: it was committed, and all is as it should be."
+        )
     )
 
 

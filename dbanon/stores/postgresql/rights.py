@@ -86,12 +86,14 @@ def require_schema(session: Session, schema: str) -> None:
     if not found and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
         raise InsufficientRights(
             f'There is no schema "{schema}", and this role may not create it.',
-            hint=f"CREATE SCHEMA {quote(schema)} AUTHORIZATION this role.",
+            hint="Whoever owns the database may: CREATE SCHEMA"
+            f" {quote(schema)} AUTHORIZATION {_role(session)};",
         )
     if found and not all(found[0]):
         raise InsufficientRights(
             f'This role may not create tables in schema "{schema}".',
-            hint=f"GRANT USAGE, CREATE ON SCHEMA {quote(schema)} to it.",
+            hint="Whoever owns the schema may: GRANT USAGE, CREATE ON SCHEMA"
+            f" {quote(schema)} TO {_role(session)};",
         )
 
 

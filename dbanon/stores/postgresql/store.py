@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Engine, NullPool, create_engine, event, text
 
-from dbanon.errors import ConnectionLost, DatabaseUnreachable, MissingDependency
+from dbanon.errors import ConnectionLost, DatabaseUnreachable
 from dbanon.stores.base import OnSql, job_running
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.postgresql.client import FOUND_PATH, PsycopgSession
@@ -28,21 +28,15 @@ class PostgresqlStore:
     def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
         url = engine.url if isinstance(engine, Engine) else engine
         if not isinstance(engine, Engine) or engine.driver != "psycopg":
-            try:
-                # At the connect, over what environment, role and database say: the very first
-                # answers are read as text.
-                engine = create_engine(
-                    url.set(drivername="postgresql+psycopg"),
-                    poolclass=NullPool,
-                    connect_args={"client_encoding": "UTF8"},
-                )
-                # Before SQLAlchemy, which asks a new connection things by unqualified names.
-                event.listen(engine, "connect", _pin_search_path, insert=True)
-            except ModuleNotFoundError:
-                raise MissingDependency(
-                    "PostgreSQL needs the package psycopg.",
-                    hint='Install it with: pip install "dbanon[postgres]"',
-                ) from None
+            # At the connect, over what environment, role and database say: the very first
+            # answers are read as text.
+            engine = create_engine(
+                url.set(drivername="postgresql+psycopg"),
+                poolclass=NullPool,
+                connect_args={"client_encoding": "UTF8"},
+            )
+            # Before SQLAlchemy, which asks a new connection things by unqualified names.
+            event.listen(engine, "connect", _pin_search_path, insert=True)
         self._engine, self._url, self._on_sql = engine, url, on_sql
 
     @property

@@ -81,7 +81,7 @@ def test_rows_that_hold() -> None:
     [
         (Recount(9, {3: 3}), SourceChanged, "10 records were read, but 9 rows"),
         (Recount(10, {2: 1, 8: 1}), RecountFailed, "holds 2 rows, fewer than k = 3"),
-        (Recount(10, {5: 2}, 1), RecountFailed, "1 rows with a NULL were written, 0 were expected"),
+        (Recount(10, {5: 2}, 1), RecountFailed, "1 row with a NULL written, 0 expected"),
     ],
 )
 def test_rows_that_do_not_hold(rows: Recount, error: type[Exception], text: str) -> None:
@@ -94,7 +94,7 @@ def test_nulls_are_counted_where_they_are_released_and_no_stratum_has_its_own() 
     holes = Recount(10, {5: 2}, 5)
     category = Policy(k=3, nulls="category")
     assert category.guaranteed().check(counted(holes), Expected(10, 5, {})).k == 5
-    with pytest.raises(RecountFailed, match="5 rows with a NULL were written, 4 were expected"):
+    with pytest.raises(RecountFailed, match="5 rows with a NULL written, 4 expected"):
         category.guaranteed().check(counted(holes), Expected(10, 4, {}))
     assert POLICY.guaranteed(["site"]).check(counted(holes), NEEDED).k == 5
 

@@ -1,0 +1,122 @@
+"""What people write who use dbanon: public names, types, and warnings that name their own line."""
+
+from __future__ import annotations
+
+import os
+import pydoc
+import subprocess
+import sys
+import venv
+import warnings
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbanon
+from dbanon.errors import KeptColumnTells, NotDifferentiallyPrivate, RowsNotAnonymous
+
+# Ten lines of somebody's, for a type checker.
+SCRIPT = """
+import dbanon
+
+asked = dbanon.anonymize("duckdb:///x", table="t", quasi_identifiers=["age"], k=5, output="r")
+print(asked.k_achieved + 1, dbanon.Policy(k=5).k)
+classes: dbanon.Partition = dbanon.partition([[1.0], [2.0]], 2)
+found: dbanon.Verification | dbanon.PrivateVerification = dbanon.verify("duckdb:///x", "r")
+made: dbanon.Report | dbanon.PrivateReport | None = dbanon.run_job("job.yaml")
+if isinstance(made, dbanon.Report) and isinstance(found, dbanon.Verification):
+    print(made.rows_out + 1, found.k_achieved)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_is_checked_where_the_package_is_installed(tmp_path: Path) -> None:
+    """In an environment that has the package as a wheel puts it there."""
+    venv.create(tmp_path / "env", symlinks=True)
+    [packages] = (tmp_path / "env").glob("lib/python*/site-packages")
+    package = Path(dbanon.__file__).parent
+    (packages / "dbanon").symlink_to(package)
+    (packages / "others.pth").write_text(str(Path(np.__file__).parent.parent))
+    (tmp_path / "script.py").write_text(SCRIPT + "asked.is_nothing()\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "script.py", "--python-executable",
+         str(tmp_path / "env" / "bin" / "python")],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "MYPYPATH"},
+    )  # fmt: skip
+    wrong = '"Report" has no attribute "is_nothing"  [attr-defined]'
+    assert done.stdout.splitlines() == [
+        f"script.py:{SCRIPT.count(chr(10)) + 1}: error: {wrong}",
+        "Found 1 error in 1 file (checked 1 source file)",
+    ], done.stderr
+
+
+def test_names_are_listed() -> None:
+    assert set(dbanon.__all__) <= set(dir(dbanon))
+    assert not {"Any", "import_module", "TYPE_CHECKING", "annotations"} & set(dir(dbanon))
+    told = pydoc.render_doc(dbanon, renderer=pydoc.plaintext)
+    assert [name for name in dbanon.__all__ if name not in told] == []
+    assert "Anonymize a table of a database" in told
+    assert dbanon.errors.TooFewRecords.code == "too_few_records"
+
+
+def classes_in(told: Any) -> set[type]:
+    """The classes of ours that a type is made of."""
+    if get_origin(told) in (Union, UnionType, list, tuple, dict):
+        return set().union(*map(classes_in, get_args(told)))
+    ours = isinstance(told, type) and told.__module__.startswith("dbanon.")
+    return {told} if ours else set()
+
+
+def test_what_public_functions_return_has_a_public_name() -> None:
+    known = {getattr(dbanon, name) for name in dbanon.__all__ if name != "METHODS"}
+    for name in dbanon.__all__:
+        function = getattr(dbanon, name)
+        if isinstance(function, type) or not callable(function):
+            continue
+        module = sys.modules[function.__module__]
+        # What the module has for type checkers alone is public, or this fails.
+        names = {one.__name__: one for one in known if isinstance(one, type)}
+        found = get_type_hints(
+            type("Told", (), {"__annotations__": {"r": function.__annotations__["return"]}}),
+            globalns={**vars(module), "Any": Any},
+            localns=names,
+        )
+        assert classes_in(found["r"]) <= known, name
+
+
+def warned_in(category: type[Warning], call: Any) -> str:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        call()
+    [found] = [one for one in told if one.category is category]
+    return found.filename
+
+
+def test_warnings_name_the_line_that_called(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"age": range(20, 60), "income": range(40), "id": range(40)})
+    numbers = np.arange(40.0).reshape(20, 2)
+    clinic = duckdb.connect()
+    clinic.register("people", frame)
+    asked: Any = {"quasi_identifiers": ["age", "income"], "k": 5, "keep": ["id"]}
+
+    def of_a_database() -> None:
+        clinic.execute("CREATE TABLE rows AS SELECT * FROM people")
+        dbanon.anonymize(clinic, table="rows", output="released", **asked)
+
+    def of_arrays() -> None:
+        dbanon.partition(numbers, 5, method="individual_ranking")
+
+    def of_noise() -> None:
+        given: Any = {"k": 5, "epsilon": 1.0, "guarantee": "as_published"}
+        dbanon.synthesize(numbers, method="dcmdp", **given)
+
+    assert warned_in(KeptColumnTells, lambda: dbanon.anonymize_frame(frame, **asked)) == __file__
+    assert warned_in(KeptColumnTells, of_a_database) == __file__
+    assert warned_in(RowsNotAnonymous, of_arrays) == __file__
+    assert warned_in(NotDifferentiallyPrivate, of_noise) == __file__

@@ -1,0 +1,140 @@
+"""Words that help: of what was written, in whole sentences, and what to write instead."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.doors.plpython_options import wishes
+from dbanon.errors import (
+    DuplicateKeys,
+    InsufficientRights,
+    MissingDependency,
+    NullInQuasiIdentifier,
+    UnknownOption,
+    UnsupportedType,
+)
+from tests.spark.statements import execute
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a file of rows, which is the one at work."""
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{20 + i % 50},{1000 + i * 7 % 400},{'abc'[i % 3]}" for i in range(100)]
+    Path("rows.csv").write_text("\n".join(["age,pay,ill", *lines]) + "\n")
+    Path("tree.csv").write_text("".join(f"{age};*\n" for age in range(20, 70)))
+    return tmp_path
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(main, list(words), env={"DBANON_URL": None})
+
+
+@pytest.mark.parametrize("line", [
+    "anonymize URL --table rows -q age -q pay --k 5 --output x --target duckdb:///out.duckdb",
+    "plan URL --table rows -q age -q pay --k 5 --output x --target duckdb:///out.duckdb",
+    "advise URL --table rows", "bound URL --table rows -q age -q pay --k 5",
+    "init URL --table rows", "verify URL rows -q age --k 2",
+    "hierarchy suggest URL --table rows --column age",
+    "hierarchy check tree.csv URL --table rows --column age",
+])  # fmt: skip
+def test_where_files_of_rows_are_read_help_says_so(rows: Path, line: str) -> None:
+    done = run(*line.replace("URL", "file:rows.csv").split())
+    assert done.exit_code == 0, done.output
+    words = [word for word in line.partition("URL")[0].split() if word != "tree.csv"]
+    assert "file:people.csv" in run(*words, "--help").output
+
+
+def test_a_csv_file_is_verified_as_a_table(rows: Path) -> None:
+    done = run("verify", "rows.csv")
+    assert done.exit_code == 2
+    assert "rows.csv is a CSV file, which says nothing of its release." in done.output
+    told = " ".join(done.output.split())
+    assert "dbanon verify file:rows.csv rows, with --quasi-identifiers and --k" in told
+    assert run("verify", "file:rows.csv", "rows", "-q", "age", "--k", "2").exit_code == 0
+
+
+def test_a_bound_of_text_says_what_a_bound_is_of(rows: Path) -> None:
+    done = run("bound", "file:rows.csv", "--table", "rows", "-q", "ill", "--k", "2")
+    assert done.exit_code == 2
+    told = " ".join(done.output.split())
+    assert "a bound is of numbers, dates and text that has an order." in told
+    assert "--order" in told
+    assert "--recoding" not in told
+    frame = duckdb.sql("SELECT 'a' AS ill, 1 AS age FROM range(10)").df()
+    with pytest.raises(UnsupportedType, match=r'"ill" .* a bound is of numbers'):
+        dbanon.lower_bound(frame, 2)
+    done = run(
+        "bound", "file:rows.csv", "--table", "rows", "-q", "ill", "--k", "2", "--order", "ill=a,b,c"
+    )
+    assert done.exit_code == 0, done.output
+
+
+def test_the_version_of_a_job_file_is_not_the_programs(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("version: 2\nsource: {url: 'duckdb:///x'}\njobs: []\n")
+    done = run("check", str(tmp_path / "job.yaml"))
+    assert "version: must be 1: the version of this form of file, not of dbanon" in done.output
+
+
+def test_an_option_that_is_none_is_named() -> None:
+    with pytest.raises(UnknownOption, match=r'no option "sed"') as caught:
+        wishes({"sed": 1})
+    assert '"seed"' in str(caught.value.hint)
+
+
+def test_one_of_something_is_not_many(tmp_path: Path) -> None:
+    clinic = duckdb.connect()
+    clinic.execute(
+        "CREATE TABLE rows AS SELECT range AS id, range AS age FROM range(20);"
+        " UPDATE rows SET id = NULL WHERE age = 3; CREATE TABLE holes AS"
+        " SELECT age AS id, id AS age FROM rows"
+    )
+    asked: Any = {"quasi_identifiers": ["age"], "k": 5, "output": "out", "key": ["id"]}
+    with pytest.raises(DuplicateKeys, match="1 row with NULL in the key"):
+        dbanon.anonymize(clinic, table="rows", **asked)
+    with pytest.raises(NullInQuasiIdentifier, match=r'"age" in 1 row\.'):
+        dbanon.anonymize(clinic, table="holes", **asked)
+
+
+class NoDriver:
+    """An import that finds no driver of PostgreSQL."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name.partition(".")[0] == "psycopg":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return None
+
+
+@pytest.mark.parametrize("command", ["install", "releases"])
+def test_without_the_driver_each_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    for name in list(sys.modules):
+        if name.startswith(("psycopg", "dbanon.stores.postgresql", "sqlalchemy.dialects.postg")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [NoDriver(), *sys.meta_path])
+    done = run(command, "postgresql://nobody@127.0.0.1:1/nothing")
+    assert done.exit_code == MissingDependency.exit_code
+    assert 'pip install "dbanon[postgres]"' in done.output
+
+
+@pytest.mark.postgresql
+def test_a_schema_that_may_not_be_made_names_the_role(pg_url: str, pg_role: Any) -> None:
+    role = pg_role("Anna-Lena", "IN ROLE pg_read_all_data")
+    execute(pg_url, "CREATE TABLE people AS SELECT i AS id, i AS age FROM generate_series(1, 9) i")
+    asked: Any = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "key": ["id"]}
+    with pytest.raises(InsufficientRights) as caught:
+        dbanon.anonymize(role, output='"no pe".x', **asked)
+    assert str(caught.value.hint).endswith('CREATE SCHEMA "no pe" AUTHORIZATION "Anna-Lena";')
+    with pytest.raises(InsufficientRights) as caught:
+        dbanon.anonymize(role, output="public.x", **asked)
+    assert str(caught.value.hint).endswith('ON SCHEMA "public" TO "Anna-Lena";')
