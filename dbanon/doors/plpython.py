@@ -175,7 +175,9 @@ def suggest_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
         call = _call(given)
         store = PlpyStore(plpy, int(call["source"]))
         values = column_values(store, store.source_name, call["column_name"])
-        return {"levels": hierarchy_builders.suggest(values).to_levels()}
+        proposed = hierarchy_builders.suggestion(values)
+        plpy.notice(f"dbanon: {proposed.why}")
+        return {"levels": proposed.tree.to_levels()}
 
     return _guarded(plpy, sql_version, work, writes=False)
 

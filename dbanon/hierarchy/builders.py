@@ -7,12 +7,16 @@ what it raises ends the making.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from itertools import pairwise
 
 from dbanon.errors import InvalidParameter
+from dbanon.hierarchy.codes import codes_of
 from dbanon.hierarchy.edges import Pulse, no_pulse, paced
 from dbanon.hierarchy.tree import Hierarchy, flat
 
@@ -189,32 +193,61 @@ def grouped(values: Sequence[str], sizes: Sequence[int], *, pulse: Pulse = no_pu
     return _tree(rows, pulse)
 
 
+@dataclass(frozen=True)
+class Suggestion:
+    """A proposed tree, and why it is this one: no value is named."""
+
+    tree: Hierarchy
+    why: str
+
+
 def suggest(values: Sequence[str]) -> Hierarchy:
     """A proposal from the values alone, to be edited by a person before it is used.
 
-    Dates by calendar; codes of equal length of digits by prefix; numbers in intervals of about a
-    tenth and a third of their width; all others directly below the root.
+    Dates by calendar; codes by what they begin with; numbers in intervals of about a tenth and a
+    third of their width; all others directly below the root. ``suggestion`` also says why.
     """
+    return suggestion(values).tree
+
+
+def suggestion(values: Sequence[str]) -> Suggestion:
+    """The proposal of ``suggest``, and why it was made."""
     distinct = sorted(set(values))
-    if not distinct:
-        return flat([])
     try:
-        return dates(distinct)
+        if distinct:
+            return Suggestion(dates(distinct), "dates: by month, year and decade")
     except InvalidParameter:
         pass
     lengths = {len(value) for value in distinct}
-    if all(value.isdigit() for value in distinct) and len(lengths) == 1 and min(lengths) >= 4:
-        return prefixes(distinct)
-    try:
-        numbers = _numbers(distinct).values()
-    except InvalidParameter:
-        return flat(distinct, ROOT)
-    width = max(numbers) - min(numbers)
+    digits = all(value.isdigit() for value in distinct)
+    if digits and len(lengths) == 1 and min(lengths) >= 4:
+        why = f"codes of {min(lengths)} digits: a star stands for each that is hidden"
+        return Suggestion(prefixes(distinct), why)
+    # A number is not written with a zero in front.
+    if not any(re.match("0[0-9]", value) for value in distinct):
+        with suppress(InvalidParameter):
+            return _of_numbers(distinct)
+    codes = codes_of(distinct)
+    if codes is None:
+        why = "neither dates, nor codes, nor numbers: all right below the root"
+        return Suggestion(flat(distinct, ROOT), why)
+    why = (
+        f"codes: letters and digits, most of them as {codes.shape}; a star stands for what follows"
+    )
+    return Suggestion(_tree([[v, *codes.ways[v], ROOT] for v in distinct], no_pulse), why)
+
+
+def _of_numbers(distinct: Sequence[str]) -> Suggestion:
+    """Intervals; raises InvalidParameter where a value is no number."""
+    numbers = _numbers(distinct).values()
+    width = max(numbers, default=Decimal(0)) - min(numbers, default=Decimal(0))
     if width == 0:
-        return flat(distinct, ROOT)
+        return Suggestion(flat(distinct, ROOT), "no two numbers: all right below the root")
     step = Decimal(1).scaleb((width / 20).adjusted())
     step *= next(factor for factor in (1, 2, 5, 10) if step * factor * 20 >= width)
-    return intervals(distinct, [str(step), str(step * 5)])
+    widths = [str(step), str(step * 5)]
+    why = f"numbers: in intervals of {_plain(step)} and {_plain(step * 5)}"
+    return Suggestion(intervals(distinct, widths), why)
 
 
 def _tree(rows: Sequence[Sequence[str]], pulse: Pulse) -> Hierarchy:

@@ -84,6 +84,8 @@ def begin(job: PrivateJob, session: Session, release_id: str) -> Begun:
     for attribute in attributes:
         require_kind(attribute)
         check_length(attribute.name, session.name_limit, "name of a column")
+    if job.output_kind == "view":
+        session.require_columns_of_views(job.quasi_identifiers)
     wished, hierarchies = _read_trees(job, source, relation)
     columns = tuple(
         _column(session, attribute, public)

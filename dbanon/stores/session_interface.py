@@ -13,6 +13,7 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores.base import (
     Existing,
@@ -29,6 +30,7 @@ class SessionInterface(ABC):
     name_limit: ClassVar[int | None] = None
     ledger_types: ClassVar[Mapping[str, str]]
     staging_suffix: ClassVar[str] = ""
+    never_in_views: ClassVar[frozenset[str]] = frozenset()
     digest_way: ClassVar[str]
 
     @abstractmethod
@@ -336,6 +338,22 @@ class SessionInterface(ABC):
     @abstractmethod
     def current_user(self) -> str | None:
         """The role that publishes, where the database has roles."""
+
+    def require_columns_of_views(self, names: Sequence[str]) -> None:
+        """Check that views, and queries in FROM, can have columns of these names.
+
+        Raises
+        ------
+        InvalidName : the database would call one otherwise.
+        """
+        found = [quote(name) for name in names if name.lower() in self.never_in_views]
+        if found:
+            raise InvalidName(
+                "This database has no view, and no query of chosen rows, with a column of this"
+                f" name: {', '.join(found)}. It would call it column1, column2 ….",
+                hint="Release a table of all rows, or give the column another name in a view and"
+                f' anonymize the view: SELECT …, {found[0]} AS "is_{found[0][1:-1].lower()}".',
+            )
 
     def drop_view(self, relation: RelationName) -> None:
         """Drop the view that shows a release."""

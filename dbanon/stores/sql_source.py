@@ -83,6 +83,7 @@ class SqlSource:
         InvalidParameter : the database does not take the condition.
         """
         filtered = _chosen(relation, job, names, str(job.where))
+        self.session.require_columns_of_views(filtered.columns)
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
         except DbanonError as error:

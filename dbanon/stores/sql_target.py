@@ -62,6 +62,8 @@ class SqlTarget:
     def plan(self, job: Job, release_id: str) -> Output:
         """The output's place; raises as ``plan_output``."""
         name = parse_relation(job.output)
+        if job.output_kind == "view":
+            self.session.require_columns_of_views(job.named)
         return plan_output(self.session, name, job.output_kind, job.if_exists, release_id)
 
     def earlier(self, source: str) -> int:

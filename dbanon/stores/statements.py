@@ -49,8 +49,7 @@ def create_key_map(
     map holds them, where that is not as they are.
     """
     values = ", ".join(
-        f"{value} AS {quote(key)}"
-        for key, value in zip(keys, _compared(keys, compared), strict=True)
+        f"{value} AS key{position}" for position, value in enumerate(_compared(keys, compared))
     )
     return (
         f"CREATE TEMPORARY TABLE {quote(KEY_MAP)}{suffix} AS"
@@ -119,8 +118,7 @@ def code_column(position: int) -> str:
 def join_key_map(keys: Sequence[str], compared: Sequence[str] = ()) -> str:
     """The JOIN that gives each row of the source its number; ``compared`` as in the map."""
     on = " AND ".join(
-        f"{value} = m.{quote(key)}"
-        for key, value in zip(keys, _compared(keys, compared), strict=True)
+        f"{value} = m.key{position}" for position, value in enumerate(_compared(keys, compared))
     )
     return f" JOIN {quote(KEY_MAP)} AS m ON {on}"
 

@@ -82,6 +82,30 @@ def test_a_proposal_from_a_column(database: Database) -> None:
     assert Hierarchy.from_csv(done.stdout).height == 3
 
 
+def test_a_proposal_for_codes_is_released_with(database: Database, tmp_path: Path) -> None:
+    codes = ["B24.1", "B24.2", "B20.0", "E11.90", "E11.9", "I10"]
+    text = database.types["text"]
+    database.load("people", {"code": text, "ill": text}, [(codes[i % 6], "x") for i in range(24)])
+    done = command("suggest", database.url, "--table", "people", "--column", "code")
+    assert done.exit_code == 0
+    assert "B24.1;B24.1;B24;B2*;B*;*" in done.stdout.splitlines()
+    assert '"code": codes: letters and digits, most of them as A99.9' in done.stderr
+    assert not any(code in done.stderr for code in codes)
+    file = tmp_path / "codes.csv"
+    file.write_text(done.stdout)
+    done = run(
+        "anonymize", database.url, "--table", "people", "--quasi-identifiers", "code", "--k", "8",
+        "--method", "gaa_cp", "--output", "release.people", "--hierarchy", f"code={file}",
+        "--sensitive", "ill", "--no-progress", "--format", "json",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    released = {code for (code,) in database.rows(
+        f"SELECT DISTINCT code FROM {database.relation('release.people')}"
+    )}  # fmt: skip
+    assert "B24" in released
+    assert "E11*" in released or "E11.9*" in released
+
+
 @pytest.mark.parametrize(
     "tree",
     [

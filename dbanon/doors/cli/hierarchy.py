@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 
 from dbanon.doors.cli.commands import Commands
-from dbanon.doors.cli.log import log_format
+from dbanon.doors.cli.log import log_format, say
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     URL_HELP,
@@ -73,12 +73,16 @@ def check(
 @click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
 @log_format
 def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
-    """Print a proposal from the values of a column as CSV, for a person to edit."""
+    """Print a proposal from the values of a column as CSV, for a person to edit.
+
+    Why it is this one, stderr says, without a value.
+    """
     with errors("table"), signals():
         from dbanon.hierarchy import builders as hierarchy_builders
 
-        proposed = hierarchy_builders.suggest(_values(url, table, column, print_sql))
-        click.echo(proposed.to_csv(), nl=False)
+        proposed = hierarchy_builders.suggestion(_values(url, table, column, print_sql))
+        click.echo(proposed.tree.to_csv(), nl=False)
+        say(f'"{column}": {proposed.why}', "info")
 
 
 @hierarchy.command(epilog=FILE_HELP + URL_HELP)

@@ -319,7 +319,7 @@ class DuckdbSession(FileSession):
         if output.kind == "view":
             create = "CREATE OR REPLACE" if output.replaces else "CREATE"
             self.run(
-                f"{create} VIEW {output.name.quoted} AS"
+                f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")

@@ -13,6 +13,7 @@ from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.files import DUCKDB, file_for, will_be_made
+from dbanon.stores.idle import transaction_open
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.job_locks import job_lock
 
@@ -78,6 +79,7 @@ class DuckdbStore:
                 connection.execute(setting)
         else:
             connection = self._database
+            _require_idle(connection)
         try:
             with translated():
                 connection.execute("BEGIN TRANSACTION")
@@ -126,6 +128,28 @@ def _connect(database: str, write: bool) -> duckdb.DuckDBPyConnection:
         # It would go to stdout, where the report is, as soon as a statement takes two seconds.
         connection.execute("SET enable_progress_bar = false")
         return connection
+
+
+def _require_idle(connection: duckdb.DuckDBPyConnection) -> None:
+    """Check that a connection of the caller's has no transaction open, and leave an open one whole.
+
+    Beginning another one would tell, and end what the caller has done. Every statement that runs
+    for itself has a transaction of its own, with a number of its own: two alike are in one.
+
+    Raises
+    ------
+    InvalidParameter : it has one, which the run would commit or roll back with its own.
+    """
+    # By its full name: a database may have a macro of this one.
+    number = "SELECT system.main.txid_current()"
+    with translated():
+        try:
+            first, second = (connection.execute(number).fetchall() for _ in range(2))
+        except duckdb.TransactionException:
+            # It has failed, and is the caller's to roll back.
+            raise transaction_open("DuckDB") from None
+    if first == second:
+        raise transaction_open("DuckDB")
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:

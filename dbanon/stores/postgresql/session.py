@@ -313,7 +313,7 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
             # One that another session made meanwhile is not replaced: the ledger would show both.
             create = "CREATE OR REPLACE" if output.replaces else "CREATE"
             view = (
-                f"{create} VIEW {output.name.quoted} AS"
+                f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             run_patiently(self, [*drops, view], output.name)

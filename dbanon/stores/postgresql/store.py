@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Engine, NullPool, create_engine, event, text
 
-from dbanon.errors import ConnectionLost, DatabaseUnreachable
+from dbanon.errors import ConnectionLost, DatabaseUnreachable, InvalidParameter
 from dbanon.stores.base import OnSql, job_running
+from dbanon.stores.idle import shared_driver, transaction_open
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.postgresql.client import FOUND_PATH, PsycopgSession
 from dbanon.stores.postgresql.commit import commit
@@ -47,8 +48,14 @@ class PostgresqlStore:
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """One REPEATABLE READ transaction; one that only reads when ``write`` is False."""
+        _require_idle(shared_driver(self._engine))
         with held_once_committed() as hold:
             connection = self._connect()
+            try:
+                _require_idle(connection.connection.driver_connection)
+            except InvalidParameter:
+                connection.close()
+                raise
             connection = connection.execution_options(isolation_level="REPEATABLE READ")
             try:
                 with translated():
@@ -112,6 +119,17 @@ class PostgresqlStore:
             getattr(mine, part) == getattr(theirs, part)
             for part in ("host", "port", "database", "username", "query")
         )
+
+
+def _require_idle(driver: Any) -> None:
+    """Check that a connection that the caller's own engine shares has no transaction open.
+
+    Raises
+    ------
+    InvalidParameter : it has one, which the run would commit or roll back with its own.
+    """
+    if driver is not None and not driver.closed and driver.info.transaction_status.name != "IDLE":
+        raise transaction_open("PostgreSQL")
 
 
 def _pin_search_path(connection: Any, record: Any) -> None:

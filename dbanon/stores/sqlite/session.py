@@ -56,6 +56,8 @@ class SqliteSession(SqliteKeyed):
     """One transaction on SQLite."""
 
     digest_way = digest.WAY
+    # It calls them column1 and so on, however they are named.
+    never_in_views = frozenset(["true", "false"])
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
         driver = connection.connection.driver_connection
@@ -148,8 +150,8 @@ class SqliteSession(SqliteKeyed):
 
     def sample(self, relation: RelationName, share: float) -> str:
         of = 2**32
-        chosen = f"(random() & {of - 1}) < {round(share * of)}"
-        return f"(SELECT * FROM {relation.quoted} WHERE {chosen}) AS s"
+        # Of a query in FROM, columns may have other names.
+        return f"{relation.quoted} AS s WHERE (random() & {of - 1}) < {round(share * of)}"
 
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         looked_at = [a for a in attributes if a.kind in types.STORED_AS]
@@ -327,7 +329,8 @@ class SqliteSession(SqliteKeyed):
             if output.replaces:
                 self.run(f"DROP VIEW {output.name.quoted}")
             self.run(
-                f"CREATE VIEW {output.name.quoted} AS /* {MARK}{output.release_id} */"
+                f"CREATE VIEW {output.name.quoted} ({quote_list(columns)})"
+                f" AS /* {MARK}{output.release_id} */"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             return

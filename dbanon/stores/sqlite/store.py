@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import URL, Engine, NullPool, StaticPool, create_engine
 
-from dbanon.errors import InvalidParameter
 from dbanon.stores.base import OnSql
 from dbanon.stores.files import SQLITE, file_for, will_be_made
+from dbanon.stores.idle import shared_driver, transaction_open
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.job_locks import job_lock
 from dbanon.stores.sqlite.errors import translated
@@ -84,12 +84,15 @@ class SqliteStore:
     def _session(
         self, write: bool, hold: Callable[[], None] = lambda: None
     ) -> Iterator[SqliteSession]:
-        if self._held is not None:
-            _require_idle(self._held)
+        _require_idle(self._held or shared_driver(self._engine))
         with _plain_rows(self._held):
             with translated():
                 connection = self._engine.connect()
             driver: Any = connection.connection.driver_connection
+            if driver.in_transaction:
+                # The pool gives a thread the connection that it has already, and will not end it.
+                connection.close()
+                raise transaction_open("SQLite")
             before = driver.isolation_level
             # Python runs the handlers of signals only between its own instructions: some are given.
             driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
@@ -149,20 +152,19 @@ def _plain_rows(connection: sqlite3.Connection | None) -> Iterator[None]:
         connection.row_factory, connection.text_factory = before
 
 
-def _require_idle(connection: sqlite3.Connection) -> None:
+def _require_idle(connection: sqlite3.Connection | None) -> None:
     """Check that a connection of the caller's has no transaction open.
 
     Raises
     ------
     InvalidParameter : it has one, which the run would commit or roll back with its own.
     """
+    if connection is None:
+        return
     with translated():
         busy = connection.in_transaction
     if busy:
-        raise InvalidParameter(
-            "The SQLite connection has a transaction open, and a run has one of its own.",
-            hint="Commit or roll back first; a connection with autocommit off has one open always.",
-        )
+        raise transaction_open("SQLite")
 
 
 def _file_of(connection: sqlite3.Connection) -> str | None:
