@@ -19,13 +19,14 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.doors.machine import half_of_memory
+from dbanon.job.reading import Reading
 
 if TYPE_CHECKING:
     from rich.console import Group
 
     from dbanon.advice.answer import Advice
 
-OPTIONS = parameters(Wishes)
+OPTIONS = (*parameters(Wishes), *parameters(Reading))
 
 _SETS_SHOWN = 10
 
