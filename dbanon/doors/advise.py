@@ -7,14 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dbanon.advice.wishes import KS, Wishes
-from dbanon.data.option import make
+from dbanon.data.option import make, parameters
+from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.job.reading import Reading
 from dbanon.run.advise import AdviceProgress
 from dbanon.run.advise import advise as run_advise
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from dbanon.advice.answer import Advice
+    from dbanon.job.options import ReadingOptions
     from dbanon.stores.base import OnSql
 
 
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 _OF_TABLES = ("table", "output", "key")
 
 
+@lists(parameters(Reading))
 def advise(
     data: Any,
     table: str | None = None,
@@ -40,6 +46,7 @@ def advise(
     memory_limit: int | None = None,
     progress: AdviceProgress | None = None,
     on_sql: OnSql | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> Advice:
     """Say what columns may be, what singles rows out, and which release to start from.
 
@@ -61,12 +68,15 @@ def advise(
     key, hierarchies, memory_limit : as in ``anonymize``.
     progress : called with a part (``profile``, ``read``, ``singling``, ``sweep``) and a share.
     on_sql : called with the text of each SQL statement before it runs.
+    reading : how a CSV file is written: ``dates``, ``decimal``, ``encoding``, ``null_words`` as in
+        ``anonymize``.
 
     Raises
     ------
     NoRows, NoQuasiIdentifiers, TooFewRecords, NothingFits : there is nothing to advise.
     DbanonError : what reading the table raises.
     """
+    given = locals()
     from dbanon.stores.frame.source import NAME, FrameSource
 
     framed = type(data).__module__.partition(".")[0] == "pandas"
@@ -75,30 +85,22 @@ def advise(
             "A data frame has no table." if framed else "The table is missing.",
             hint="Give a database with a table, or a data frame alone.",
         )
-    wishes = make(
-        Wishes,
-        {
-            "table": NAME if table is None else table,
-            "quasi_identifiers": quasi_identifiers,
-            "sensitive": sensitive,
-            "k": k,
-            "methods": methods,
-            "max_risk": max_risk,
-            "max_loss": max_loss,
-            "sample": sample,
-            "seed": seed,
-            "time_limit": time_limit,
-            "key": key,
-            "hierarchies": parse_all(hierarchies, files=True),
-            "memory_limit": memory_limit,
-        },
-    )
+    asked = {one.name: given[one.name] for one in parameters(Wishes)}
+    asked |= {
+        "table": NAME if table is None else table,
+        "hierarchies": parse_all(hierarchies, files=True),
+    }
+    wishes = make(Wishes, asked)
+    written = make(Reading, reading)
     if framed:
+        written.require_none()
         found = run_advise(wishes, FrameSource(data), progress)
         start = {name: value for name, value in found.start.items() if name not in _OF_TABLES}
         return replace(found, start=start)
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 
-    with open_store(data, on_sql).planning(staging=True) as session:
-        return run_advise(wishes, SqlSource(session), progress)
+    store = open_store(data, on_sql, reading=written, table=table)
+    with store.planning(staging=True) as session:
+        found = run_advise(wishes, SqlSource(session), progress)
+    return replace(found, start={**found.start, **written.to_dict()})

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from dbanon.bounds.certificate import Certificate
-from dbanon.data.option import make, parameter
+from dbanon.data.option import make, parameter, parameters
 from dbanon.doors.arrays import microdata_of
+from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
+from dbanon.job.reading import Reading
 from dbanon.run.bound import bound, bound_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from typing_extensions import Unpack
 
+    from dbanon.job.options import ReadingOptions
     from dbanon.stores.base import OnSql
 
 SECONDS = 60.0
@@ -51,6 +55,7 @@ def lower_bound(
     return certificate(data, k, orders=orders, seconds=seconds).share
 
 
+@lists(parameters(Reading))
 def certificate(
     data: Any,
     k: int,
@@ -63,6 +68,7 @@ def certificate(
     seconds: float = SECONDS,
     progress: Callable[[float], None] | None = None,
     on_sql: OnSql | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> Certificate:
     """The lower bound of ``lower_bound`` with what proves it: a price for each record.
 
@@ -74,6 +80,8 @@ def certificate(
     data : as in ``lower_bound``, or a database as in ``anonymize``.
     table, quasi_identifiers, key, memory_limit, on_sql : as in ``anonymize``, of a database.
     progress : called with a share now and then; what it raises ends it.
+    reading : how a CSV file is written: ``dates``, ``decimal``, ``encoding``, ``null_words`` as in
+        ``anonymize``.
 
     Raises
     ------
@@ -85,6 +93,7 @@ def certificate(
         raise InvalidParameter("seconds must be a number above 0.")
     tick = progress or (lambda share: None)
     if table is None:
+        make(Reading, reading).require_none()
         if len(quasi_identifiers) or len(key):
             raise InvalidParameter(
                 "Quasi-identifiers and keys are named of a table.",
@@ -101,10 +110,12 @@ def certificate(
             "memory_limit": memory_limit,
             "k": size,
             "orders": orders or {},
+            **reading,
         },
     )
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 
-    with open_store(data, on_sql).planning(staging=True) as session:
+    store = open_store(data, on_sql, reading=job.reading, table=table)
+    with store.planning(staging=True) as session:
         return bound_table(job, SqlSource(session), seconds, tick)

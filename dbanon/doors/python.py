@@ -204,7 +204,7 @@ def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
     wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
     job = job_of(wanted | given["options"])
     on_sql, target = given["on_sql"], given["target"]
-    source = open_store(given["database"], on_sql)
+    source = open_store(given["database"], on_sql, reading=job.reading, table=job.table)
     return job, source, None if target is None else open_store(target, on_sql)
 
 

@@ -25,8 +25,8 @@ def command(url: str, start: Mapping[str, Any], hierarchies: Iterable[str] = ())
         if short is not None:
             for column in value:
                 words += [short, column]
-        elif name == "key":
-            words += ["--key", ",".join(map(_field, value))]
+        elif isinstance(value, (tuple, list)):
+            words += ["--" + name.replace("_", "-"), ",".join(map(_field, value))]
         else:
             words += ["--" + name.replace("_", "-"), str(value)]
     for given in hierarchies:

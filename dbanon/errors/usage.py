@@ -27,6 +27,13 @@ class RowsNotAligned(UsageError):
     code = "rows_not_aligned"
 
 
+class FileMalformed(InvalidParameter):
+    """A file of rows is not written as it must be: line and column are told, no value."""
+
+    code = "file_malformed"
+    sqlstate = "22P04"
+
+
 class BoundsRequired(UsageError):
     """A column has no public bounds, or no public list of values."""
 

@@ -12,7 +12,8 @@ from dbanon.errors import InvalidParameter
 PARQUET, CSV = "parquet", "csv"
 FORMATS = (PARQUET, CSV)
 COMPRESSIONS = ("zstd", "snappy", "gzip", "none")
-FORMULAS = ("error", "escape", "keep")
+KEEP = "keep"
+FORMULAS = ("error", "escape", KEEP)
 
 _HINT = 'Write a file as in "out/people.parquet" or "out/people.csv".'
 

@@ -19,6 +19,7 @@ from dbanon.job.condition import require_condition
 from dbanon.job.export import Export
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
+from dbanon.job.reading import USUAL, Reading
 from dbanon.job.spill import require_spillable
 from dbanon.measures import Model
 
@@ -84,6 +85,7 @@ class Job:
     kept_columns : ``server``, or ``client`` where kept columns leave their database for the memory
         of the client, and come back with the release.
     memory_limit : bytes that reading and clustering may use; None for no limit.
+    reading : how the file is written that is read, where it is one of CSV.
     where : SQL of whoever owns the job, as behind WHERE; None for all rows.
     spill : a directory that is made for the run, and where values wait until they are looked at;
         None for in memory.
@@ -153,6 +155,7 @@ class Job:
             see="jobs.md#conditions",
         ),
     ] = None
+    reading: Reading = USUAL
     policy: Policy
     hierarchies: Annotated[
         Mapping[str, Hierarchy | HierarchySpec],

@@ -41,7 +41,16 @@ class PolicyOptions(TypedDict, total=False):
     orders: Mapping[str, Sequence[str]] | None
 
 
-class JobOptions(PolicyOptions, total=False):
+class ReadingOptions(TypedDict, total=False):
+    """The options of reading a CSV file."""
+
+    dates: str | None
+    decimal: str
+    encoding: str
+    null_words: Sequence[str]
+
+
+class JobOptions(PolicyOptions, ReadingOptions, total=False):
     """The options of a job on a database, but for the names of what is read and made."""
 
     output_kind: str

@@ -6,6 +6,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import InvalidParameter, MissingDependency
+from dbanon.job.reading import USUAL, Reading
 from dbanon.run.handed import handed
 from dbanon.stores.base import OnSql
 from dbanon.stores.store import ClientStore
@@ -15,7 +16,13 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 
-def open_store(database: Any, on_sql: OnSql | None = None) -> ClientStore:
+def open_store(
+    database: Any,
+    on_sql: OnSql | None = None,
+    *,
+    reading: Reading = USUAL,
+    table: str | None = None,
+) -> ClientStore:
     """The store for a URL, a SQLAlchemy engine, a SQLite or a DuckDB connection.
 
     Parameters
@@ -25,17 +32,20 @@ def open_store(database: Any, on_sql: OnSql | None = None) -> ClientStore:
         ``Engine`` of PostgreSQL or SQLite or a ``Connection`` without an open transaction, which
         stands for its engine, a ``sqlite3.Connection``, or a DuckDB connection.
     on_sql : called with the text of each statement before it runs.
+    reading : how a CSV file is written.
+    table : what the rows of a file are called, as people write it; as the file when None.
 
     Raises
     ------
-    InvalidParameter : there is no store for it.
+    InvalidParameter : there is no store for it, or ``reading`` says something of no CSV file.
     MissingDependency : its driver is not installed.
     """
     database = handed(database)
     if isinstance(database, str) and database.startswith("file:"):
         from dbanon.stores.duckdb.file_source import FileStore
 
-        return FileStore(database, on_sql)
+        return FileStore(database, on_sql, reading=reading, table=table)
+    reading.require_none()
     # Each import costs a quarter of a second or more: only the one that is needed.
     if type(database).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
         from dbanon.stores.duckdb.store import DuckdbStore

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dbanon.data.chunks import require_memory
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.carried import CLIENT
 from dbanon.job.job import Job
@@ -16,7 +16,10 @@ from dbanon.run.chain_outlook import PlannedChain, planned_chain
 from dbanon.run.changes import Changes, PlannedFile, changes
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
+from dbanon.stores.base import AsWritten
+from dbanon.stores.names import parse_relation
 from dbanon.stores.ports import Source
+from dbanon.stores.sql import Session
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 from dbanon.stores.store import Store
@@ -39,6 +42,33 @@ class PlannedColumn:
     sql_type: str
     kind: str
     hierarchy: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class FileColumn:
+    """What a column of a CSV file was read as.
+
+    Parameters
+    ----------
+    sql_type : ``VARCHAR`` where not all values are of one other type.
+    told : what its texts look like, and what would read them; shares alone, and never of fewer than
+        k rows. Empty where there is nothing to say.
+    """
+
+    name: str
+    sql_type: str
+    told: str
+
+    @classmethod
+    def of(cls, one: AsWritten, k: int) -> FileColumn:
+        """The column, of which no more is told than of k rows."""
+        rest = one.known - one.alike
+        if not one.look or one.alike < k or 2 * one.alike < one.known:
+            return cls(one.name, one.sql_type, one.by)
+        # How many fewer than k there are, nobody is told.
+        share = "nearly all" if rest < k else f"{100 * one.alike // one.known} %"
+        words = f"{share if rest else 'all'} look like {one.look}"
+        return cls(one.name, one.sql_type, words + (f": {one.option}" if one.option else ""))
 
 
 @dataclass(frozen=True)
@@ -67,7 +97,7 @@ class Outlook:
     about what reading and clustering would take, in bytes. ``replaces`` is the kind of the relation
     that would be replaced. ``creates`` and ``drops`` name relations, ``exports``
     files. ``clustered`` is None where nobody asked for it, ``chain`` where the release would
-    belong to none.
+    belong to none. ``file_columns`` are those of a CSV file, all of them.
     """
 
     source: str
@@ -95,6 +125,7 @@ class Outlook:
     exports: tuple[PlannedFile, ...] = ()
     clustered: Clustered | None = None
     chain: PlannedChain | None = None
+    file_columns: tuple[FileColumn, ...] = ()
 
     @property
     def carried(self) -> bool:
@@ -116,6 +147,7 @@ class Outlook:
         found = [
             ("source", f"{self.source} ({self.source_kind})"),
             ("rows", str(self.rows) + (f", {self.withheld} with a NULL" if self.withheld else "")),
+            *((f"column {c.name}", _read_as(c)) for c in self.file_columns),
             ("row key", names(self.key) if self.key else "the relation's own"),
             ("output", f"{self.output} ({self.output_kind}{replaced})"),
             *((f"quasi-identifier {c.name}", _described(c)) for c in self.quasi_identifiers),
@@ -173,10 +205,15 @@ def outlook(
     staging = cluster or job.chain is not None
     with planning_ports(source, target, staging) as (reads, writes):
         with clock.phase("read") as tick:
-            planned = plan(job, reads, writes, lambda: tick(0.0))
+            try:
+                planned = plan(job, reads, writes, lambda: tick(0.0))
+            except UnsupportedType as error:
+                error.detail = error.detail or _texts_of(job, reads.session)
+                raise
             chain = None if job.chain is None else planned_chain(job, planned, reads.session)
             rows = reads.count(planned.relation)
             withheld = reads.count_withheld(planned.relation)
+        written = reads.session.as_written(planned.relation)
         columns = len(planned.wanted.columns)
         on_disk = job.spill is not None
         memory = require_memory(
@@ -185,7 +222,8 @@ def outlook(
         found = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
     told = _outlook(planned, rows, withheld, memory, changed, found)
-    return replace(told, chain=chain)
+    file_columns = tuple(FileColumn.of(one, int(job.policy.k)) for one in written)
+    return replace(told, chain=chain, file_columns=file_columns)
 
 
 @contextmanager
@@ -266,6 +304,19 @@ def _outlook(
         exports=changed.files,
         clustered=found,
     )
+
+
+def _texts_of(job: Job, session: Session) -> str | None:
+    """What texts of a CSV file look like, for the error of one that cannot be what it is named."""
+    relation = session.find_source(parse_relation(job.table))
+    found = [FileColumn.of(one, int(job.policy.k)) for one in session.as_written(relation)]
+    texts = [one for one in found if one.told and one.sql_type == "VARCHAR"]
+    return ". ".join(f'"{one.name}": {_read_as(one)}' for one in texts) or None
+
+
+def _read_as(column: FileColumn) -> str:
+    kind = "text" if column.sql_type == "VARCHAR" else column.sql_type.lower()
+    return f"{kind}; {column.told}" if column.told else kind
 
 
 def _described(column: PlannedColumn) -> str:

@@ -263,6 +263,8 @@ def report_of(
     more: dict[str, Any] = {"telling": [vars(column) for column in tells]}
     if job.where is not None:
         more["where"] = job.where
+    if job.reading.asked:
+        more["reading"] = job.reading.to_dict()
     if job.kept_columns == CLIENT:
         more["kept_columns"] = CLIENT
     levels = None if found.levels is None else dict(found.levels.levels)

@@ -70,6 +70,7 @@ def check_job(job: Job) -> None:
         "spill": job.spill is not None,
         "kept_columns=client": job.kept_columns == CLIENT,
         "exports": bool(job.exports),
+        **dict.fromkeys(job.reading.asked, True),
     }
     for name, wanted in asked.items():
         if wanted:

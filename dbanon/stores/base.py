@@ -54,6 +54,27 @@ class Locator:
 
 
 @dataclass(frozen=True)
+class AsWritten:
+    """What a column of a file was read as, and what its texts look like. Holds no value.
+
+    Parameters
+    ----------
+    by : the option by which it has its type, as in ``dates: dmy``; empty where it has it anyway.
+    look : how most texts are written; empty where they have nothing in common.
+    option : what would read these.
+    alike, known : how many texts look so, and how many there are.
+    """
+
+    name: str
+    sql_type: str
+    look: str = ""
+    option: str = ""
+    alike: int = 0
+    known: int = 0
+    by: str = ""
+
+
+@dataclass(frozen=True)
 class Filtered(RelationName):
     """The rows of a relation that a condition chooses, as FROM has them with an alias.
 

@@ -16,6 +16,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores.base import (
+    AsWritten,
     Existing,
     Output,
     Relation,
@@ -40,6 +41,10 @@ class SessionInterface(ABC):
     @abstractmethod
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Execute a query and fetch all of its rows."""
+
+    def as_written(self, relation: Relation) -> tuple[AsWritten, ...]:
+        """What the columns of a CSV file were read as; none of what has types of its own."""
+        return ()
 
     @abstractmethod
     def find_source(self, name: RelationName) -> Relation:

@@ -170,8 +170,11 @@ def test_the_default_is_the_same_at_all_doors(one: Parameter, door: str) -> None
     default = option.to_info_dict()["default"]
     assert not default if empty or one.default in (None, False) else default == one.default
     made = make(Job, JOB)
-    in_policy = one.name in {other.name for other in all_parameters(Policy)}
-    at_rest = getattr(made.policy if in_policy else made, one.name)
+    at_rest = next(
+        getattr(part, one.name)
+        for part in (made.policy, made.reading, made)
+        if one.name in {field.name for field in fields(part)}
+    )
     # The method says what its own recoding is, and how its columns are made comparable.
     assert at_rest == one.default or one.name in ("recoding", "standardize")
 
@@ -222,7 +225,7 @@ def test_fields_without_a_description_are_no_options() -> None:
     described = {one.name for one in OPTIONS}
     assert {field.name for field in fields(Policy)} - described == set()
     assert {field.name for field in fields(Job)} - described == {
-        "policy", "door", "run_id", "roles", "on_new_column", "name", "accept_types",
+        "policy", "reading", "door", "run_id", "roles", "on_new_column", "name", "accept_types",
         "fingerprint_key",
     }  # fmt: skip
     assert "hierarchies" not in {one.name for one in parameters(Policy)}

@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
@@ -18,7 +19,7 @@ from pyarrow import parquet
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.errors import FormulaInText, OutputExists
+from dbanon.errors import FormulaInText, OutputExists, RecountFailed
 from dbanon.run import export as exporting
 from dbanon.stores.exports import formats, places
 from tests.stores.databases import Database
@@ -161,12 +162,22 @@ def test_minima_and_maxima_are_of_quasi_identifiers_alone(
         assert b"pandas" not in metadata
 
 
-FORMULAS = ["=1+1", "+1", "-x", "@SUM", "\tx", " =1", '"=1', "＝1", "'=1", "−1"]
+FORMULAS = {
+    **{text: f"'{text}" for text in
+       ("=1+1", "+1", "-x", "@SUM", "\tx", "'\tx", " =1", '"=1', "＝1", "'=1", "−1", "-2,5")},
+    # A spreadsheet that cuts lines elsewhere begins a cell in the middle of these.
+    "a;=1+1": "a;'=1+1", ";=1+1": ";'=1+1", "a\n=1+1": "a\n'=1+1", "a\r\n\"=1": "a\r\n'\"=1",
+    "a\t@SUM": "a\t'@SUM", "a,-cmd|x": "a,'-cmd|x", "a; -2+3+x": "a;' -2+3+x",
+    "a;-2 +x": "a;'-2 +x", "=1;=2;＝3": "'=1;'=2;'＝3", "\t=1": "'\t'=1", "a;'=1": "a;''=1",
+}  # fmt: skip
+# A number with its sign is none, wherever it stands.
+HARMLESS = ["[-10, -5]", "a;-1.5", "a,+2)", "a;b=1", "1 - 2; 3 = 3", "a\n-7\nb"]
 
 
 def test_formulas_are_refused_escaped_or_kept(database: Database, tmp_path: Path) -> None:
     rows = rows_of_people()
-    rows = [(*row[:7], FORMULAS[i] if i < len(FORMULAS) else row[7]) for i, row in enumerate(rows)]
+    texts = [*FORMULAS, *HARMLESS]
+    rows = [(*row[:7], texts[i] if i < len(texts) else row[7]) for i, row in enumerate(rows)]
     load_people(database, rows)
     path = tmp_path / "people.csv"
     before = database.state()
@@ -183,8 +194,7 @@ def test_formulas_are_refused_escaped_or_kept(database: Database, tmp_path: Path
         )
         with path.open(newline="") as file:
             found = {row[1] for row in list(csv.reader(file))[1:]}
-        wanted = {("'" if way == "escape" else "") + text for text in FORMULAS}
-        assert wanted <= found
+        assert {*HARMLESS, *(FORMULAS.values() if way == "escape" else FORMULAS)} <= found
     # Numbers keep their sign: the type decides.
     database.load("debts", {"owed": database.types["integer"]}, [[-row[2]] for row in rows])
     path = tmp_path / "debts.csv"
@@ -192,6 +202,30 @@ def test_formulas_are_refused_escaped_or_kept(database: Database, tmp_path: Path
         table="debts", quasi_identifiers=["owed"], output="release.debts", exports=[path]
     )
     assert path.read_text().splitlines()[1].startswith("-")
+
+
+def test_a_file_that_is_read_back_holds_no_formula(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clinic = duckdb.connect()
+    clinic.execute("CREATE TABLE t AS SELECT 1 AS age, 'a;=1+1' AS site FROM range(9)")
+    clinic.execute("""CREATE TABLE named AS SELECT age, site AS "a;=1" FROM t""")
+    given: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 3}
+    for way in ("error", "escape"):
+        with pytest.raises(FormulaInText, match="the header"):
+            dbanon.anonymize(
+                clinic, table="named", keep=["a;=1"], output="named_out", **given,
+                exports=[{"path": str(tmp_path / "named.csv"), "formulas": way}],
+            )  # fmt: skip
+    monkeypatch.setattr(formats, "escaped", lambda texts: texts)
+    path = tmp_path / "people.csv"
+    with pytest.raises(RecountFailed, match='Column "site" of the file') as refused:
+        dbanon.anonymize(
+            clinic, table="t", keep=["site"], output="out", **given,
+            exports=[{"path": str(path), "formulas": "escape"}],
+        )  # fmt: skip
+    assert "1+1" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_there_stays_unless_it_is_of_a_release(

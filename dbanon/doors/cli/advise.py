@@ -20,13 +20,14 @@ from dbanon.doors.cli.support import (
 )
 from dbanon.doors.machine import half_of_memory
 from dbanon.errors import counted
+from dbanon.job.reading import Reading
 
 if TYPE_CHECKING:
     from rich.console import Group
 
     from dbanon.advice.answer import Advice
 
-OPTIONS = parameters(Wishes)
+OPTIONS = (*parameters(Wishes), *parameters(Reading))
 
 _SETS_SHOWN = 10
 

@@ -6,13 +6,15 @@ from typing import Any
 
 import click
 
+from dbanon.data.option import parameters
 from dbanon.doors.cli.anonymize import OPTIONS, with_options
 from dbanon.doors.cli.options import values, with_files
 from dbanon.doors.cli.support import ROWS_HELP, common, errors, show, signals, sql_printer
 from dbanon.doors.machine import half_of_memory
+from dbanon.job.reading import Reading
 
 _TAKEN = ("table", "quasi_identifiers", "k", "key", "orders", "memory_limit")
-_OPTIONS = tuple(one for one in OPTIONS if one.name in _TAKEN)
+_OPTIONS = tuple(one for one in OPTIONS if one.name in _TAKEN or one in parameters(Reading))
 
 
 @click.command(epilog=ROWS_HELP)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dbanon.data.option import make, parameters
+from dbanon.doors.cli.anonymize import with_options
 from dbanon.doors.cli.log import current, log_format
 from dbanon.doors.cli.report_file import needs_evaluation
 from dbanon.doors.cli.support import (
@@ -24,6 +26,7 @@ from dbanon.doors.cli.support import (
 )
 from dbanon.doors.machine import half_of_memory
 from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
+from dbanon.job.reading import Reading
 
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob, JobFile
@@ -106,13 +109,15 @@ def schema() -> None:
 @click.option("--table", required=True, help="What is read, as in app.people.")
 @click.option("--k", type=click.IntRange(min=2), default=5, show_default=True)
 @click.option("--key", type=Names(), default=(), help="Columns that tell rows apart, for views.")
+@with_options(parameters(Reading))
 @log_format
-def init(url: str, table: str, k: int, key: tuple[str, ...]) -> None:
+def init(url: str, table: str, k: int, key: tuple[str, ...], **reading: Any) -> None:
     """Print a job file for a table, to be edited: its roles are proposals, never decisions."""
     with errors("table"), signals():
         from dbanon.doors.jobfile.init import job_file_for
 
-        click.echo(job_file_for(url, table, k=k, key=key), nl=False)
+        written = make(Reading, reading)
+        click.echo(job_file_for(url, table, k=k, key=key, reading=written), nl=False)
 
 
 @click.command("plan")

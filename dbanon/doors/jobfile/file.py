@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,13 @@ from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, SensitiveColumn
 from dbanon.doors.jobfile.document import Document, read
 from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec
 from dbanon.doors.jobfile.outcome import Notice
-from dbanon.doors.jobfile.problems import note_nulls, note_refusals
-from dbanon.doors.jobfile.variables import expanded, written_password
+from dbanon.doors.jobfile.problems import (
+    note_names,
+    note_nulls,
+    note_passwords,
+    note_refusals,
+)
+from dbanon.doors.jobfile.variables import expanded, of_day
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.hierarchy.spec import parse
 from dbanon.job.export import Export
@@ -41,7 +47,7 @@ class FileJob:
     name : of the job: lock, log lines and names of files use it.
     job : what is run.
     source, target : URLs as the file has them, with variables; the target's is None where it is
-        the source.
+        the source. With ``of_file`` the source is a path, from where the job file is.
     keep_last : replaced releases of its view that stay; None for all.
     retries : how often it is run again when the database failed.
     report : where its report goes, with variables and ``{job}``, ``{release}``; None for nowhere.
@@ -60,6 +66,7 @@ class FileJob:
     notices: tuple[Notice, ...] = ()
     schedule: str | None = None
     engine: Engine | None = None
+    of_file: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,14 +98,22 @@ class JobFile:
                 )
         return tuple(job for job in self.jobs if not names or job.name in names)
 
-    def with_variables(self, environment: Mapping[str, str] | None = None) -> JobFile:
+    def with_variables(
+        self, environment: Mapping[str, str] | None = None, day: date | None = None
+    ) -> JobFile:
         """The file with what the environment holds in place of ``${VAR}``.
+
+        Parameters
+        ----------
+        day : of the run, for ``${year}`` and ``${month}`` where the environment has none; today,
+            where this machine is, when None.
 
         Raises
         ------
         JobFileInvalid : a variable has no value.
         """
-        held = os.environ if environment is None else environment
+        held = of_day(day or datetime.now().astimezone().date())
+        held |= os.environ if environment is None else environment
         document = Document(self.file)
 
         def value(text: str | None, what: str) -> str | None:
@@ -134,7 +149,10 @@ class JobFile:
                 job,
                 engine=placed(job.engine),
                 notices=tuple(replace(one, webhook=webhook(one.webhook)) for one in job.notices),
-                source=str(value(job.source, "source")),
+                source=f"file:{beside(job.source, 'source')}"
+                if job.of_file
+                else str(value(job.source, "source")),
+                of_file=False,
                 target=value(job.target, "target"),
                 report=beside(job.report, "report"),
                 job=job.job.placed(
@@ -170,9 +188,9 @@ def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile
         spec = JobFileSpec.model_validate(document.value)
     except ValidationError as error:
         note_refusals(document, error)
-    _note_names(document)
+    note_names(document)
     if not inline_password:
-        _note_passwords(document)
+        note_passwords(document)
     if spec is None or document.problems:
         document.require()
     assert spec is not None
@@ -187,30 +205,6 @@ def limited(job: FileJob, memory: int) -> FileJob:
     if job.job.memory_limit is not None:
         return job
     return replace(job, job=replace(job.job, memory_limit=memory))
-
-
-def _note_names(document: Document) -> None:
-    """Note names of jobs that stand twice."""
-    jobs = document.value.get("jobs")
-    seen: dict[str, int] = {}
-    for place, job in enumerate(jobs if isinstance(jobs, list) else ()):
-        name = job.get("name") if isinstance(job, dict) else None
-        if isinstance(name, str) and name in seen:
-            document.refuse(("jobs", place, "name"), f"jobs.{seen[name]} has this name already")
-        elif isinstance(name, str):
-            seen[name] = place
-
-
-def _note_passwords(document: Document) -> None:
-    for part in ("source", "target"):
-        held = document.value.get(part)
-        url = held.get("url") if isinstance(held, dict) else None
-        if isinstance(url, str) and written_password(url):
-            document.refuse(
-                (part, "url"),
-                "holds a password: write ${VAR}, or keep it in ~/.pgpass, a service file or"
-                " PGPASSWORD (or allow it: --allow-inline-password)",
-            )
 
 
 def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
@@ -283,7 +277,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
     return FileJob(
         given.name,
         job,
-        spec.source.url,
+        str(spec.source.url or spec.source.path),
         spec.target.url,
         given.output.keep_last,
         0 if private else retries or 0,
@@ -291,6 +285,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         tuple(Notice(tuple(o.on), tuple(o.command or ()), o.webhook) for o in given.notify),
         given.schedule,
         None if private else engine,
+        spec.source.path is not None,
     )
 
 

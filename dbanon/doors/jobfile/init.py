@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from dbanon.advice.roles import QUASI_IDENTIFIER, Role
 from dbanon.advice.wishes import OF_CATEGORIES, OF_NUMBERS, Wishes, are_numbers, usual_methods
 from dbanon.doors.jobfile.proposals import Proposal, proposal
-from dbanon.doors.jobfile.shapes import NAME
+from dbanon.doors.jobfile.shapes import is_name
 from dbanon.doors.jobfile.variables import written_password
 from dbanon.errors import NoRows
+from dbanon.job.reading import USUAL, Reading
 from dbanon.run.advise import proposed_roles
 from dbanon.run.open import open_store
 from dbanon.stores.names import RelationName, parse_relation
@@ -43,7 +44,7 @@ defaults:
 jobs:
   - name: {name}
     table: {relation}
-{key}    columns:
+{key}{reading}    columns:
 """
 _METHOD = f"""\
   # {OF_NUMBERS[0]}, or where not all quasi-identifiers are numbers or dates {OF_CATEGORIES[0]}
@@ -57,7 +58,13 @@ _TAIL = """\
 
 
 def job_file_for(
-    url: str, table: str, *, k: int = 5, key: Sequence[str] = (), on_sql: OnSql | None = None
+    url: str,
+    table: str,
+    *,
+    k: int = 5,
+    key: Sequence[str] = (),
+    on_sql: OnSql | None = None,
+    reading: Reading = USUAL,
 ) -> str:
     """The text of a job file for a table.
 
@@ -65,15 +72,16 @@ def job_file_for(
     ----------
     url : of its database. One with a password is not written: a variable stands for it.
     key : columns that tell every row from every other, for views.
+    reading : how a CSV file is written.
 
     Raises
     ------
     TableNotFound : there is none.
     DbanonError : the database cannot be read.
     """
-    proposals = _proposals(url, table, key, on_sql)
+    proposals = _proposals(url, table, key, on_sql, reading)
     named = parse_relation(table).name
-    name = re.sub(r"[^a-z0-9_-]+", "-", named.casefold()).strip("-_")[:63]
+    name = re.sub(r"[^\w-]+", "-", named).strip("-_")[:63]
     written = url.replace("$", "$$")
     if written_password(written):
         written = "${DBANON_URL?set DBANON_URL}"
@@ -84,8 +92,9 @@ def job_file_for(
         url=_quoted(written),
         k=k,
         method=_METHOD.format(method) if chosen else "",
-        name=_quoted(name if re.fullmatch(NAME, name) else "job"),
+        name=_quoted(name if is_name(name) else "job"),
         relation=_quoted(table),
+        reading=_written(reading),
         key=f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "",
     )
     width = max(len(_quoted(one.attribute.name)) for one in proposals)
@@ -98,15 +107,26 @@ def job_file_for(
 
 
 def _proposals(
-    url: str, table: str, key: Sequence[str], on_sql: OnSql | None
+    url: str, table: str, key: Sequence[str], on_sql: OnSql | None, reading: Reading
 ) -> tuple[Proposal, ...]:
     wishes = Wishes(table=table, key=tuple(key))
-    with open_store(url, on_sql).planning(staging=True) as session:
+    store = open_store(url, on_sql, reading=reading, table=table)
+    with store.planning(staging=True) as session:
         attributes = session.find_source(parse_relation(table)).schema.attributes
         found: Mapping[str, Role] = {}
         with suppress(NoRows):
             found = proposed_roles(wishes, SqlSource(session))
     return tuple(proposal(one, found.get(one.name)) for one in attributes)
+
+
+def _written(reading: Reading) -> str:
+    """How a CSV file is written, as keys of a job."""
+    return "".join(
+        f"    {name}: [{', '.join(map(_quoted, value))}]\n"
+        if isinstance(value, list)
+        else f"    {name}: {_quoted(value)}\n"
+        for name, value in reading.to_dict().items()
+    )
 
 
 def _quoted(text: str) -> str:

@@ -34,7 +34,7 @@ METRICS = {
     "suppressed_ratio": "Share of the rows that the last release withholds; of fewer than k, of k.",
 }
 _SAMPLE = re.compile(
-    _PREFIX + r'(\w+)\{job="([a-z0-9_-]+)"(?:,phase="([a-z_]+)")?\} (-?[0-9][0-9.e+-]*)'
+    _PREFIX + r'(\w+)\{job="([\w-]+)"(?:,phase="([a-z_]+)")?\} (-?[0-9][0-9.e+-]*)'
 )
 
 # By metric, job and phase; without a phase the last is empty.

@@ -13,7 +13,7 @@ from dbanon.doors.jobfile.chain import ChainSpec
 from dbanon.doors.jobfile.columns import Column
 from dbanon.doors.jobfile.outcome import EVENTS, FIELDS
 from dbanon.doors.jobfile.shapes import (
-    NAME,
+    NAME_PATTERN,
     Condition,
     Expanded,
     Options,
@@ -33,9 +33,16 @@ VERSIONS = (1,)
 
 
 class Source(Strict):
-    """The database that is read."""
+    """What is read: a database, or a file of rows from where the job file is."""
 
-    url: Expanded
+    url: Expanded | None = None
+    path: Expanded | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Source:
+        if (self.url is None) == (self.path is None):
+            raise refused("must have exactly one of url and path")
+        return self
 
 
 class Target(Strict):
@@ -139,7 +146,7 @@ def _schedule(value: str) -> None:
 class JobSpec(_JobOptions):
     """A job: a table, a role for each of its columns, and what is made of it."""
 
-    name: Annotated[str, checked(one_name), Field(json_schema_extra={"pattern": f"^{NAME}$"})]
+    name: Annotated[str, checked(one_name), Field(json_schema_extra={"pattern": NAME_PATTERN})]
     table: Relation
     where: Condition | None = None
     entity: Text | None = None

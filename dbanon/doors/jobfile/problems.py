@@ -21,6 +21,7 @@ from dbanon.doors.jobfile.models import (
     Target,
 )
 from dbanon.doors.jobfile.shapes import NULLABLE
+from dbanon.doors.jobfile.variables import written_password
 from dbanon.errors import nearest_names
 
 _TEXTS = {
@@ -69,6 +70,33 @@ def note_nulls(document: Document) -> None:
         is_option = len(path) in (2, 3) and path[0] in ("defaults", "jobs")
         if told(path) not in known and not (is_option and path[-1] in NULLABLE):
             document.refuse(path, "has no value")
+
+
+def note_names(document: Document) -> None:
+    """Note names of jobs that stand twice."""
+    jobs = document.value.get("jobs")
+    seen: dict[str, int] = {}
+    for place, job in enumerate(jobs if isinstance(jobs, list) else ()):
+        name = job.get("name") if isinstance(job, dict) else None
+        if not isinstance(name, str):
+            continue
+        # Some disks take files for one whose names differ in case only.
+        first = seen.setdefault(name.casefold(), place)
+        if first != place:
+            document.refuse(("jobs", place, "name"), f"jobs.{first} has this name already")
+
+
+def note_passwords(document: Document) -> None:
+    """Note URLs in which a password stands."""
+    for part in ("source", "target"):
+        held = document.value.get(part)
+        url = held.get("url") if isinstance(held, dict) else None
+        if isinstance(url, str) and written_password(url):
+            document.refuse(
+                (part, "url"),
+                "holds a password: write ${VAR}, or keep it in ~/.pgpass, a service file or"
+                " PGPASSWORD (or allow it: --allow-inline-password)",
+            )
 
 
 def _nulls(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:

@@ -23,6 +23,7 @@ from dbanon.errors import (
 )
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
+from dbanon.job.reading import USUAL
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.run.any import run_any
@@ -76,7 +77,8 @@ class Skipped:
 
 def stores_of(job: FileJob, on_sql: OnSql | None = None) -> tuple[ClientStore, ClientStore | None]:
     """The databases of a job: what is read, and what is written where that is another one."""
-    source = open_store(job.source, on_sql)
+    reading = job.job.reading if isinstance(job.job, Job) else USUAL
+    source = open_store(job.source, on_sql, reading=reading, table=job.job.table)
     target = None if job.target is None else open_store(job.target, on_sql)
     if target is not None and target.same_database(source):
         target = None

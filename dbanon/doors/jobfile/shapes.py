@@ -26,7 +26,12 @@ from dbanon.job.private import METHOD, own_options
 from dbanon.methods import METHODS
 from dbanon.stores.names import parse_relation
 
-NAME = r"[a-z0-9][a-z0-9_-]{0,62}"
+# Letters and digits of all scripts.
+NAME = r"[^\W_][\w-]{0,62}"
+# The same as far as all editors read it: of ASCII nothing but letters, digits, _ and -.
+NAME_PATTERN = r"^[^\s!-/:-@\[-`{-~][^\s!-,./:-@\[-^`{-~]{0,62}$"
+# The names of files hold it: these may have 255.
+_NAME_BYTES = 126
 
 # Options that a file says in another way: by a column's role, or as the job's source and output.
 OF_COLUMNS = {
@@ -91,9 +96,14 @@ def no_variable(value: str) -> None:
         raise refused("takes no ${…}")
 
 
+def is_name(value: str) -> bool:
+    """True for what a job may be called."""
+    return bool(re.fullmatch(NAME, value)) and len(value.encode()) <= _NAME_BYTES
+
+
 def one_name(value: str) -> None:
-    if not re.fullmatch(NAME, value):
-        raise refused("must be 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit")
+    if not is_name(value):
+        raise refused("must be 1 to 63 letters, digits, _ and -, beginning with a letter or digit")
 
 
 def not_empty(value: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import date
 from urllib.parse import parse_qsl
 
 from dbanon.errors import InvalidParameter
@@ -25,6 +26,11 @@ def require_form(text: str) -> None:
             raise InvalidParameter(
                 "Write ${VAR}, ${VAR:-default} or ${VAR?message}, and $$ for a dollar sign."
             )
+
+
+def of_day(day: date) -> dict[str, str]:
+    """What stands for itself where the environment does not say it: year and month of the run."""
+    return {"year": f"{day:%Y}", "month": f"{day:%m}"}
 
 
 def expanded(text: str, environment: Mapping[str, str]) -> str:

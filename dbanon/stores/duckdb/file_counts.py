@@ -18,7 +18,8 @@ from dbanon.stores.base import Relation
 from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.exports.arrow import arrow_schema
-from dbanon.stores.names import RelationName
+from dbanon.stores.exports.formulas import UNESCAPED
+from dbanon.stores.names import RelationName, quote
 from dbanon.stores.sql_counts import cells_of, count_classes
 
 _VIEW = RelationName(None, "released")
@@ -61,13 +62,22 @@ def file_session(
 
 
 def counted_file(
-    path: Path, kind: str, attributes: Sequence[Attribute], questions: Questions
+    path: Path,
+    kind: str,
+    attributes: Sequence[Attribute],
+    questions: Questions,
+    *,
+    harmless: bool = False,
 ) -> tuple[Counts, dict[str, Attribute]]:
     """The answers, counted on a file, and the sensitive columns that were asked for.
 
+    Parameters
+    ----------
+    harmless : no text of it may be one that spreadsheets run.
+
     Raises
     ------
-    RecountFailed : it has other columns or types.
+    RecountFailed : it has other columns or types, or a text that must not be there.
     DbanonError : it cannot be read.
     """
     if kind == PARQUET and not parquet.read_schema(os.fspath(path)).equals(
@@ -77,11 +87,27 @@ def counted_file(
     with file_session(path, kind, attributes) as (session, relation):
         if [a.name for a in relation.schema.attributes] != [a.name for a in attributes]:
             raise _other_columns()
+        if harmless:
+            _require_harmless(session, relation)
         counts = Counts(
             count_classes(session, relation.name, questions),
             cells=cells_of(session, relation, relation.name, questions),
         )
         return counts, {name: relation.attribute(name) for name in questions.sensitive}
+
+
+def _require_harmless(session: DuckdbSession, relation: Relation) -> None:
+    """Check that no text, as this reader has it, is a formula; raises RecountFailed."""
+    for one in relation.schema.attributes:
+        if one.sql_type == "VARCHAR" and session.rows(
+            f"SELECT 1 FROM {relation.name.quoted}"
+            f" WHERE regexp_matches({quote(one.name)}, {literal(UNESCAPED)}) LIMIT 1"
+        ):
+            raise RecountFailed(
+                f'Column "{one.name}" of the file holds texts that spreadsheets run; nothing was'
+                " published.",
+                hint="Export Parquet, which no spreadsheet runs.",
+            )
 
 
 def _type_of(session: DuckdbSession, attribute: Attribute) -> str:

@@ -2,36 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import duckdb
 
-from dbanon.errors import DatabaseNotFound, InsufficientRights, InvalidParameter
-from dbanon.stores.base import OnSql
+from dbanon.errors import DatabaseNotFound, FileMalformed, InsufficientRights, InvalidParameter
+from dbanon.job.reading import USUAL, Reading
+from dbanon.stores.base import AsWritten, OnSql, Relation
+from dbanon.stores.duckdb.csv_files import MAX_COLUMNS, as_utf8, broken, head_of, header_again
+from dbanon.stores.duckdb.csv_types import (
+    Typed,
+    answered,
+    is_header,
+    known_texts,
+    look_question,
+    looked,
+    question,
+    read_arguments,
+)
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.duckdb.store import DuckdbStore
 from dbanon.stores.job_locks import job_lock
-from dbanon.stores.names import quote
+from dbanon.stores.names import RelationName, parse_relation, quote
 
 FILE = "file:"
 _ENDINGS = {".csv": "csv", ".parquet": "parquet"}
 _RAW = quote("dbanon_raw")
-_AS_WRITTEN = (
-    "CSV is UTF-8 with a header, quoted by RFC 4180, with as many values in each row as in the"
-    " header."
-)
+# Columns whose types are looked for in one statement.
+_ASKED_AT_ONCE = 32
 
 
 class FileStore(DuckdbStore):
-    """The rows of a file as a table of its name without ending; its row number is the row key.
+    """The rows of a file as a table; its row number is the row key.
 
     What is written into it is gone with the run: it is for exports, or another target.
+
+    Parameters
+    ----------
+    reading : how a CSV file is written.
+    table : what the table is called, as people write it; as the file without ending when None.
     """
 
-    def __init__(self, url: str, on_sql: OnSql | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        on_sql: OnSql | None = None,
+        *,
+        reading: Reading = USUAL,
+        table: str | None = None,
+    ) -> None:
         self._file = Path(url.removeprefix(FILE)).expanduser()
         if self._file.suffix.lower() not in _ENDINGS:
             raise InvalidParameter(
@@ -46,6 +69,11 @@ class FileStore(DuckdbStore):
         connection.execute("SET temp_directory = ''")
         super().__init__(connection, on_sql)
         self._connection = connection
+        self._reading = reading
+        self._types: dict[str, Typed] = {}
+        self._name = parse_relation(table) if table else RelationName(None, self._file.stem)
+        if not self._is_csv:
+            reading.require_none()
         self._loaded = False
 
     @property
@@ -90,64 +118,103 @@ class FileStore(DuckdbStore):
         # By number: what stands in a name might be taken for a pattern.
         refused = f"The file {self._file} cannot be read as what its name says."
         with opened, translated(refused):
-            name = f"'/dev/fd/{opened.fileno()}'"
-            table = quote(self._file.stem)
             try:
-                if _ENDINGS[self._file.suffix.lower()] == "parquet":
-                    self._connection.execute(f"CREATE TABLE {table} AS FROM read_parquet({name})")
+                if self._is_csv:
+                    self._load_csv(opened)
                 else:
-                    self._load_csv(name, table)
+                    self._load_parquet(opened.fileno())
             except duckdb.InvalidInputException:
                 # Not a failure of a database, which would be tried again.
-                raise InvalidParameter(refused, hint=_AS_WRITTEN) from None
+                raise FileMalformed(refused) from None
         self._loaded = True
 
-    def _load_csv(self, name: str, table: str) -> None:
+    @property
+    def _is_csv(self) -> bool:
+        return _ENDINGS[self._file.suffix.lower()] == "csv"
+
+    def _load_parquet(self, number: int) -> None:
+        source = f"read_parquet('/dev/fd/{number}')"
+        columns = self._connection.execute(
+            f"SELECT max(num_children) FROM parquet_schema('/dev/fd/{number}')"
+        ).fetchall()[0][0]
+        if columns > MAX_COLUMNS:
+            raise FileMalformed(
+                f"The file {self._file} has {columns} columns, more than {MAX_COLUMNS}.",
+                hint="Leave out what is not needed.",
+            )
+        self._make(f"FROM {source}")
+
+    def _make(self, query: str) -> None:
+        """The table, as it is called."""
+        if self._name.schema is not None:
+            self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(self._name.schema)}")
+        self._connection.execute(f"CREATE TABLE {self._name.quoted} AS {query}")
+
+    def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
+        return _FileSession(connection, self._on_sql, self._types, self._reading)
+
+    def _load_csv(self, file: BinaryIO) -> None:
         """Texts first, then types that all values of a column have.
 
-        A number with a leading zero is a code, and stays text. Quotes are not guessed: DuckDB looks
-        for them in the first rows only.
+        A number with a leading zero is a code, and stays text.
         """
-        self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {_RAW} AS FROM read_csv({name}, all_varchar = true,"
-            " header = true, quote = '\"', escape = '\"', comment = '', skip = 0,"
-            " nullstr = '', allow_quoted_nulls = false)"
-        )
-        columns = [column for column, *_ in self._connection.execute(f"DESCRIBE {_RAW}").fetchall()]
-        types = [self._type_of(quote(column)) for column in columns]
+        head = head_of(file, self._file, self._reading)
+        with as_utf8(file, self._file, self._reading, head) as number:
+            try:
+                self._connection.execute(
+                    f"CREATE OR REPLACE TEMP TABLE {_RAW} AS"
+                    f" SELECT {known_texts(head, self._reading)}"
+                    f" FROM read_csv('/dev/fd/{number}', {read_arguments(head)})"
+                )
+            except duckdb.InvalidInputException:
+                raise broken(file, self._file, self._reading, head) from None
+        # One column may hold its own name.
+        again = f"SELECT 1 FROM {_RAW} WHERE {is_header(head)} LIMIT 1"
+        if len(head.names) > 1 and self._connection.execute(again).fetchall():
+            raise header_again(file, self._file, self._reading, head)
+        columns = [quote(name) for name in head.names]
+        self._types = dict(zip(head.names, self._types_of(columns), strict=True))
         cast = ", ".join(
-            f"CAST({quote(column)} AS {kind}) AS {quote(column)}"
-            for column, kind in zip(columns, types, strict=True)
+            f"{typed.value} AS {column}"
+            for column, typed in zip(columns, self._types.values(), strict=True)
         )
-        self._connection.execute(f"CREATE TABLE {table} AS SELECT {cast} FROM {_RAW}")
+        self._make(f"SELECT {cast} FROM {_RAW}")
         self._connection.execute(f"DROP TABLE {_RAW}")
 
-    def _type_of(self, column: str) -> str:
-        """The narrowest type that holds all values of a column of texts, as they are written."""
-        whole, number = "-?(0|[1-9][0-9]*)", r"-?(0|[1-9][0-9]*)(\.([0-9]+))?"
-        fits = {
-            "BIGINT": f"regexp_full_match({column}, '{whole}') AND length({column}) <= 18",
-            "DECIMAL": f"regexp_full_match({column}, '{number}') AND length({column}) <= 30",
-            "DOUBLE": rf"regexp_full_match({column}, '{number}([eE][-+]?[0-9]+)?')",
-            "DATE": rf"regexp_full_match({column}, '[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}')"
-            f" AND try_cast({column} AS DATE) IS NOT NULL",
-            "TIMESTAMP": f"regexp_full_match({column}, '[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[ T]"
-            rf"[0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}})?)?')"
-            f" AND try_cast({column} AS TIMESTAMP) IS NOT NULL",
-            "BOOLEAN": f"lower({column}) IN ('true', 'false')",
-        }
-        before, behind = (
-            f"max(length(regexp_extract({column}, '{number}', {group})))" for group in (1, 3)
-        )
-        known = f"FILTER (WHERE {column} IS NOT NULL)"
-        query = ", ".join(f"bool_and({condition}) {known}" for condition in fits.values())
-        *found, digits, scale = self._connection.execute(
-            f"SELECT {query}, {before}, {behind} FROM {_RAW}"
-        ).fetchall()[0]
-        for kind, all_fit in zip(fits, found, strict=True):
-            if all_fit and kind != "DECIMAL":
-                return kind
-            # Room for the longest on each side of the point, which need not be of one value.
-            if all_fit and digits + scale <= 38:
-                return f"DECIMAL({digits + scale}, {scale})"
-        return "VARCHAR"
+    def _types_of(self, columns: Sequence[str]) -> list[Typed]:
+        found: list[Typed] = []
+        for first in range(0, len(columns), _ASKED_AT_ONCE):
+            part = columns[first : first + _ASKED_AT_ONCE]
+            query = ", ".join(question(column, self._reading) for column in part)
+            [row] = self._connection.execute(f"SELECT {query} FROM {_RAW}").fetchall()
+            wide = len(row) // len(part)
+            found += [
+                answered(column, self._reading, row[place * wide : (place + 1) * wide])
+                for place, column in enumerate(part)
+            ]
+        return found
+
+
+class _FileSession(DuckdbSession):
+    """A session that knows what columns were read as."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        on_sql: OnSql | None,
+        types: Mapping[str, Typed],
+        reading: Reading,
+    ) -> None:
+        super().__init__(connection, on_sql)
+        self._types, self._reading = types, reading
+
+    def as_written(self, relation: Relation) -> tuple[AsWritten, ...]:
+        found = []
+        for name, typed in self._types.items():
+            one = AsWritten(name, typed.sql_type, by=typed.by)
+            if typed.sql_type == "VARCHAR":
+                asked = look_question(quote(name), self._reading)
+                [row] = self.rows(f"SELECT {asked} FROM {relation.name.quoted}")
+                one = looked(name, self._reading, row)
+            found.append(one)
+        return tuple(found)

@@ -83,7 +83,7 @@ class DuckdbStore:
         try:
             with translated():
                 connection.execute("BEGIN TRANSACTION")
-            session = DuckdbSession(connection, self._on_sql)
+            session = self._opened(connection)
             try:
                 yield session
                 session.drop_staging()
@@ -99,6 +99,9 @@ class DuckdbStore:
         finally:
             if isinstance(self._database, str):
                 connection.close()
+
+    def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
+        return DuckdbSession(connection, self._on_sql)
 
     def spill(self, directory: Path | None, memory: int | None) -> None:
         """Of a file: what does not fit goes into a directory, and not beside the file."""

@@ -11,15 +11,11 @@ from pyarrow import csv, parquet
 
 from dbanon.errors import FormulaInText
 from dbanon.job.export import PARQUET, Export
+from dbanon.stores.exports.formulas import escaped, formulas
 
 # Rows of a row group: they follow the random order of the release.
 GROUP_ROWS = 131_072
 METADATA = b"dbanon."
-# What spreadsheets run, also behind spaces and quotes, and in full width.
-_FORMULA = (
-    r"^(?:[\t\r]|[\s\x{00A0}\x{2000}-\x{200B}\x{3000}\x{FEFF}\"'\x{2018}-\x{201F}\x{FF02}\x{FF07}]*"
-    r"[=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}\x{2212}])"
-)
 
 
 def write(
@@ -47,7 +43,7 @@ def write(
         _write_parquet(file, export, schema, pieces, quasi_identifiers, metadata)
         return
     header = pa.array(schema.names, pa.string())
-    _refuse(export, "the header", _formulas(header))
+    _refuse(export, "the header", formulas(header))
     options = csv.WriteOptions(include_header=True, quoting_style="needed")
     with csv.CSVWriter(file, schema, write_options=options) as writer:
         for batch in pieces:
@@ -84,18 +80,10 @@ def _harmless(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_string(column.type):
-            found = _formulas(column)
-            _refuse(export, f'column "{name}"', found)
-            column = pc.if_else(
-                found, pc.binary_join_element_wise(pa.scalar("'"), column, pa.scalar("")), column
-            )
+            _refuse(export, f'column "{name}"', formulas(column))
+            column = escaped(column)
         columns.append(column)
     return pa.record_batch(columns, schema=batch.schema)
-
-
-def _formulas(texts: Any) -> Any:
-    """Which texts would be run, by element; false where NULL."""
-    return pc.fill_null(pc.match_substring_regex(texts, _FORMULA), False)
 
 
 def _refuse(export: Export, where: str, found: Any) -> None:
@@ -103,7 +91,8 @@ def _refuse(export: Export, where: str, found: Any) -> None:
     if count and (export.formulas == "error" or where == "the header"):
         raise FormulaInText(
             f"Spreadsheets would run texts of {where} as formulas: {count} of those that were"
-            " looked at begin with =, +, -, @, a tab or a line's end. Nothing was published.",
+            " looked at begin with =, +, -, @, a tab or a line's end, or do so behind a comma,"
+            " semicolon, tab or line's end in them. Nothing was published.",
             hint="Set formulas of the export to escape, which puts an apostrophe before them, or to"
             " keep for readers that are no spreadsheets; or export Parquet.",
         )

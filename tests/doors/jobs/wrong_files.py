@@ -160,8 +160,8 @@ WRONG = [
     Wrong("null", "where: \"age > 1\"", "where: null", f"{_JOB}.where", "has no value"),
     # -- names ------------------------------------------------------------------------------------
     Wrong("no name", "name: people-monthly\n    ", "", f"{_JOB}.name", "is missing"),
-    Wrong("capital in a name", "people-monthly", SECRET.upper(), f"{_JOB}.name", "a-z, 0-9"),
-    Wrong("path as a name", "people-monthly", f"../{SECRET}", f"{_JOB}.name", "a-z, 0-9"),
+    Wrong("space in a name", "people-monthly", f"a {SECRET}", f"{_JOB}.name", "letters, digits"),
+    Wrong("path as a name", "people-monthly", f"../{SECRET}", f"{_JOB}.name", "letters, digits"),
     Wrong("number as a name", "people-monthly", "7", f"{_JOB}.name", "must be text"),
     Wrong("table of three parts", "table: people", f"table: a.b.{SECRET}", f"{_JOB}.table",
           "must be a name"),

@@ -1,0 +1,224 @@
+"""CSV files before DuckDB reads them: their header, their characters, and where one is broken.
+
+DuckDB guesses what it is not told, gives columns of one name others, and quotes lines in its
+errors. So the header is read here, DuckDB is told everything, and a file that it refuses is looked
+at again for the line and the column. No value is told.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from dbanon.errors import FileMalformed, InvalidParameter
+from dbanon.job.reading import UTF_8, Reading
+
+# A table of more is none of records: each column costs time when its types are looked for.
+MAX_COLUMNS = 4096
+_DELIMITERS = ",;\t|"
+# What is looked at to find the delimiter; a header is no longer.
+_SAMPLE_BYTES, _SAMPLE_ROWS = 2**20, 50
+_PIECE = 2**20
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# Half characters, which stand for bytes that are none, and what UTF-16 has for them.
+_LOST = re.compile("[\udc80-\udcff\ufffd]")
+_LOOKS_LIKE_A_VALUE = re.compile(r"[-+]?[\d.,:/ -]*\d[\d.,:/ -]*")
+_FORM = (
+    "CSV has a header, quotes as RFC 4180 has them, and as many values in each row as in the"
+    " header."
+)
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is known of a CSV file before its rows are read.
+
+    Parameters
+    ----------
+    cells : the header as it is written.
+    names : of the columns; one without a name is called by its place.
+    skipped : lines before the header in which nothing stands.
+    """
+
+    delimiter: str
+    cells: tuple[str, ...]
+    names: tuple[str, ...]
+    skipped: int
+
+
+def head_of(file: BinaryIO, path: Path, reading: Reading) -> Head:
+    """The header of an open file, which is at its beginning again then.
+
+    Raises
+    ------
+    FileMalformed : it has none, two columns of one name, or too many.
+    """
+    sample = file.read(_SAMPLE_BYTES)
+    file.seek(0)
+    _require_mark(sample, path, reading)
+    whole = len(sample) < _SAMPLE_BYTES
+    text = codecs.getincrementaldecoder(_codec(reading))("replace").decode(sample, whole)
+    read = {one: _rows(text, one, whole) for one in _DELIMITERS}
+    # The one by which the header has columns, and the first rows as many as it.
+    delimiter = max(_DELIMITERS, key=lambda one: _fit(read[one][0]))
+    rows, skipped = read[delimiter]
+    if not rows:
+        raise FileMalformed(f"The file {path} has no header.", hint=_FORM)
+    cells = tuple(rows[0])
+    places = len(str(len(cells) - 1))
+    names = tuple(cell or f"column{place:0{places}}" for place, cell in enumerate(cells))
+    _require_names(names, path, skipped + 1)
+    found = Head(delimiter, cells, names, skipped)
+    if any(map(_LOST.search, names)):
+        raise broken(file, path, reading, found)
+    return found
+
+
+def _codec(reading: Reading) -> str:
+    return "utf-8-sig" if reading.encoding == UTF_8 else reading.encoding
+
+
+def _rows(text: str, delimiter: str, whole: bool) -> tuple[list[list[str]], int]:
+    """The first rows, and how many lines before them are empty."""
+    rows: list[list[str]] = []
+    skipped = 0
+    # What is cut off in the middle is no row.
+    lines = io.StringIO(text if whole else text[: text.rfind("\n") + 1], newline="")
+    with suppress(csv.Error):
+        for row in csv.reader(lines, delimiter=delimiter):
+            if row:
+                rows.append(row)
+            elif not rows:
+                skipped += 1
+            if len(rows) > _SAMPLE_ROWS or (rows and len(rows[0]) > MAX_COLUMNS):
+                break
+    return rows, skipped
+
+
+def _fit(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
+    wide = len(rows[0]) if rows else 0
+    return wide > 1 and all(len(row) == wide for row in rows), wide
+
+
+def _require_mark(sample: bytes, path: Path, reading: Reading) -> None:
+    """Check that the mark at a file's beginning, if any, is of the encoding that was said."""
+    found = UTF_8 if sample.startswith(codecs.BOM_UTF8) else ""
+    found = "utf-16" if sample.startswith(_UTF_16_MARKS) else found
+    if found and found != reading.encoding:
+        raise FileMalformed(
+            f"Line 1 of the file {path} begins with the mark of {found.upper()}.",
+            hint=f'Say `encoding="{found}"`.',
+        )
+
+
+def _require_names(names: Sequence[str], path: Path, line: int) -> None:
+    if len(names) > MAX_COLUMNS:
+        raise FileMalformed(
+            f"The file {path} has {len(names)} columns, more than {MAX_COLUMNS}.",
+            hint="Leave out what is not needed, or give it as rows: one for each person and item.",
+        )
+    seen: dict[str, int] = {}
+    for place, name in enumerate(names):
+        first = seen.setdefault(name.lower(), place)
+        if first != place:
+            # Without a header its first row stands there, and values are not told.
+            told = "" if _LOOKS_LIKE_A_VALUE.fullmatch(name) else f' "{name}"'
+            raise FileMalformed(
+                f"Line {line} of the file {path} names two columns{told} alike: columns"
+                f" {first + 1} and {place + 1}.",
+                hint="Rename one of them; capitals make no difference. The first line must be a"
+                " header.",
+            )
+
+
+@contextmanager
+def as_utf8(file: BinaryIO, path: Path, reading: Reading, head: Head) -> Iterator[int]:
+    """The number of an open file with the characters in UTF-8, in memory where they are not.
+
+    Raises
+    ------
+    FileMalformed : it is not written in the encoding that was said.
+    """
+    if reading.encoding == UTF_8:
+        yield file.fileno()
+        return
+    if sys.platform != "linux":
+        raise InvalidParameter(
+            "Only files in UTF-8 are read on this system.", hint="Write the file in UTF-8."
+        )
+    decoder = codecs.getincrementaldecoder(_codec(reading))()
+    with os.fdopen(os.memfd_create("dbanon"), "w+b") as held:
+        try:
+            while piece := file.read(_PIECE):
+                held.write(decoder.decode(piece).encode())
+            held.write(decoder.decode(b"", True).encode())
+        except UnicodeError:
+            raise broken(file, path, reading, head) from None
+        held.flush()
+        yield held.fileno()
+
+
+def broken(file: BinaryIO, path: Path, reading: Reading, head: Head) -> FileMalformed:
+    """What is wrong with a file that cannot be read: the first line that is, and the column."""
+    for line, told, hint in _problems(file, reading, head):
+        return FileMalformed(f"Line {line} of the file {path}{told}", hint=hint)
+    return FileMalformed(f"The file {path} cannot be read as what its name says.", hint=_FORM)
+
+
+def header_again(file: BinaryIO, path: Path, reading: Reading, head: Head) -> FileMalformed:
+    """The error of a file whose header stands among its rows."""
+    found = _records(file, reading, head)
+    line = next((line for line, row in found if tuple(row) == head.cells), 0)
+    return FileMalformed(
+        f"Line {line} of the file {path} is its header again: column 1 to {len(head.names)} hold"
+        " their own names.",
+        hint="Files were put one behind the other: remove the line.",
+    )
+
+
+def _problems(file: BinaryIO, reading: Reading, head: Head) -> Iterator[tuple[int, str, str]]:
+    wide, line = len(head.names), 0
+    try:
+        for line, row in _records(file, reading, head, header=True):
+            for place, cell in enumerate(row):
+                if _LOST.search(cell) and ("\ufffd" not in cell or reading.encoding == "utf-16"):
+                    named = place < wide and not _LOST.search(head.names[place])
+                    told = f", column {place + 1}" + (f" ({head.names[place]})" if named else "")
+                    yield line, f"{told}, is not written in {reading.encoding.upper()}.", (
+                        "Older programs write Windows-1252 or Latin-1: say"
+                        ' `encoding="windows-1252"`, or write the file in UTF-8.'
+                    )  # fmt: skip
+            if row and len(row) != wide:
+                yield line, f" has {len(row)} values, and the header {wide}.", _FORM
+    except csv.Error:
+        yield line + 1, " begins a row whose quotes are not closed as they must be.", _FORM
+
+
+def _records(
+    file: BinaryIO, reading: Reading, head: Head, *, header: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a file, each with the line that it begins in."""
+    file.seek(0)
+    errors = "replace" if reading.encoding == "utf-16" else "surrogateescape"
+    text = io.TextIOWrapper(file, _codec(reading), errors=errors, newline="")
+    try:
+        rows = csv.reader(text, delimiter=head.delimiter, strict=True)
+        line, first = 1, not header
+        for row in rows:
+            if row and first:
+                first = False
+            else:
+                yield line, row
+            line = rows.line_num + 1
+    finally:
+        # The file is its owner's to close.
+        text.detach()

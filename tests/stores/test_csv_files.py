@@ -1,0 +1,295 @@
+"""CSV files as people hand them on: dates, decimals, characters and words for NULL, and what is
+refused with line and column."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.errors import FileMalformed, InvalidParameter
+from dbanon.job.reading import ENCODINGS, Reading
+from dbanon.run.open import open_store
+from dbanon.run.outlook import FileColumn
+from dbanon.stores.base import AsWritten
+from dbanon.stores.names import parse_relation
+from tests.stays import COLUMNS, LATIN_1, UNKNOWN, UTF_8_BOM, stays, write_stays
+
+GERMAN: dict[str, Any] = {"dates": "dmy", "decimal": ",", "null_words": [UNKNOWN]}
+ROWS, PATIENTS = 600, 250
+
+
+def call(*words: Any) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200"})
+
+
+def loaded(path: Path, **reading: Any) -> tuple[dict[str, str], list[tuple[Any, ...]]]:
+    """Types by column, and the rows."""
+    given = Reading(**{name: reading[name] for name in reading})
+    with open_store(f"file:{path}", reading=given, table="t").session(write=False) as session:
+        types = dict(session.columns_of(parse_relation("t")))
+        return types, session.rows('SELECT * FROM "t"')
+
+
+def refused(path: Path, **reading: Any) -> FileMalformed:
+    with pytest.raises(FileMalformed) as error:
+        loaded(path, **reading)
+    return error.value
+
+
+@pytest.mark.parametrize("encoding", [UTF_8_BOM, LATIN_1])
+def test_a_german_file_is_read_in_its_types(tmp_path: Path, encoding: str) -> None:
+    path = write_stays(tmp_path / "stays.csv", 1, ROWS, PATIENTS, encoding=encoding)
+    more = {"encoding": "latin-1"} if encoding == LATIN_1 else {}
+    types, rows = loaded(path, **GERMAN, **more)
+    assert types == {
+        "Patienten-Nr": "BIGINT", "Fallnr": "BIGINT", "Geburtsdatum": "DATE",
+        "Geschlecht": "VARCHAR", "PLZ": "VARCHAR", "Aufnahme": "DATE", "Entlassung": "DATE",
+        "ICD": "VARCHAR", "Station": "VARCHAR", "Kosten": types["Kosten"], "Freitext": "VARCHAR",
+    }  # fmt: skip
+    assert types["Kosten"].startswith("DECIMAL(")
+    wanted = [
+        (
+            int(row[0]), int(row[1]), datetime.strptime(row[2], "%d.%m.%Y").date(),
+            *(None if text in ("", UNKNOWN) else text for text in row[3:5]),
+            *(datetime.strptime(text, "%d.%m.%Y").date() for text in row[5:7]),
+            *(None if text in ("", UNKNOWN) else text for text in row[7:9]),
+            None if row[9] in ("", UNKNOWN) else Decimal(row[9].replace(",", ".")),
+            row[10] or None,
+        )
+        for row in stays(1, ROWS, PATIENTS)
+    ]  # fmt: skip
+    assert rows == wanted
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_each_encoding_is_read_as_it_is_written(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "t.csv"
+    text = "Größe,Fälle\nÄ,ß\nö,ü\n"
+    path.write_bytes(text.encode(encoding))
+    types, rows = loaded(path, encoding=encoding)
+    assert list(types) == ["Größe", "Fälle"]
+    assert rows == [("Ä", "ß"), ("ö", "ü")]
+
+
+@pytest.mark.parametrize(
+    ("reading", "texts", "sql_type", "values"),
+    [
+        ({"dates": "dmy"}, ["1.2.2020", "31/12/2021", "05-06-2022"], "DATE",
+         [date(2020, 2, 1), date(2021, 12, 31), date(2022, 6, 5)]),
+        ({"dates": "mdy"}, ["1/2/2020", "12-31-2021"], "DATE",
+         [date(2020, 1, 2), date(2021, 12, 31)]),
+        ({"dates": "dmy"}, ["2020-02-01"], "DATE", [date(2020, 2, 1)]),
+        ({"dates": "dmy"}, ["01.02.2020 10:30", "01.02.2020 10:30:05"], "TIMESTAMP",
+         [datetime(2020, 2, 1, 10, 30), datetime(2020, 2, 1, 10, 30, 5)]),
+        ({"dates": "dmy"}, ["31.02.2020", "01.01.2020"], "VARCHAR", ["31.02.2020", "01.01.2020"]),
+        ({"dates": "dmy"}, ["01.02.20"], "VARCHAR", ["01.02.20"]),
+        ({"dates": "dmy"}, ["1.2/2020"], "VARCHAR", ["1.2/2020"]),
+        ({}, ["01.02.2020"], "VARCHAR", ["01.02.2020"]),
+        ({"decimal": ","}, ["1,5", "-20", "0,25"], "DECIMAL(4,2)",
+         [Decimal("1.50"), Decimal("-20.00"), Decimal("0.25")]),
+        ({"decimal": ","}, ["1,5e3"], "DOUBLE", [1500.0]),
+        ({"decimal": ","}, ["1.234", "1"], "VARCHAR", ["1.234", "1"]),
+        ({"decimal": ","}, ["7", "8"], "BIGINT", [7, 8]),
+        ({}, ["1,5"], "VARCHAR", ["1,5"]),
+        ({"null_words": ["k.A.", "-9"]}, ["k.A.", "7", "-9"], "BIGINT", [None, 7, None]),
+        ({"null_words": ["it's"]}, ["it's", "a"], "VARCHAR", [None, "a"]),
+    ],
+)  # fmt: skip
+def test_how_values_are_written_is_what_the_options_say(
+    tmp_path: Path, reading: dict[str, Any], texts: list[str], sql_type: str, values: list[Any]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n" + "".join(f'"{text}";x\n' for text in texts))
+    types, rows = loaded(path, **reading)
+    assert types["a"] == sql_type
+    assert [value for value, _ in rows] == values
+
+
+SECRET = "S3CRET"
+
+
+@pytest.mark.parametrize(
+    ("content", "reading", "said"),
+    [
+        (b"a,b,a\n1,2,3\n", {}, 'Line 1 of .* two columns "a" alike: columns 1 and 3'),
+        (b"a,b,A\n1,2,3\n", {}, 'two columns "A" alike: columns 1 and 3'),
+        (b"\n\na;a\n1;2\n", {}, 'Line 3 of .* two columns "a" alike'),
+        # Without a header these are values.
+        (b"4711,4711\n1,2\n", {}, "two columns alike: columns 1 and 2"),
+        (b'a,b\n1,"x\ny"\na,b\n1,2\n', {}, "Line 4 of .* is its header again"),
+        (b"a;b\r\n1;S3CRET\r\na;b\r\n", {}, "Line 3 of .* is its header again"),
+        ("a;Ort\n1;x\n2;K\u00f6ln S3CRET\n".encode("latin-1"), {},
+         r"Line 3 of .*, column 2 \(Ort\), is not written in UTF-8"),
+        ("a;Gr\u00f6\u00dfe\n1;S3CRET\n".encode("latin-1"), {},
+         "Line 1 of .*, column 2, is not written in UTF-8"),
+        (b"a;b\n1;x\n2;\x81S3CRET\n", {"encoding": "windows-1252"},
+         r"Line 3 of .*, column 2 \(b\), is not written in WINDOWS-1252"),
+        ("a;b\n1;2\n".encode("utf-16"), {}, "mark of UTF-16"),
+        ("\ufeffa;b\n1;2\n".encode(), {"encoding": "latin-1"}, "mark of UTF-8"),
+        (b"a,b\n1,2\n3,4,S3CRET\n", {}, "Line 3 of .* has 3 values, and the header 2"),
+        (b"a,b\n1,2\nS3CRET\n", {}, "Line 3 of .* has 1 values, and the header 2"),
+        (b'a,b\n1,2\n3,"S3CRET\n4,5\n', {}, "Line 3 of .* quotes are not closed"),
+        (b"", {}, "has no header"),
+        (b"\n\n", {}, "has no header"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_file_is_found_with_its_line(
+    tmp_path: Path, content: bytes, reading: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    error = refused(path, **reading)
+    assert error.exit_code == 2
+    with pytest.raises(FileMalformed, match=said):
+        loaded(path, **reading)
+    told = json.dumps(error.to_dict())
+    assert SECRET not in told
+    assert "4711" not in told
+
+
+@pytest.mark.parametrize("line", ["Line 15002", "Line 2"])
+def test_a_late_line_is_found_as_an_early_one_is(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "t.csv"
+    rows = 15_000 if line == "Line 15002" else 0
+    path.write_bytes(b"a,b\n" + b"1,2\n" * rows + b"a,b\n" + b"1,2\n" * 20_000)
+    assert refused(path).message.startswith(f"{line} of")
+
+
+def test_a_column_may_hold_its_own_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\na,x\ny,b\n")
+    assert loaded(path)[1] == [("a", "x"), ("y", "b")]
+
+
+def test_too_many_columns_end_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(",".join(f"c{n}" for n in range(20_001)) + "\n" + ",".join("1" * 20_001) + "\n")
+    began = time.monotonic()
+    assert "20001 columns, more than 4096" in refused(path).message
+    # Minutes before: each column was asked for its type.
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        ("id,,x\n1,2,3\n", ["id", "column1", "x"]),
+        (",".join(["x", *[""] * 10, "y"]) + "\n" + ",".join("1" * 12) + "\n",
+         ["x", *(f"column{n:02d}" for n in range(1, 11)), "y"]),
+        ('"a,b";c\n1;2\n', ["a,b", "c"]),
+        ("a;b,c\n1;2\n3;4\n", ["a", "b,c"]),
+        ("a;b\r\n1;2\r\n", ["a", "b"]),
+        ("a\tb\n1\t2\n", ["a", "b"]),
+        ("a|b\n1|2\n", ["a", "b"]),
+        ('"two\nlines",b\n1,2\n', ["two\nlines", "b"]),
+        ("only\n1\n2\n", ["only"]),
+        ("a,b", ["a", "b"]),
+        (" a, b\n1,2\n", [" a", " b"]),
+    ],
+)  # fmt: skip
+def test_the_header_is_as_it_is_written(tmp_path: Path, content: str, names: list[str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content.encode())
+    assert [*loaded(path)[0]] == names
+
+
+def planned(path: Path, k: int = 5, **more: Any) -> dict[str, str]:
+    found = dbanon.plan(
+        f"file:{path}", table="stays", quasi_identifiers=["Fallnr"], k=k, output="release.stays",
+        **more,
+    )  # fmt: skip
+    return {
+        label.removeprefix("column "): text
+        for label, text in found.pairs() if label.startswith("column ")
+    }  # fmt: skip
+
+
+def test_plan_tells_what_columns_were_read_as(tmp_path: Path) -> None:
+    path = write_stays(tmp_path / "stays.csv", 1, ROWS, PATIENTS)
+    text = path.read_text(encoding="utf-8-sig")
+    born = stays(1, ROWS, PATIENTS)[0][2]
+    found = planned(path)
+    assert [*found] == [*COLUMNS]
+    assert found["Geburtsdatum"] == "text; all look like dd.mm.yyyy: dates: dmy"
+    assert found["Kosten"].endswith(' % look like numbers with a decimal comma: decimal: ","')
+    assert found["PLZ"].endswith(" % look like codes, digits with a zero before them")
+    assert (found["Fallnr"], found["Geschlecht"]) == ("bigint", "text")
+    # Fewer than k others are not counted out, and those fewer than k that look alike not told.
+    path.write_text(text.replace(born, "unknown", 1))
+    assert planned(path)["Geburtsdatum"] == "text; nearly all look like dd.mm.yyyy: dates: dmy"
+    found = planned(path, **GERMAN)
+    assert found["Aufnahme"] == "date; dates: dmy"
+    assert found["Kosten"].endswith('; decimal: ","')
+    assert found["Geburtsdatum"] == "text; nearly all look like dd.mm.yyyy: null_words"
+
+
+def test_a_text_that_is_no_number_is_refused_with_what_it_looks_like(tmp_path: Path) -> None:
+    path = write_stays(tmp_path / "stays.csv", 1, ROWS, PATIENTS)
+    done = call("plan", f"file:{path}", "--table", "stays", "-q", "Geburtsdatum", "--k", "5",
+                "--output", "release.stays")  # fmt: skip
+    assert done.exit_code == 2
+    assert "unsupported_type" in done.stderr
+    assert '"Geburtsdatum": text; all look like dd.mm.yyyy: dates: dmy' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("alike", "known", "told"),
+    [
+        (0, 100, ""), (4, 4, ""), (5, 5, "all look like x: y"), (49, 100, ""),
+        (96, 100, "nearly all look like x: y"), (95, 100, "95 % look like x: y"),
+        (9_999, 10_004, "99 % look like x: y"), (50, 100, "50 % look like x: y"),
+    ],
+)  # fmt: skip
+def test_no_share_tells_of_fewer_than_k(alike: int, known: int, told: str) -> None:
+    one = AsWritten("a", "VARCHAR", "x", "y", alike, known)
+    assert FileColumn.of(one, 5) == FileColumn("a", "VARCHAR", told)
+
+
+def test_the_options_are_taken_at_each_door(tmp_path: Path) -> None:
+    path = write_stays(tmp_path / "stays_2025-01.csv", 1, ROWS, PATIENTS, encoding=LATIN_1)
+    given = {**GERMAN, "encoding": "latin-1"}
+    words = ["--dates", "dmy", "--decimal", ",", "--encoding", "latin-1", "--null-words", UNKNOWN]
+    asked = ["--table", "stays", "-q", "Geburtsdatum", "-q", "Aufnahme", "--k", "5"]
+    made = ["--output", "release.stays", "--export", tmp_path / "out.parquet"]
+    done = call("plan", f"file:{path}", *asked, *made[:2], *words)
+    assert (done.exit_code, "date; dates: dmy" in done.stdout) == (0, True), done.output
+    done = call("anonymize", f"file:{path}", *asked, *made, *words, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["rows_out"] == ROWS
+    report = dbanon.anonymize(
+        f"file:{path}", table="stays", quasi_identifiers=["Kosten"], k=5, output="release.stays",
+        exports=[tmp_path / "costs.parquet"], nulls="suppress", max_suppression=0.1, **given,
+    )  # fmt: skip
+    assert report.arguments["reading"] == {
+        "dates": "dmy", "decimal": ",", "encoding": "latin-1", "null_words": [UNKNOWN],
+    }  # fmt: skip
+    done = call("advise", f"file:{path}", *asked[:2], *words, "--time-limit", "1", "--k", "5",
+                "-q", "Geburtsdatum")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert "--dates dmy" in done.stdout
+    assert "--null-words k.A." in done.stdout
+    done = call("bound", f"file:{path}", *asked[:2], "--k", "5", "-q", "Geburtsdatum", *words,
+                "--seconds", "0.1")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+
+
+@pytest.mark.parametrize("what", ["dates", "decimal", "encoding", "null_words"])
+def test_what_is_of_csv_is_refused_elsewhere(tmp_path: Path, what: str) -> None:
+    given = {**GERMAN, "encoding": "latin-1"}[what]
+    duck = f"duckdb:///{tmp_path / 'a.duckdb'}"
+    asked: dict[str, Any] = {"table": "t", "quasi_identifiers": ["a"], "k": 3, "output": "o"}
+    doors: tuple[Callable[..., Any], ...] = (dbanon.anonymize, dbanon.plan)
+    for url in (duck, f"file:{tmp_path / 'a.parquet'}"):
+        for door in doors:
+            with pytest.raises(InvalidParameter, match=f"{what} is of CSV files"):
+                door(url, **asked, **{what: given})
