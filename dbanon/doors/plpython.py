@@ -196,7 +196,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     progress.restore()
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.what}; {caution.why}")
-    for found in report.telling:
+    for found in report.findings:
         plpy.notice(f"dbanon: column {found.describe(report.k_requested)}")
     for text in report.lost_told():
         plpy.notice(f"dbanon: column {text}")

@@ -38,7 +38,7 @@ def view(
         "bounds_rows": guarantee.bounds_rows,
         "k_counts": guarantee.unit,
         "cautions": [(caution.title, caution.why) for caution in report.cautions],
-        "telling": [found.describe(report.k_requested) for found in report.telling],
+        "telling": [found.describe(report.k_requested) for found in report.findings],
         "lost": report.lost_told(),
         "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
         "recount_sql": look.recount_sql if look else "",
@@ -271,7 +271,8 @@ def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
 
 def _options(report: Report) -> list[tuple[str, str]]:
     """The policy's options that say something, as the ledger has them."""
-    found_of_it = {"telling", "models", "hierarchies", "orders", "k", "method", "levels", "told"}
+    found_of_it = {"telling", "few_persons", "models", "hierarchies", "orders", "k", "method",
+                   "levels", "told"}  # fmt: skip
     return [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in report.arguments.items()
