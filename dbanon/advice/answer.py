@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -127,6 +128,8 @@ class Advice:
     quasi_identifiers : those that all else is about; ``proposed`` when nobody named them.
     start : arguments of ``dbanon.anonymize`` that make the recommended release.
     seconds : CPU seconds by part.
+    entity : the column that says whose a row is, so that k counts persons; None where no two rows
+        seem to be one person's.
     """
 
     source: str
@@ -139,6 +142,7 @@ class Advice:
     recommendation: Recommendation
     start: Mapping[str, Any]
     seconds: Mapping[str, float]
+    entity: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The advice as plain values, for JSON."""
@@ -148,6 +152,7 @@ class Advice:
             "columns": [column.to_dict() for column in self.columns],
             "quasi_identifiers": list(self.quasi_identifiers),
             "proposed": self.proposed,
+            "entity": self.entity,
             "singling": self.singling.to_dict(),
             "sweep": self.sweep.to_dict(),
             "recommendation": self.recommendation.to_dict(),
@@ -174,11 +179,21 @@ class Advice:
         """The recommendation as pairs of label and text."""
         found = self.recommendation
         pairs = [("release", str(found.point)), ("rule", found.rule)]
+        if self.entity is not None:
+            pairs.insert(0, ("entity", entity_told(self.entity)))
         if found.runner_up is not None:
             pairs.append(("runner-up", str(found.runner_up)))
         if found.note:
             pairs.append(("note", found.note))
         return [*pairs, ("Liu and Li", _rule_of_liu_and_li(self.rows))]
+
+
+def entity_told(name: str) -> str:
+    """Why a number of persons is proposed as what k counts, and never as a quasi-identifier."""
+    return (
+        f"{json.dumps(name, ensure_ascii=False)} says whose a row is: k counts its values, and it"
+        " is not released. As a quasi-identifier it would make classes of one person each"
+    )
 
 
 def _rule_of_liu_and_li(rows: int) -> str:

@@ -23,8 +23,8 @@ BY_NAME, BY_VALUES = "person_name", "person_values"
 # What does not vary within a person, by list of words.
 BIRTH, SEX = "birth", "sex"
 
-# Rows that are looked at first, and rows of these whose values are looked up in the whole table.
-HEAD, PROBED = 2_000, 200
+# Rows that are looked at first, those of them whose values are looked up, and rows to look in.
+HEAD, PROBED, LOOKED_UP = 2_000, 500, 200_000
 # More values than these, or one in two rows, are many: a code has fewer.
 _FEW, _NUMBERED = 20, 0.5
 # Rows that a person has on average, at most, where no name says that it is one.
@@ -80,20 +80,16 @@ def name_says(name: str) -> str:
     made = [_made_of(part, own, joined) for part in parts]
     if made and all(made) and "person" in made:
         return "person"
-    return "number" if set(parts) & joined else ""
+    return "number" if set(parts) & (joined - own) else ""
 
 
 @cache
 def _made_of(part: str, own: frozenset[str], joined: frozenset[str]) -> str:
     """What a word of a name is of: ``person``, ``number`` or nothing; two may be written as one."""
-    if part in own:
+    halves = ({part[:at], part[at:]} for at in range(2, len(part) - 1))
+    if part in own or any(both & own and both & joined for both in halves):
         return "person"
-    if part in joined:
-        return "number"
-    for at in range(2, len(part) - 1):
-        if {part[:at], part[at:]} & own and {part[:at], part[at:]} & joined:
-            return "person"
-    return ""
+    return "number" if part in joined else ""
 
 
 def constant_within(attributes: Iterable[Attribute]) -> dict[str, str]:

@@ -38,8 +38,8 @@ class FewPersons:
     Parameters
     ----------
     name : the column.
-    share : the share of classes that hold fewer than k of its values, at most: rounded up to a
-        hundredth.
+    share : about the share of classes that hold fewer than k of its values, in hundredths and no
+        less than one.
     """
 
     name: str
@@ -47,13 +47,13 @@ class FewPersons:
 
     @classmethod
     def of(cls, name: str, classes: int, below: int) -> FewPersons:
-        """What was found, of classes and of those that hold fewer than k."""
-        return cls(name, -(-100 * below // classes) / 100)
+        """What was found, of classes that were counted and of those of them that hold few."""
+        return cls(name, max(round(below / classes, 2), 0.01))
 
     def describe(self, k: int) -> str:
         """What was found, in words."""
-        share = "all" if self.share == 1 else f"up to {self.share:.0%} of the"
         return (
-            f'"{self.name}" looks like a number of persons, and {share} classes hold fewer than'
-            f" {k} of its values: k counts rows, and a class may be one person's"
+            f'"{self.name}" looks like a number of persons, and about {self.share:.0%} of the'
+            f" classes hold fewer than {k} of its values: k counts rows, and a class may be one"
+            " person's"
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dbanon.advice.persons import (
     HEAD,
+    LOOKED_UP,
     PROBED,
     constant_within,
     found_within,
@@ -25,6 +26,9 @@ from dbanon.stores import statements
 from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.sql import Session
+
+# Classes that are counted first: where some of these hold few persons, no others are counted.
+SAMPLED = 5_000
 
 
 @dataclass(frozen=True)
@@ -119,12 +123,14 @@ def _within(
     """Of each value that several rows share, out of some: rows with a value of each other column,
     and how many different ones they have."""
     value = session.compared(number)
+    columns = (number.name, *(a.name for a in constant))
+    rows = _Head(relation.schema, relation.name, columns, LOOKED_UP)
     some = _Head(relation.schema, relation.name, (number.name,), PROBED)
     counts = ", ".join(
         f"count(s.{quote(a.name)}), count(DISTINCT {session.compared(a)})" for a in constant
     )
     return (
-        f"SELECT {counts} FROM {relation.quoted} AS s WHERE {value} IN (SELECT {value} FROM"
+        f"SELECT {counts} FROM {rows.quoted} AS s WHERE {value} IN (SELECT {value} FROM"
         f" {some.quoted} AS s WHERE s.{quote(number.name)} IS NOT NULL)"
         f" GROUP BY {value} HAVING count(*) > 1"
     )
@@ -138,17 +144,25 @@ def classes_below(
     name: str,
     k: int,
 ) -> tuple[int, int]:
-    """How many classes are released, and how many of these hold fewer than k values of a column.
+    """How many classes were counted, and how many of these hold fewer than k values of a column.
 
-    Every NULL counts as a value of its own.
+    Every NULL counts as a value of its own. Of many classes some are counted first, drawn by the
+    random numbers that they have in staging; all are where none of these holds few.
     """
     session.stage_labels(microdata, partition, relation.located.types)
     rows = statements.released_rows(relation.from_clause, relation.located.expressions)
     value = session.compared(relation.attribute(name))
-    classes, below = session.rows(
-        f"SELECT count(*), coalesce(sum(CASE WHEN persons < {k} THEN 1 ELSE 0 END), 0) FROM"
-        " (SELECT class, sum(CASE WHEN value IS NULL THEN n ELSE 1 END) AS persons FROM"
-        f" (SELECT l.class AS class, {value} AS value, count(*) AS n FROM {rows}"
-        f" GROUP BY l.class, {value}) AS v GROUP BY class) AS c"
-    )[0]
-    return int(classes), int(below)
+
+    def counted(condition: str) -> tuple[int, int]:
+        classes, below = session.rows(
+            f"SELECT count(*), coalesce(sum(CASE WHEN persons < {k} THEN 1 ELSE 0 END), 0) FROM"
+            f" (SELECT count(DISTINCT {value}) + count(*) - count({value}) AS persons FROM {rows}"
+            f"{condition} GROUP BY l.class) AS c"
+        )[0]
+        return int(classes), int(below)
+
+    if partition.n_classes > 2 * SAMPLED:
+        some, below = counted(f" WHERE l.class < {SAMPLED}")
+        if below:
+            return some, below
+    return counted("")

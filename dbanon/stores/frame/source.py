@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dbanon.advice.persons import (
     HEAD,
+    LOOKED_UP,
     PROBED,
     constant_within,
     found_within,
@@ -131,7 +132,7 @@ class FrameSource:
         return Profile(len(self.frame), tuple(_counted(n, self.frame[n]) for n in names))
 
     def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
-        """The columns that look like numbers of persons, and why; all rows are looked at."""
+        """The columns that look like numbers of persons, and why; the first rows tell it."""
         head = self.frame.iloc[:HEAD]
         names: list[Any] = list(self.frame.columns)
         columns = {}
@@ -142,13 +143,13 @@ class FrameSource:
                     columns[name] = _counted(name, head[name])
         attributes = [column.attribute for column in columns.values()]
         within = constant_within(attributes)
-        known = {name: _codes(self.frame[name]) for name in within}
+        known = {name: _codes(self.frame[name].iloc[:LOOKED_UP]) for name in within}
         agree = {name: _agree(codes[:HEAD]) for name, codes in known.items()}
         found = {}
         for name in suspects(attributes):
             if not many_values(columns[name]):
                 continue
-            counts = _within(_codes(self.frame[name]), list(known.values()))
+            counts = _within(_codes(self.frame[name].iloc[:LOOKED_UP]), list(known.values()))
             if why := looks_like_person(name, found_within(counts, within, agree)):
                 found[name] = why
         return found
