@@ -17,6 +17,8 @@ from dbanon.advice.singling import SetOfColumns, Singling
 Row = tuple[str, str, str, dict[str, Any]]
 
 _SETS_SHOWN = 10
+# The share of withheld rows above which a release is not named without it.
+_MUCH_WITHHELD = 0.05
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,8 @@ class Advice:
     ----------
     columns : with proposed roles: proposals, never decisions.
     quasi_identifiers : those that all else is about; ``proposed`` when nobody named them.
-    start : arguments of ``dbanon.anonymize`` that make the recommended release.
+    recommendation : None where no more than one release was tried: it says nothing of others.
+    start : arguments of ``dbanon.anonymize`` that make the recommended release; none without one.
     seconds : CPU seconds by part.
     entity : the column that says whose a row is, so that k counts persons; None where no two rows
         seem to be one person's.
@@ -139,7 +142,7 @@ class Advice:
     proposed: bool
     singling: Singling
     sweep: Sweep
-    recommendation: Recommendation
+    recommendation: Recommendation | None
     start: Mapping[str, Any]
     seconds: Mapping[str, float]
     entity: str | None = None
@@ -155,7 +158,7 @@ class Advice:
             "entity": self.entity,
             "singling": self.singling.to_dict(),
             "sweep": self.sweep.to_dict(),
-            "recommendation": self.recommendation.to_dict(),
+            "recommendation": self.recommendation and self.recommendation.to_dict(),
             "start": dict(self.start),
             "seconds": dict(self.seconds),
         }
@@ -178,14 +181,25 @@ class Advice:
     def recommended(self) -> list[tuple[str, str]]:
         """The recommendation as pairs of label and text."""
         found = self.recommendation
-        pairs = [("release", str(found.point)), ("rule", found.rule)]
-        if self.entity is not None:
-            pairs.insert(0, ("entity", entity_told(self.entity)))
+        pairs = [] if self.entity is None else [("entity", entity_told(self.entity))]
+        if found is None:
+            [point] = self.sweep.points
+            return [*pairs, ("release", f"none: one release alone was tried, {point.curve} with"
+                             f" k = {point.k}, and says nothing of others; allow more time_limit,"
+                             " or a smaller sample")]  # fmt: skip
+        pairs += [("release", _with_withheld(found.point)), ("rule", found.rule)]
         if found.runner_up is not None:
-            pairs.append(("runner-up", str(found.runner_up)))
+            pairs.append(("runner-up", _with_withheld(found.runner_up)))
         if found.note:
             pairs.append(("note", found.note))
         return [*pairs, ("Liu and Li", _rule_of_liu_and_li(self.rows))]
+
+
+def _with_withheld(point: Point) -> str:
+    """A release in words; where it withholds many rows, that first."""
+    if (point.suppressed.share or 0.0) <= _MUCH_WITHHELD:
+        return str(point)
+    return f"withholds {point.suppressed.percent()} of the rows; of the others {point}"
 
 
 def entity_told(name: str) -> str:

@@ -126,8 +126,11 @@ def advise(plpy: Any, sql_version: str, given: str) -> str:
         }
         found = run_advise(make(Wishes, wished), StableSource(session), progress)
         progress.restore()
-        start = ("recommended", "start", statement(found.start, trees), dict(found.start))
-        return {"rows": [*found.table_rows(), start]}
+        rows = list(found.table_rows())
+        if found.start:
+            said = statement(found.start, trees)
+            rows.append(("recommended", "start", said, dict(found.start)))
+        return {"rows": rows}
 
     return _guarded(plpy, sql_version, work, writes=False)
 

@@ -78,8 +78,10 @@ def advise(wishes: Wishes, source: Source, progress: AdviceProgress | None = Non
     with clock.part("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         tried = sweep(wishes, planned, complete, small, tick)
-    best = recommend(tried.points, wishes.max_risk, wishes.max_loss)
-    if best is None:
+    # One release alone says nothing of the others.
+    compared = len(tried.points) > 1
+    best = recommend(tried.points, wishes.max_risk, wishes.max_loss) if compared else None
+    if best is None and compared:
         raise NothingFits(
             "None of the releases that were tried keeps to the limits.",
             hint="Allow more risk or loss, try other k or methods, or name fewer"
@@ -98,7 +100,7 @@ def advise(wishes: Wishes, source: Source, progress: AdviceProgress | None = Non
         singling=found,
         sweep=tried,
         recommendation=best,
-        start=_start(planned, wishes, roles, best.point),
+        start={} if best is None else _start(planned, wishes, roles, best.point),
         seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
     )
 

@@ -252,6 +252,8 @@ def _agree(codes: NDArray[np.int64]) -> float:
 
 def _within(number: NDArray[np.int64], others: Sequence[NDArray[np.int64]]) -> list[list[int]]:
     """As ``found_within`` wants them: of some values that several rows share, what they hold."""
+    if not others:
+        return []
     head = number[:PROBED]
     probed = np.flatnonzero(np.isin(number, head[head >= 0]))
     grouped = pd.DataFrame({at: codes[probed] for at, codes in enumerate(others)})
