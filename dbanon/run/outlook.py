@@ -16,6 +16,7 @@ from dbanon.run.chain_outlook import PlannedChain, planned_chain
 from dbanon.run.changes import Changes, PlannedFile, changes
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
+from dbanon.stores.feasible import require_feasible
 from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
@@ -182,6 +183,9 @@ def outlook(
         memory = require_memory(
             rows - withheld, columns, job.memory_limit, "would be read", on_disk
         )
+        if job.chain is None:
+            session, read = reads.session, planned.relation
+            require_feasible(session, read, planned.wanted, planned.policy, rows, withheld)
         found = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
     told = _outlook(planned, rows, withheld, memory, changed, found)
