@@ -17,8 +17,14 @@ from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, SensitiveColumn
 from dbanon.doors.jobfile.document import Document, read
 from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec
 from dbanon.doors.jobfile.outcome import Notice
-from dbanon.doors.jobfile.problems import note_nulls, note_refusals
-from dbanon.doors.jobfile.variables import expanded, written_password
+from dbanon.doors.jobfile.problems import (
+    note_misfits,
+    note_names,
+    note_nulls,
+    note_passwords,
+    note_refusals,
+)
+from dbanon.doors.jobfile.variables import expanded
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.hierarchy.spec import parse
 from dbanon.job.export import Export
@@ -30,6 +36,10 @@ from dbanon.stores.names import RelationName, parse_relation
 _PRIVATE = frozenset(one.name for one in own_options())
 # What stands in the defaults of a file and is of dp_ranks, too.
 _SHARED = frozenset(one.name for one in all_parameters(PrivateJob))
+
+
+# In place of what is wrong itself, where the jobs beside it are looked at.
+_ANY = {"version": 1, "source": {"url": "sqlite:///any.db"}}
 
 
 @dataclass(frozen=True)
@@ -170,10 +180,11 @@ def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile
         spec = JobFileSpec.model_validate(document.value)
     except ValidationError as error:
         note_refusals(document, error)
-    _note_names(document)
+    note_names(document)
     if not inline_password:
-        _note_passwords(document)
+        note_passwords(document)
     if spec is None or document.problems:
+        _note_others(document)
         document.require()
     assert spec is not None
     jobs = [_job(document, spec, place) for place in range(len(spec.jobs))]
@@ -182,35 +193,30 @@ def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile
     return JobFile(document.file, done, spec.metrics)
 
 
+def _note_others(document: Document) -> None:
+    """Note what is wrong in jobs that are well-formed, where something else in the file is not."""
+    wrong = {problem.path.partition(".")[0] for problem in document.problems}
+    jobs = document.value.get("jobs")
+    if "defaults" in wrong or not isinstance(jobs, list):
+        return
+    bad = {problem.path.split(".")[1] for problem in document.problems if "jobs." in problem.path}
+    for place, job in enumerate(jobs):
+        if str(place) in bad:
+            note_misfits(document, job, place)
+            continue
+        try:
+            well_formed = {"defaults": document.value.get("defaults", {}), "jobs": [job]}
+            read = JobFileSpec.model_validate({**_ANY, **well_formed})
+        except ValidationError:
+            continue
+        _job(document, read.model_copy(update={"jobs": [*read.jobs] * (place + 1)}), place)
+
+
 def limited(job: FileJob, memory: int) -> FileJob:
     """The job with this limit of memory, in bytes, where the file says none."""
     if job.job.memory_limit is not None:
         return job
     return replace(job, job=replace(job.job, memory_limit=memory))
-
-
-def _note_names(document: Document) -> None:
-    """Note names of jobs that stand twice."""
-    jobs = document.value.get("jobs")
-    seen: dict[str, int] = {}
-    for place, job in enumerate(jobs if isinstance(jobs, list) else ()):
-        name = job.get("name") if isinstance(job, dict) else None
-        if isinstance(name, str) and name in seen:
-            document.refuse(("jobs", place, "name"), f"jobs.{seen[name]} has this name already")
-        elif isinstance(name, str):
-            seen[name] = place
-
-
-def _note_passwords(document: Document) -> None:
-    for part in ("source", "target"):
-        held = document.value.get(part)
-        url = held.get("url") if isinstance(held, dict) else None
-        if isinstance(url, str) and written_password(url):
-            document.refuse(
-                (part, "url"),
-                "holds a password: write ${VAR}, or keep it in ~/.pgpass, a service file or"
-                " PGPASSWORD (or allow it: --allow-inline-password)",
-            )
 
 
 def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:

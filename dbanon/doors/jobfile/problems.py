@@ -19,8 +19,10 @@ from dbanon.doors.jobfile.models import (
     Output,
     Source,
     Target,
+    misfits,
 )
 from dbanon.doors.jobfile.shapes import NULLABLE
+from dbanon.doors.jobfile.variables import written_password
 from dbanon.errors import nearest_names
 
 _TEXTS = {
@@ -125,3 +127,46 @@ def _known(document: Document, path: Sequence[str | int]) -> list[str]:
     if model is None:
         return []
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def note_names(document: Document) -> None:
+    """Note names of jobs that stand twice."""
+    jobs = document.value.get("jobs")
+    seen: dict[str, int] = {}
+    for place, job in enumerate(jobs if isinstance(jobs, list) else ()):
+        name = job.get("name") if isinstance(job, dict) else None
+        if isinstance(name, str) and name in seen:
+            document.refuse(("jobs", place, "name"), f"jobs.{seen[name]} has this name already")
+        elif isinstance(name, str):
+            seen[name] = place
+
+
+def note_passwords(document: Document) -> None:
+    """Note passwords that stand in URLs."""
+    for part in ("source", "target"):
+        held = document.value.get(part)
+        url = held.get("url") if isinstance(held, dict) else None
+        if isinstance(url, str) and written_password(url):
+            document.refuse(
+                (part, "url"),
+                "holds a password: write ${VAR}, or keep it in ~/.pgpass, a service file or"
+                " PGPASSWORD (or allow it: --allow-inline-password)",
+            )
+
+
+def note_misfits(document: Document, job: Any, place: int) -> None:
+    """Note what does not fit together in a job that pydantic refused for something else."""
+    columns = job.get("columns") if isinstance(job, dict) else None
+    if not isinstance(columns, dict):
+        return
+    roles = {n: str(one.get("role")) for n, one in columns.items() if isinstance(one, dict)}
+    if len(roles) < len(columns) or not set(roles.values()) <= set(ROLES):
+        return
+    key, entity = job.get("key", []), job.get("entity")
+    named = [one for one in key if isinstance(one, str)] if isinstance(key, list) else []
+    whose = entity if isinstance(entity, str) else None
+    known = {(problem.path, problem.text) for problem in document.problems}
+    for text in misfits(roles, whose, named, "chain" in job and entity is None):
+        path = ("jobs", place)
+        if (told(path), text) not in known:
+            document.refuse(path, text)
