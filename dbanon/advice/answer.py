@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from dbanon.errors import counted
 Row = tuple[str, str, str, dict[str, Any]]
 
 _SETS_SHOWN = 10
+# The share of withheld rows above which a release is not named without it.
+_MUCH_WITHHELD = 0.05
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,11 @@ class Advice:
     ----------
     columns : with proposed roles: proposals, never decisions.
     quasi_identifiers : those that all else is about; ``proposed`` when nobody named them.
-    start : arguments of ``dbanon.anonymize`` that make the recommended release.
+    recommendation : None where no more than one release was tried: it says nothing of others.
+    start : arguments of ``dbanon.anonymize`` that make the recommended release; none without one.
     seconds : CPU seconds by part.
+    entity : the column that says whose a row is, so that k counts persons; None where no two rows
+        seem to be one person's.
     """
 
     source: str
@@ -137,9 +143,10 @@ class Advice:
     proposed: bool
     singling: Singling
     sweep: Sweep
-    recommendation: Recommendation
+    recommendation: Recommendation | None
     start: Mapping[str, Any]
     seconds: Mapping[str, float]
+    entity: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The advice as plain values, for JSON."""
@@ -149,9 +156,10 @@ class Advice:
             "columns": [column.to_dict() for column in self.columns],
             "quasi_identifiers": list(self.quasi_identifiers),
             "proposed": self.proposed,
+            "entity": self.entity,
             "singling": self.singling.to_dict(),
             "sweep": self.sweep.to_dict(),
-            "recommendation": self.recommendation.to_dict(),
+            "recommendation": self.recommendation and self.recommendation.to_dict(),
             "start": dict(self.start),
             "seconds": dict(self.seconds),
         }
@@ -174,12 +182,33 @@ class Advice:
     def recommended(self) -> list[tuple[str, str]]:
         """The recommendation as pairs of label and text."""
         found = self.recommendation
-        pairs = [("release", str(found.point)), ("rule", found.rule)]
+        pairs = [] if self.entity is None else [("entity", entity_told(self.entity))]
+        if found is None:
+            [point] = self.sweep.points
+            return [*pairs, ("release", f"none: one release alone was tried, {point.curve} with"
+                             f" k = {point.k}, and says nothing of others; allow more time_limit,"
+                             " or a smaller sample")]  # fmt: skip
+        pairs += [("release", _with_withheld(found.point)), ("rule", found.rule)]
         if found.runner_up is not None:
-            pairs.append(("runner-up", str(found.runner_up)))
+            pairs.append(("runner-up", _with_withheld(found.runner_up)))
         if found.note:
             pairs.append(("note", found.note))
         return [*pairs, ("Liu and Li", _rule_of_liu_and_li(self.rows))]
+
+
+def _with_withheld(point: Point) -> str:
+    """A release in words; where it withholds many rows, that first."""
+    if (point.suppressed.share or 0.0) <= _MUCH_WITHHELD:
+        return str(point)
+    return f"withholds {point.suppressed.percent()} of the rows; of the others {point}"
+
+
+def entity_told(name: str) -> str:
+    """Why a number of persons is proposed as what k counts, and never as a quasi-identifier."""
+    return (
+        f"{json.dumps(name, ensure_ascii=False)} says whose a row is: k counts its values, and it"
+        " is not released. As a quasi-identifier it would make classes of one person each"
+    )
 
 
 def _rule_of_liu_and_li(rows: int) -> str:

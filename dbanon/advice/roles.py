@@ -35,6 +35,8 @@ REASONS = {
     "all_different_number": "no two rows share a number: identifier, or a number?",
     "different_number": "a number that no two rows share: it is protected as one",
     "values": "several values: others may know it of a person",
+    "person_name": "its name says that it numbers persons: whose a row is, and no quasi-identifier",
+    "person_values": "birth date or sex do not vary within its values: it numbers persons",
 }
 
 # Types of PostgreSQL and DuckDB whose values number things or are files.
@@ -69,12 +71,17 @@ class Role:
         return f"{self.role}{both}: {REASONS[self.reason]}"
 
 
-@cache
 def words() -> Mapping[str, frozenset[str]]:
     """The words that say something in a column's name, by list."""
+    return words_in(WORDS)
+
+
+@cache
+def words_in(file: Path) -> Mapping[str, frozenset[str]]:
+    """The words of a file, by list."""
     found: dict[str, set[str]] = {}
     current: set[str] = set()
-    for line in WORDS.read_text(encoding="utf-8").splitlines():
+    for line in file.read_text(encoding="utf-8").splitlines():
         text = line.strip()
         if heading := re.fullmatch(r"\[(\w+)\]", text):
             current = found.setdefault(heading[1], set())
@@ -83,19 +90,33 @@ def words() -> Mapping[str, frozenset[str]]:
     return {name: frozenset(listed) for name, listed in found.items()}
 
 
-def parts_of(name: str) -> frozenset[str]:
-    """The words of a column's name, each alone, with its neighbour, and all in one."""
+def split_name(name: str) -> list[str]:
+    """The words of a column's name in their order, in small letters without accents."""
     plain = unicodedata.normalize("NFKD", name.replace("ß", "ss"))
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", plain)
-    parts = re.findall(r"[^\W_]+", spaced.lower())
+    return re.findall(r"[^\W_]+", spaced.lower())
+
+
+def parts_of(name: str) -> frozenset[str]:
+    """The words of a column's name, each alone, with its neighbour, and all in one."""
+    parts = split_name(name)
     pairs = [one + other for one, other in pairwise(parts)]
     return frozenset([*parts, *pairs, "".join(parts)])
 
 
-def propose(profile: Profile) -> dict[str, Role]:
-    """The role that each column may have, by name."""
-    return {column.name: _role(column, profile.rows) for column in profile.columns}
+def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[str, Role]:
+    """The role that each column may have, by name.
+
+    Parameters
+    ----------
+    persons : columns that number persons, with the reason why they are taken for that.
+    """
+    found = {column.name: _role(column, profile.rows) for column in profile.columns}
+    for name, reason in (persons or {}).items():
+        if found[name].role not in (IDENTIFIER, CONSTANT):
+            found[name] = Role(IDENTIFIER, reason)
+    return found
 
 
 def _role(column: Column, rows: int) -> Role:

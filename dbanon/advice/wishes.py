@@ -59,12 +59,12 @@ class Wishes:
     sample: Annotated[
         int, Option("Try releases on so many rows, drawn by `seed`, where there are more.",
                     minimum=100)
-    ] = 20_000  # fmt: skip
+    ] = 2_000  # fmt: skip
     seed: Annotated[int, Option("For what draws.", minimum=0)] = 0
     time_limit: Annotated[
         float,
         Option("Seconds after which no further release is tried.", minimum=0, above=True),
-    ] = 60.0
+    ] = 20.0
     key: Annotated[
         tuple[str, ...],
         KEY,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbanon.data.option import make, parameters
 from dbanon.doors.signature import lists
-from dbanon.errors import InvalidParameter, RowsLinkable, RowsLinkableRefused
+from dbanon.errors import InvalidParameter, RowsLinkable, RowsLinkableRefused, warn_caller
 from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -93,7 +92,7 @@ def anonymize_frame(
     assert target.places is not None
     if rows == INPUT:
         report = report.found(rows=INPUT).made(seed_policy=_NOT_SHUFFLED)
-        warnings.warn(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."), stacklevel=2)
+        warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
     handed = handed_back(target.released)
     # As evaluate has it: what is handed back may have other types.
     known = alignment_of(table, frame_of(handed)[0], job.quasi_identifiers, target.places)

@@ -126,8 +126,11 @@ def advise(plpy: Any, sql_version: str, given: str) -> str:
         }
         found = run_advise(make(Wishes, wished), StableSource(session), progress)
         progress.restore()
-        start = ("recommended", "start", statement(found.start, trees), dict(found.start))
-        return {"rows": [*found.table_rows(), start]}
+        rows = list(found.table_rows())
+        if found.start:
+            said = statement(found.start, trees)
+            rows.append(("recommended", "start", said, dict(found.start)))
+        return {"rows": rows}
 
     return _guarded(plpy, sql_version, work, writes=False)
 
@@ -198,7 +201,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     progress.restore()
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.what}; {caution.why}")
-    for found in report.telling:
+    for found in report.findings:
         plpy.notice(f"dbanon: column {found.describe(report.k_requested)}")
     for text in report.lost_told():
         plpy.notice(f"dbanon: column {text}")

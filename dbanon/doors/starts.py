@@ -46,7 +46,7 @@ def statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = 
     ]
     if start["sensitive"]:
         words.append(f"sensitive => {_array(start['sensitive'])}")
-    for name in ("nulls", "max_suppression"):
+    for name in ("entity", "nulls", "max_suppression"):
         if name in start:
             words.append(f"{name} => {_plain(start[name])}")
     for name, given in (("hierarchies", hierarchies), ("options", options)):

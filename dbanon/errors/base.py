@@ -40,6 +40,8 @@ class DbanonError(Exception):
         self.message = message or (type(self).__doc__ or "error").partition("\n")[0]
         self.detail = detail
         self._hint = hint
+        # Where options have names of their own, whoever prints the error; None for the printer's.
+        self.way: Way | None = None
         super().__init__(self.message)
 
     @property
@@ -52,11 +54,12 @@ class DbanonError(Exception):
         self._hint = told
 
     def hint_by(self, way: Way) -> str | None:
-        """What may help, with options as a door writes them."""
+        """What may help, with options as a door writes them, or as the error's own ``way`` does."""
+        own = self.way or way
 
         def written(found: re.Match[str]) -> str:
             try:
-                return way(found[1], None if found[2] is None else json.loads(found[2]))
+                return own(found[1], None if found[2] is None else json.loads(found[2]))
             except ValueError:
                 # A name of somebody's that looks like an option.
                 return found[0]

@@ -103,6 +103,14 @@ class RowsLinkableRefused(DbanonError):
     sqlstate = "ZK005"
 
 
+class TooFewPersons(DbanonError):
+    """Classes hold fewer than k values of what looks like a number of persons, and strict was asked."""  # noqa: E501
+
+    code = "too_few_persons"
+    exit_code = 6
+    sqlstate = "ZK005"
+
+
 class TraceTooSmall(PrivacyRefusal):
     """A history over the releases of a chain would be shared by fewer than k persons."""
 

@@ -11,6 +11,10 @@ class KeptColumnTells(PrivacyWarning):
     """A column that is released as it is tells rows apart, or what a quasi-identifier was."""
 
 
+class PersonsBelowK(PrivacyWarning):
+    """Classes hold fewer than k values of a column that looks like a number of persons."""
+
+
 class RowsNotAnonymous(PrivacyWarning):
     """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
 

@@ -239,6 +239,8 @@ def enum_tree(spec: HierarchySpec, labels: Sequence[str]) -> Hierarchy:
     return builders.ordered(labels, spec.parameters.get("fanout", 2))
 
 
+# Kinds whose steps can be tried before the values are known, with a value that fits all steps.
+_STEPPED = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
 # Where the order of values may be listed.
 _ORDERS = {"ordered": "ordered", "grouped": "order"}
 
@@ -293,6 +295,10 @@ def _parse_object(given: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
         return Hierarchy.from_levels(given["levels"])
     if isinstance(given.get(_ORDERS.get(name, "")), (list, tuple)):
         return _BUILDERS[name](given, (), no_pulse)
+    if name in _STEPPED:
+        # Its steps are wrong or right whatever the values are.
+        probe = _STEPPED[name]
+        _BUILDERS[name](given, ("_" if given.get("character") == probe else probe,), no_pulse)
     return HierarchySpec(name, json.dumps(dict(given), sort_keys=True))
 
 

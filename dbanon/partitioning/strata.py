@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,26 +69,52 @@ def too_few(
     records: NDArray[np.int64],
     n_strata: int,
 ) -> TooFewRecords:
-    withheld = microdata.withheld
-    count = count_of(microdata, records)
-    what = "records" if microdata.entities is None else "persons"
+    """The error of a stratum of these records, int64 (r,), of so many strata."""
+    absent = None
+    if microdata.valid is not None and n_strata > 1:
+        present = microdata.valid[records[0]]
+        pairs = zip(microdata.attributes, present, strict=True)
+        absent = [attribute.name for attribute, there in pairs if not there]
+    return too_few_counted(
+        policy.k,
+        count_of(microdata, records),
+        "records" if microdata.entities is None else "persons",
+        n_strata,
+        withheld=microdata.withheld,
+        absent=absent,
+        by_values=microdata.strata is not None,
+    )
+
+
+def too_few_counted(
+    k: int | str,
+    count: int,
+    what: str,
+    n_strata: int,
+    *,
+    withheld: int = 0,
+    absent: Sequence[str] | None = None,
+    by_values: bool = False,
+) -> TooFewRecords:
+    """The error of a stratum of so many records or persons.
+
+    Parameters
+    ----------
+    withheld : records that have a NULL and are withheld.
+    absent : quasi-identifiers that are NULL in all of it; None where none is NULL anywhere.
+    by_values : True where strata are those of columns, and not of patterns of NULLs alone.
+    """
     if n_strata == 1:
-        text = f"There are {count} {what}, fewer than k = {policy.k}"
+        text = f"There are {count} {what}, fewer than k = {k}"
         text += f" ({withheld} more records have a NULL and are withheld)." if withheld else "."
         hint = f"k can be {count} at most here." if count >= 2 else "Anonymize a larger table."
         return TooFewRecords(text, hint=hint)
     text = f"A stratum holds only {count} {what}"
-    if microdata.valid is not None:
-        absent = [
-            f'"{attribute.name}"'
-            for attribute, present in zip(
-                microdata.attributes, microdata.valid[records[0]], strict=True
-            )
-            if not present
-        ]
-        text += f" with NULL in {', '.join(absent)}" if absent else " without NULL"
+    if absent is not None:
+        names = ", ".join(f'"{name}"' for name in absent)
+        text += f" with NULL in {names}" if absent else " without NULL"
     hint = "Leave columns out of the strata, or bring rare values together in a view."
-    if microdata.strata is None:
+    if not by_values:
         hint = f'With `nulls="category"` each pattern of NULLs needs k {what};'
         hint += ' `nulls="suppress"` withholds records with a NULL instead.'
-    return TooFewRecords(f"{text}, fewer than k = {policy.k}.", hint=hint)
+    return TooFewRecords(f"{text}, fewer than k = {k}.", hint=hint)

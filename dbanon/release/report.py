@@ -11,6 +11,7 @@ from dbanon.data.counts import Recount
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import INPUT, ROWS_LINK, Alignment
+from dbanon.release.findings import FewPersons, TellingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import InWords, carried, nearness, plain, told_by_method, told_figure
 
@@ -21,32 +22,6 @@ EARLIER = "{}; the ledger has {} of the same source: see dbanon chain for what t
 SEED_POLICY = (
     "classes: reproducible; row order: fresh from the operating system's random source, not stored"
 )
-
-
-@dataclass(frozen=True)
-class TellingColumn:
-    """A column that is released as it is, and tells rows apart or what a quasi-identifier was.
-
-    Parameters
-    ----------
-    name : the column.
-    determines : the quasi-identifier whose original values follow from it; None where its values
-        are each shared by too few rows.
-    share : the share of released rows, of those that have a value in it, that this is so of at
-        least.
-    """
-
-    name: str
-    determines: str | None
-    share: float
-
-    def describe(self, k: int) -> str:
-        """What was found, in words."""
-        share = "all" if self.share == 1 else f"at least {self.share:.0%} of the"
-        rows = f"{share} released rows that have a value"
-        if self.determines is None:
-            return f'"{self.name}" is nearly unique: fewer than {k} share it, in {rows}'
-        return f'"{self.name}" determines what "{self.determines}" was, in {rows}'
 
 
 @dataclass(frozen=True)
@@ -86,6 +61,7 @@ class Counted:
     rows : of the classes.
     verdict : of the guarantee.
     telling : findings on columns that are released as they are; they were looked for.
+    few_persons : findings on columns that look like numbers of persons; looked for without entity.
     """
 
     rows_in: int
@@ -93,6 +69,7 @@ class Counted:
     rows: Recount
     verdict: Verdict
     telling: tuple[TellingColumn, ...] = ()
+    few_persons: tuple[FewPersons, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -260,6 +237,16 @@ class Report(InWords):
     evaluation_failed = _Told["str | None"]("evaluated.failed")
 
     @property
+    def few_persons(self) -> tuple[FewPersons, ...]:
+        """Findings on columns that look like numbers of persons; looked for without entity."""
+        return self.counts.few_persons
+
+    @property
+    def findings(self) -> tuple[TellingColumn | FewPersons, ...]:
+        """What was found of columns, that readers may not think of."""
+        return (*self.telling, *self.few_persons)
+
+    @property
     def cautions(self) -> tuple[Caution, ...]:
         """What whoever reads the release has to be told beside its guarantee."""
         own = (ROWS_LINK,) if self.arguments.get("rows") == INPUT else ()
@@ -270,7 +257,7 @@ class Report(InWords):
         """What it tells more than its readers may think, and what of it is lost."""
         return (
             *(f"{caution.what}; {caution.why}" for caution in self.cautions),
-            *(f"column {found.describe(self.k_requested)}" for found in self.telling),
+            *(f"column {found.describe(self.k_requested)}" for found in self.findings),
             *(f"column {text}" for text in self.lost_told()),
         )
 
@@ -360,6 +347,7 @@ class Report(InWords):
             ("kept", names(self.kept)),
             *carried(self.arguments),
             *(("COLUMN TELLS", found.describe(self.k_requested)) for found in self.telling),
+            *(("PERSONS", found.describe(self.k_requested)) for found in self.few_persons),
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
             ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{holds.counted}"),

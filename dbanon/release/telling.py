@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
-from dbanon.release.report import TellingColumn
+from dbanon.release.findings import TellingColumn
 
 if TYPE_CHECKING:
     from dbanon.recoding import ReleasedColumn

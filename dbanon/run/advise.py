@@ -7,12 +7,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dbanon.advice.answer import Advice, ColumnAdvice
+from dbanon.advice.persons import coarsest
 from dbanon.advice.profile import SMALL, Profile
 from dbanon.advice.recommend import Point, recommend
 from dbanon.advice.roles import QUASI_IDENTIFIER, SENSITIVE, Role, propose
@@ -47,8 +48,9 @@ def advise(wishes: Wishes, source: Source, progress: AdviceProgress | None = Non
     clock = _Clock(progress or (lambda part, share: None))
     with clock.part("profile") as tick:
         tick(0.0)
-        profile = _profile(wishes, source)
-        roles = _roles(wishes, profile)
+        profile, persons = _profile(wishes, source)
+        roles = _roles(wishes, profile, persons)
+        entity = _entity(wishes, profile, persons)
         chosen = tuple(
             column.name for column in profile.columns if roles[column.name].role == QUASI_IDENTIFIER
         )
@@ -59,7 +61,7 @@ def advise(wishes: Wishes, source: Source, progress: AdviceProgress | None = Non
             )
     with clock.part("read") as tick:
         tick(0.0)
-        job = _job(wishes, chosen, profile)
+        job = _job(wishes, chosen, profile, entity)
         planned = plan(job, source, pulse=lambda: tick(0.0))
         microdata = source.read(planned.relation, planned.wanted, job, tick)
     small = max(SMALL, wishes.k[0])
@@ -76,8 +78,10 @@ def advise(wishes: Wishes, source: Source, progress: AdviceProgress | None = Non
     with clock.part("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         tried = sweep(wishes, planned, complete, small, tick)
-    best = recommend(tried.points, wishes.max_risk, wishes.max_loss)
-    if best is None:
+    # One release alone says nothing of the others.
+    compared = len(tried.points) > 1
+    best = recommend(tried.points, wishes.max_risk, wishes.max_loss) if compared else None
+    if best is None and compared:
         raise NothingFits(
             "None of the releases that were tried keeps to the limits.",
             hint="Allow more risk or loss, try other k or methods, or name fewer"
@@ -92,10 +96,11 @@ def advise(wishes: Wishes, source: Source, progress: AdviceProgress | None = Non
         ),
         quasi_identifiers=chosen,
         proposed=not wishes.quasi_identifiers,
+        entity=entity,
         singling=found,
         sweep=tried,
         recommendation=best,
-        start=_start(planned, wishes, roles, best.point),
+        start={} if best is None else _start(planned, wishes, roles, best.point),
         seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
     )
 
@@ -115,19 +120,36 @@ class _Clock:
         self.seconds[name] = time.process_time() - started
 
 
-def proposed_roles(wishes: Wishes, source: Source) -> dict[str, Role]:
-    """The role that is proposed for each column of a table, in the table's order.
+@dataclass(frozen=True)
+class Proposed:
+    """What is proposed before a release is tried.
+
+    Parameters
+    ----------
+    roles : of each column, in the table's order.
+    entity : the column that says whose a row is; None where a row is a person.
+    """
+
+    profile: Profile
+    roles: Mapping[str, Role]
+    entity: str | None
+
+
+def proposed(wishes: Wishes, source: Source) -> Proposed:
+    """What is proposed for the columns of a table.
 
     Raises
     ------
     NoRows : there is nothing to count.
     DbanonError : what looking at the table raises.
     """
-    return _roles(wishes, _profile(wishes, source))
+    profile, persons = _profile(wishes, source)
+    roles = _roles(wishes, profile, persons)
+    return Proposed(profile, roles, _entity(wishes, profile, persons))
 
 
-def _profile(wishes: Wishes, source: Source) -> Profile:
-    """The columns, counted, after all checks of rights and key."""
+def _profile(wishes: Wishes, source: Source) -> tuple[Profile, Mapping[str, str]]:
+    """The columns, counted, after all checks of rights and key, and those that number persons."""
     named = (*wishes.quasi_identifiers, *wishes.sensitive)
     job = Job(
         table=wishes.table,
@@ -141,12 +163,25 @@ def _profile(wishes: Wishes, source: Source) -> Profile:
     profile = source.profile(source.locate(relation, job, columns))
     if not profile.rows:
         raise NoRows(f"{relation.name} has no rows: there is nothing to advise on.")
-    return profile
+    return profile, source.numbers_of_persons(relation)
 
 
-def _roles(wishes: Wishes, profile: Profile) -> dict[str, Role]:
+def _entity(wishes: Wishes, profile: Profile, persons: Mapping[str, str]) -> str | None:
+    """The column that says whose a row is, where persons have several; one that has no NULL.
+
+    A run refuses an entity that is NULL somewhere.
+    """
+    named = {*wishes.quasi_identifiers, *wishes.sensitive}
+    return coarsest(
+        column
+        for column in profile.columns
+        if column.name in persons and column.name not in named and column.present == profile.rows
+    )
+
+
+def _roles(wishes: Wishes, profile: Profile, persons: Mapping[str, str]) -> dict[str, Role]:
     """The roles that are proposed; where quasi-identifiers are named, they and no others."""
-    roles = propose(profile)
+    roles = propose(profile, persons)
     if wishes.quasi_identifiers:
         for name, role in roles.items():
             if role.role == QUASI_IDENTIFIER:
@@ -155,13 +190,16 @@ def _roles(wishes: Wishes, profile: Profile) -> dict[str, Role]:
     return roles | {name: Role(SENSITIVE, "given") for name in wishes.sensitive}
 
 
-def _job(wishes: Wishes, chosen: tuple[str, ...], profile: Profile) -> Job:
+def _job(
+    wishes: Wishes, chosen: tuple[str, ...], profile: Profile, entity: str | None = None
+) -> Job:
     """What is read: all rows, those with a NULL, too."""
     holes = any(profile.column(name).present < profile.rows for name in chosen)
     return Job(
         table=wishes.table,
         output="",
         quasi_identifiers=chosen,
+        entity=entity,
         key=wishes.key,
         hierarchies=wishes.hierarchies,
         memory_limit=wishes.memory_limit,
@@ -203,6 +241,7 @@ def _start(
         "method": point.method,
     }
     more = {
+        "entity": planned.job.entity,
         "refine": point.refine,
         "recoding": point.recoding,
         "nulls": None if policy.nulls == "error" else policy.nulls,

@@ -21,8 +21,8 @@ from dbanon.job.chain_guarantee import OfChain
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.recoding import ReleasedColumn
+from dbanon.release.findings import TellingColumn
 from dbanon.release.recode import Release
-from dbanon.release.report import TellingColumn
 from dbanon.run import chain_definition as definition
 from dbanon.run.chain_newcomers import newcomers
 from dbanon.run.plan import Plan, plan

@@ -17,6 +17,7 @@ from dbanon.run.changes import Changes, PlannedFile, changes
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
 from dbanon.stores.base import AsWritten
+from dbanon.stores.feasible import require_feasible
 from dbanon.stores.names import parse_relation
 from dbanon.stores.ports import Source
 from dbanon.stores.sql import Session
@@ -219,6 +220,9 @@ def outlook(
         memory = require_memory(
             rows - withheld, columns, job.memory_limit, "would be read", on_disk
         )
+        if job.chain is None:
+            session, read = reads.session, planned.relation
+            require_feasible(session, read, planned.wanted, planned.policy, rows, withheld)
         found = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
     told = _outlook(planned, rows, withheld, memory, changed, found)

@@ -43,6 +43,8 @@ class Plan:
     given : the hierarchies; those of builders are made when the records are there.
     release_id : of the release that the run makes.
     output : where it goes; None where nothing is written.
+    numbers : columns that look like numbers of persons, where k counts rows; none where nothing is
+        written.
     """
 
     job: Job
@@ -52,6 +54,7 @@ class Plan:
     given: GivenHierarchies
     release_id: str
     output: Output | None
+    numbers: tuple[str, ...] = ()
 
     def policy_for(self, microdata: Microdata, pulse: Pulse = no_pulse) -> Policy:
         """The policy with the hierarchies of these records."""
@@ -165,7 +168,11 @@ def plan(
     relation = source.locate(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
-    relation = source.pin(relation, names)
+    numbers: tuple[str, ...] = ()
+    if target is not None and not job.guarantee.persons and job.guarantee.bounds_rows:
+        numbers = tuple(source.numbers_of_persons(relation))
+        relation = relation.with_columns(numbers)
+    relation = source.pin(relation, [*names, *numbers])
     given = read_hierarchies(source, relation, job, pulse)
     models = with_null_leaves(given.models)
     sensitive = tuple(dict.fromkeys(model.attribute for model in models))
@@ -199,7 +206,7 @@ def plan(
         carried=carried,
     )
     policy = replace(job.policy, models=models)
-    return Plan(job, policy, relation, wanted, given, release_id, output)
+    return Plan(job, policy, relation, wanted, given, release_id, output, numbers)
 
 
 def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:

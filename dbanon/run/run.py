@@ -8,15 +8,25 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dbanon.data.counts import Counts, Questions
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found
-from dbanon.errors import ColumnLost, KeptColumnTells, TellingColumnRefused, warn_caller
+from dbanon.data.partition import Found, Partition
+from dbanon.errors import (
+    ColumnLost,
+    KeptColumnTells,
+    PersonsBelowK,
+    TellingColumnRefused,
+    TooFewPersons,
+    warn_caller,
+)
 from dbanon.job.carried import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected, Verdict
 from dbanon.partitioning.partition_for import joined_for, partition_for
+from dbanon.release.findings import FewPersons, TellingColumn
 from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import (
     EARLIER,
@@ -26,7 +36,6 @@ from dbanon.release.report import (
     Lost,
     MadeBy,
     Report,
-    TellingColumn,
 )
 from dbanon.release.telling import Originals, telling
 from dbanon.release.words import now
@@ -85,6 +94,7 @@ def run(
         expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
         holds = planned.guarantee.check(counts, expected)
         tells = tell(draft, source, target.sampled(written, job.kept))
+        few = few_persons(planned, draft, source, counts)
     evaluated = Evaluated()
     if job.policy.evaluate:
         with clock.phase("evaluate") as tick:
@@ -94,7 +104,7 @@ def run(
         with clock.phase("certificate") as tick:
             certified = {"certificate": certify(microdata, release, policy, tick)}
     with clock.phase("digest"):
-        report = report_of(planned, policy, draft, found, counts, holds, tells)
+        report = report_of(planned, policy, draft, found, counts, holds, tells, few)
         report = replace(report, evaluated=evaluated).found(**certified)
         if earlier := target.earlier(report.source):
             report = report.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
@@ -249,6 +259,42 @@ def tell(
     return tuple(found)
 
 
+def few_persons(
+    planned: Plan, draft: Draft, source: Source, counts: Counts
+) -> tuple[FewPersons, ...]:
+    """The columns that look like numbers of persons, and of which classes hold fewer than k values.
+
+    Warns with ``PersonsBelowK``.
+
+    Raises
+    ------
+    TooFewPersons : there is one, and the policy is strict.
+    """
+    if not planned.numbers:
+        return ()
+    partition, k = draft.release.partition, int(draft.job.policy.k)
+    if counts.rows.classes != partition.n_classes:
+        # Readers see classes that are released alike as one.
+        alike = combinations(draft.microdata, draft.release)
+        partition = Partition(np.append(alike, np.int32(-1))[partition.labels])
+    found = []
+    for name in planned.numbers:
+        classes, below = source.classes_below(draft, partition, name)
+        if below:
+            found.append(FewPersons.of(name, classes, below))
+    words = [column.describe(k) for column in found]
+    if draft.job.policy.strict and found:
+        raise TooFewPersons(
+            "Classes would hold fewer persons than k; nothing was published.",
+            detail="Column " + "; column ".join(words) + ".",
+            hint="Name the column that says whose a row is as `entity`, so that k counts persons,"
+            " or leave strict out.",
+        )
+    for text in words:
+        warn_caller(PersonsBelowK(f"Column {text}."))
+    return tuple(found)
+
+
 def report_of(
     planned: Plan,
     policy: Policy,
@@ -257,10 +303,13 @@ def report_of(
     counts: Counts,
     holds: Verdict,
     tells: tuple[TellingColumn, ...],
+    few: tuple[FewPersons, ...] = (),
 ) -> Report:
     """What is said of a release that was counted."""
     job, output = planned.job, draft.output
     more: dict[str, Any] = {"telling": [vars(column) for column in tells]}
+    if few:
+        more["few_persons"] = [vars(column) for column in few]
     if job.where is not None:
         more["where"] = job.where
     if job.reading.asked:
@@ -284,6 +333,7 @@ def report_of(
             rows=counts.rows,
             verdict=holds,
             telling=tells,
+            few_persons=few,
         ),
         Lost(
             release.loss,

@@ -57,10 +57,10 @@ def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told:
     attributes, total = microdata.attributes, microdata.n_records
     trees = planned.trees(microdata, lambda: told(0.0))
     if total > wishes.sample:
-        drawn = np.random.default_rng(wishes.seed).choice(total, wishes.sample, replace=False)
-        sample = only(microdata, np.sort(drawn).astype(np.int64))
+        sample = only(microdata, _drawn(microdata, wishes))
         # As many withheld beside these as beside all.
-        microdata = replace(sample, withheld=microdata.withheld * wishes.sample // total)
+        withheld = microdata.withheld * sample.n_records // total
+        microdata = replace(sample, withheld=withheld)
     ks = [k for k in wishes.k if k <= microdata.n_records]
     if not ks:
         raise TooFewRecords(
@@ -114,6 +114,19 @@ def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told:
         untried,
         tuple(LeftOut(name, e.code, e.message) for name, e in left_out.items()),
     )
+
+
+def _drawn(microdata: Microdata, wishes: Wishes) -> NDArray[np.int64]:
+    """The records of a sample, int64 in their order; where persons have several, whole persons."""
+    rng = np.random.default_rng(wishes.seed)
+    persons = microdata.entities
+    if persons is None:
+        drawn = rng.choice(microdata.n_records, wishes.sample, replace=False)
+        return np.sort(drawn).astype(np.int64)
+    each = np.bincount(persons)
+    order = rng.permutation(np.flatnonzero(each))
+    chosen = order[np.cumsum(each[order]) <= wishes.sample]
+    return np.flatnonzero(np.isin(persons, chosen)).astype(np.int64)
 
 
 def _costs(name: str) -> bool:

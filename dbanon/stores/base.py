@@ -146,6 +146,13 @@ class Relation:
             self, schema=Schema(tuple(changed.get(a.name, a) for a in self.schema.attributes))
         )
 
+    def with_columns(self, names: Sequence[str]) -> Relation:
+        """The source with these columns among those that are read of the rows that are chosen."""
+        if self.filtered is None:
+            return self
+        columns = tuple(dict.fromkeys([*self.filtered.columns, *names]))
+        return replace(self, filtered=replace(self.filtered, columns=columns))
+
     @property
     def located(self) -> Locator:
         """The locator, once it was chosen."""

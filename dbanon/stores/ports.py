@@ -23,8 +23,9 @@ from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
+from dbanon.release.findings import TellingColumn
 from dbanon.release.recode import Release
-from dbanon.release.report import Report, TellingColumn
+from dbanon.release.report import Report
 from dbanon.release.telling import ValueGroups
 from dbanon.stores.base import Output, Relation
 from dbanon.stores.names import RelationName
@@ -125,6 +126,9 @@ class Source(Protocol):
     def profile(self, relation: Relation) -> Profile:
         """What counts tell of all columns; no value of any is read."""
 
+    def numbers_of_persons(self, relation: Relation) -> Mapping[str, str]:
+        """The columns that look like numbers of persons, and why, as ``advice.persons`` says it."""
+
     def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
         """The wanted columns and nothing else, in record order, within the job's memory limit."""
 
@@ -144,6 +148,14 @@ class Source(Protocol):
 
     def groups(self, draft: Draft, name: str) -> ValueGroups:
         """The released rows by their value of a column that is released as it is."""
+
+    def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
+        """How many classes there are, and how many hold fewer than k values of a column.
+
+        Parameters
+        ----------
+        partition : the classes as readers see them: of those that are released alike one.
+        """
 
 
 W = TypeVar("W", bound=Written)

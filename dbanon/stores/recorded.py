@@ -12,8 +12,9 @@ from dbanon.data.counts import Counts, EntityCount, Recount
 from dbanon.data.schema import Role
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
+from dbanon.release.findings import FewPersons, TellingColumn
 from dbanon.release.recode import ColumnLoss
-from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request, TellingColumn
+from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request
 from dbanon.release.words import time_text
 from dbanon.stores import ledger
 from dbanon.stores.ledger_rows import rows_of_release
@@ -150,6 +151,7 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
         rows=rows,
         verdict=entry.guarantee.verdict(Counts(rows, persons), levels),
         telling=tuple(TellingColumn(**found) for found in arguments.get("telling", ())),
+        few_persons=tuple(FewPersons(**found) for found in arguments.get("few_persons", ())),
     )
 
 

@@ -117,6 +117,10 @@ class SessionInterface(ABC):
         InsufficientRights : a right is missing; the hint says which to grant.
         """
 
+    def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
+        """Those of these columns that this role may read; all where there are no roles."""
+        return frozenset(columns)
+
     @abstractmethod
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         """The attributes with what only their values tell, such as an undeclared scale.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.advice.profile import Column, Profile
+from dbanon.advice.profile import Profile
 from dbanon.data.chunks import bytes_per_record
 from dbanon.data.disk import Disk
 from dbanon.data.microdata import Coded, Microdata
@@ -34,6 +34,7 @@ from dbanon.release.telling import ValueGroups
 from dbanon.stores import digest, hierarchies, statements
 from dbanon.stores.base import Filtered, Relation
 from dbanon.stores.names import RelationName, parse_relation, quote, quote_list
+from dbanon.stores.persons import classes_below, numbers_of_persons, profiled
 from dbanon.stores.ports import Draft, Progress
 from dbanon.stores.sql import Session
 
@@ -166,27 +167,16 @@ class SqlSource:
     def profile(self, relation: Relation) -> Profile:
         """What one query counts of all columns."""
         attributes, keys = relation.schema.attributes, self.session.lone_keys(relation)
-        query = statements.profile(
-            relation.relation,
-            [
-                (
-                    quote(a.name),
-                    self.session.compared(a),
-                    self.session.text_of(a) if a.kind is Kind.CATEGORY else "",
-                )
-                for a in attributes
-            ],
-        )
-        rows, *found = self.session.rows(query)[0]
-        columns = [
-            Column(
-                a, int(present), int(distinct), a.name in keys, float(long or 0), float(held or 0)
-            )
-            for a, present, distinct, long, held in zip(
-                attributes, *(found[at::4] for at in range(4)), strict=True
-            )
-        ]
-        return Profile(int(rows), tuple(columns))
+        return Profile(*profiled(self.session, relation.relation, attributes, keys))
+
+    def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
+        """The columns that look like numbers of persons, and why."""
+        return numbers_of_persons(self.session, relation)
+
+    def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
+        """Classes, and those that hold fewer than k values of a column, counted in SQL."""
+        k = int(draft.job.policy.k)
+        return classes_below(self.session, draft.relation, draft.microdata, partition, name, k)
 
     def count_withheld(self, relation: Relation) -> int:
         """The number of rows that are withheld for a NULL."""

@@ -16,7 +16,8 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.job import Asked, Job
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.report import Report, TellingColumn
+from dbanon.release.findings import TellingColumn
+from dbanon.release.report import Report
 from dbanon.release.telling import all_different, sample_size
 from dbanon.stores import digest, job_history, ledger, statements
 from dbanon.stores.base import Output, Relation, not_carried, random_order

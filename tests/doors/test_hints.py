@@ -17,6 +17,9 @@ import dbanon
 from dbanon.data.option import Parameter
 from dbanon.doors.cli.anonymize import OPTIONS
 from dbanon.doors.cli.main import main
+from dbanon.doors.jobfile.columns import ROLES, QuasiIdentifierColumn, SensitiveColumn
+from dbanon.doors.jobfile.models import JobSpec
+from dbanon.doors.jobfile.shapes import in_job_file
 from dbanon.doors.plpython_options import keys
 from dbanon.doors.sql_script import arguments, functions_script
 from dbanon.doors.ways import SQL_ARGUMENTS, in_sql, in_sql_classes, on_command_line
@@ -171,3 +174,43 @@ def test_a_name_that_looks_like_an_option_harms_nothing() -> None:
 def test_methods_are_functions_in_sql() -> None:
     assert in_sql("method", "mdav") == "dbanon.mdav"
     assert "mdav" in METHODS
+
+
+@pytest.mark.parametrize("one", OPTIONS, ids=lambda one: one.name)
+def test_of_a_job_file_a_hint_names_its_keys(one: Parameter) -> None:
+    known = {*JobSpec.model_fields, *QuasiIdentifierColumn.model_fields,
+             *SensitiveColumn.model_fields, "table"}  # fmt: skip
+    for value in examples(one):
+        error = InvalidParameter(
+            hint=f"Use `{one.name}{'' if value is None else '=' + json.dumps(value)}`."
+        )
+        error.way = in_job_file
+        # Whoever prints it: a job's options have one name each.
+        told = {str(error.hint), str(error.hint_by(on_command_line)), str(error.to_dict()["hint"])}
+        [text] = told
+        said = text.removeprefix("Use ").removesuffix(".")
+        assert "--" not in said
+        assert "=" not in said
+        key = re.match(r"[a-z_]+", said)
+        assert key is not None
+        if key[0] == "role":
+            assert said.removeprefix("role: ") in ROLES
+        else:
+            assert key[0] in known, said
+
+
+@pytest.mark.parametrize(
+    ("hint", "told"),
+    [
+        ('`nulls="suppress"`', "nulls: suppress"),
+        ('`key=["…"]`', 'key: ["…"]'),
+        ('`if_exists="replace"`', "output: {if_exists: replace}"),
+        ("`quasi_identifiers`", "role: quasi_identifier"),
+        ("`orders`", "order"),
+        ("`exports`", "export"),
+        ("`withhold_failing=true`", "withhold_failing: true"),
+        ("`problems()`", "dbanon hierarchy check"),
+    ],
+)  # fmt: skip
+def test_the_words_of_a_job_file(hint: str, told: str) -> None:
+    assert UsageError(hint=hint).hint_by(in_job_file) == told

@@ -234,6 +234,52 @@ def test_the_time_limit_ends_the_sweep_after_one_release(database: Database) -> 
     assert (found.sweep.points[0].curve, found.sweep.points[0].k) == ("gaa_cp", 10)
     assert found.sweep.untried == 19
     assert any("left untried, the costliest: 19" in note for note in found.sweep.notes())
+    # One release says nothing of others: nothing is recommended of it, and there is no start.
+    assert (found.recommendation, dict(found.start)) == (None, {})
+    assert found.to_dict()["recommendation"] is None
+    [(label, told)] = found.recommended()
+    assert (label, told.split(":")[0]) == ("release", "none")
+    assert "one release alone was tried, gaa_cp with k = 10" in told
+    told = CliRunner().invoke(main, ["advise", database.url, "--table", "people",
+                                     "--time-limit", "1e-9"], env={"COLUMNS": "200"})  # fmt: skip
+    assert (told.exit_code, "one release alone was tried" in told.stdout) == (0, True)
+    assert "dbanon anonymize" not in told.stdout
+
+
+def test_a_suggestion_that_withholds_much_says_so_first() -> None:
+    """Patterns of NULLs that few rows have: 24 of 240 rows would be withheld."""
+    rows = [(*row[:2], None if at % 10 == 0 else row[2], row[3], *row[4:])
+            for at, row in enumerate(ROWS)]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    asked: dict[str, Any] = {"quasi_identifiers": ["weight", "income"], "k": [3, 30]}
+    told = dict(dbanon.advise(frame, **asked).recommended())
+    assert told["release"].startswith("withholds 10 % of the rows; of the others ")
+    assert told["runner-up"].startswith("withholds 10 % of the rows; of the others ")
+    asked["k"] = [3, 5]
+    told = dict(dbanon.advise(frame, **asked).recommended())
+    assert "withholds" not in told["release"]
+
+
+def test_the_sweep_of_50_000_rows_tries_several() -> None:
+    """By default it is tried on a sample, so that releases of each k are there in the time."""
+    drawn = np.random.default_rng(3).integers(0, 5_000, (50_000, 4))
+    frame = pd.DataFrame(drawn, columns=list("abcd"))
+    found = dbanon.advise(frame, quasi_identifiers=list("abcd"))
+    assert (found.sweep.rows, found.sweep.of) == (2_000, 50_000)
+    assert {p.k for p in found.sweep.points if p.curve == "mdav"} >= set(range(3, 11))
+
+
+def test_a_sample_has_whole_persons() -> None:
+    """A row of each person would lose less than all their rows do."""
+    drawn = np.random.default_rng(4)
+    person = drawn.permutation(np.repeat(np.arange(400), 5))
+    frame = pd.DataFrame({"patient_id": person, "a": drawn.normal(size=2_000)})
+    frame["b"] = drawn.normal(size=2_000)
+    asked: dict[str, Any] = {"quasi_identifiers": ["a", "b"], "methods": ["mdav"], "k": [3, 5]}
+    some, every = (dbanon.advise(frame, sample=n, **asked) for n in (500, 2_000))
+    assert (some.sweep.rows, every.sweep.rows) == (500, 2_000)
+    for one, other in zip(some.sweep.points, every.sweep.points, strict=True):
+        assert one.loss == pytest.approx(other.loss, abs=0.1)
 
 
 def test_a_sample_is_drawn_by_the_seed_and_said(database: Database) -> None:

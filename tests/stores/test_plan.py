@@ -106,11 +106,62 @@ def test_a_plan_is_refused_as_the_run_is(database: Database, name: str) -> None:
     assert planned.value.to_dict() == run.value.to_dict()
 
 
-def test_refusals_that_need_rows_need_the_cluster(database: Database) -> None:
+NULLS = "UPDATE {} SET age = NULL WHERE id <= 3"
+COUNTED: dict[str, tuple[str | None, dict[str, Any]]] = {
+    "NULLs": (NULLS, {}),
+    "NULLs of two columns": ("UPDATE {} SET age = NULL, income = NULL WHERE id <= 3", {}),
+    "a pattern of NULLs": (NULLS, {"nulls": "category"}),
+    "too many withheld": (NULLS, {"nulls": "suppress", "max_suppression": 0.05}),
+    "too few left": ("UPDATE {} SET age = NULL WHERE id > 3",
+                     {"nulls": "suppress", "max_suppression": 1}),
+    "fewer rows than k": (None, {"k": 50}),
+    "no rows": ("DELETE FROM {}", {}),
+    "strata": (None, {"by": ["name"], "sensitive": []}),
+    "strata of NULL": ("UPDATE {} SET name = CASE WHEN id > 2 THEN 'a' END", {"by": ["name"]}),
+    "strata and patterns": (
+        "UPDATE {} SET name = 'a', age = CASE WHEN id > 2 THEN age END",
+        {"by": ["name"], "nulls": "category"},
+    ),
+    "strata without rows": ("DELETE FROM {}", {"by": ["name"], "sensitive": []}),
+    "nobody's rows": ("UPDATE {} SET name = NULL WHERE id <= 3", {"entity": "name"}),
+    "few persons": ("UPDATE {} SET name = 'a' WHERE id > 3", {"entity": "name", "k": 5}),
+    "chosen rows": (None, {"where": "id <= 3"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_nulls_and_strata_are_counted_always(database: Database, name: str) -> None:
+    """A plan says of them what the run says, without reading a row."""
     load_people(database)
-    dbanon.plan(database.url, **GIVEN | {"k": 50})
-    with pytest.raises(errors.TooFewRecords):
-        dbanon.plan(database.url, **GIVEN | {"k": 50}, cluster=True)
+    statement, more = COUNTED[name]
+    if statement is not None:
+        database.execute(statement.format(database.relation("people")))
+    before = database.state()
+    with pytest.raises(errors.DbanonError) as planned:
+        dbanon.plan(database.url, **GIVEN | more)
+    assert database.state() == before
+    with pytest.raises(errors.DbanonError) as run:
+        dbanon.anonymize(database.url, **GIVEN | more)
+    assert planned.value.to_dict() == run.value.to_dict()
+
+
+def test_what_is_feasible_is_planned(database: Database) -> None:
+    load_people(database)
+    people = database.relation("people")
+    database.execute(f"UPDATE {people} SET name = CASE WHEN id > 20 THEN 'a' ELSE 'b' END",
+                     f"UPDATE {people} SET age = NULL WHERE id <= 5")  # fmt: skip
+    for more in (
+        {"nulls": "category"},
+        {"nulls": "category", "by": ["name"]},
+        {"nulls": "suppress", "max_suppression": 0.125, "by": ["name"]},
+        {"nulls": "category", "entity": "id"},
+    ):
+        dbanon.plan(database.url, **GIVEN | more, if_exists="replace")
+        dbanon.anonymize(database.url, **GIVEN | more, if_exists="replace")
+
+
+def test_what_needs_more_memory_than_allowed(database: Database) -> None:
+    load_people(database)
     with pytest.raises(errors.MemoryLimit, match="more than 1000 bytes"):
         dbanon.plan(database.url, **GIVEN, memory_limit=1000)
 

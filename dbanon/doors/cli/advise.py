@@ -96,9 +96,11 @@ def advise(url: str, **given: Any) -> None:
         if wishes["memory_limit"] is None:
             wishes["memory_limit"] = half_of_memory()
         found = api.advise(url, **wishes, on_sql=sql_printer(given["print_sql"]))
-        line = command(open_store(url).url, found.start, given["hierarchies"])
+        line = None
+        if found.start:
+            line = command(open_store(url).url, found.start, given["hierarchies"])
         show(form, found.to_dict() | {"command": line}, lambda: _tables(found))
-        if form == "table":
+        if form == "table" and line is not None:
             # As it is, and not as wide as a table.
             click.echo(line)
 

@@ -40,7 +40,7 @@ def view(
         "bounds_rows": guarantee.bounds_rows,
         "k_counts": guarantee.unit,
         "cautions": [(caution.title, caution.why) for caution in report.cautions],
-        "telling": [found.describe(report.k_requested) for found in report.telling],
+        "telling": [found.describe(report.k_requested) for found in report.findings],
         "lost": report.lost_told(),
         "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
         "counting": look.counting if look else (),
@@ -362,9 +362,8 @@ def _files(report: Report) -> list[tuple[str, str]]:
 
 def _options(report: Report) -> list[tuple[str, str]]:
     """The policy's options that say something, as the ledger has them."""
-    found_of_it = {
-        "exports", "telling", "models", "hierarchies", "orders", "k", "method", "levels", "told",
-    }  # fmt: skip
+    found_of_it = {"exports", "telling", "few_persons", "models", "hierarchies", "orders", "k",
+                   "method", "levels", "told"}  # fmt: skip
     return [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in report.arguments.items()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from dbanon.data.option import REQUIRED, Option, Parameter, all_parameters
-from dbanon.doors.jobfile.shapes import Strict, Text, refused, typed
-from dbanon.hierarchy.spec import KINDS
+from dbanon.doors.jobfile.shapes import Strict, Text, in_words, refused, typed
+from dbanon.hierarchy.spec import KINDS, parse
 from dbanon.job.job import Job
+from dbanon.measures import Model
 from dbanon.measures.models import ORDERS, model_kinds
 
 
@@ -29,6 +30,8 @@ def _hierarchy(value: dict[str, Any]) -> dict[str, Any]:
             raise refused(f"{kind} takes no other keys than " + ", ".join(keys))
         if not keys[key].fits(part):
             raise refused(f"{key} must be {keys[key].expected}")
+    with in_words():
+        parse(value, files=False)
     return value
 
 
@@ -86,6 +89,21 @@ class ModelSpec(Strict):
         WithJsonSchema({"anyOf": [{"enum": list(ORDERS)}, {"type": "object"}]}),
     ] = None
 
+    @model_validator(mode="after")
+    def _fits(self) -> ModelSpec:
+        # A hierarchy is read beside the others, and refused at its own place.
+        plain = self.model_dump(exclude_none=True)
+        if not isinstance(plain.get("distance"), dict):
+            with in_words():
+                Model.of_plain({**plain, "attribute": "it"}, files=False)
+        return self
+
+
+def _order(value: list[str]) -> list[str]:
+    if len(set(value)) != len(value):
+        raise refused("must not hold a value twice")
+    return value
+
 
 class IdentifierColumn(Strict):
     """Says whose a row is: never released."""
@@ -100,7 +118,7 @@ class QuasiIdentifierColumn(Strict):
     hierarchy: Hierarchy | None = None
     step: _of_column("steps") | None = None  # type: ignore[valid-type]
     weight: _of_column("weights") | None = None  # type: ignore[valid-type]
-    order: list[Text] | None = None
+    order: Annotated[list[Text], AfterValidator(_order)] | None = None
 
 
 class SensitiveColumn(Strict):

@@ -19,6 +19,7 @@ from dbanon.doors.jobfile.document import Document, read
 from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec
 from dbanon.doors.jobfile.outcome import Notice
 from dbanon.doors.jobfile.problems import (
+    note_misfits,
     note_names,
     note_nulls,
     note_passwords,
@@ -36,6 +37,10 @@ from dbanon.stores.names import RelationName, parse_relation
 _PRIVATE = frozenset(one.name for one in own_options())
 # What stands in the defaults of a file and is of dp_ranks, too.
 _SHARED = frozenset(one.name for one in all_parameters(PrivateJob))
+
+
+# In place of what is wrong itself, where the jobs beside it are looked at.
+_ANY = {"version": 1, "source": {"url": "sqlite:///any.db"}}
 
 
 @dataclass(frozen=True)
@@ -192,12 +197,32 @@ def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile
     if not inline_password:
         note_passwords(document)
     if spec is None or document.problems:
+        _note_others(document)
         document.require()
     assert spec is not None
     jobs = [_job(document, spec, place) for place in range(len(spec.jobs))]
     document.require()
     done = tuple(job for job in jobs if job is not None)
     return JobFile(document.file, done, spec.metrics)
+
+
+def _note_others(document: Document) -> None:
+    """Note what is wrong in jobs that are well-formed, where something else in the file is not."""
+    wrong = {problem.path.partition(".")[0] for problem in document.problems}
+    jobs = document.value.get("jobs")
+    if "defaults" in wrong or not isinstance(jobs, list):
+        return
+    bad = {problem.path.split(".")[1] for problem in document.problems if "jobs." in problem.path}
+    for place, job in enumerate(jobs):
+        if str(place) in bad:
+            note_misfits(document, job, place)
+            continue
+        try:
+            well_formed = {"defaults": document.value.get("defaults", {}), "jobs": [job]}
+            read = JobFileSpec.model_validate({**_ANY, **well_formed})
+        except ValidationError:
+            continue
+        _job(document, read.model_copy(update={"jobs": [*read.jobs] * (place + 1)}), place)
 
 
 def limited(job: FileJob, memory: int) -> FileJob:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from dbanon.advice.answer import entity_told
 from dbanon.advice.roles import QUASI_IDENTIFIER, Role
 from dbanon.advice.wishes import OF_CATEGORIES, OF_NUMBERS, Wishes, are_numbers, usual_methods
-from dbanon.doors.jobfile.proposals import Proposal, proposal
+from dbanon.doors.jobfile.proposals import proposal
 from dbanon.doors.jobfile.shapes import is_name
 from dbanon.doors.jobfile.variables import written_password
 from dbanon.errors import NoRows
 from dbanon.job.reading import USUAL, Reading
-from dbanon.run.advise import proposed_roles
+from dbanon.run.advise import proposed
 from dbanon.run.open import open_store
 from dbanon.stores.names import RelationName, parse_relation
 from dbanon.stores.sql_source import SqlSource
 
 if TYPE_CHECKING:
+    from dbanon.data.schema import Attribute
     from dbanon.stores.base import OnSql
 
 _HEAD = """\
@@ -79,7 +83,8 @@ def job_file_for(
     TableNotFound : there is none.
     DbanonError : the database cannot be read.
     """
-    proposals = _proposals(url, table, key, on_sql, reading)
+    found = _seen(url, table, key, on_sql, reading)
+    proposals = tuple(proposal(one, found.roles.get(one.name)) for one in found.attributes)
     named = parse_relation(table).name
     name = re.sub(r"[^\w-]+", "-", named).strip("-_")[:63]
     written = url.replace("$", "$$")
@@ -95,7 +100,7 @@ def job_file_for(
         name=_quoted(name if is_name(name) else "job"),
         relation=_quoted(table),
         reading=_written(reading),
-        key=f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "",
+        key=(f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "") + found.of_rows(),
     )
     width = max(len(_quoted(one.attribute.name)) for one in proposals)
     lines = [
@@ -106,17 +111,58 @@ def job_file_for(
     return head + "".join(lines) + _TAIL.format(output=_quoted(str(RelationName(None, named))))
 
 
-def _proposals(
+@dataclass(frozen=True)
+class _Seen:
+    """What was seen of a table.
+
+    Parameters
+    ----------
+    entity : the column that says whose a row is; None where a row is a person.
+    withheld : the share of rows with a NULL in a quasi-identifier, in hundredths, rounded up.
+    """
+
+    attributes: tuple[Attribute, ...]
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    entity: str | None = None
+    withheld: float = 0.0
+
+    def of_rows(self) -> str:
+        """What the job says of its rows beside their key: whose they are, and of NULLs."""
+        found = ""
+        if self.entity is not None:
+            found = _comment(entity_told(self.entity)) + f"    entity: {_quoted(self.entity)}\n"
+        if self.withheld:
+            told = (
+                f"Up to {self.withheld:.0%} of the rows have a NULL in a quasi-identifier, and are"
+                " withheld. With nulls: category they are released, NULL a value of its own"
+            )
+            found += _comment(told) + f"    nulls: suppress\n    max_suppression: {self.withheld}\n"
+        return found
+
+
+def _seen(
     url: str, table: str, key: Sequence[str], on_sql: OnSql | None, reading: Reading
-) -> tuple[Proposal, ...]:
+) -> _Seen:
+    """What is seen of a table; of one without rows its columns alone."""
     wishes = Wishes(table=table, key=tuple(key))
     store = open_store(url, on_sql, reading=reading, table=table)
     with store.planning(staging=True) as session:
-        attributes = session.find_source(parse_relation(table)).schema.attributes
-        found: Mapping[str, Role] = {}
-        with suppress(NoRows):
-            found = proposed_roles(wishes, SqlSource(session))
-    return tuple(proposal(one, found.get(one.name)) for one in attributes)
+        source = SqlSource(session)
+        relation = session.find_source(parse_relation(table))
+        attributes = relation.schema.attributes
+        try:
+            found = proposed(wishes, source)
+        except NoRows:
+            return _Seen(attributes)
+        chosen = tuple(a.name for a in attributes if found.roles[a.name].role == QUASI_IDENTIFIER)
+        withheld = source.count_withheld(replace(relation, required=chosen))
+        share = math.ceil(100 * withheld / found.profile.rows) / 100
+        return _Seen(attributes, found.roles, found.entity, share)
+
+
+def _comment(text: str) -> str:
+    """Text as comments of a job."""
+    return "".join(f"    # {line}\n" for line in wrap(f"{text}.", 94, break_on_hyphens=False))
 
 
 def _written(reading: Reading) -> str:

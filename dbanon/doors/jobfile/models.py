@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Annotated, Literal
 
@@ -22,20 +23,36 @@ from dbanon.doors.jobfile.shapes import (
     Text,
     a_file,
     checked,
+    in_words,
     no_variable,
     one_name,
     refused,
 )
-from dbanon.job.export import COMPRESSIONS, FORMATS, FORMULAS
+from dbanon.job.export import COMPRESSIONS, FORMATS, FORMULAS, Export
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 
 VERSIONS = (1,)
 
 
+def _url(value: str) -> None:
+    # What a variable holds is looked at when it is known.
+    if not re.match(r"\$\{|(postgres(ql)?|duckdb|sqlite)(\+\w+)?://|file:", value):
+        raise refused(
+            "must be a URL with its scheme: postgresql://user@host/name, duckdb:///file.duckdb,"
+            " sqlite:///file.db, file:rows.csv, or ${VAR}"
+        )
+
+
+def _target(value: str) -> None:
+    _url(value)
+    if value.startswith("file:"):
+        raise refused("must be a database: releases are not written into files of rows")
+
+
 class Source(Strict):
     """What is read: a database, or a file of rows from where the job file is."""
 
-    url: Expanded | None = None
+    url: Annotated[Expanded, checked(_url)] | None = None
     path: Expanded | None = None
 
     @model_validator(mode="after")
@@ -48,7 +65,7 @@ class Source(Strict):
 class Target(Strict):
     """Where releases go: another database, or a schema of the source's."""
 
-    url: Expanded | None = None
+    url: Annotated[Expanded, checked(_target)] | None = None
     schema_: Annotated[Text | None, Field(alias="schema")] = None
 
 
@@ -78,6 +95,12 @@ class ExportSpec(Strict):
     statistics: bool = False
     formulas: Literal[FORMULAS] = "error"  # type: ignore[valid-type]
     keep_last: Annotated[int, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> ExportSpec:
+        with in_words():
+            Export(**self.model_dump())
+        return self
 
 
 def _command(value: list[str]) -> list[str]:
@@ -162,16 +185,30 @@ class JobSpec(_JobOptions):
     @model_validator(mode="after")
     def _fits(self) -> JobSpec:
         roles = {name: column.role for name, column in self.columns.items()}
-        if "quasi_identifier" not in roles.values():
-            raise refused("columns must have a quasi_identifier")
-        whose = [name for name in (self.entity,) if name is not None]
-        if any(roles.get(name) != "identifier" for name in whose):
-            raise refused("entity must be a column of role identifier")
-        if not set(self.key) <= set(roles):
-            raise refused("key must name columns of the job")
-        if self.chain is not None and not whose:
-            raise refused("chain needs entity: the column that says whose a row is")
+        alone = self.chain is not None and self.entity is None
+        for text in misfits(roles, self.entity, self.key, alone):
+            raise refused(text)
         return self
+
+
+def misfits(
+    roles: Mapping[str, str], entity: str | None, key: Sequence[str], chain_alone: bool
+) -> Iterator[str]:
+    """What of a job does not fit together.
+
+    Parameters
+    ----------
+    roles : by column.
+    chain_alone : True for a chain without an entity.
+    """
+    if "quasi_identifier" not in roles.values():
+        yield "columns must have a quasi_identifier"
+    if entity is not None and roles.get(entity) != "identifier":
+        yield "entity must be a column of role identifier"
+    if not set(key) <= set(roles):
+        yield "key must name columns of the job"
+    if chain_alone:
+        yield "chain needs entity: the column that says whose a row is"
 
 
 def _version(value: int) -> int:

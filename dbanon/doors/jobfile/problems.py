@@ -19,6 +19,7 @@ from dbanon.doors.jobfile.models import (
     Output,
     Source,
     Target,
+    misfits,
 )
 from dbanon.doors.jobfile.shapes import NULLABLE
 from dbanon.doors.jobfile.variables import written_password
@@ -153,3 +154,21 @@ def _known(document: Document, path: Sequence[str | int]) -> list[str]:
     if model is None:
         return []
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def note_misfits(document: Document, job: Any, place: int) -> None:
+    """Note what does not fit together in a job that pydantic refused for something else."""
+    columns = job.get("columns") if isinstance(job, dict) else None
+    if not isinstance(columns, dict):
+        return
+    roles = {n: str(one.get("role")) for n, one in columns.items() if isinstance(one, dict)}
+    if len(roles) < len(columns) or not set(roles.values()) <= set(ROLES):
+        return
+    key, entity = job.get("key", []), job.get("entity")
+    named = [one for one in key if isinstance(one, str)] if isinstance(key, list) else []
+    whose = entity if isinstance(entity, str) else None
+    known = {(problem.path, problem.text) for problem in document.problems}
+    for text in misfits(roles, whose, named, "chain" in job and entity is None):
+        path = ("jobs", place)
+        if (told(path), text) not in known:
+            document.refuse(path, text)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
 from dbanon.doors.jobfile.metrics import write_metrics
 from dbanon.doors.jobfile.outcome import Outcome, notify
+from dbanon.doors.jobfile.shapes import in_its_words
 from dbanon.errors import (
     DbanonError,
     InvalidParameter,
@@ -85,6 +86,7 @@ def stores_of(job: FileJob, on_sql: OnSql | None = None) -> tuple[ClientStore, C
     return source, target
 
 
+@in_its_words()
 def run_file_job(
     job: FileJob,
     *,
@@ -258,6 +260,7 @@ def _one(file: JobFile, name: str | None) -> tuple[FileJob, ...]:
     return chosen
 
 
+@in_its_words()
 def plan_file_job(
     job: FileJob,
     *,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from pydantic import (
@@ -45,9 +47,12 @@ OF_COLUMNS = {
     "hierarchies": "hierarchy",
     "models": "models",
 }
+_BY_ROLE = ("quasi_identifiers", "sensitive", "keep", "by")
 # By a key of the job that has another name.
 OF_FILES = {"exports": "export"}
 OF_JOBS = ("table", "output", "entity", "chain", "key", "where", "output_kind", "if_exists")
+# Keys of a job whose values are keys themselves.
+_OF_OUTPUT = {"output_kind": "view", "if_exists": "if_exists"}
 _OPTIONS = {
     one.name: one
     for one in (*all_parameters(Job), *own_options())
@@ -70,14 +75,21 @@ def refused(text: str) -> PydanticCustomError:
     return PydanticCustomError("refused", "{text}", {"text": text})
 
 
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Errors of ours, whose messages hold no value, as refusals."""
+    try:
+        yield
+    except DbanonError as error:
+        raise refused(error.message[0].lower() + error.message[1:].rstrip(".")) from None
+
+
 def checked(what: Any) -> Any:
     """A validator of something that raises errors of ours, whose messages hold no value."""
 
     def validate(value: Any) -> Any:
-        try:
+        with in_words():
             what(value)
-        except DbanonError as error:
-            raise refused(error.message[0].lower() + error.message[1:].rstrip(".")) from None
         return value
 
     return AfterValidator(validate)
@@ -120,6 +132,33 @@ Relation = Annotated[str, checked(_relation)]
 Text = Annotated[str, checked(not_empty)]
 Expanded = Annotated[str, checked(a_file), Field(json_schema_extra={"x-variables": True})]
 Condition = Annotated[str, checked(require_condition)]
+
+
+def in_job_file(name: str, value: Any) -> str:
+    """An option as a job file has it, in a hint: its key, or the role that says it."""
+    if name == "problems()":
+        return "dbanon hierarchy check"
+    if name in _OF_OUTPUT:
+        key = _OF_OUTPUT[name]
+        return f"output: {{{key}: {value}}}" if key == name and value else f"output.{key}"
+    role = OF_COLUMNS.get(name)
+    if name in _BY_ROLE:
+        return f"role: {role}"
+    key = role or OF_FILES.get(name, name)
+    if value is None:
+        return key
+    plain = isinstance(value, str) and re.fullmatch(r"[a-z_]+", value)
+    return f"{key}: {value if plain else json.dumps(value, ensure_ascii=False)}"
+
+
+@contextmanager
+def in_its_words() -> Iterator[None]:
+    """Whatever is refused in the block says options as a job file has them."""
+    try:
+        yield
+    except DbanonError as error:
+        error.way = in_job_file
+        raise
 
 
 def _schema_of(one: Parameter) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +11,23 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dbanon.advice.persons import (
+    HEAD,
+    LOOKED_UP,
+    PROBED,
+    constant_within,
+    found_within,
+    looks_like_person,
+    many_values,
+    suspects,
+)
 from dbanon.advice.profile import Column, Profile
 from dbanon.data.chunks import encode
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.data.wanted import Wanted
-from dbanon.errors import UnsupportedType
+from dbanon.errors import DbanonError, UnsupportedType
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import column_texts
 from dbanon.hierarchy.spec import HierarchySpec, build
@@ -120,6 +131,39 @@ class FrameSource:
         require_columns(self.frame, names)
         return Profile(len(self.frame), tuple(_counted(n, self.frame[n]) for n in names))
 
+    def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
+        """The columns that look like numbers of persons, and why; the first rows tell it."""
+        head = self.frame.iloc[:HEAD]
+        names: list[Any] = list(self.frame.columns)
+        columns = {}
+        for name in names:
+            # What no release has is no number, and two columns of one name are not told apart.
+            with suppress(DbanonError):
+                if isinstance(name, str) and names.count(name) == 1:
+                    columns[name] = _counted(name, head[name])
+        attributes = [column.attribute for column in columns.values()]
+        within = constant_within(attributes)
+        known = {name: _codes(self.frame[name].iloc[:LOOKED_UP]) for name in within}
+        agree = {name: _agree(codes[:HEAD]) for name, codes in known.items()}
+        found = {}
+        for name in suspects(attributes):
+            if not many_values(columns[name]):
+                continue
+            counts = _within(_codes(self.frame[name].iloc[:LOOKED_UP]), list(known.values()))
+            if why := looks_like_person(name, found_within(counts, within, agree)):
+                found[name] = why
+        return found
+
+    def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
+        """Classes, and those that hold fewer than k values of a column; NULLs are one each."""
+        codes = _codes(self.frame[name].iloc[draft.microdata.keys[partition.members, 0]])
+        classes = partition.labels[partition.members].astype(np.int64)
+        missing = codes < 0
+        codes[missing] = codes.max(initial=0) + 1 + np.arange(int(missing.sum()))
+        pairs = np.unique(np.column_stack((classes, codes)), axis=0)
+        persons = np.bincount(pairs[:, 0], minlength=partition.n_classes)
+        return partition.n_classes, int((persons < int(draft.job.policy.k)).sum())
+
     def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
         """The wanted columns of the rows that may be released."""
         rows = self._rows(relation)
@@ -197,6 +241,27 @@ def _counted(name: str, series: pd.Series[Any]) -> Column:
         length = float(texts.str.len().mean())
         worded = float(texts.str.contains(" ", regex=False).mean())
     return Column(attribute, len(present), distinct, False, length, worded)
+
+
+def _agree(codes: NDArray[np.int64]) -> float:
+    """The share of pairs of rows that have one value; codes are -1 where NULL."""
+    counts = np.bincount(codes[codes >= 0])
+    rows = int(counts.sum())
+    return (int(counts @ counts) - rows) / (rows * (rows - 1)) if rows > 1 else 1.0
+
+
+def _within(number: NDArray[np.int64], others: Sequence[NDArray[np.int64]]) -> list[list[int]]:
+    """As ``found_within`` wants them: of some values that several rows share, what they hold."""
+    if not others:
+        return []
+    head = number[:PROBED]
+    probed = np.flatnonzero(np.isin(number, head[head >= 0]))
+    grouped = pd.DataFrame({at: codes[probed] for at, codes in enumerate(others)})
+    grouped = grouped.where(grouped >= 0).groupby(number[probed])
+    several = (grouped.size() > 1).to_numpy()
+    counts, different = grouped.count().to_numpy(), grouped.nunique().to_numpy()
+    pairs = np.stack((counts, different), axis=2).reshape(len(several), -1)
+    return [[int(count) for count in row] for row in pairs[several]]
 
 
 def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> Attribute:

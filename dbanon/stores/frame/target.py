@@ -16,7 +16,8 @@ from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
-from dbanon.release.report import Report, TellingColumn
+from dbanon.release.findings import TellingColumn
+from dbanon.release.report import Report
 from dbanon.stores.base import Output, Relation, not_carried, random_order
 from dbanon.stores.frame.aligned import marked
 from dbanon.stores.frame.categories import with_own_categories

@@ -186,6 +186,12 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
         rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
+    def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
+        own = [name for name in columns if not source.attribute(name).of_another]
+        oid = self._relations[source.name].oid
+        refused = {name for (name,) in self.rows(catalog.UNREADABLE, (own, oid, oid))}
+        return frozenset(own) - refused
+
     def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
         rights.require_equality(self, source, columns)
 

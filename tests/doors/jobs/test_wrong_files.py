@@ -69,6 +69,88 @@ def test_all_is_said_at_once(tmp_path: Path) -> None:
     assert SECRET not in done.stderr
 
 
+# Two jobs, each wrong in its way: URLs, lists and steps, what fits nothing, what a job cannot ask.
+ALL_WRONG = """\
+version: 1
+source: {url: clinic.duckdb}
+target: {url: "file:rows.csv"}
+defaults: {k: 5}
+jobs:
+  - name: one
+    table: app.people
+    key: [1, "", nowhere]
+    entity: somebody
+    columns:
+      age: {role: quasi_identifier, step: wide}
+      size: {role: quasi_identifier, step: 0, order: [small, 2]}
+      city: {role: quasi_identifier, order: [a, b, a]}
+      illness: {role: sensitive, models: [{kind: distinct_l, level: many},
+                                          {kind: t_closeness, level: 3}]}
+    export: [{format: csv, path: "a.csv", keep_last: 3}, {format: pdf, path: "b"}]
+    notify: [{on: [never], command: ["x"]}]
+    output: {view: people}
+  - name: two
+    table: app.others
+    columns:
+      age: {role: quasi_identifier, hierarchy: {intervals: [5, 7]}}
+      born: {role: quasi_identifier, hierarchy: {dates: [month, fortnight]}}
+      code: {role: quasi_identifier, hierarchy: {mask: [1, 3]}}
+    output: {table: others}
+  - name: three
+    table: app.others
+    columns:
+      age: {role: quasi_identifier}
+    weights_of: 3
+    output: {table: others}
+  - name: four
+    table: app.others
+    columns:
+      age: {role: quasi_identifier}
+    withhold_failing: true
+    output: {table: others}
+"""
+SAID = (
+    "line 2: source.url: must be a URL with its scheme",
+    "line 3: target.url: must be a database",
+    "line 6: jobs.0: entity must be a column of role identifier",
+    "line 6: jobs.0: key must name columns of the job",
+    "line 8: jobs.0.key.0: must be text",
+    "line 8: jobs.0.key.1: must not be empty",
+    "line 11: jobs.0.columns.age.step: must be a number above 0",
+    "line 12: jobs.0.columns.size.step: must be a number above 0",
+    "line 12: jobs.0.columns.size.order.1: must be text",
+    "line 13: jobs.0.columns.city.order: must not hold a value twice",
+    "line 14: jobs.0.columns.illness.models.0.level: must be a number above 0",
+    "line 15: jobs.0.columns.illness.models.1: the level of t_closeness must be 1 or less",
+    "line 16: jobs.0.export.0: keep_last of an export needs {release} in its path",
+    "line 16: jobs.0.export.1.format: must be 'parquet' or 'csv'",
+    "line 17: jobs.0.notify.0.on.0: must be",
+    "line 22: jobs.1.columns.age.hierarchy: steps must be positive, each a whole multiple",
+    "line 23: jobs.1.columns.born.hierarchy: steps of dates are, in this order: day, week",
+    "line 24: jobs.1.columns.code.hierarchy: the numbers of kept characters must fall",
+    "line 30: jobs.2.weights_of: unknown key",
+    "line 32: jobs.3: withhold_failing needs models",
+)
+
+
+def test_really_all_is_said_at_once(tmp_path: Path) -> None:
+    done = check(tmp_path, ALL_WRONG)
+    assert done.exit_code == 2
+    assert [text for text in SAID if text not in done.stderr] == []
+    assert f"has {len(SAID)} problems" in done.stderr, done.stderr
+    assert "clinic" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://u@h/d", "postgres://h/d", "postgresql+psycopg://h/d", "duckdb:///a.duckdb",
+     "sqlite:///a.db", "file:rows.csv", "${URL}", "duckdb:///${DIR}/a.duckdb", "${A}${B}"],
+)  # fmt: skip
+def test_urls_that_are_right(tmp_path: Path, url: str) -> None:
+    done = check(tmp_path, RIGHT.replace("duckdb:///people.duckdb", url))
+    assert done.exit_code == 0, done.stderr
+
+
 def test_two_jobs_of_one_name(tmp_path: Path) -> None:
     job = RIGHT[RIGHT.index("  - name") :]
     done = check(tmp_path, RIGHT + job)

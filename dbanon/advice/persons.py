@@ -1,0 +1,200 @@
+"""Numbers of persons: columns whose values each stand for one person, in one row or several.
+
+k counts rows. Where a person has several, a class of k rows may be one person's. A number of
+persons is told by its name, or by what does not vary within its values. Both are guesses: not every
+such column is found, and one that is found may number something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from dbanon.advice.profile import Column
+from dbanon.advice.roles import parts_of, split_name, words, words_in
+from dbanon.data.schema import Attribute, Kind
+
+WORDS = Path(__file__).with_name("persons.txt")
+
+# Why a column is taken for a number of persons, of ``roles.REASONS``.
+BY_NAME, BY_VALUES = "person_name", "person_values"
+# What does not vary within a person, by list of words.
+BIRTH, SEX = "birth", "sex"
+
+# Rows that are looked at first, those of them whose values are looked up, and rows to look in.
+HEAD, PROBED, LOOKED_UP = 2_000, 500, 200_000
+# More values than these, or one in two rows, are many: a code has fewer.
+_FEW, _NUMBERED = 20, 0.5
+# Rows that a person has on average, at most, where no name says that it is one.
+_ROWS_EACH = 20
+# Of values in several rows: how many are needed, and which share has to be constant within. A share
+# above the last number is expected of rows drawn by chance: it tells nothing.
+_ENOUGH, _CONSTANT, _BY_CHANCE = 10, 0.95, 0.75
+_VARIES = 0.5
+# Letters of a text, and the share of texts of several words, up to which it may be a number.
+_LETTERS, _WORDED = 40, 0.5
+
+_KINDS = frozenset({Kind.INTEGER, Kind.CATEGORY, Kind.DECIMAL, Kind.FLOAT})
+
+
+@dataclass(frozen=True)
+class Within:
+    """What of another column is constant within the values of one that several rows share.
+
+    Parameters
+    ----------
+    what : ``BIRTH`` or ``SEX``.
+    values : values that several rows share which have a value of the other column.
+    constant : those within which the other column has one value.
+    by_chance : how many would be constant, were rows drawn at random.
+    """
+
+    what: str
+    values: int
+    constant: int
+    by_chance: float
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether it is constant within; None where that cannot be said."""
+        if self.values < _ENOUGH or self.by_chance > _BY_CHANCE * self.values:
+            return None
+        return self.constant >= _CONSTANT * self.values
+
+    @property
+    def varies(self) -> bool:
+        """True when it is not constant within most of them, wrong entries or not."""
+        return self.holds is False and self.constant < _VARIES * self.values
+
+
+def name_says(name: str) -> str:
+    """``person`` for a name of a number of persons, ``number`` for one of any number, or empty."""
+    listed, numbers = words_in(WORDS), words()["number"]
+    own = listed["person"] | listed["person_number"]
+    joined = numbers | listed["joined"]
+    parts = [part for part in split_name(name) if not part.isdigit()]
+    if "".join(parts) in listed["person_number"]:
+        return "person"
+    made = [_made_of(part, own, joined) for part in parts]
+    if made and all(made) and "person" in made:
+        return "person"
+    return "number" if set(parts) & (joined - own) else ""
+
+
+@cache
+def _made_of(part: str, own: frozenset[str], joined: frozenset[str]) -> str:
+    """What a word of a name is of: ``person``, ``number`` or nothing; two may be written as one."""
+    halves = ({part[:at], part[at:]} for at in range(2, len(part) - 1))
+    if part in own or any(both & own and both & joined for both in halves):
+        return "person"
+    return "number" if part in joined else ""
+
+
+def constant_within(attributes: Iterable[Attribute]) -> dict[str, str]:
+    """The columns that do not vary within a person, by their names: ``BIRTH`` or ``SEX``."""
+    listed = words_in(WORDS)
+    found = {}
+    for attribute in attributes:
+        parts = parts_of(attribute.name)
+        for what in (BIRTH, SEX):
+            if parts & listed[what]:
+                found[attribute.name] = what
+                break
+    return found
+
+
+def suspects(attributes: Sequence[Attribute]) -> tuple[str, ...]:
+    """The columns that are worth looking at: by type and name they may number persons.
+
+    Where no column holds a birth date or a sex, a name has to say it; and without a name that says
+    that it is a number, both have to be there.
+    """
+    constant = constant_within(attributes)
+    kinds = set(constant.values())
+    found = []
+    for attribute in attributes:
+        if not _numbers(attribute) or attribute.name in constant:
+            continue
+        said = name_says(attribute.name)
+        if said == "person" or (said == "number" and kinds) or (not said and len(kinds) == 2):
+            found.append(attribute.name)
+    return tuple(found)
+
+
+def _numbers(attribute: Attribute) -> bool:
+    """True of a type that numbers may have: whole numbers, texts, what frames hold for NULL."""
+    if attribute.kind is Kind.OTHER:
+        return attribute.sql_type.lower() == "uuid"
+    if attribute.kind in (Kind.DECIMAL, Kind.FLOAT):
+        return attribute.scale <= 0 and name_says(attribute.name) == "person"
+    return attribute.kind in _KINDS and not attribute.order
+
+
+def many_values(column: Column) -> bool:
+    """True of as many values as persons are: the first of two looks, at some of the rows.
+
+    A column that the database says is different in all rows has a person a row, as k has it.
+    """
+    if column.key or column.distinct < 2 or column.worded >= _WORDED:
+        return False
+    if column.mean_length > _LETTERS:
+        return False
+    numbered = column.distinct >= _NUMBERED * column.present
+    if name_says(column.name) == "person":
+        return column.distinct > _FEW or numbered
+    return column.distinct > _FEW and column.distinct * _ROWS_EACH >= column.present
+
+
+def looks_like_person(name: str, within: Sequence[Within]) -> str:
+    """Why a column of many values is taken for a number of persons; empty where it is not.
+
+    By its name alone, unless birth date or sex vary within its values. By its values where its name
+    says that it is some number, and one of both does not vary; or where its name says nothing, and
+    both do not vary.
+    """
+    said = name_says(name)
+    if said == "person":
+        # A number of households or firms has a name like a person's, too.
+        return "" if any(one.varies for one in within) else BY_NAME
+    if any(one.holds is False for one in within):
+        return ""
+    held = {one.what for one in within if one.holds}
+    wanted = 1 if said == "number" else 2
+    return BY_VALUES if len(held) >= wanted else ""
+
+
+def found_within(
+    counts: Iterable[Sequence[int]], constant: Mapping[str, str], agree: Mapping[str, float]
+) -> list[Within]:
+    """What is constant within the values of a column, of their counts.
+
+    Parameters
+    ----------
+    counts : of each value that several rows share: for each column of ``constant``, in its order,
+        the rows with a value there, and how many different ones they have.
+    agree : of each such column, the share of pairs of rows that have the same value.
+    """
+    rows = list(counts)
+    found = []
+    for place, (name, what) in enumerate(constant.items()):
+        own = [(row[2 * place], row[2 * place + 1]) for row in rows if row[2 * place] > 1]
+        found.append(
+            Within(
+                what,
+                len(own),
+                sum(different == 1 for _, different in own),
+                sum(agree[name] ** (size - 1) for size, _ in own),
+            )
+        )
+    return found
+
+
+def coarsest(found: Iterable[Column]) -> str | None:
+    """Of several numbers of persons the one with the fewest values: a person has several cases.
+
+    None where no two rows share a value of any: a row is a person then.
+    """
+    several = [column for column in found if 1 < column.distinct < column.present]
+    return min(several, key=lambda column: column.distinct).name if several else None

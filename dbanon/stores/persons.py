@@ -1,0 +1,168 @@
+"""Numbers of persons in a database: which columns may be some, and whose values classes hold.
+
+Counts alone leave the database: no value is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from dbanon.advice.persons import (
+    HEAD,
+    LOOKED_UP,
+    PROBED,
+    constant_within,
+    found_within,
+    looks_like_person,
+    many_values,
+    suspects,
+)
+from dbanon.advice.profile import Column
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Kind
+from dbanon.stores import statements
+from dbanon.stores.base import Relation
+from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.stores.sql import Session
+
+# Classes that are counted first: where some of these hold few persons, no others are counted.
+SAMPLED = 5_000
+
+
+@dataclass(frozen=True)
+class _Head(RelationName):
+    """Some rows of a relation, as FROM has them with an alias."""
+
+    columns: tuple[str, ...]
+    rows: int
+
+    @property
+    def quoted(self) -> str:
+        """A query in parentheses."""
+        return f"(SELECT {quote_list(self.columns)} FROM {super().quoted} LIMIT {self.rows})"
+
+
+def profiled(
+    session: Session,
+    relation: RelationName,
+    attributes: Sequence[Attribute],
+    keys: Collection[str] = (),
+) -> tuple[int, tuple[Column, ...]]:
+    """The rows of a relation, and what one query counts of these columns."""
+    query = statements.profile(
+        relation,
+        [
+            (
+                quote(a.name),
+                session.compared(a),
+                session.text_of(a) if a.kind is Kind.CATEGORY else "",
+            )
+            for a in attributes
+        ],
+    )
+    rows, *found = session.rows(query)[0]
+    columns = (
+        Column(a, int(present), int(distinct), a.name in keys, float(long or 0), float(held or 0))
+        for a, present, distinct, long, held in zip(
+            attributes, *(found[at::4] for at in range(4)), strict=True
+        )
+    )
+    return int(rows), tuple(columns)
+
+
+def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
+    """The columns that look like numbers of persons, and why, as ``advice.persons`` says it.
+
+    The first rows are looked at, and of a column that may be one all rows of some of its values.
+    Columns that this role may not read are passed over.
+    """
+    attributes = relation.schema.attributes
+    named = suspects(attributes)
+    if not named:
+        return {}
+    within = constant_within(attributes)
+    readable = session.readable(relation, [*named, *within])
+    wanted = [a for a in attributes if a.name in readable and a.name in named]
+    constant = {a.name: a for a in attributes if a.name in readable and a.name in within}
+    if not wanted:
+        return {}
+    name, columns = relation.name, tuple(a.name for a in (*wanted, *constant.values()))
+    head = _Head(name.schema, name.name, columns, HEAD)
+    _, counted = profiled(session, head, wanted, session.lone_keys(relation))
+    likely = [column for column in counted if many_values(column)]
+    agree = {n: _agree(session, head, a) for n, a in constant.items()} if likely else {}
+    kinds = {n: within[n] for n in constant}
+    found = {}
+    for column in likely:
+        probed = []
+        if constant:
+            query = _within(session, name, column.attribute, list(constant.values()))
+            probed = found_within(
+                ([int(count) for count in row] for row in session.rows(query)), kinds, agree
+            )
+        if why := looks_like_person(column.name, probed):
+            found[column.name] = why
+    return found
+
+
+def _agree(session: Session, head: RelationName, attribute: Attribute) -> float:
+    """The share of pairs of rows that have one value of a column."""
+    squares, rows = session.rows(
+        "SELECT coalesce(sum(n * n), 0), coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM"
+        f" {head.quoted} AS s WHERE s.{quote(attribute.name)} IS NOT NULL"
+        f" GROUP BY {session.compared(attribute)}) AS g"
+    )[0]
+    return (int(squares) - int(rows)) / (int(rows) * (int(rows) - 1)) if int(rows) > 1 else 1.0
+
+
+def _within(
+    session: Session, relation: RelationName, number: Attribute, constant: Sequence[Attribute]
+) -> str:
+    """Of each value that several rows share, out of some: rows with a value of each other column,
+    and how many different ones they have."""
+    value = session.compared(number)
+    columns = (number.name, *(a.name for a in constant))
+    rows = _Head(relation.schema, relation.name, columns, LOOKED_UP)
+    some = _Head(relation.schema, relation.name, (number.name,), PROBED)
+    counts = ", ".join(
+        f"count(s.{quote(a.name)}), count(DISTINCT {session.compared(a)})" for a in constant
+    )
+    return (
+        f"SELECT {counts} FROM {rows.quoted} AS s WHERE {value} IN (SELECT {value} FROM"
+        f" {some.quoted} AS s WHERE s.{quote(number.name)} IS NOT NULL)"
+        f" GROUP BY {value} HAVING count(*) > 1"
+    )
+
+
+def classes_below(
+    session: Session,
+    relation: Relation,
+    microdata: Microdata,
+    partition: Partition,
+    name: str,
+    k: int,
+) -> tuple[int, int]:
+    """How many classes were counted, and how many of these hold fewer than k values of a column.
+
+    Every NULL counts as a value of its own. Of many classes some are counted first, drawn by the
+    random numbers that they have in staging; all are where none of these holds few.
+    """
+    session.stage_labels(microdata, partition, relation.located.types)
+    rows = statements.released_rows(relation.from_clause, relation.located.expressions)
+    value = session.compared(relation.attribute(name))
+
+    def counted(condition: str) -> tuple[int, int]:
+        classes, below = session.rows(
+            f"SELECT count(*), coalesce(sum(CASE WHEN persons < {k} THEN 1 ELSE 0 END), 0) FROM"
+            f" (SELECT count(DISTINCT {value}) + count(*) - count({value}) AS persons FROM {rows}"
+            f"{condition} GROUP BY l.class) AS c"
+        )[0]
+        return int(classes), int(below)
+
+    if partition.n_classes > 2 * SAMPLED:
+        some, below = counted(f" WHERE l.class < {SAMPLED}")
+        if below:
+            return some, below
+    return counted("")

@@ -1,0 +1,265 @@
+"""Classes of one person: seen without being told whose a row is, in every store."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import dbanon
+from dbanon.doors.jobfile.file import read_job_file
+from dbanon.doors.jobfile.init import job_file_for
+from dbanon.errors import PersonsBelowK, TooFewPersons
+from dbanon.release.findings import FewPersons
+from tests.stores.databases import Database, DuckdbDatabase
+from tests.stores.refusal import refuse
+
+K = 5
+TYPES = {"row_no": "integer", "patient_id": "integer", "account": "text", "born": "date",
+         "sex": "text", "zip": "integer", "cost": "integer"}  # fmt: skip
+# What every row of a run reads: both do not vary within a patient.
+ASKED: dict[str, Any] = {"quasi_identifiers": ["born", "zip"], "k": K}
+
+
+def stays(seed: int = 0, persons: int = 80, each: int = 5) -> list[tuple[Any, ...]]:
+    """Rows of patients, each with some stays, in random order; the last column is anybody's."""
+    drawn = Random(seed)
+    rows: list[tuple[Any, ...]] = []
+    for person in range(persons):
+        born = str(date(1930, 1, 1) + timedelta(days=drawn.randrange(31_000)))
+        known = (7_000_000 + 13 * person, f"K{person:05}", born, drawn.choice("mf"),
+                 drawn.randrange(10_000, 10_400))  # fmt: skip
+        rows += [(*known, drawn.randrange(200, 900)) for _ in range(drawn.randrange(1, 2 * each))]
+    drawn.shuffle(rows)
+    return [(place, *row) for place, row in enumerate(rows)]
+
+
+def load(database: Database, rows: list[tuple[Any, ...]], table: str = "people") -> None:
+    database.load(table, {n: database.types[kind] for n, kind in TYPES.items()}, rows)
+
+
+def brute(database: Database, output: str = "release.people", kept: str = "row_no") -> float:
+    """The share of classes with fewer than k patients, by the rows that were released."""
+    rows = {row[0]: row for row in stays()}
+    classes = defaultdict(set)
+    released = database.rows(f"SELECT born, zip, {kept} FROM {database.relation(output)}")
+    for born, place, row in released:
+        classes[born, place].add(rows[row][1])
+    return sum(len(found) < K for found in classes.values()) / len(classes)
+
+
+def found(said: list[warnings.WarningMessage]) -> list[str]:
+    return [str(one.message) for one in said if one.category is PersonsBelowK]
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
+def test_classes_of_few_persons_are_warned_of(database: Database) -> None:
+    load(database, stays())
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        report = database.anonymize(**ASKED, keep=["row_no"])
+    share = brute(database)
+    assert share > 0.5
+    assert [one.name for one in report.few_persons] == ["patient_id", "account"]
+    for one in report.few_persons:
+        assert abs(one.share - share) <= 0.005
+    assert found(said) == [f"Column {one.describe(K)}." for one in report.few_persons]
+    assert all("7000" not in text and "K000" not in text for text in found(said))
+    # The ledger keeps it, and a report of the release tells it.
+    recorded = database.rows(f"SELECT arguments FROM {database.ledger()}")[0][0]
+    arguments = recorded if isinstance(recorded, dict) else json.loads(recorded)
+    assert [FewPersons(**one) for one in arguments["few_persons"]] == list(report.few_persons)
+    assert [text for label, text in report.rows() if label == "PERSONS"] == [
+        one.describe(K) for one in report.few_persons
+    ]
+
+
+def test_strict_refuses_it_and_publishes_nothing(database: Database) -> None:
+    load(database, stays())
+    error = refuse(database, TooFewPersons, '"patient_id"', **ASKED, strict=True)
+    assert (error.exit_code, error.code, error.sqlstate) == (6, "too_few_persons", "ZK005")
+    assert "entity" in str(error.hint)
+    # Where k counts persons, there is nothing to look for.
+    report = database.anonymize(**ASKED, entity="patient_id", strict=True)
+    assert (report.few_persons, report.persons) == ((), 80)
+
+
+def test_a_number_that_is_a_quasi_identifier(database: Database) -> None:
+    """The job that `init` wrote: each class one person."""
+    load(database, stays())
+    wanted = {"quasi_identifiers": ["patient_id", "zip"], "k": K}
+    with pytest.warns(PersonsBelowK):
+        report = database.anonymize(**wanted)
+    assert vars(report.few_persons[0]) == {"name": "patient_id", "share": 1.0}
+
+
+def test_of_a_frame_it_is_the_same(duckdb_file: DuckdbDatabase) -> None:
+    frame = pd.DataFrame(stays(), columns=list(TYPES))
+    frame["born"] = pd.to_datetime(frame["born"])
+    with pytest.warns(PersonsBelowK):
+        _, report = dbanon.anonymize_frame(frame, **ASKED)
+    load(duckdb_file, stays())
+    with pytest.warns(PersonsBelowK):
+        of_file = duckdb_file.anonymize(**ASKED)
+    assert [one.name for one in report.few_persons] == ["patient_id", "account"]
+    assert report.few_persons == of_file.few_persons
+    with pytest.raises(TooFewPersons):
+        dbanon.anonymize_frame(frame, **ASKED, strict=True)
+    # Who has no number is somebody: NULLs are no one person.
+    frame["patient_id"] = frame["patient_id"].where(frame["patient_id"] < 0)
+    frame["account"] = None
+    _, report = dbanon.anonymize_frame(frame, **ASKED, strict=True)
+    assert report.few_persons == ()
+
+
+def test_in_another_database(
+    make_database: Callable[[str], Database], duckdb_file: DuckdbDatabase
+) -> None:
+    source = make_database("sqlite")
+    load(source, stays())
+    with pytest.warns(PersonsBelowK):
+        report = source.anonymize(**ASKED, target=duckdb_file.url, output="release.people")
+    assert [one.name for one in report.few_persons] == ["patient_id", "account"]
+    with pytest.raises(TooFewPersons):
+        source.anonymize(**ASKED, target=duckdb_file.url, output="release.two", strict=True)
+
+
+def test_rows_that_a_condition_chooses(database: Database) -> None:
+    """Only the rows that are released count: of one stay each there is nothing to tell."""
+    rows = stays()
+    first = {row[1]: row for row in reversed(rows)}
+    chosen = [(*row[:-1], 1 if first[row[1]] is row else 2) for row in rows]
+    load(database, chosen)
+    report = database.anonymize(**ASKED, where="cost = 1", strict=True)
+    assert (report.rows_in, report.few_persons) == (80, ())
+    with pytest.warns(PersonsBelowK):
+        database.anonymize(**ASKED, where="cost > 1 - 1", if_exists="replace")
+
+
+def test_classes_that_are_released_alike_are_one(database: Database) -> None:
+    """As readers see them: five classes of one person each with one value are a class of five."""
+    rows = [(5 * p + i, f"p{p}", p // 5) for p in range(25) for i in range(5)]
+    kinds = {"n": "integer", "patient": "text", "zip": "integer"}
+    database.load("people", {n: database.types[kind] for n, kind in kinds.items()}, rows)
+    report = database.anonymize(quasi_identifiers=["zip"], k=K, method="mdav", strict=True)
+    assert (report.classes, report.few_persons) == (5, ())
+    database.execute(f"UPDATE {database.relation('people')} SET patient = 'p0' WHERE zip = 0")
+    with pytest.warns(PersonsBelowK, match="about 20%"):
+        database.anonymize(quasi_identifiers=["zip"], k=K, method="mdav", if_exists="replace")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ordinary_columns_are_no_numbers_of_persons(seed: int, duckdb_file: DuckdbDatabase) -> None:
+    """A false alarm costs trust: random tables of what tables have, of any names but a person's."""
+    drawn = Random(seed)
+    n = 1_500
+    people = [
+        (
+            f"{drawn.randrange(1930, 2015)}-{drawn.randrange(1, 13):02}-01",
+            drawn.choice(("male", "female")),
+            drawn.randrange(18, 95),
+            drawn.randrange(10_000, 10_000 + 10 ** drawn.randrange(2, 5)),
+            drawn.choice("ABCDEFG") + f"{drawn.randrange(100):02}.{drawn.randrange(10)}",
+            int(drawn.lognormvariate(10, 0.4)),
+            drawn.randrange(150, 200),
+            f"{drawn.choice(('Anna', 'Berta', 'Carl', 'Dora', 'Emil'))}{drawn.randrange(300)}",
+            f"2024-{drawn.randrange(1, 13):02}-{drawn.randrange(1, 28):02}",
+            drawn.randrange(n // 2),
+            drawn.randrange(400),
+        )
+        for _ in range(n)
+    ]
+    names = ("birth_date", "sex", "age", "zip", "diagnosis", "income", "height", "given_name",
+             "admitted", "invoice_no", "ward_id")  # fmt: skip
+    kinds = ("DATE", "TEXT", "INTEGER", "INTEGER", "TEXT", "INTEGER", "INTEGER", "TEXT", "DATE",
+             "INTEGER", "INTEGER")  # fmt: skip
+    duckdb_file.load("people", dict(zip(names, kinds, strict=True)), people)
+    report = duckdb_file.anonymize(quasi_identifiers=["age", "zip"], k=K, strict=True)
+    assert report.few_persons == ()
+    frame = pd.DataFrame(people, columns=list(names))
+    _, of_frame = dbanon.anonymize_frame(frame, quasi_identifiers=["age", "zip"], k=K, strict=True)
+    assert of_frame.few_persons == ()
+
+
+@pytest.mark.parametrize("name", ["code_x", "record_no"])
+def test_values_tell_it_where_no_name_does(name: str, database: Database) -> None:
+    """Birth date and sex do not vary within: it numbers persons, whatever it is called."""
+    types = {name if n == "patient_id" else n: t for n, t in TYPES.items() if n != "account"}
+    rows = [(row[0], row[1], *row[3:]) for row in stays()]
+    database.load("people", {n: database.types[kind] for n, kind in types.items()}, rows)
+    with pytest.warns(PersonsBelowK, match=f'"{name}"'):
+        report = database.anonymize(**ASKED)
+    assert [one.name for one in report.few_persons] == [name]
+
+
+def test_advise_counts_persons_and_proposes_their_number_for_nothing(database: Database) -> None:
+    load(database, stays())
+    found = dbanon.advise(database.url, "people", k=[3, 5], sample=100_000)
+    roles = {one.column.name: one.role for one in found.columns}
+    assert (roles["patient_id"].role, roles["patient_id"].reason) == ("identifier", "person_name")
+    assert roles["account"].role == "identifier"
+    assert found.entity == "patient_id"
+    assert found.to_dict()["entity"] == "patient_id"
+    assert not {"patient_id", "account"} & {*found.quasi_identifiers, *found.start["sensitive"]}
+    told = dict(found.recommended())["entity"]
+    assert "k counts its values" in told
+    assert "classes of one person each" in told
+    # What it says to start from is a release that counts persons, as all that were tried did.
+    report = dbanon.anonymize(database.url, **found.start)
+    assert (report.entity, report.few_persons) == ("patient_id", ())
+    assert report.k_achieved >= found.recommendation.point.k
+    assert report.information_loss == pytest.approx(found.recommendation.point.loss, rel=1e-9)
+
+
+def test_advise_of_a_frame_and_of_what_is_named(duckdb_file: DuckdbDatabase) -> None:
+    frame = pd.DataFrame(stays(), columns=list(TYPES))
+    found = dbanon.advise(frame, k=[5], sample=100)
+    assert (found.entity, found.start["entity"]) == ("patient_id", "patient_id")
+    # Whoever names it has decided; another number of the same persons is proposed then.
+    found = dbanon.advise(frame, quasi_identifiers=["patient_id", "zip"], k=[5], sample=100)
+    assert found.quasi_identifiers == ("patient_id", "zip")
+    assert found.entity == "account"
+    # One that is NULL somewhere is no entity, which a run would refuse, and no quasi-identifier.
+    frame["account"] = None
+    frame["patient_id"] = frame["patient_id"].where(frame["row_no"] > 3)
+    found = dbanon.advise(frame, quasi_identifiers=["born", "zip"], k=[5], sample=100)
+    assert found.entity is None
+    assert {one.column.name: one.role.role for one in found.columns}["patient_id"] == "identifier"
+
+
+@pytest.mark.filterwarnings("error::dbanon.errors.PersonsBelowK")
+def test_init_proposes_the_entity(database: Database, tmp_path: Path, monkeypatch: Any) -> None:
+    """Its job runs as it is: k counts patients, and no number of one is released."""
+    monkeypatch.setenv("DBANON_URL", database.url)
+    nulls = [(*row[:5], None, row[6]) if row[0] % 40 == 0 else row for row in stays()]
+    load(database, nulls)
+    file = tmp_path / "job.yaml"
+    file.write_text(job_file_for(database.url, "people"))
+    text = file.read_text()
+    assert "entity: patient_id" in text
+    assert "classes of one person each" in " ".join(text.split())
+    assert re.search(r"^    nulls: suppress\n    max_suppression: 0.03$", text, re.M)
+    assert "Up to 3% of the rows have a NULL in a quasi-identifier" in " ".join(text.split())
+    [job] = read_job_file(file).jobs
+    assert job.job.entity == "patient_id"
+    assert not {"patient_id", "account"} & {*job.job.named}
+    report = dbanon.run_job(file)
+    assert report is not None
+    assert (report.entity, report.suppressed) == ("patient_id", len(nulls) // 40 + 1)
+    assert {"patient_id", "account"} <= {*report.not_copied}
+
+
+def test_init_of_whole_rows_says_nothing_of_nulls(duckdb_file: DuckdbDatabase) -> None:
+    duckdb_file.load("people", {"age": "INTEGER"}, [(20 + i % 9,) for i in range(60)])
+    text = job_file_for(duckdb_file.url, "people")
+    assert "entity:" not in text
+    assert "nulls:" not in text

@@ -1,0 +1,177 @@
+"""Numbers of persons: told by names of several languages, and by what does not vary within."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dbanon.advice.persons import (
+    BIRTH,
+    BY_NAME,
+    BY_VALUES,
+    SEX,
+    WORDS,
+    Within,
+    coarsest,
+    constant_within,
+    found_within,
+    looks_like_person,
+    many_values,
+    name_says,
+    suspects,
+)
+from dbanon.advice.profile import Column
+from dbanon.advice.roles import words_in
+from dbanon.data.schema import Attribute, Kind
+
+PERSONS = [
+    "patient_id", "PatientID", "patientid", "Patienten-Nr", "PatNr", "Patientennummer", "pat_id",
+    "KVNR", "kv_nr", "fallnr", "Fall-Nr.", "Fallnummer", "mrn", "MRN_No", "customer",
+    "customer_no", "Kundennummer", "KundenNr", "account", "accountid", "nhs_number", "NHSNumber",
+    "case_id", "encounter_id", "member_no", "student_id", "policyholder", "subscriber_key",
+    "Versichertennummer", "Versicherten-Nr", "mitgliedsnummer", "Personalnummer", "idpaciente",
+    "id_cliente", "num_patient", "numero_assure", "codice_paziente", "codiceFiscale", "cpf",
+    "bsn", "klantnummer", "patientnummer", "personnummer", "kundnr", "kundnummer", "pesel",
+    "id_pacjenta", "numer_klienta", "person_hash", "user_pseudonym",
+]  # fmt: skip
+OTHERS = [
+    "age", "alter", "zip", "plz", "postcode", "sex", "geschlecht", "birth_date", "geburtsdatum",
+    "diagnosis", "icd", "ICD10", "region", "Station", "ward", "income", "cost", "Kosten",
+    "amount", "total", "visits", "patient_age", "patient_sex", "patients", "account_balance",
+    "customer_segment", "case_severity", "user_rating", "person_count", "personal", "height",
+    "employment", "member_since", "paid", "valid", "covid_status", "fallzahl", "unfall",
+    "Kundenart", "household_size", "city", "country", "occupation", "note", "UTILITYID",
+    "national_income", "wohnort",
+]  # fmt: skip
+NUMBERED = [
+    "id", "nr", "number", "invoice_no", "record_id", "key", "session_id", "ward_id", "code",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PERSONS)
+def test_names_that_say_it(name: str) -> None:
+    assert name_says(name) == "person"
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_names_that_do_not(name: str) -> None:
+    assert name_says(name) == ""
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_names_of_any_number(name: str) -> None:
+    assert name_says(name) == "number"
+
+
+def test_the_list_of_words_is_well_formed() -> None:
+    lines = WORDS.read_text(encoding="utf-8").splitlines()
+    said = [line for line in lines if line and not line.startswith("#")]
+    form = re.compile(r"\[\w+\]|[a-z]{2}:( [a-z0-9]+)+")
+    assert [line for line in said if not form.fullmatch(line)] == []
+    lists = words_in(WORDS)
+    assert set(lists) == {"person", "person_number", "joined", "birth", "sex"}
+    for name, listed in lists.items():
+        for other, also in lists.items():
+            assert name == other or not listed & also
+
+
+def test_columns_that_do_not_vary_within_a_person() -> None:
+    names = (
+        "Geburtsdatum",
+        "DOB",
+        "year_of_birth",
+        "Geschlecht",
+        "gender",
+        "age",
+        "date_naissance",
+    )
+    found = constant_within(Attribute(name, Kind.CATEGORY) for name in names)
+    assert found == {
+        "Geburtsdatum": BIRTH, "DOB": BIRTH, "year_of_birth": BIRTH, "Geschlecht": SEX,
+        "gender": SEX, "date_naissance": BIRTH,
+    }  # fmt: skip
+
+
+def table(**kinds: str) -> list[Attribute]:
+    return [Attribute(name, Kind(kind)) for name, kind in kinds.items()]
+
+
+def test_what_is_worth_looking_at() -> None:
+    columns = table(patient_id="integer", ward_no="integer", code="category", zip="category",
+                    seen="date", cost="decimal", weight="float")  # fmt: skip
+    # Names alone; with a birth date numbers, too; with a sex, whatever has many values.
+    assert suspects(columns) == ("patient_id",)
+    birth = [*columns, *table(born="date")]
+    assert suspects(birth) == ("patient_id", "ward_no", "code")
+    assert suspects([*birth, *table(sex="category")]) == ("patient_id", "ward_no", "code", "zip")
+    # Of types that frames and other databases have for numbers; ordered texts are none.
+    assert suspects([Attribute("mrn", Kind.FLOAT)]) == ("mrn",)
+    assert suspects([Attribute("mrn", Kind.DECIMAL, scale=2)]) == ()
+    assert suspects([Attribute("mrn", Kind.OTHER, sql_type="uuid")]) == ("mrn",)
+    assert suspects([Attribute("mrn", Kind.CATEGORY, order=("a", "b"))]) == ()
+
+
+def column(name: str, present: int, distinct: int, **more: object) -> Column:
+    return Column(Attribute(name, Kind.CATEGORY), present, distinct, **more)  # type: ignore[arg-type]
+
+
+def test_as_many_values_as_persons() -> None:
+    assert many_values(column("patient_id", 2_000, 21))
+    assert many_values(column("patient_id", 30, 15))
+    assert not many_values(column("customer", 2_000, 20))
+    assert not many_values(column("patient_id", 2_000, 2_000, key=True))
+    # Without such a name, twenty rows a value are the most.
+    assert many_values(column("zip", 2_000, 100))
+    assert not many_values(column("zip", 2_000, 99))
+    assert not many_values(column("note", 2_000, 900, mean_length=60.0))
+    assert not many_values(column("customer", 2_000, 900, worded=0.7))
+
+
+def within(what: str, constant: int, by_chance: float = 10.0, values: int = 100) -> Within:
+    return Within(what, values, constant, by_chance)
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "why"),
+    [
+        ("patient_id", [], BY_NAME),
+        ("patient_id", [within(BIRTH, 80)], BY_NAME),
+        # A household, a firm: their members differ.
+        ("customer", [within(BIRTH, 40)], ""),
+        ("record_no", [within(BIRTH, 95)], BY_VALUES),
+        ("record_no", [within(BIRTH, 94)], ""),
+        ("record_no", [within(BIRTH, 100), within(SEX, 60)], ""),
+        ("record_no", [], ""),
+        ("zip", [within(BIRTH, 100)], ""),
+        # First names tell the sex, ages the year of birth; both only a person does.
+        ("x", [within(BIRTH, 30), within(SEX, 100)], ""),
+        ("x", [within(BIRTH, 100), within(SEX, 97)], BY_VALUES),
+        # What nearly all rows agree in tells nothing, nor do nine values.
+        ("record_no", [within(SEX, 100, by_chance=80.0)], ""),
+        ("record_no", [within(BIRTH, 9, 1.0, values=9)], ""),
+    ],
+)  # fmt: skip
+def test_what_is_taken_for_a_number_of_persons(name: str, seen: list[Within], why: str) -> None:
+    assert looks_like_person(name, seen) == why
+
+
+def test_what_is_constant_is_counted() -> None:
+    counts = [(3, 1, 3, 2), (2, 1, 1, 1), (2, 2, 2, 1)]
+    birth, sex = found_within(counts, {"born": BIRTH, "sex": SEX}, {"born": 0.0, "sex": 0.5})
+    assert birth == Within(BIRTH, 3, 2, 0.0)
+    assert sex == Within(SEX, 2, 1, 0.5**2 + 0.5)
+
+
+def test_of_persons_and_their_cases_it_is_the_persons() -> None:
+    cases, persons = column("case_id", 100, 90), column("patient_id", 100, 40)
+    assert coarsest([cases, persons]) == "patient_id"
+    assert coarsest([column("case_id", 100, 100)]) is None
+    assert coarsest([]) is None
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_name(name: str) -> None:
+    assert name_says(name) in ("", "number", "person")
