@@ -74,7 +74,8 @@ WITH trusted AS (
     SELECT 'function ' || p.oid::regprocedure, p.proowner, 'owner'
     FROM pg_catalog.pg_proc AS p
     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
-    WHERE n.nspname = 'dbanon' AND p.proname IN ('_record_release', '_record_run', '_spend')
+    WHERE n.nspname = 'dbanon'
+      AND p.proname IN ('_record_release', '_record_run', '_spend', '_hold_job')
       AND p.proowner NOT IN (SELECT oid FROM trusted)
     UNION ALL
     SELECT name || ', which is no table', owner, 'code' FROM held WHERE relkind <> 'r'
