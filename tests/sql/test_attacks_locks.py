@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,9 +12,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
+from sqlalchemy import NullPool, create_engine
 
+from dbanon.doors import install
+from dbanon.doors.cli.main import main
 from dbanon.errors import JobRunning
 from dbanon.run.open import open_store
+from dbanon.stores.migrate import migrate
 from tests.postgres_server import Server, conninfo
 from tests.sql.ledger_entries import PEOPLE, anonymize
 
@@ -116,3 +123,68 @@ def test_the_lock_before_and_after_the_first_release(sql_server: Server) -> None
                 open_store(url).job_lock("people"),
             ):
                 pass
+
+
+@pytest.fixture(params=["installed", "client"])
+def old_ledger(request: pytest.FixtureRequest, sql_server: Server) -> Iterator[str]:
+    """A database with a ledger that `dbanon upgrade` has something to do with."""
+    if request.param == "installed":
+        request.getfixturevalue("sql_role")("anna")
+        yield request.getfixturevalue("sql_url")
+        return
+    with sql_server.database() as url:
+        with create_engine(url, poolclass=NullPool).begin() as connection:
+            migrate(connection, "0005")
+        yield url
+
+
+def test_an_upgrade_behind_an_idle_reader_holds_up_nobody(
+    old_ledger: str, backend_path: Path
+) -> None:
+    """It waited without a limit, with a lock asked for that all who came after waited behind."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            install.upgrade(old_ledger, python_paths=[str(backend_path)])
+        except BaseException as error:
+            failed.append(error)
+
+    with psycopg.connect(conninfo(old_ledger)) as reader:
+        reader.execute("SELECT count(*) FROM dbanon.release")
+        upgrade = threading.Thread(target=run)
+        upgrade.start()
+        began = time.monotonic()
+        slowest = 0.0
+        with psycopg.connect(conninfo(old_ledger), autocommit=True) as other:
+            other.execute("SET lock_timeout = '5s'")
+            while time.monotonic() - began < 4:
+                asked = time.monotonic()
+                other.execute("SELECT count(*) FROM dbanon.release, dbanon.run")
+                slowest = max(slowest, time.monotonic() - asked)
+                time.sleep(0.02)
+        assert upgrade.is_alive(), failed
+        assert slowest < 2
+    upgrade.join(60)
+    assert not upgrade.is_alive()
+    assert failed == []
+
+
+def test_an_upgrade_that_gives_up_says_who_reads(old_ledger: str, backend_path: Path) -> None:
+    state = "SELECT version_num FROM dbanon.alembic_version"
+    with psycopg.connect(conninfo(old_ledger)) as reader:
+        before = reader.execute(state).fetchall()
+        done = CliRunner().invoke(
+            main,
+            ["upgrade", old_ledger, "--python-path", str(backend_path), "--lock-timeout", "1.5"],
+        )
+        assert done.exit_code == 4, done.stderr
+        told = " ".join(done.stderr.split())
+        assert "[database_busy]" in told
+        assert f"process {reader.info.backend_pid} of role" in told
+        assert "1.5 seconds" in told
+        assert reader.execute(state).fetchall() == before
+    done = CliRunner().invoke(
+        main, ["upgrade", old_ledger, "--python-path", str(backend_path), "--lock-timeout", "0"]
+    )
+    assert done.exit_code == 2

@@ -19,9 +19,6 @@ from dbanon.stores.postgresql.locks import LOCK_SECONDS, Undoing
 class LedgerSession(Undoing, Protocol):
     """A transaction that asks about the ledger."""
 
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Execute a query: its rows."""
-
     def has_ledger(self) -> bool:
         """True when this database has a ledger."""
 
