@@ -9,6 +9,7 @@ ALTER FUNCTION dbanon._record_release(jsonb, jsonb, jsonb) OWNER TO dbanon_ledge
 ALTER FUNCTION dbanon._record_run(jsonb) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._spend(text, numeric, uuid) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._hold_job(text) OWNER TO dbanon_ledger;
+ALTER FUNCTION dbanon._require_room(text) OWNER TO dbanon_ledger;
 
 GRANT USAGE ON TYPE dbanon.release_info, dbanon.verification
     TO dbanon_admin, dbanon_runner, dbanon_reader;

@@ -16,6 +16,7 @@ BEGIN
     IF coalesce(length(job) NOT BETWEEN 1 AND 200, true) THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'A job has a name of 1 to 200 characters.';
     END IF;
+    PERFORM dbanon._require_room(session_user);
     -- For the table with the caller's patience: an upgrade has it, not a job of this name.
     LOCK TABLE ONLY dbanon.run IN ROW EXCLUSIVE MODE;
     PERFORM set_config('lock_timeout', '200ms', true);

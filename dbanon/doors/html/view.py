@@ -11,7 +11,7 @@ from dbanon.doors.html.figures import Row, figure
 from dbanon.job.guarantee import Guarantee, recorded
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
-from dbanon.release.words import told_by_method
+from dbanon.release.words import printable, told_by_method
 from dbanon.run.look import Look
 
 _METHOD_LOSS = {
@@ -33,7 +33,7 @@ def view(
     pictures = _Pictures()
     return {
         "report": report,
-        "title": svg.plain(report.output),
+        "title": printable(report.output),
         "headline": _headline(report, evaluation),
         "bounds_rows": guarantee.bounds_rows,
         "k_counts": guarantee.unit,
