@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,21 @@ from dbanon.doors.sql_script import LEDGER_EXTENSION, script, tie_script
 from dbanon.errors import (
     InstallRefused,
     InsufficientRights,
+    InvalidParameter,
     MissingDependency,
     PythonNotUsable,
 )
 from dbanon.run.open import open_store
 from dbanon.stores.ledger_tables import HEAD, TABLES
+from dbanon.stores.postgresql.errors import translated, translation
 from dbanon.stores.postgresql.ledger import OWNER
+from dbanon.stores.postgresql.locks import LOCK_SECONDS, lock_schema
+from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.unreachable import unreachable
 from dbanon.stores.urls import read_url
 from dbanon.version import version
+
+_A_DAY = 86_400
 
 # Runs as the server's account: what that one can import, and who else could change it, is what
 # counts. Nothing is imported from a directory that is not safe.
@@ -83,6 +89,7 @@ def install(
     sql_only: bool = False,
     extension: bool = False,
     trusted_owners: Sequence[str] = (),
+    lock_timeout: float = LOCK_SECONDS,
 ) -> list[tuple[str, str]]:
     """Install the SQL side; what ``dbanon.check()`` then says.
 
@@ -94,15 +101,18 @@ def install(
     extension : copy the extensions' files to this machine's server, and CREATE EXTENSION.
     trusted_owners : accounts of the server's machine, beside root and the server's own, that may
         own the package: each could run code as the server's account.
+    lock_timeout : seconds for which the tables of a ledger that is there are asked for.
 
     Raises
     ------
+    DatabaseBusy : others kept them; nothing was changed.
     DbanonError : it cannot be installed; nothing was changed in the database then.
     """
     paths = None if sql_only else list(python_paths) or own_paths()
     with _connected(url) as connection:
         if paths is not None:
             _require_python(connection, paths, trusted_owners)
+        _lock_ledger(connection, lock_timeout)
         if _is_extension(connection, "dbanon"):
             raise InstallRefused(
                 "dbanon is installed as an extension in this database.",
@@ -120,32 +130,45 @@ def install(
 
 
 def upgrade(
-    url: str, *, python_paths: Sequence[str] = (), trusted_owners: Sequence[str] = ()
+    url: str,
+    *,
+    python_paths: Sequence[str] = (),
+    trusted_owners: Sequence[str] = (),
+    lock_timeout: float = LOCK_SECONDS,
 ) -> list[tuple[str, str]]:
     """Bring ledger and SQL side to this version, in the way they were installed; grants stay.
 
     A ledger that a client made is brought to this version alone, on every database. On PostgreSQL
     releases are tied to their relations again, as is needed after a dump was restored.
 
+    Parameters
+    ----------
+    lock_timeout : seconds for which the ledger's tables are asked for, on PostgreSQL.
+
     Raises
     ------
     InstallRefused : there is nothing of dbanon.
+    DatabaseBusy : others kept the tables; nothing was changed.
     """
+    _require_seconds(lock_timeout)
     if not _is_postgresql(url):
-        return _upgraded_ledger(url)
+        return _upgraded_ledger(url, lock_timeout)
     with _connected(url) as connection:
         functions = _has_functions(connection)
         if functions:
-            _upgrade_functions(connection, python_paths, trusted_owners)
+            _upgrade_functions(connection, python_paths, trusted_owners, lock_timeout)
             return _checked(connection)
-    return _upgraded_ledger(url)
+    return _upgraded_ledger(url, lock_timeout)
 
 
-def _upgrade_functions(connection: Any, python_paths: Sequence[str], owners: Sequence[str]) -> None:
+def _upgrade_functions(
+    connection: Any, python_paths: Sequence[str], owners: Sequence[str], lock_timeout: float
+) -> None:
     with_python = _rows(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
     paths = (list(python_paths) or own_paths()) if with_python else None
     if paths is not None:
         _require_python(connection, paths, owners)
+    _lock_ledger(connection, lock_timeout)
     if _is_extension(connection, "dbanon"):
         write_extension(extension_directory(), list(paths or ()))
         if not _is_extension(connection, LEDGER_EXTENSION):
@@ -164,28 +187,33 @@ def _bring_ledger(connection: Any) -> None:
         connection.execute(f"ALTER EXTENSION {LEDGER_EXTENSION} UPDATE TO '{version()}'")
 
 
-def _upgraded_ledger(url: str) -> list[tuple[str, str]]:
+def _upgraded_ledger(url: str, lock_timeout: float) -> list[tuple[str, str]]:
     """Bring the ledger of a database without functions to this version."""
     with open_store(url).session(write=True) as session:
         if not session.has_ledger():
             raise InstallRefused(hint="Run: dbanon install")
         session.require_trusted_ledger()
+        if isinstance(session, PostgresqlSession):
+            session.lock_seconds = lock_timeout
         session.ensure_ledger()
         session.tie_releases()
     return [("ledger", HEAD), ("sql functions", "not installed")]
 
 
-def uninstall(url: str, *, ledger: bool = False) -> None:
+def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECONDS) -> None:
     """Remove functions and types; the ledger stays unless ``ledger`` says otherwise.
 
     Raises
     ------
     InstallRefused : there is nothing to remove.
+    DatabaseBusy : others kept tables of the ledger for ``lock_timeout`` seconds.
     """
     with _connected(url) as connection:
         functions = _has_functions(connection)
         if not functions and not (ledger and _has_schema(connection)):
             raise InstallRefused(hint="There is nothing to remove.")
+        if ledger:
+            _lock_ledger(connection, lock_timeout)
         borrowed = _needs_owner(connection)
         if borrowed:
             connection.execute(f"GRANT {OWNER} TO CURRENT_USER")
@@ -209,6 +237,56 @@ def uninstall(url: str, *, ledger: bool = False) -> None:
             connection.execute("DROP SCHEMA dbanon")
         if borrowed:
             connection.execute(f"REVOKE {OWNER} FROM CURRENT_USER")
+
+
+class _Transaction:
+    """The transaction of a plain connection, as what asks for locks takes it."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self._executed(sql, parameters)
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = self._executed(sql, parameters).fetchall()
+        return found
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        savepoint: AbstractContextManager[Any] = self._connection.transaction()
+        return savepoint
+
+    def _executed(self, sql: str, parameters: Sequence[Any]) -> Any:
+        with translated():
+            return self._connection.execute(sql.replace("?", "%s"), parameters or None)
+
+
+def _lock_ledger(connection: Any, seconds: float) -> None:
+    """Have the ledger's tables for this transaction alone, so that nobody waits behind it."""
+    _require_seconds(seconds)
+    transaction = _Transaction(connection)
+    try:
+        with transaction.savepoint():
+            borrowed = _needs_owner(connection)
+            if borrowed:
+                transaction.run(f"GRANT {OWNER} TO CURRENT_USER")
+            lock_schema(transaction, "dbanon", seconds)
+            if borrowed:
+                transaction.run(f"REVOKE {OWNER} FROM CURRENT_USER")
+    except InsufficientRights:
+        # What follows says whose it is.
+        transaction.run(f"SET LOCAL lock_timeout = {int(seconds * 1000)}")
+
+
+def _require_seconds(lock_timeout: float) -> None:
+    """Check a time that locks are asked for.
+
+    Raises
+    ------
+    InvalidParameter : it is no time of up to a day.
+    """
+    if not 0 < lock_timeout <= _A_DAY:
+        raise InvalidParameter("lock_timeout must be a number of seconds above 0, up to 86400.")
 
 
 def _require_python(connection: Any, paths: Sequence[str], owners: Sequence[str]) -> None:
@@ -308,6 +386,8 @@ def _connected(url: str) -> Iterator[Any]:
         except psycopg.Error as error:
             # DDL of ours alone: the server's text holds no value of a table.
             text = error.diag.message_primary or type(error).__name__
+            if error.sqlstate == "55P03":
+                raise translation(error) from None
             if error.sqlstate == "42501":
                 raise InsufficientRights(text, hint=error.diag.message_hint) from None
             raise InstallRefused(text, hint=error.diag.message_hint) from None

@@ -75,6 +75,13 @@ class LedgerNotTrusted(InsufficientRights):
     code = "ledger_not_trusted"
 
 
+class LedgerQuota(InsufficientRights):
+    """The role wrote as many entries of the ledger as it may in a day."""
+
+    code = "ledger_quota"
+    sqlstate = "53400"
+
+
 class ForeignCode(InsufficientRights):
     """Code of another role would run with the rights of this one."""
 

@@ -8,6 +8,25 @@ from datetime import datetime, timezone
 from html import escape
 from typing import Any
 
+# Beside control characters: what makes text run the other way.
+_DIRECTIONS = {0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_WRITTEN_OUT = {
+    number: f"\\u{number:04x}" for number in (*range(32), *range(0x7F, 0xA0), *_DIRECTIONS)
+}
+_OF_LINES = {k: v for k, v in _WRITTEN_OUT.items() if chr(k) not in "\n\t"}
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """Text whose control characters and marks of direction are written out.
+
+    A terminal does what it is told by them, and whoever wrote a ledger's entry may be anybody.
+
+    Parameters
+    ----------
+    lines : it may have several; tabs and ends of lines stay.
+    """
+    return text.translate(_OF_LINES if lines else _WRITTEN_OUT)
+
 
 class InWords:
     """What shows itself as pairs of label and text: in lines, and as a table in a notebook."""
@@ -26,8 +45,8 @@ class InWords:
 
     def _repr_html_(self) -> str:
         rows = (
-            f"<tr><th style='text-align: left'>{escape(label)}</th>"
-            f"<td style='text-align: left'>{escape(text)}</td></tr>"
+            f"<tr><th style='text-align: left'>{escape(printable(label))}</th>"
+            f"<td style='text-align: left'>{escape(printable(text))}</td></tr>"
             for label, text in self.rows()
         )
         return f"<table>{''.join(rows)}</table>"
@@ -35,6 +54,7 @@ class InWords:
 
 def in_lines(pairs: Sequence[tuple[str, str]]) -> str:
     """Labels and texts below each other, with nothing behind them."""
+    pairs = [(printable(label), printable(text)) for label, text in pairs]
     width = max((len(label) for label, _ in pairs), default=0)
     return "\n".join(f"{label:<{width}}  {text}".rstrip() for label, text in pairs)
 

@@ -296,10 +296,38 @@ def not_carried() -> InvalidParameter:
     )
 
 
-def job_running(job: str) -> JobRunning:
-    """The error for a job whose lock another process holds."""
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lock, as far as that is known.
+
+    Parameters
+    ----------
+    pid : of the process: the server's, or one of this machine where a file is locked.
+    role : of the database, or the account of the machine.
+    since : a time in UTC, as text.
+    """
+
+    pid: int | None = None
+    role: str | None = None
+    since: str | None = None
+
+    def __str__(self) -> str:
+        told = "another process" if self.pid is None else f"process {self.pid}"
+        told += "" if self.role is None else f' of role "{self.role}"'
+        return told + ("" if self.since is None else f", since {self.since}")
+
+
+def job_running(job: str, holder: Holder | None = None, ends: str = "") -> JobRunning:
+    """The error for a job whose lock another process holds.
+
+    Parameters
+    ----------
+    ends : what ends a process that hangs.
+    """
+    told = "" if holder is None or holder == Holder() else f" It is held by {holder}."
     return JobRunning(
-        f'The job "{job}" is running already.', hint="Wait until it is done; two would do the same."
+        f'The job "{job}" is running already.{told}',
+        hint=f"Wait until it is done; two would do the same.{ends}",
     )
 
 

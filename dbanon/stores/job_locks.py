@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 
 from dbanon.errors import DatabaseNotFound, InsufficientRights
-from dbanon.stores.base import job_running
+from dbanon.stores.base import Holder, job_running
+
+# What a lock says of its holder, who made the file: nobody else can write it.
+_TOLD = re.compile(r"(\d{1,10}) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)\n")
 
 
 @contextmanager
@@ -53,12 +59,27 @@ def _take(path: Path, job: str) -> int:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(path.lstat(), os.fstat(file)):
+                now = datetime.now(timezone.utc)
+                os.ftruncate(file, 0)
+                os.pwrite(file, f"{os.getpid()} {now:%Y-%m-%d %H:%M:%S} UTC\n".encode(), 0)
                 return file
         except FileNotFoundError:
             # Who held it took it away; the next round makes another one.
             os.close(file)
         except BlockingIOError:
+            holder = _holder(file)
             os.close(file)
-            raise job_running(job) from None
+            raise job_running(job, holder) from None
         else:
             os.close(file)
+
+
+def _holder(file: int) -> Holder:
+    """Whose the lock is, as its file says."""
+    account = os.fstat(file).st_uid
+    try:
+        role = pwd.getpwuid(account).pw_name
+    except KeyError:
+        role = str(account)
+    told = _TOLD.fullmatch(os.pread(file, 100, 0).decode("ascii", "replace"))
+    return Holder(int(told[1]), role, told[2]) if told else Holder(None, role)

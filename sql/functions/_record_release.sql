@@ -66,6 +66,22 @@ BEGIN
             MESSAGE = format('%I is no key of an entry, or one that is not the caller''s to say.',
                              left(unknown, 60));
     END IF;
+    -- Whoever reads the ledger on a terminal reads what a runner wrote. A tab may be in a name.
+    SELECT key INTO unknown FROM (
+        SELECT key, value FROM jsonb_each_text(release)
+        WHERE jsonb_typeof(release -> key) = 'string'
+        UNION ALL
+        SELECT c.key, c.value FROM jsonb_array_elements(columns) AS e, jsonb_each_text(e) AS c
+    ) AS texts
+    WHERE value ~ '[\u0001-\u0008\u000a-\u001f\u007f-\u009f]'
+       OR length(value) > CASE key WHEN 'source' THEN 5000 WHEN 'guarantee' THEN 300000
+                                   WHEN 'sql_type' THEN 5000 ELSE 2000 END
+    LIMIT 1;
+    IF FOUND OR coalesce(release ->> 'method' !~ '^[a-z0-9_]{1,60}$', false) THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = format('The %s of the entry has a control character, or is too long.',
+                             coalesce(unknown, 'method'));
+    END IF;
     id := (release ->> 'release_id')::uuid;
     own := pg_current_xact_id()::text::bigint;
     FOREACH place IN ARRAY ARRAY['relation_oid', 'output_oid'] LOOP
@@ -144,6 +160,7 @@ BEGIN
     entry.output_kind := CASE shown.relkind WHEN 'r' THEN 'table' ELSE 'view' END;
     entry.relation_name := released.relname;
     entry.published_by := pg_get_userbyid(released.relowner);
+    PERFORM dbanon._require_room(entry.published_by);
     -- Its own spending, once: what nobody has spent, nobody has released.
     IF entry.budget IS NOT NULL THEN
         UPDATE dbanon.spending AS s SET release_id = id, state = 'published'

@@ -29,6 +29,8 @@ BEGIN
        OR coalesce(run ->> 'method' !~ '^[a-z0-9_]{1,60}$', true)
        OR coalesce(length(run ->> 'source') > 300 OR length(run ->> 'output_name') > 300, true)
        OR coalesce(length(run ->> 'output_schema') > 300, false)
+       OR concat(run ->> 'source', run ->> 'output_schema', run ->> 'output_name')
+          ~ '[\u0001-\u0008\u000a-\u001f\u007f-\u009f]'
        OR coalesce(run ->> 'job' !~ '^[a-z0-9][a-z0-9_-]{0,62}$', false)
        OR run ? 'job' AND run ->> 'door' <> 'job'
        OR run ->> 'run_id' !~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN
@@ -36,6 +38,7 @@ BEGIN
             MESSAGE = 'A run has a door, a method, a source, an output and the code of an error; one of'
                       ' a job file also its job.';
     END IF;
+    PERFORM dbanon._require_room(session_user);
     INSERT INTO dbanon.run (run_id, door, method, source, output_schema, output_name, started_at,
                             finished_at, state, error_code, run_by, application, server_version, job)
     SELECT coalesce((run ->> 'run_id')::uuid, gen_random_uuid()), run ->> 'door', run ->> 'method', run ->> 'source',

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -130,6 +132,9 @@ def test_a_job_that_runs_already(database: Database, tmp_path: Path) -> None:
         done = call("run", file, "--job", "people")
         assert done.exit_code == 7
         assert "[job_running]" in done.stderr
+        told = " ".join(done.stderr.split())
+        assert re.search(r'held by process \d+ of role "\w+", since [\d-]+ [\d:]+ UTC\.', told)
+        assert database.name == "postgresql" or f"process {os.getpid()} of" in told
         assert call("run", file, "--job", "other").exit_code == 0
         with pytest.raises(JobRunning), store.job_lock("people"):
             pass

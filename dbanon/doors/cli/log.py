@@ -20,6 +20,7 @@ import click
 
 from dbanon.doors.ways import on_command_line
 from dbanon.errors import DbanonError
+from dbanon.release.words import printable
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -90,8 +91,9 @@ class Log:
             told = {"message": error.message, "detail": error.detail, "hint": hint}
             self.event("error", "error", code=error.code, **told)
         elif words:
-            write(f"Error [{error.code}]: {error.message}")
-            for label, text in (("Detail", error.detail), ("Hint", error.hint_by(on_command_line))):
+            write(f"Error [{error.code}]: {printable(error.message)}")
+            detail = error.detail and printable(error.detail)
+            for label, text in (("Detail", detail), ("Hint", error.hint_by(on_command_line))):
                 if text:
                     write(f"{label}: {text}")
 
@@ -119,7 +121,7 @@ def say(line: str, event: str = "warning") -> None:
 def write(line: str) -> None:
     """Write a line on stderr, if that can be written to."""
     try:
-        click.echo(line, err=True)
+        click.echo(printable(line, lines=True), err=True)
     except (OSError, UnicodeError):
         give_up(sys.stderr)
 

@@ -186,6 +186,17 @@ _TRUST_OWNER = click.option(
 )
 
 
+_LOCK_TIMEOUT = click.option(
+    "--lock-timeout",
+    type=float,
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the ledger's tables are asked for while others read them; in short tries, so"
+    " that nobody waits behind.",
+)
+
+
 def _warn_of(owners: tuple[str, ...]) -> None:
     for owner in owners:
         say(
@@ -200,6 +211,7 @@ def _warn_of(owners: tuple[str, ...]) -> None:
 @click.option("--sql-only", is_flag=True, help="Only what needs no PL/Python.")
 @_PYTHON_PATH
 @_TRUST_OWNER
+@_LOCK_TIMEOUT
 @log_format
 def install(
     url: str,
@@ -207,6 +219,7 @@ def install(
     sql_only: bool,
     python_paths: tuple[str, ...],
     trusted_owners: tuple[str, ...],
+    lock_timeout: float,
 ) -> None:
     """Install the SQL functions in a PostgreSQL database."""
     with errors("table"), signals(), lasting() as committed:
@@ -220,6 +233,7 @@ def install(
             sql_only=sql_only,
             extension=extension,
             trusted_owners=trusted_owners,
+            lock_timeout=lock_timeout,
         )
         _warn_of(trusted_owners)
         committed()
@@ -230,13 +244,21 @@ def install(
 @click.argument("url", envvar="DBANON_URL")
 @_PYTHON_PATH
 @_TRUST_OWNER
+@_LOCK_TIMEOUT
 @log_format
-def upgrade(url: str, python_paths: tuple[str, ...], trusted_owners: tuple[str, ...]) -> None:
+def upgrade(
+    url: str, python_paths: tuple[str, ...], trusted_owners: tuple[str, ...], lock_timeout: float
+) -> None:
     """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
     with errors("table"), signals(), lasting() as committed:
         from dbanon.doors import install as installation
 
-        found = installation.upgrade(url, python_paths=python_paths, trusted_owners=trusted_owners)
+        found = installation.upgrade(
+            url,
+            python_paths=python_paths,
+            trusted_owners=trusted_owners,
+            lock_timeout=lock_timeout,
+        )
         _warn_of(trusted_owners)
         committed()
         show_checks(found)
@@ -245,13 +267,14 @@ def upgrade(url: str, python_paths: tuple[str, ...], trusted_owners: tuple[str, 
 @main.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option("--ledger", is_flag=True, help="Also drop the ledger of releases.")
+@_LOCK_TIMEOUT
 @log_format
-def uninstall(url: str, ledger: bool) -> None:
+def uninstall(url: str, ledger: bool, lock_timeout: float) -> None:
     """Remove the SQL functions; the ledger stays."""
     with errors("table"), signals(), lasting() as committed:
         from dbanon.doors import install as installation
 
-        installation.uninstall(url, ledger=ledger)
+        installation.uninstall(url, ledger=ledger, lock_timeout=lock_timeout)
         committed()
         click.echo("dbanon's functions were removed.")
 

@@ -19,6 +19,7 @@ from rich.table import Table
 from dbanon.errors import InvalidParameter
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
+from dbanon.release.words import printable
 from dbanon.run.look import Look
 from dbanon.run.verify import Verification
 from dbanon.run.verify_private import PrivateVerification
@@ -52,7 +53,7 @@ def _unpadded(what: Any, encoding: str) -> str:
 
 def pairs_table(title: str, pairs: Iterable[tuple[str, str]]) -> Table:
     """A table of labels and texts."""
-    table = Table(title=title, show_header=False, title_justify="left", box=box.SIMPLE)
+    table = Table(title=_plain(title), show_header=False, title_justify="left", box=box.SIMPLE)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for label, text in pairs:
@@ -62,7 +63,7 @@ def pairs_table(title: str, pairs: Iterable[tuple[str, str]]) -> Table:
 
 def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """A table with a header."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    table = Table(title=_plain(title), title_justify="left", box=box.SIMPLE)
     for name in header:
         table.add_column(_plain(name), overflow="fold")
     for row in rows:
@@ -172,5 +173,5 @@ def save_report(
 
 
 def _plain(text: str) -> str:
-    """Text that rich prints as it is: a name may hold what looks like its markup."""
-    return escape(text)
+    """Text that rich prints as it is: a name may hold what looks like its markup, or worse."""
+    return escape(printable(text))

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from dbanon.doors.html.view import counted_again, view
 from dbanon.release.distribution import Distribution
 from dbanon.release.report import Report
+from dbanon.release.words import printable
 from dbanon.run.look import Look
 from dbanon.run.verify import Verification
 
@@ -81,6 +82,13 @@ def _file(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
+def _told(value: Any) -> Any:
+    """What the page says of a value: text of others without control characters."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value, lines=True)
+    return value
+
+
 @cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
@@ -89,6 +97,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_told,
     )
     # Pictures come from one module, which escapes what it is given.
     environment.filters["picture"] = Markup

@@ -12,6 +12,7 @@ from html import escape
 from itertools import pairwise
 
 from dbanon.release.distribution import Distribution, require_shown
+from dbanon.release.words import printable
 
 # Widths and heights of a histogram, in units that are pixels on a small screen.
 _WIDE, _HIGH, _LEFT, _TOP, _FOOT = 320, 150, 8, 16, 22
@@ -38,19 +39,6 @@ class Spot:
     loss: float
     curve: str
     chosen: bool = False
-
-
-def plain(text: str) -> str:
-    """Text whose marks of direction and control characters are written out, as pictures need it."""
-    return "".join(
-        f"\\u{ord(letter):04x}"
-        if ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 or ord(letter) in _DIRECTIONS
-        else letter
-        for letter in text
-    )
-
-
-_DIRECTIONS = {0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 
 
 def share_bar(share: float, limit: float | None = None) -> str:
@@ -81,7 +69,7 @@ def histogram(found: Distribution, number: int) -> str:
         for bar, height in zip(found.bars, heights, strict=True)
         if bar.rows
     ]
-    title = f"Released values of {plain(found.name)}"
+    title = f"Released values of {printable(found.name)}"
     desc = f"{len(found.bars)} bins. The area of a bar stands for its rows; the table has them."
     return _histogram(title, desc, bars, steps, list(found.edges), number)
 
@@ -245,7 +233,7 @@ def _labels(
             kind = ' class="strong"' if spot.chosen else ""
             drawn.append(
                 f'<text{kind} x="{found[0]:.1f}" y="{found[1]:.1f}">'
-                f"{escape(plain(spot.label))}</text>"
+                f"{escape(printable(spot.label))}</text>"
             )
     return drawn
 

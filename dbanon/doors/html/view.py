@@ -12,7 +12,7 @@ from dbanon.doors.html.figures import Row, figure
 from dbanon.job.guarantee import Guarantee, recorded
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
-from dbanon.release.words import now, told_by_method
+from dbanon.release.words import now, printable, told_by_method
 from dbanon.run.look import Look
 from dbanon.run.verify import Verification
 
@@ -35,7 +35,7 @@ def view(
     pictures = _Pictures()
     return {
         "report": report,
-        "title": svg.plain(report.output),
+        "title": printable(report.output),
         "headline": _headline(report, guarantee, evaluation),
         "bounds_rows": guarantee.bounds_rows,
         "k_counts": guarantee.unit,

@@ -29,6 +29,7 @@ from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.carrying import PostgresqlCarrying
 from dbanon.stores.postgresql.copied import copied_out
 from dbanon.stores.postgresql.errors import translated
+from dbanon.stores.postgresql.locks import lock_schema
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -256,6 +257,8 @@ class PsycopgSession(PostgresqlCarrying):
         # Two first releases at once: the second waits here and finds the ledger made.
         self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
         try:
+            # What asks for a table waits behind whoever reads it, and all others behind that.
+            lock_schema(self, "dbanon", self.lock_seconds)
             with translated():
                 migrate(self._connection)
         except OutputExists:

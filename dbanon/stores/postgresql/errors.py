@@ -16,6 +16,7 @@ from dbanon.errors import (
     DatabaseFailure,
     DbanonError,
     InsufficientRights,
+    LedgerQuota,
     NonFiniteValue,
     OutputChanged,
     OutputExists,
@@ -65,6 +66,13 @@ def translation(error: Any) -> DbanonError:
         )
     if state == "42501":
         return InsufficientRights(detail=detail, hint="See the minimum rights in docs/rights.md.")
+    if state == "53400":
+        return LedgerQuota(
+            "This role has written as many entries of the ledger within a day as one may.",
+            detail=detail,
+            hint="The owner of the database can allow more: ALTER DATABASE … SET"
+            " dbanon.entries_a_day = …",
+        )
     if state == "57014":
         return Cancelled("The database cancelled the run, or its time limit was reached.")
     if state in ("55P03", "40P01"):

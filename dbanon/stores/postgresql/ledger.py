@@ -8,9 +8,11 @@ the ledger is read or written runs as the caller, so a ledger of anybody else is
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from dbanon.errors import InvalidName
 from dbanon.stores.ledger_tables import CHECKS, RELEASE_COLUMNS, TABLES
 from dbanon.stores.postgresql.text import literal
 
@@ -74,7 +76,8 @@ WITH trusted AS (
     SELECT 'function ' || p.oid::regprocedure, p.proowner, 'owner'
     FROM pg_catalog.pg_proc AS p
     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
-    WHERE n.nspname = 'dbanon' AND p.proname IN ('_record_release', '_record_run', '_spend')
+    WHERE n.nspname = 'dbanon'
+      AND p.proname IN ('_record_release', '_record_run', '_spend', '_hold_job', '_require_room')
       AND p.proowner NOT IN (SELECT oid FROM trusted)
     UNION ALL
     SELECT name || ', which is no table', owner, 'code' FROM held WHERE relkind <> 'r'
@@ -181,8 +184,23 @@ _TAKEN = ("created_at", "output_schema", "output_name", "output_kind", "relation
 _JSON = tuple(name for name, kind, _ in RELEASE_COLUMNS if kind == "json")
 
 
+# As sql/functions/_record_release.sql refuses them: a terminal does what they say.
+_CONTROLS = re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f]")
+
+
 def told(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a row of the ledger is the caller's to say, as the function that records takes it."""
+    """What of a row of the ledger is the caller's to say, as the function that records takes it.
+
+    Raises
+    ------
+    InvalidName : it would hold a control character.
+    """
+    for name, value in row.items():
+        if isinstance(value, str) and _CONTROLS.search(value):
+            raise InvalidName(
+                f"The {name} of the ledger's entry would hold a control character.",
+                hint="Rename the table or column whose name has it, or release a view of it.",
+            )
     return {
         name: json.loads(value) if name in _JSON and isinstance(value, str) else value
         for name, value in row.items()

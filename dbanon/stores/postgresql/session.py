@@ -40,7 +40,7 @@ from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql import ledger as postgresql_ledger
 from dbanon.stores.postgresql.keyed import PostgresqlKeyed
-from dbanon.stores.postgresql.locks import run_patiently
+from dbanon.stores.postgresql.locks import LOCK_SECONDS, run_patiently
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.private import PostgresqlPrivate
 from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
@@ -64,6 +64,8 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
     digest_way = digest.WAY
+    # How long tables of the ledger that are changed are asked for.
+    lock_seconds = LOCK_SECONDS
     _search_path: list[str]
 
     def __init__(self, on_sql: OnSql | None = None) -> None:

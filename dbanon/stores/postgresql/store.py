@@ -7,15 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, Engine, NullPool, create_engine, event, text
+from sqlalchemy import URL, Engine, NullPool, create_engine, event
 
 from dbanon.errors import ConnectionLost, DatabaseUnreachable, InvalidParameter
-from dbanon.stores.base import OnSql, job_running
+from dbanon.stores.base import OnSql
 from dbanon.stores.idle import shared_driver, transaction_open
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.postgresql.client import FOUND_PATH, PsycopgSession
 from dbanon.stores.postgresql.commit import commit
 from dbanon.stores.postgresql.errors import translated
+from dbanon.stores.postgresql.job_lock import hold_job
 from dbanon.stores.postgresql.settings import CALLER_PATH
 from dbanon.stores.postgresql.unreachable import shown, unreachable
 
@@ -92,18 +93,16 @@ class PostgresqlStore:
 
     @contextmanager
     def job_lock(self, job: str) -> Iterator[None]:
-        """An advisory lock, on a connection of its own: it goes with the process that holds it."""
-        connection = self._connect()
+        """In an open transaction of a connection of its own: it goes with whoever holds it."""
+        # What another transaction commits meanwhile is seen by the next statement.
+        connection = self._connect().execution_options(isolation_level="READ COMMITTED")
         try:
-            key = text("SELECT pg_try_advisory_lock(hashtextextended('dbanon job ' || :job, 0))")
             with translated():
-                held = connection.execute(key, {"job": job}).scalar()
-                connection.commit()
-            if not held:
-                raise job_running(job)
+                connection.begin()
+                hold_job(PsycopgSession(connection), job)
             yield
         finally:
-            # An engine of the caller's would keep it.
+            # It is rolled back with the connection, which is not used again.
             connection.invalidate()
             connection.close()
 

@@ -1,0 +1,190 @@
+"""Attacks by locks: a role that may run nothing keeps nobody from running."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import NullPool, create_engine
+
+from dbanon.doors import install
+from dbanon.doors.cli.main import main
+from dbanon.errors import JobRunning
+from dbanon.run.open import open_store
+from dbanon.stores.migrate import migrate
+from tests.postgres_server import Server, conninfo
+from tests.sql.ledger_entries import PEOPLE, anonymize
+
+Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
+Role = Callable[..., str]
+
+ADVISORY = "SELECT pg_advisory_lock(hashtextextended('dbanon job people', 0))"
+HELD = re.compile(
+    r'It is held by process (\d+) of role "(\w+)", since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\.'
+)
+
+
+@contextmanager
+def refused(*roles: str, pid: int | None = None) -> Iterator[None]:
+    """The job is refused because one of these roles runs it; ``pid`` is its backend."""
+    with pytest.raises(JobRunning) as failure:
+        yield
+    told = HELD.search(failure.value.message)
+    assert told is not None, failure.value.message
+    assert told[2] in roles
+    assert pid in (None, int(told[1]))
+
+
+def test_a_role_without_rights_does_not_hold_a_job(
+    run_sql: Run, connect: Connect, sql_role: Role, sql_url: str, backend_path: Path
+) -> None:
+    """By its number in pg_locks, known or not, anybody could take an advisory lock."""
+    anna = sql_role("anna")
+    mallory = connect(sql_role("mallory", runner=False))
+    mallory.execute(ADVISORY)
+    for statement in (
+        "SELECT dbanon._hold_job('people')",
+        "DO $$ BEGIN LOCK TABLE dbanon.run IN ROW EXCLUSIVE MODE; END $$",
+        "INSERT INTO dbanon.run (run_id) VALUES (md5('dbanon job people')::uuid)",
+        "SELECT * FROM dbanon.run FOR UPDATE",
+    ):  # fmt: skip
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            mallory.execute(statement)
+    mallory.execute("SELECT set_config('application_name', 'dbanon job since ever', false)")
+    for url in (anna, sql_url):
+        with open_store(url).job_lock("people"):
+            for other in (anna, sql_url):
+                with (
+                    refused("anna" if url == anna else "postgres"),
+                    open_store(other).job_lock("people"),
+                ):
+                    pass
+            with open_store(anna).job_lock("other"):
+                pass
+    with open_store(anna).job_lock("people"):
+        pass
+    assert run_sql("SELECT count(*) FROM dbanon.run") == [(0,)]
+
+
+def test_a_lock_names_its_backend_and_goes_with_it(
+    run_sql: Run, sql_role: Role, sql_url: str, backend_path: Path
+) -> None:
+    anna, bert = sql_role("anna"), sql_role("bert")
+    with open_store(anna).job_lock("people"):
+        [(pid,)] = run_sql(
+            "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'dbanon job %'"
+        )
+        with refused("anna", pid=pid), open_store(bert).job_lock("people"):
+            pass
+        run_sql("SELECT pg_terminate_backend(%s, 5000)", pid)
+        with open_store(bert).job_lock("people"):
+            pass
+
+
+def test_a_runner_that_commits_the_row_of_a_lock_holds_nothing(
+    run_sql: Run, connect: Connect, sql_role: Role, backend_path: Path
+) -> None:
+    anna, mallory = sql_role("anna"), connect(sql_role("mallory"))
+    mallory.execute("SELECT dbanon._hold_job('people')")
+    assert run_sql("SELECT state, run_by FROM dbanon.run") == [("lock", "mallory")]
+    with open_store(anna).job_lock("people"), refused("anna"), open_store(anna).job_lock("people"):
+        pass
+    for name in ("", "x" * 201, None):
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            mallory.execute("SELECT dbanon._hold_job(%s)", (name,))
+
+
+def test_the_lock_before_and_after_the_first_release(sql_server: Server) -> None:
+    """Who began before there was a ledger still holds it when there is one."""
+    with sql_server.database() as url:
+        sql_server.execute("CREATE SCHEMA app", url=url)
+        sql_server.execute(PEOPLE, url=url)
+        mallory = sql_server.create_role("mallory", url=url)
+        with open_store(url).job_lock("people"):
+            with refused("postgres"), open_store(url).job_lock("people"):
+                pass
+            anonymize(url)
+            with refused("postgres"), open_store(url).job_lock("people"):
+                pass
+        with psycopg.connect(conninfo(mallory)) as hers:
+            hers.execute(ADVISORY)
+            with (
+                open_store(url).job_lock("people"),
+                refused("postgres"),
+                open_store(url).job_lock("people"),
+            ):
+                pass
+
+
+@pytest.fixture(params=["installed", "client"])
+def old_ledger(request: pytest.FixtureRequest, sql_server: Server) -> Iterator[str]:
+    """A database with a ledger that `dbanon upgrade` has something to do with."""
+    if request.param == "installed":
+        request.getfixturevalue("sql_role")("anna")
+        yield request.getfixturevalue("sql_url")
+        return
+    with sql_server.database() as url:
+        with create_engine(url, poolclass=NullPool).begin() as connection:
+            migrate(connection, "0005")
+        yield url
+
+
+def test_an_upgrade_behind_an_idle_reader_holds_up_nobody(
+    old_ledger: str, backend_path: Path
+) -> None:
+    """It waited without a limit, with a lock asked for that all who came after waited behind."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            install.upgrade(old_ledger, python_paths=[str(backend_path)])
+        except BaseException as error:
+            failed.append(error)
+
+    with psycopg.connect(conninfo(old_ledger)) as reader:
+        reader.execute("SELECT count(*) FROM dbanon.release")
+        upgrade = threading.Thread(target=run)
+        upgrade.start()
+        began = time.monotonic()
+        slowest = 0.0
+        with psycopg.connect(conninfo(old_ledger), autocommit=True) as other:
+            other.execute("SET lock_timeout = '5s'")
+            while time.monotonic() - began < 4:
+                asked = time.monotonic()
+                other.execute("SELECT count(*) FROM dbanon.release, dbanon.run")
+                slowest = max(slowest, time.monotonic() - asked)
+                time.sleep(0.02)
+        assert upgrade.is_alive(), failed
+        assert slowest < 2
+    upgrade.join(60)
+    assert not upgrade.is_alive()
+    assert failed == []
+
+
+def test_an_upgrade_that_gives_up_says_who_reads(old_ledger: str, backend_path: Path) -> None:
+    state = "SELECT version_num FROM dbanon.alembic_version"
+    with psycopg.connect(conninfo(old_ledger)) as reader:
+        before = reader.execute(state).fetchall()
+        done = CliRunner().invoke(
+            main,
+            ["upgrade", old_ledger, "--python-path", str(backend_path), "--lock-timeout", "1.5"],
+        )
+        assert done.exit_code == 4, done.stderr
+        told = " ".join(done.stderr.split())
+        assert "[database_busy]" in told
+        assert f"process {reader.info.backend_pid} of role" in told
+        assert "1.5 seconds" in told
+        assert reader.execute(state).fetchall() == before
+    done = CliRunner().invoke(
+        main, ["upgrade", old_ledger, "--python-path", str(backend_path), "--lock-timeout", "0"]
+    )
+    assert done.exit_code == 2

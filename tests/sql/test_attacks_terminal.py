@@ -1,0 +1,130 @@
+"""Attacks by what a ledger entry says: escapes for terminals, and too much of it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from dbanon.doors.cli.main import main
+from dbanon.errors import InvalidName
+from dbanon.release.words import InWords
+from tests.sql.ledger_entries import MAKE, RECORD, anonymize, entry, mark, oid, refused
+
+Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
+Role = Callable[..., str]
+
+# Sets a window's title; CSI of one byte; goes back over what was written; a line of its own; text
+# that runs backwards.
+FORGED = "app.people\x1b]0;pwned\x07 \x9b2J\r\x08 \nk counted 50 ‮evil"
+ESCAPES = "\x1b\x07\x9b\r\x08‮"
+
+
+class Shown(InWords):
+    """What shows itself in a notebook, with what was forged."""
+
+    def rows(self) -> list[tuple[str, str]]:
+        return [(FORGED, FORGED)]
+
+
+def entries(connection: psycopg.Connection[Any], name: str, **given: Any) -> str:
+    """A release that mallory makes by hand, with what she says of it: its id."""
+    release_id = str(uuid.uuid4())
+    connection.execute(MAKE.format(name).encode())
+    mark(connection, name, release_id)
+    connection.execute(RECORD, entry(release_id, oid(connection, name), **given))
+    connection.commit()
+    return release_id
+
+
+@pytest.mark.parametrize(
+    "key", ["source", "method", "guarantee", "seed_policy", "earlier_releases", "dbanon_version",
+            "digest", "neighbours"]
+)  # fmt: skip
+def test_control_characters_are_refused(forger: psycopg.Connection[Any], key: str) -> None:
+    release_id = str(uuid.uuid4())
+    forger.execute(MAKE.format("release.mine").encode())
+    mark(forger, "release.mine", release_id)
+    mine = oid(forger, "release.mine")
+    for forged in ("\x1b[2J", "a\nb", "\x9b2J", "\x7f", "a\rb"):
+        refused(forger, entry(release_id, mine, **{key: "mdav" + forged}), "22023")
+    refused(forger, entry(release_id, mine, **{key: "x" * 400_000}), "22023", "54000")
+
+
+def test_a_column_and_a_run_hold_no_control_characters(forger: psycopg.Connection[Any]) -> None:
+    release_id = str(uuid.uuid4())
+    forger.execute(MAKE.format("release.mine").encode())
+    mark(forger, "release.mine", release_id)
+    release, columns, run = entry(release_id, oid(forger, "release.mine"))
+    for key in ("name", "role", "sql_type"):
+        forged = [json.loads(columns)[0] | {key: "a\x1b[2J"}]
+        refused(forger, [release, json.dumps(forged), run], "22023")
+    failed = {"door": "cli", "method": "mdav", "error_code": "database_failed",
+              "source": "app.people", "output_name": "p"}  # fmt: skip
+    for key in ("source", "output_name", "output_schema"):
+        with pytest.raises(psycopg.errors.InvalidParameterValue), forger.transaction():
+            forger.execute(
+                "SELECT dbanon._record_run(%s::jsonb)", (json.dumps(failed | {key: "\x1b[2J"}),)
+            )
+
+
+def test_readers_write_out_what_an_older_ledger_holds(
+    forger: psycopg.Connection[Any], run_sql: Run, sql_url: str, tmp_path: Path
+) -> None:
+    release_id = entries(forger, "release.mine")
+    run_sql(
+        "UPDATE dbanon.release SET source = %s, method = %s, guarantee = %s, seed_policy = %s",
+        *[FORGED] * 4,
+    )
+    run_sql("UPDATE dbanon.release_column SET name = %s", FORGED)
+    run_sql("UPDATE dbanon.run SET run_by = %s, job = 'people'", FORGED)
+    page = tmp_path / "page.html"
+    for words in (
+        ["releases", sql_url], ["show", sql_url, release_id],
+        ["report", sql_url, "release.mine", "-o", str(page)],
+        ["releases", sql_url, "--job", "people"], ["verify", sql_url, "release.mine"],
+        *[[command, sql_url, *more, "--format", "json"]
+          for command, *more in (["releases"], ["show", release_id])],
+    ):  # fmt: skip
+        done = CliRunner().invoke(main, words)
+        said = done.stdout + done.stderr
+        assert said
+        assert not set(ESCAPES) & set(said), (words, said)
+        assert "\nk counted" not in said
+    assert not set(ESCAPES) & set(page.read_text())
+    told = Shown()
+    assert not set(ESCAPES) & set(str(told) + told._repr_html_())
+
+
+def test_a_role_writes_so_many_entries_a_day(
+    connect: Connect, sql_role: Role, run_sql: Run, sql_url: str, forger: psycopg.Connection[Any]
+) -> None:
+    failed = {"door": "cli", "method": "mdav", "error_code": "database_failed",
+              "source": "app.people", "output_name": "p"}  # fmt: skip
+    run_sql(f'ALTER DATABASE "{sql_url.rpartition("/")[2]}" SET dbanon.entries_a_day = 3')
+    mallory = connect(sql_role("carol"))
+    # What she sets herself is not asked for.
+    mallory.execute("SET dbanon.entries_a_day = 1000000")
+    told = (json.dumps(failed),)
+    for _ in range(3):
+        mallory.execute("SELECT dbanon._record_run(%s::jsonb)", told)
+    for statement in ("_record_run(%s::jsonb)", "_hold_job(%s)"):
+        with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):
+            mallory.execute(f"SELECT dbanon.{statement}".encode(), told)
+    used = run_sql("SELECT role, entries_today, quota, bytes > 0 FROM dbanon.usage()")
+    assert sorted(used) == [("anna", 1, 3, True), ("carol", 3, 3, True)]
+    connect(sql_role("bert")).execute("SELECT dbanon._record_run(%s::jsonb)", told)
+
+
+def test_a_name_with_a_control_character_is_refused_by_name(run_sql: Run, sql_url: str) -> None:
+    run_sql('CREATE TABLE app."a\x1bb" AS SELECT g AS a FROM generate_series(1, 60) AS g')
+    with pytest.raises(InvalidName, match="source of the ledger"):
+        anonymize(sql_url, table='app."a\x1bb"')
+    assert run_sql("SELECT count(*) FROM dbanon.release") == [(0,)]
