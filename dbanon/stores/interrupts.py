@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from dbanon.errors import CommitConfirmed
+from dbanon.stores.ending import ending
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
@@ -54,6 +55,7 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
 
     def hold() -> None:
         _keep(arrived, before)
+        ending().over()
 
     try:
         yield hold
