@@ -102,7 +102,7 @@ class TcpProxy:
                 return
             try:
                 if self.down:
-                    if self.cut is not None and self.cut.how.startswith("stall"):
+                    if self.stalls:
                         with self._lock:
                             self._open.append(client)
                         continue
@@ -116,6 +116,11 @@ class TcpProxy:
             up = _Upstream(self, client, server)
             for pump in (up.run, _Downstream(up).run):
                 threading.Thread(target=pump, daemon=True).start()
+
+    @property
+    def stalls(self) -> bool:
+        """Whether connections stall, rather than being cut."""
+        return self.cut is not None and self.cut.how.startswith("stall")
 
     def take_cut(self) -> bool:
         """True once: for the connection that is cut."""
@@ -175,7 +180,7 @@ class _Upstream:
     def _cut(self, piece: bytes) -> None:
         cut = self.proxy.cut
         assert cut is not None
-        if cut.how.startswith("stall"):
+        if self.proxy.stalls:
             self.stalls = True
             if cut.how == "stall after":
                 self.server.sendall(piece)
@@ -207,7 +212,10 @@ class _Downstream:
             while piece := up.server.recv(_PIECE):
                 if up.answers is not None and not up.stalls:
                     up.answers -= len(piece)
-                    up.stalls = up.answers < 0 and up.proxy.take_cut()
+                    if up.answers < 0 and up.proxy.take_cut():
+                        up.stalls = up.proxy.stalls
+                        if not up.stalls:
+                            break
                 if up.stalls:
                     return
                 up.client.sendall(piece)

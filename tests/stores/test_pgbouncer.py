@@ -30,8 +30,8 @@ pytestmark = pytest.mark.postgresql
 
 GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "keep": ["site"]}
 SETTINGS = (
-    "search_path", "row_security", "lock_timeout", "work_mem", "idle_in_transaction_session_timeout",
-    "tcp_keepalives_count", "tcp_user_timeout", "default_transaction_isolation",
+    "search_path", "row_security", "lock_timeout", "work_mem", "default_transaction_isolation",
+    "idle_in_transaction_session_timeout", "tcp_keepalives_count", "tcp_user_timeout",
 )  # fmt: skip
 COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.main import main; main()"]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
 import dbanon
+from dbanon.errors import DbanonError
 from dbanon.run.open import open_store
 from tests.postgres_server import Server
 from tests.stores.databases import PostgresqlDatabase
@@ -56,17 +60,20 @@ def stalling(server: Server, place: str, down: bool = False) -> Iterator[TcpProx
         yield proxy
 
 
-def job_file(tmp_path: Path, limit: float | None = None) -> Path:
+def job_file(tmp_path: Path, limit: float | None = None, *names: str) -> Path:
     file = tmp_path / "job.yaml"
     limited = "" if limit is None else f", time_limit: {limit}"
     dropped = [name for name in COLUMNS if name not in ("age", "height")]
     file.write_text(
         'version: 1\nsource: {url: "${SOURCE}"}\n'
         + f"defaults: {{k: 7, method: mondrian{limited}}}\njobs:\n"
-        "  - name: people\n    table: people\n    columns:\n"
-        "      age: {role: quasi_identifier}\n      height: {role: quasi_identifier}\n"
-        + "".join(f"      {column}: {{role: drop}}\n" for column in dropped)
-        + "    output: {table: release.people}\n"
+        + "".join(
+            f"  - name: {name}\n    table: people\n    columns:\n"
+            "      age: {role: quasi_identifier}\n      height: {role: quasi_identifier}\n"
+            + "".join(f"      {column}: {{role: drop}}\n" for column in dropped)
+            + f"    output: {{table: release.{name}}}\n"
+            for name in names or ("people",)
+        )
     )
     return file
 
@@ -195,3 +202,104 @@ def test_the_target_of_two_databases(
             done = told_and_ended(proxy, process, f"SIGTERM, target, {place}")
         judge(PostgresqlDatabase(other), *done, place)
         assert lock_is_free(PostgresqlDatabase(other))
+
+
+@pytest.mark.parametrize("place", ["commit", "committed"])
+def test_no_other_job_is_begun(
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, place: str
+) -> None:
+    file = job_file(tmp_path, None, "people", "other")
+    with stalling(pg_server, place, down=True) as proxy:
+        with running(file, proxy.url(people.url)) as process:
+            code, out, err = told_and_ended(proxy, process, f"SIGTERM, two jobs, {place}")
+        assert code == 10, err
+        assert [job["job"] for job in json.loads(out)["jobs"]] == ["people"]
+        assert "rolled back" not in err
+
+
+def test_one_that_was_committed_ends_the_command(
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path
+) -> None:
+    """The signal came at COMMIT, which was done: the first job is told of, no other is begun."""
+    file = job_file(tmp_path, None, "people", "other")
+    with stalling(pg_server, "committed") as proxy:
+        with running(file, proxy.url(people.url)) as process:
+            code, out, err = told_and_ended(proxy, process, "SIGTERM, two jobs, confirmed")
+        assert code == 143, err
+        [one] = json.loads(out)["jobs"]
+        assert one["report"]["k_achieved"] >= 7
+        assert published(people)
+        assert ("release", "other") not in people.relations()
+
+
+@pytest.mark.parametrize("place", ["read", "load", "commit", "committed"])
+def test_a_deadline_in_another_thread(
+    pg_server: Server, people: PostgresqlDatabase, place: str
+) -> None:
+    """No alarm rings there."""
+    raised: list[BaseException] = []
+
+    def work(url: str) -> None:
+        try:
+            dbanon.anonymize(
+                url, table="people", quasi_identifiers=["age", "height"], k=7, method="mondrian",
+                output="release.people", time_limit=2.0,
+            )  # fmt: skip
+        except BaseException as error:
+            raised.append(error)
+
+    with stalling(pg_server, place, down=True) as proxy:
+        thread = threading.Thread(target=work, args=(proxy.url(people.url),), daemon=True)
+        thread.start()
+        thread.join(2 + SECONDS + GRACE)
+        assert not thread.is_alive()
+        [error] = raised
+        assert isinstance(error, DbanonError)
+        assert error.code == ("time_limit" if place in ("read", "load") else "outcome_unknown")
+    assert published(people) == (place == "committed")
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.parametrize("place", ["read", "load", "commit"])
+def test_ctrl_c_in_python(pg_server: Server, people: PostgresqlDatabase, place: str) -> None:
+    """Python's own handler knows nothing of connections."""
+    with stalling(pg_server, place) as proxy:
+
+        def interrupt() -> None:
+            proxy.was_cut.wait(60)
+            time.sleep(0.3)
+            told.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        told: list[float] = []
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            people.anonymize(database=proxy.url(people.url), quasi_identifiers=["age"])
+        thread.join()
+        assert time.monotonic() - told[0] < SECONDS + GRACE
+    assert not published(people)
+
+
+def test_what_sockets_are_told(pg_server: Server, people: PostgresqlDatabase) -> None:
+    """Where nobody said anything else; and for a transaction, on the side of the server."""
+    local = make_url(people.url)
+    own = local.update_query_dict({"keepalives_idle": "77"})
+    name = local.database
+    pg_server.execute(f'ALTER DATABASE "{name}" SET tcp_keepalives_interval = 8')
+    try:
+        for url, idle in ((local, 30), (own, 77)):
+            with open_store(url).session(write=False) as session:
+                driver = session._driver  # type: ignore[attr-defined]
+                with socket.socket(fileno=os.dup(driver.fileno())) as end:
+                    assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == idle
+                    assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+                shown = "SELECT setting FROM pg_settings WHERE name = ?"
+                for setting, value in (
+                    ("tcp_keepalives_idle", "30"),
+                    ("tcp_keepalives_interval", "8"),
+                    ("tcp_user_timeout", "120000"),
+                ):
+                    assert session.rows(shown, (setting,)) == [(value,)], setting
+    finally:
+        pg_server.execute(f'ALTER DATABASE "{name}" RESET tcp_keepalives_interval')
