@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the Makefile needs from the system, where it may; says what is missing where it may not.
 #   prepare.sh build      Python >= 3.10 with venv and headers, a C++ compiler: required
-#   prepare.sh postgres   a PostgreSQL server with PL/Python: without one those tests skip (with CI=true they fail)
+#   prepare.sh postgres   a PostgreSQL server with PL/Python, and pgbouncer: without one those tests skip (with CI=true they fail)
 #   prepare.sh browser    a browser to look at the HTML report: without one those tests skip (with CI=true they fail)
 #   prepare.sh java       a Java 17 or 21 for Spark: without one those tests skip (with CI=true they fail)
 set -eu
@@ -59,6 +59,19 @@ server_major() {
     fi
   done
   echo "$newest" | tr ' ' '\n' | sort -n | tail -n 1
+}
+
+# Debian has it where only root's path leads.
+has_pooler() { PATH=$PATH:/usr/sbin command -v pgbouncer >/dev/null; }
+
+# Without it the tests behind a pooler skip, and say so; the campaign of faults says so, too.
+prepare_pooler() {
+  if has_pooler; then return 0; fi
+  if may_install; then
+    apt_update
+    apt_install pgbouncer || true
+  fi
+  has_pooler || echo "No pgbouncer (on Debian: pgbouncer)" >&2
 }
 
 # Server, PL/Python and pg_cron; only Debian's own packages are completed: a server from elsewhere is
@@ -126,7 +139,7 @@ prepare_java() {
 
 case "${1:-}" in
   build) prepare_build ;;
-  postgres) prepare_postgres ;;
+  postgres) prepare_postgres && prepare_pooler ;;
   browser) prepare_browser ;;
   java) prepare_java ;;
   *) echo "usage: $0 build|postgres|browser|java" >&2; exit 2 ;;

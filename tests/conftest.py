@@ -58,7 +58,8 @@ def _limit_examples(test: object) -> None:
         test._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)  # type: ignore[attr-defined]
 
 
-def _without_server(reason: str) -> NoReturn:
+def without_server(reason: str) -> NoReturn:
+    """Skip a test for want of a program; where nothing may be left out, fail."""
     # A build that checks nothing on PostgreSQL must not look like one that does.
     if IN_CI:
         pytest.fail(reason, pytrace=False)
@@ -71,7 +72,7 @@ def _server_or_skip(kind: Kind | None = None) -> Iterator[Server]:
         try:
             server = stack.enter_context(throwaway_server(fsync=False, kind=kind))
         except NoServerError as error:
-            _without_server(str(error))
+            without_server(str(error))
         yield server
 
 
@@ -139,7 +140,7 @@ def plpython_url(local_pg_server: Server) -> Iterator[str]:
     if not local_pg_server.execute(
         "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     ):
-        _without_server(f"PostgreSQL {local_pg_server.version} here has no PL/Python")
+        without_server(f"PostgreSQL {local_pg_server.version} here has no PL/Python")
     with local_pg_server.database() as url:
         local_pg_server.execute("CREATE EXTENSION plpython3u", url=url)
         yield url

@@ -20,8 +20,10 @@ from dbanon.errors import (
     PythonNotUsable,
 )
 from dbanon.run.open import open_store
+from dbanon.stores.ending import ending
 from dbanon.stores.ledger_tables import HEAD, TABLES
-from dbanon.stores.postgresql.errors import translated, translation
+from dbanon.stores.postgresql.connecting import arguments_of, unwatch, watch
+from dbanon.stores.postgresql.errors import of_pooler, translated, translation
 from dbanon.stores.postgresql.ledger import OWNER
 from dbanon.stores.postgresql.locks import LOCK_SECONDS, lock_schema
 from dbanon.stores.postgresql.session import PostgresqlSession
@@ -375,15 +377,18 @@ def _connected(url: str) -> Iterator[Any]:
         raise InstallRefused("Only a PostgreSQL database has a SQL side to install.")
     conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
-        connection = psycopg.connect(conninfo, client_encoding="UTF8")
+        connection = psycopg.connect(conninfo, **arguments_of(parsed))
     except psycopg.OperationalError as error:
-        raise unreachable(error, parsed) from None
-    with connection:
+        raise of_pooler(error) or unreachable(error, parsed) from None
+    with connection, ending().scope():
+        watch(connection)
         try:
             connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
             connection.execute("SET LOCAL client_min_messages = warning")
             yield connection
         except psycopg.Error as error:
+            if refusal := of_pooler(error):
+                raise refusal from None
             # DDL of ours alone: the server's text holds no value of a table.
             text = error.diag.message_primary or type(error).__name__
             if error.sqlstate == "55P03":
@@ -391,3 +396,5 @@ def _connected(url: str) -> Iterator[Any]:
             if error.sqlstate == "42501":
                 raise InsufficientRights(text, hint=error.diag.message_hint) from None
             raise InstallRefused(text, hint=error.diag.message_hint) from None
+        finally:
+            unwatch(connection)

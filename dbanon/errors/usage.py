@@ -73,6 +73,13 @@ class DatabaseNotFound(UsageError):
     sqlstate = "3D000"
 
 
+class PoolerUnsuitable(UsageError):
+    """The pooler in front of the database does not pass on what a run needs."""
+
+    code = "pooler_unsuitable"
+    sqlstate = "08P01"
+
+
 class TlsFailed(UsageError):
     """The connection could not be encrypted as it was asked for."""
 

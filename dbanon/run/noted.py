@@ -24,6 +24,7 @@ from dbanon.run.run import PhaseProgress, run
 from dbanon.run.spilled import spilled
 from dbanon.run.time_limit import within
 from dbanon.stores import ledger
+from dbanon.stores.ending import ending
 from dbanon.stores.names import parse_relation
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, described
@@ -47,14 +48,16 @@ def run_noted(
     started = time.perf_counter()
     for name in (job.table, job.output):
         parse_relation(name)
-    try:
-        with within(job.time_limit, progress) as watched:
-            return _within_memory(job, source, target, watched)
-    except (Exception, KeyboardInterrupt) as error:
-        if not isinstance(error, NOT_ASKED):
-            failed = described(job, time.perf_counter() - started, error_code(error))
-            ledger.note_failure(target or source, failed)
-        raise
+    # Who was told to end has little time for that, too.
+    with ending().scope():
+        try:
+            with within(job.time_limit, progress) as watched:
+                return _within_memory(job, source, target, watched)
+        except (Exception, KeyboardInterrupt) as error:
+            if not isinstance(error, NOT_ASKED):
+                failed = described(job, time.perf_counter() - started, error_code(error))
+                ledger.note_failure(target or source, failed)
+            raise
 
 
 def run_between(

@@ -28,6 +28,7 @@ from dbanon.run.time_limit import within
 from dbanon.stores import budgets, digest, ledger
 from dbanon.stores.base import Output
 from dbanon.stores.budgets import KeptBudget
+from dbanon.stores.ending import ending
 from dbanon.stores.listed import ListedColumn
 from dbanon.stores.names import parse_relation
 from dbanon.stores.outputs import plan_output
@@ -254,12 +255,15 @@ def run_private(
             "A budget is kept in the database that is read, and a file has none.",
             hint="Load the rows into a database, and release from there.",
         )
-    try:
-        with within(job.time_limit, progress) as watched:
-            return _run(job, store, watched)
-    except (Exception, KeyboardInterrupt) as error:
-        ledger.note_failure(store, described(job, time.perf_counter() - started, error_code(error)))
-        raise
+    # Who was told to end has little time for that, too.
+    with ending().scope():
+        try:
+            with within(job.time_limit, progress) as watched:
+                return _run(job, store, watched)
+        except (Exception, KeyboardInterrupt) as error:
+            failed = described(job, time.perf_counter() - started, error_code(error))
+            ledger.note_failure(store, failed)
+            raise
 
 
 def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> PrivateReport:

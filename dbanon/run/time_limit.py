@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from dbanon.errors import TimeLimit
+from dbanon.errors import DbanonError, OutcomeUnknown, TimeLimit
 from dbanon.run.run import PhaseProgress
+from dbanon.stores.ending import ending
 
 
 @contextmanager
@@ -19,8 +20,9 @@ def within(
 ) -> Iterator[PhaseProgress | None]:
     """End the block when it takes longer; gives the progress to call in it, which looks at a clock.
 
-    In the main thread an alarm ends statements of the database, too; in another one the run ends
-    when its statement is over. What is being committed then is committed.
+    Statements of a database end, too: in the main thread by an alarm, in another one by the
+    connection, and where nothing is answered by cutting it. What is being committed then is
+    committed, or its outcome is unknown, and that is said.
 
     Raises
     ------
@@ -42,7 +44,16 @@ def within(
             progress(phase, share)
 
     if threading.current_thread() is not threading.main_thread():
-        yield watched
+        here = ending()
+        with here.limited(seconds):
+            try:
+                yield watched
+            except OutcomeUnknown:
+                raise
+            except DbanonError:
+                if here.told and not here.is_over:
+                    raise refusal from None
+                raise
         return
     alarm = Alarm()
     before = signal.signal(signal.SIGALRM, alarm)
@@ -52,6 +63,9 @@ def within(
             yield watched
         finally:
             alarm.over()
+    except OutcomeUnknown:
+        # It may have been published.
+        raise
     except BaseException:
         if alarm.rang:
             raise refusal from None
@@ -69,6 +83,7 @@ class Alarm:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if not self._over:
             self.rang = True
+            ending().tell()
             raise KeyboardInterrupt
 
     def over(self) -> None:

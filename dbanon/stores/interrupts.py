@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 from dbanon.errors import CommitConfirmed, warn_caller
+from dbanon.stores.ending import ending
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
@@ -53,6 +54,7 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
 
     def hold() -> None:
         _keep(arrived, before)
+        ending().over()
 
     try:
         yield hold

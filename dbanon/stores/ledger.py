@@ -16,12 +16,15 @@ from dbanon.job.guarantee import recorded
 from dbanon.release.report import Report
 from dbanon.release.words import time_text
 from dbanon.stores.base import MARK, Existing, Output
+from dbanon.stores.ending import ending
 from dbanon.stores.ledger_tables import RELEASE_COLUMNS, LedgerEntry
 from dbanon.stores.names import RelationName, quote
 from dbanon.stores.sql import Session
 from dbanon.stores.store import Store
 
 NOT_COPIED = "not_copied"
+# Seconds that a row on a run that failed may take.
+_NOTED = 15.0
 _TO_RECOUNT = "Name the quasi-identifiers and k to recount a relation that is not in it."
 
 
@@ -201,7 +204,9 @@ def note_failure(store: Store, run: Run) -> None:
 
     Best effort: whatever stops it is kept silent, so that it never hides why the run failed.
     """
-    with suppress(Exception), store.session(write=True) as session:
+    if ending().silent:
+        return
+    with suppress(Exception), ending().at_most(_NOTED), store.session(write=True) as session:
         if session.has_ledger():
             session.require_trusted_ledger()
             if not session.have_run_recorded(_plain(run)):

@@ -15,8 +15,28 @@ from tests.faults.campaign import Campaign, Task
 from tests.faults.cases import random_case
 from tests.faults.kills import kill_case
 
-QUICK = {"table": 310, "kill": 42, "cut": 4, "disk": 3, "memory": 3, "ddl": 4, "race": 2}
-FULL = {"table": 2100, "kill": 210, "cut": 40, "disk": 40, "memory": 40, "ddl": 60, "race": 20}
+QUICK = {
+    "table": 310,
+    "kill": 42,
+    "cut": 4,
+    "stall": 6,
+    "pooler": 4,
+    "disk": 3,
+    "memory": 3,
+    "ddl": 4,
+    "race": 2,
+}
+FULL = {
+    "table": 2100,
+    "kill": 210,
+    "cut": 40,
+    "stall": 40,
+    "pooler": 20,
+    "disk": 40,
+    "memory": 40,
+    "ddl": 60,
+    "race": 20,
+}
 
 
 def chosen_tasks(environment: dict[str, str]) -> list[Task]:

@@ -1,4 +1,4 @@
-"""What goes wrong around a run: cut networks, full disks, little memory, tables that change.
+"""What goes wrong around a run: cut or stalling networks, poolers, full disks, little memory, DDL.
 
 Each kind ends as a kill does: the old or the new release stands, whole, and the client said so.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -15,25 +16,31 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
+from tests.faults import doors
 from tests.faults.doors import Outcome
-from tests.faults.kills import Client, Struck, client, ended, go, order_of, slow_case
+from tests.faults.kills import SIGNALS, Client, Struck, client, ended, go, order_of, slow_case
 from tests.faults.places import Place, PostgresqlPlace
 from tests.faults.scenario import Result
 from tests.faults.tables import literal, quote
 from tests.faults.yard import Yard
+from tests.postgres.pooler import pgbouncer, through
 from tests.stores.tcp_proxy import COMMIT, SESSION, Cut, TcpProxy
 
-KINDS = ("cut", "disk", "memory", "ddl", "race")
+KINDS = ("cut", "stall", "pooler", "disk", "memory", "ddl", "race")
+# From the signal, behind a network that answers nothing; an interpreter needs a moment to end.
+SECONDS_TOLD = 6.5
 
 
 def run_adversity(kind: str, seed: int, number: int, yard: Yard) -> Result:
     """One run that something of this kind happens to."""
     rng = Random(f"{kind} {seed} {number}")
-    return {"cut": _cut, "disk": _disk, "memory": _memory, "ddl": _ddl, "race": _race}[kind](
-        seed, number, yard, rng
-    )
+    ways = {
+        "cut": _cut, "stall": _stall, "pooler": _pooler, "disk": _disk, "memory": _memory,
+        "ddl": _ddl, "race": _race,
+    }  # fmt: skip
+    return ways[kind](seed, number, yard, rng)
 
 
 def _nothing(running: Client, place: Place, after: float) -> None:
@@ -48,7 +55,7 @@ def _cut(seed: int, number: int, yard: Yard, rng: Random) -> Result:
         place = rng.choice((COMMIT, COMMIT, rng.randint(1000, 400_000)))
         how = rng.choice(("before", "after"))
         proxy = TcpProxy(yard.server.host, yard.server.port, Cut(how, at=place, since=SESSION))
-        with proxy, _detour(struck.place, proxy):
+        with proxy, _detour(struck.place, proxy.url):
             outcome = struck.strike(_nothing, 0)
         way = f"cut {how} {'COMMIT' if place == COMMIT else 'some bytes'}"
         struck.judge(outcome, way)
@@ -56,10 +63,74 @@ def _cut(seed: int, number: int, yard: Yard, rng: Random) -> Result:
         return struck.result
 
 
+def _stall(seed: int, number: int, yard: Yard, rng: Random) -> Result:
+    """A network that answers nothing any more, from some place on, and a client told to end."""
+    case = slow_case(seed, number, rng, "postgresql", "command")
+    with Struck(case, yard, rng) as struck:
+        struck.prepare()
+        place = rng.choice((COMMIT, COMMIT, b"COPY", b"INSERT INTO", rng.randint(1000, 400_000)))
+        how: Literal["stall", "stall after"] = rng.choice(("stall", "stall after"))
+        answers = rng.choice((None, 10_000)) if place == b"COPY" else None
+        number_of = rng.choice((signal.SIGTERM, signal.SIGINT))
+        down = rng.random() < 0.5
+        cut = Cut(how, at=place, since=SESSION, answers=answers, down=down)
+        told: list[float] = []
+        with TcpProxy(yard.server.host, yard.server.port, cut) as proxy:
+
+            def tell(running: Client, place: Place, after: float) -> None:
+                while not proxy.was_cut.wait(0.1) and running.process.poll() is None:
+                    pass
+                time.sleep(0.2)
+                told.append(time.monotonic())
+                running.signal(number_of)
+
+            with _detour(struck.place, proxy.url):
+                outcome = struck.strike(tell, 0)
+            spent = time.monotonic() - told[0]
+        name = place.decode().strip("\0") if isinstance(place, bytes) else "some bytes"
+        way = f"{how} {name}{', all down' if down else ''}"
+        if spent > SECONDS_TOLD:
+            struck.result.add(way, [f"it ended {spent:.1f} s after the signal"])
+        struck.judge(outcome, way)
+        struck.result.outcome = f"{way}: {struck.state}, {outcome.code or outcome.exit_code}"
+        return struck.result
+
+
+def _pooler(seed: int, number: int, yard: Yard, rng: Random) -> Result:
+    """Runs through pgbouncer in transaction mode, the last of which may be ended."""
+    case = slow_case(seed, number, rng, "postgresql", rng.choice(("command", "command", "sql")))
+    with Struck(case, yard, rng) as struck:
+        seconds = struck.prepare()
+        way = rng.choice((None, None, *SIGNALS))
+        if case.door == "sql" and way is not None:
+            way = "kill"
+        with (
+            pgbouncer(yard.server) as port,
+            _detour(struck.place, lambda url: through(url, port)),
+        ):
+            for _ in range(3):
+                outcome = struck.strike(_nothing, 0, k=4)
+                if not outcome.ok:
+                    struck.result.add("pooler", [f"a run failed: {outcome.said.strip()[:300]}"])
+                    return struck.result
+
+            def end(running: Client, place: Place, after: float) -> None:
+                if way is not None:
+                    time.sleep(after)
+                    running.signal(SIGNALS[way])
+
+            doors.collect_garbage(struck.place)
+            struck.old, struck.before = True, struck.snapshots()
+            outcome = struck.strike(end, seconds * rng.uniform(0.02, 0.7))
+        struck.judge(outcome, f"pooler, {way}")
+        struck.result.outcome = f"pooler, {way or 'undisturbed'}: {struck.state}"
+        return struck.result
+
+
 @contextlib.contextmanager
-def _detour(place: Place, proxy: TcpProxy) -> Iterator[None]:
-    """Clients reach the place through the proxy; those who judge later do not."""
-    direct, place.url = place.url, proxy.url(place.url)
+def _detour(place: Place, through: Callable[[str], str]) -> Iterator[None]:
+    """Clients reach the place through something; those who judge later do not."""
+    direct, place.url = place.url, through(place.url)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts a connection at a chosen place, as networks do.
+"""A TCP proxy that cuts a connection at a chosen place, or lets it stall there, as networks do.
 
     with TcpProxy(server.host, server.port, Cut("before", at=COMMIT)) as proxy:
         connect to 127.0.0.1, port ``proxy.port``
@@ -28,21 +28,26 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True)
 class Cut:
-    """Where and how a connection is cut.
+    """Where and how a connection is cut, or stalls.
 
     Parameters
     ----------
     how : ``before``, the server never gets what the client sent at this place; ``after``, the
         server gets it and answers, and its answer never arrives; ``hold``, the client is cut, and
-        the server gets it when ``TcpProxy.forward`` says so.
+        the server gets it when ``TcpProxy.forward`` says so; ``stall``, nothing passes any more
+        either way, not even that an end was closed; ``stall after``, the same, once the server
+        got what the client sent.
     at : a piece of what the client sends, or the number of bytes after which it is cut.
     since : the place counts after this was sent on the same connection.
-    down : later connections are refused, until ``TcpProxy.down`` is False again.
+    answers : the place is so many bytes of what the server sends after ``at``.
+    down : later connections are refused, until ``TcpProxy.down`` is False again. Where a connection
+        stalls, they stall from their beginning.
     """
 
-    how: Literal["before", "after", "hold"]
+    how: Literal["before", "after", "hold", "stall", "stall after"]
     at: bytes | int = COMMIT
     since: bytes = b""
+    answers: int | None = None
     down: bool = False
 
 
@@ -97,6 +102,10 @@ class TcpProxy:
                 return
             try:
                 if self.down:
+                    if self.stalls:
+                        with self._lock:
+                            self._open.append(client)
+                        continue
                     raise ConnectionRefusedError
                 server = socket.create_connection(self._server)
             except OSError:
@@ -104,8 +113,14 @@ class TcpProxy:
                 continue
             with self._lock:
                 self._open += [client, server]
-            for pump in (_Upstream(self, client, server).run, _Downstream(client, server).run):
+            up = _Upstream(self, client, server)
+            for pump in (up.run, _Downstream(up).run):
                 threading.Thread(target=pump, daemon=True).start()
+
+    @property
+    def stalls(self) -> bool:
+        """Whether connections stall, rather than being cut."""
+        return self.cut is not None and self.cut.how.startswith("stall")
 
     def take_cut(self) -> bool:
         """True once: for the connection that is cut."""
@@ -126,14 +141,24 @@ class _Upstream:
     def __init__(self, proxy: TcpProxy, client: socket.socket, server: socket.socket) -> None:
         self.proxy, self.client, self.server = proxy, client, server
         self.sent, self.tail, self.armed = 0, b"", False
+        # How many bytes of answers are left before it stalls, once that is so; whether it does.
+        self.answers: int | None = None
+        self.stalls = False
 
     def run(self) -> None:
         with contextlib.suppress(OSError):
             while piece := self.client.recv(_PIECE):
-                if self._reached(piece) and self.proxy.take_cut():
-                    self._cut(piece)
+                if self.stalls:
                     return
+                if self.answers is None and self._reached(piece):
+                    if self.proxy.cut is not None and self.proxy.cut.answers is not None:
+                        self.answers = self.proxy.cut.answers
+                    elif self.proxy.take_cut():
+                        self._cut(piece)
+                        return
                 self.server.sendall(piece)
+        if self.stalls:
+            return
         _shut(self.client)
         _shut(self.server)
 
@@ -155,6 +180,11 @@ class _Upstream:
     def _cut(self, piece: bytes) -> None:
         cut = self.proxy.cut
         assert cut is not None
+        if self.proxy.stalls:
+            self.stalls = True
+            if cut.how == "stall after":
+                self.server.sendall(piece)
+            return
         if cut.how == "after":
             # The other thread passes answers on to a client that is no longer there.
             _shut(self.client, socket.SHUT_WR)
@@ -173,15 +203,25 @@ class _Upstream:
 class _Downstream:
     """What the server answers."""
 
-    def __init__(self, client: socket.socket, server: socket.socket) -> None:
-        self.client, self.server = client, server
+    def __init__(self, up: _Upstream) -> None:
+        self.up = up
 
     def run(self) -> None:
+        up = self.up
         with contextlib.suppress(OSError):
-            while piece := self.server.recv(_PIECE):
-                self.client.sendall(piece)
-        _shut(self.client)
-        _shut(self.server)
+            while piece := up.server.recv(_PIECE):
+                if up.answers is not None and not up.stalls:
+                    up.answers -= len(piece)
+                    if up.answers < 0 and up.proxy.take_cut():
+                        up.stalls = up.proxy.stalls
+                        if not up.stalls:
+                            break
+                if up.stalls:
+                    return
+                up.client.sendall(piece)
+        if not up.stalls:
+            _shut(up.client)
+            _shut(up.server)
 
 
 def _shut(end: socket.socket, how: int = socket.SHUT_RDWR) -> None:

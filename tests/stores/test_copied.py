@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 from dbanon import kernels
 from dbanon.stores.postgresql import copied, packed
-from tests.postgres_server import conninfo
+from tests.postgres_server import Server, conninfo
+from tests.stores.signals import handler
+from tests.stores.tcp_proxy import Cut, TcpProxy
 
 pytestmark = pytest.mark.postgresql
 
@@ -80,3 +83,31 @@ def test_one_who_stops_on_the_way(connection: psycopg.Connection) -> None:
         raise KeyboardInterrupt
     connection.rollback()
     assert connection.execute("SELECT 7").fetchall() == [(7,)]
+
+
+@pytest.mark.parametrize("way", ["core", "python"])
+@pytest.mark.parametrize("answers", [1, 200_000, 3_000_000])
+def test_a_server_that_vanishes(
+    pg_server: Server, pg_url: str, monkeypatch: pytest.MonkeyPatch, way: str, answers: int
+) -> None:
+    """As one that is killed: no error is sent, and its socket is closed on both sides."""
+    if way == "python":
+        monkeypatch.setattr(copied, "_addresses", lambda _: None)
+    query = "SELECT g, repeat('x', 200) FROM generate_series(1, 100000) AS g"
+
+    def hangs(number: int, frame: Any) -> None:
+        raise TimeoutError
+
+    with (
+        handler(signal.SIGALRM, hangs),
+        TcpProxy(pg_server.host, pg_server.port, Cut("before", b"COPY", answers=answers)) as proxy,
+        psycopg.connect(conninfo(proxy.url(pg_url))) as connection,
+    ):
+        signal.alarm(20)
+        try:
+            with pytest.raises(psycopg.OperationalError):
+                taken(connection, query, 1000)
+        finally:
+            signal.alarm(0)
+        assert proxy.was_cut.is_set()
+        connection.close()

@@ -15,7 +15,7 @@ from dbanon.doors.cli.jobs import FILE, JOBS, PASSWORD, opened
 from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.report_file import write_report
 from dbanon.doors.cli.support import common, errors, lasting, show, signals, sql_printer
-from dbanon.errors import DbanonError, InvalidParameter
+from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
 
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob
@@ -66,7 +66,7 @@ def run(
     One that fails does not stop the next. Exit code: that of the job where there is one, else 8;
     99 where all were skipped.
     """
-    with errors(form), signals():
+    with errors(form), signals() as arrived:
         from dbanon.doors.jobfile.metrics import write_metrics
         from dbanon.doors.jobfile.outcome import NOTHING_TO_DO
         from dbanon.doors.jobfile.run import failure
@@ -80,7 +80,7 @@ def run(
         jobs = whole.chosen(names)
         ends = _Ends([], [], [])
         try:
-            _run_all(jobs, way, ends, fail_fast=fail_fast)
+            _run_all(jobs, way, ends, arrived, fail_fast=fail_fast)
         finally:
             current().job = None
             place = metrics or whole.metrics
@@ -91,9 +91,13 @@ def run(
                 with lasting() as committed:
                     committed()
                     show(form, {"jobs": ends.told}, lambda: None)
+        if ended is not None and len(jobs) > 1:
+            current().error(ended)
+        if arrived and any(isinstance(error, OutcomeUnknown) for _, error in ends.failed):
+            sys.exit(OutcomeUnknown.exit_code)
+        if arrived and len(ends.outcomes) < len(jobs):
+            raise KeyboardInterrupt
         if ended is not None:
-            if len(jobs) > 1:
-                current().error(ended)
             sys.exit(ended.exit_code)
         if all(outcome.event == "skipped" for outcome in ends.outcomes):
             sys.exit(NOTHING_TO_DO)
@@ -118,11 +122,21 @@ class _Ends(NamedTuple):
     failed: list[tuple[str, DbanonError]]
 
 
-def _run_all(jobs: Sequence[FileJob], way: _Way, ends: _Ends, *, fail_fast: bool) -> None:
-    """Run jobs, and note in ``ends`` how each ended, as soon as it did."""
+def _run_all(
+    jobs: Sequence[FileJob], way: _Way, ends: _Ends, arrived: Sequence[int], *, fail_fast: bool
+) -> None:
+    """Run jobs, and note in ``ends`` how each ended, as soon as it did.
+
+    Parameters
+    ----------
+    arrived : signals that told the command to end: no other job is begun then.
+    """
     from dbanon.doors.jobfile.outcome import Outcome, notify
 
     for job in jobs:
+        if arrived:
+            # It came when the job before was being committed, perhaps.
+            break
         try:
             outcome, plain = _run_one(job, way)
         except Exception as error:

@@ -30,6 +30,7 @@ from dbanon.errors import (
     TablesLeft,
     lacks_memory,
 )
+from dbanon.stores.ending import ending
 
 UNEXPECTED, INTERRUPTED, TERMINATED = 1, 130, 143
 # Warnings about what is done all the same: each a line, and each time.
@@ -184,8 +185,8 @@ def _say_warning(shown: Any) -> Callable[..., None]:
 
 
 @contextmanager
-def signals() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: rolled back, staging gone.
+def signals() -> Iterator[Sequence[int]]:
+    """SIGTERM ends a run as Ctrl-C does: rolled back, staging gone. Gives those that arrived.
 
     What a signal raises inside a database's own code may come out as an error of that database,
     so the signal that arrived decides how the run is said to have ended.
@@ -194,15 +195,19 @@ def signals() -> Iterator[None]:
 
     def arrive(number: int, frame: FrameType | None) -> NoReturn:
         received.append(number)
+        # Also what waits for a network that does not answer.
+        ending().tell()
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, arrive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield received
     except OutcomeUnknown:
         # Neither done nor rolled back: that says more than how it came about.
         raise
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, SystemExit) and error.code == OutcomeUnknown.exit_code:
+            raise
         if signal.SIGTERM in received:
             raise TerminatedError from None
         if received:

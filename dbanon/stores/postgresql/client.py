@@ -27,6 +27,7 @@ from dbanon.stores.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import arrays, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.carrying import PostgresqlCarrying
+from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copied import copied_out
 from dbanon.stores.postgresql.errors import translated
 from dbanon.stores.postgresql.locks import lock_schema
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-# Where a connection of ours keeps the search path that it was opened with.
-FOUND_PATH = "dbanon_caller_path"
+# Where a connection of ours keeps what it leads to, and the search path that it was opened with.
+FOUND = "dbanon_backend"
 
 
 class PsycopgSession(PostgresqlCarrying):
@@ -51,8 +52,8 @@ class PsycopgSession(PostgresqlCarrying):
         self.enter()
 
     def caller_path(self) -> list[str]:
-        found: list[str] | None = self._connection.info.get(FOUND_PATH)
-        return super().caller_path() if found is None else found
+        found: Backend | None = self._connection.info.get(FOUND)
+        return super().caller_path() if found is None else found.path
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         with self._cursor(sql, parameters):

@@ -8,12 +8,15 @@ transaction's number. A database in this process (DuckDB, SQLite) gives its answ
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import CommitConfirmed, ConnectionLost, DbanonError, OutcomeUnknown, warn_caller
+from dbanon.stores.ending import CUT, LEAST, OVER, ending
+from dbanon.stores.postgresql.connecting import unwatch, watch
 from dbanon.stores.postgresql.errors import translated
+from dbanon.stores.postgresql.settings import PINNED
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 # How long the server is asked, and how long a transaction may go on until its backend is ended.
 SECONDS = 15.0
 PATIENCE = 3.0
+HURRY = 0.3
 _PAUSE = 0.2
 
 _NUMBER = "SELECT pg_catalog.pg_current_xact_id_if_assigned()::text"
@@ -83,21 +87,36 @@ def commit(
 def _settled(connect: Connect, number: str, release_id: str | None) -> bool | None:
     """True when it was committed, False when it never will be, None when that is not known."""
     started = time.monotonic()
-    while True:
-        spent = time.monotonic() - started
-        try:
-            with closing(connect()) as connection:
-                found = _outcome(connection, number, release_id, end=spent > PATIENCE)
+    here = ending()
+    with here.at_most(SECONDS + LEAST):
+        while True:
+            spent = time.monotonic() - started
+            # Who was told to end has less time to ask.
+            patience, most = (HURRY, OVER - CUT) if here.told else (PATIENCE, SECONDS)
+            try:
+                with closing(connect()) as connection, _watched(connection):
+                    found = _outcome(connection, number, release_id, end=spent > patience)
                 if found in ("committed", "aborted"):
                     return found == "committed"
                 if found is None:
                     return None
-        except DbanonError:
-            # Not reachable, or not yet again.
-            pass
-        if spent > SECONDS:
-            return None
-        time.sleep(_PAUSE)
+            except DbanonError:
+                # Not reachable, or not yet again.
+                pass
+            if spent > most:
+                return None
+            time.sleep(_PAUSE)
+
+
+@contextmanager
+def _watched(connection: Connection) -> Iterator[None]:
+    watch(_driver(connection))
+    try:
+        yield
+    finally:
+        if unwatch(_driver(connection)):
+            # One of a pool's would be handed out again.
+            connection.invalidate()
 
 
 def _outcome(
@@ -128,7 +147,7 @@ def _outcome(
 def _rows(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:
     with translated(), _driver(connection).cursor() as cursor:
         # The connection may be an engine's of the caller's own, with any search path.
-        cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+        cursor.execute(PINNED)
         cursor.execute(sql, parameters or None)
         found: list[tuple[Any, ...]] = cursor.fetchall()
         return found

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg import OperationalError
 from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus
 
 from dbanon import kernels
 from dbanon.stores.postgresql import packed
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 _FULL, _WAITS, _ENDED = 0, 1, 2
 # Seconds for more to come: the server's work stops at each piece that somebody waits for.
 _LULL = 0.0005
+# Seconds between looks at a connection that nothing comes from.
+_LOOKS = 1.0
 _FUNCTIONS = ("PQgetCopyData", "PQconsumeInput", "PQfreemem")
 
 
@@ -42,7 +46,7 @@ def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[
 
     Raises
     ------
-    psycopg.Error : the server ended it with an error.
+    psycopg.Error : the server ended it with an error, or its connection was lost.
     """
     drain = _drain_of(connection)
     with selectors.DefaultSelector() as selector:
@@ -51,8 +55,11 @@ def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[
             if found == _FULL:
                 yield drain.take()
             elif found == _WAITS:
+                # Where it found the connection lost, its socket is closed: nothing comes of it.
+                _require(connection)
                 # Signals are heard meanwhile.
-                selector.select()
+                while not selector.select(_LOOKS):
+                    _require(connection)
                 time.sleep(_LULL)
                 connection.consume_input()
             else:
@@ -63,10 +70,17 @@ def copied_out(stream: Copy, connection: PGconn, rows: int) -> Iterator[NDArray[
         yield drain.take()
 
 
+def _require(connection: PGconn) -> None:
+    """Check that a connection is open still."""
+    if connection.status != ConnStatus.OK:
+        raise OperationalError("the connection was lost while rows were read")
+
+
 def _raise(connection: PGconn) -> None:
     """The end was not seen: the server says why."""
     result = connection.get_result()
-    assert result is not None
+    if result is None:
+        raise OperationalError("the connection was lost while rows were read")
     # Until there is none, the connection would be taken for busy.
     while connection.get_result() is not None:
         pass

@@ -14,17 +14,48 @@ from dbanon.errors import (
     ConnectionLost,
     DatabaseBusy,
     DatabaseFailure,
+    DatabaseUnreachable,
     DbanonError,
     InsufficientRights,
     LedgerQuota,
     NonFiniteValue,
     OutputChanged,
     OutputExists,
+    PoolerUnsuitable,
     ReadOnly,
     SourceChanged,
     UnsupportedType,
 )
 from dbanon.stores.base import cannot_travel
+
+# What a pooler says, in English always.
+_OF_POOLERS: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
+    (
+        "statement pooling mode",
+        lambda: PoolerUnsuitable(
+            "The pooler in front of the database ends each transaction after one statement"
+            " (pool_mode = statement): no run is possible through it.",
+            hint="Use pool_mode = transaction or session, or connect to the server itself.",
+        ),
+    ),
+    (
+        "unsupported startup parameter",
+        lambda: PoolerUnsuitable(
+            "The pooler in front of the database does not take a setting of the connection, such as"
+            " options in the URL or PGOPTIONS.",
+            hint="Leave it out, name it in ignore_startup_parameters of the pooler, or connect to"
+            " the server itself.",
+        ),
+    ),
+    (
+        "query_wait_timeout",
+        lambda: DatabaseUnreachable(
+            "The pooler in front of the database had no connection to the server left.",
+            hint="A run has one for as long as it takes, a job another one for its lock:"
+            " default_pool_size of the pooler must have room for them. Or try again later.",
+        ),
+    ),
+)
 
 # Classes of SQLSTATEs that come of connecting: rights, databases, resources, intervention.
 _CONNECTING = ("08", "28", "3D", "53", "57")
@@ -40,10 +71,23 @@ def translated(lost: Callable[[Any], DbanonError] | None = None) -> Iterator[Non
         original = getattr(error, "orig", error)
         if isinstance(error, DbanonError) or not _is_psycopg(original):
             raise
+        if refusal := of_pooler(original):
+            raise refusal from None
         state = getattr(original, "sqlstate", None)
         if lost is not None and (state is None or state[:2] in _CONNECTING):
             raise lost(original) from None
         raise translation(original) from None
+
+
+def of_pooler(error: Any) -> DbanonError | None:
+    """The error for one that a pooler raised, pgbouncer's above all: it has one state for all."""
+    if getattr(error, "sqlstate", None) not in (None, "08P01"):
+        return None
+    said = str(error)
+    for words, refusal in _OF_POOLERS:
+        if words in said:
+            return refusal()
+    return None
 
 
 def translation(error: Any) -> DbanonError:

@@ -9,10 +9,13 @@ SORT_MEM = "32MB"
 # Of each column 25 ranges, not 100: a table that is new is looked at again by autovacuum, closer.
 STATISTICS = 25
 
+# For a transaction: behind a pooler another session would find what lasts longer.
+PINNED = "SET LOCAL search_path = pg_catalog, pg_temp"
+
 # SET LOCAL ends with the transaction. row_security: PostgreSQL shall refuse, not filter.
 SETTINGS = f"""
 SET LOCAL row_security = off;
-SET LOCAL search_path = pg_catalog, pg_temp;
+{PINNED};
 SET LOCAL idle_in_transaction_session_timeout = 0;
 SET LOCAL timezone = 'UTC';
 SET LOCAL datestyle = 'ISO, YMD';

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import URL, Engine, NullPool, create_engine, event
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 
-from dbanon.errors import ConnectionLost, DatabaseUnreachable, InvalidParameter
+from dbanon.errors import ConnectionLost, DatabaseUnreachable, DbanonError, InvalidParameter
 from dbanon.stores.base import OnSql
+from dbanon.stores.ending import ending
 from dbanon.stores.idle import shared_driver, transaction_open
 from dbanon.stores.interrupts import held_once_committed
-from dbanon.stores.postgresql.client import FOUND_PATH, PsycopgSession
+from dbanon.stores.postgresql.client import FOUND, PsycopgSession
 from dbanon.stores.postgresql.commit import commit
+from dbanon.stores.postgresql.connecting import (
+    Backend,
+    arguments_of,
+    backend_of,
+    end,
+    unwatch,
+    watch,
+)
 from dbanon.stores.postgresql.errors import translated
 from dbanon.stores.postgresql.job_lock import hold_job
-from dbanon.stores.postgresql.settings import CALLER_PATH
 from dbanon.stores.postgresql.unreachable import shown, unreachable
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+# Where a connection of the caller's has a mark, for as long as it is used here.
+_BORROWED = "dbanon_borrowed"
 
 
 class PostgresqlStore:
@@ -30,15 +38,14 @@ class PostgresqlStore:
     def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
         url = engine.url if isinstance(engine, Engine) else engine
         if not isinstance(engine, Engine) or engine.driver != "psycopg":
-            # At the connect, over what environment, role and database say: the very first
-            # answers are read as text.
             engine = create_engine(
                 url.set(drivername="postgresql+psycopg"),
                 poolclass=NullPool,
-                connect_args={"client_encoding": "UTF8"},
+                connect_args=dict(arguments_of(url)),
             )
-            # Before SQLAlchemy, which asks a new connection things by unqualified names.
-            event.listen(engine, "connect", _pin_search_path, insert=True)
+            # SQLAlchemy asks a new connection things by unqualified names, between the two.
+            event.listen(engine, "connect", _look, insert=True)
+            event.listen(engine, "connect", _looked)
         self._engine, self._url, self._on_sql = engine, url, on_sql
 
     @property
@@ -50,29 +57,71 @@ class PostgresqlStore:
     def session(self, *, write: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """One REPEATABLE READ transaction; one that only reads when ``write`` is False."""
         _require_idle(shared_driver(self._engine))
-        with held_once_committed() as hold:
+        with held_once_committed() as hold, self._connected("REPEATABLE READ") as connection:
+            session = PsycopgSession(connection, self._on_sql)
+            yield session
+            if write:
+                commit(connection, self._connect, session.release_id, hold)
+            else:
+                connection.commit()
+
+    @contextmanager
+    def _connected(self, level: str) -> Iterator[Connection]:
+        """A connection with a transaction, which ends with the block, whatever the network does."""
+        with ending().scope():
             connection = self._connect()
+            driver: Any = connection.connection.driver_connection
             try:
-                _require_idle(connection.connection.driver_connection)
+                _require_idle(driver)
             except InvalidParameter:
                 connection.close()
                 raise
-            connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            connection = connection.execution_options(isolation_level=level)
+            backend: Backend | None = None
+            named, driver.prepare_threshold = driver.prepare_threshold, None
+            watch(driver)
             try:
                 with translated():
                     connection.begin()
-                    session = PsycopgSession(connection, self._on_sql)
-                    yield session
-                    if write:
-                        commit(connection, self._connect, session.release_id, hold)
-                    else:
-                        connection.commit()
+                    backend = self._backend(connection)
+                    yield connection
             except BaseException:
                 # Staging goes with the transaction; a connection in doubt is not used again.
+                unwatch(driver)
                 connection.invalidate()
+                if ending().silent:
+                    self._end(backend)
                 raise
             finally:
+                unwatch(driver)
+                driver.prepare_threshold = named
+                if not connection.invalidated and connection.info.pop(_BORROWED, False):
+                    del connection.info[FOUND]
                 connection.close()
+
+    def _backend(self, connection: Connection) -> Backend:
+        """What a transaction runs on, which is made to notice that its client is gone."""
+        driver: Any = connection.connection.driver_connection
+        found: Backend | None = connection.info.get(FOUND)
+        if found is None:
+            # An engine of the caller's, whose connections change between transactions.
+            found = connection.info[FOUND] = backend_of(driver)
+            connection.info[_BORROWED] = True
+        if found.unset:
+            with driver.cursor() as cursor:
+                cursor.execute(found.settings())
+        return found
+
+    def _end(self, backend: Backend | None) -> None:
+        """End a session whose network does not answer, from another one, where that works."""
+        if backend is not None and backend.pid is not None:
+            with suppress(DbanonError), closing(self._connect()) as connection, translated():
+                watch(driver := connection.connection.driver_connection)
+                try:
+                    end(driver, backend)
+                    ending().silent = False
+                finally:
+                    unwatch(driver)
 
     @contextmanager
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[PsycopgSession]:
@@ -85,7 +134,7 @@ class PostgresqlStore:
     def _connect(self) -> Connection:
         try:
             with translated(lost=lambda error: unreachable(error, self._url)):
-                return self._engine.connect()
+                return ending().connected(self._engine.connect, Connection.close)
         except ConnectionLost as error:
             raise DatabaseUnreachable(
                 f"The database {self.url} cannot be reached.", detail=error.detail
@@ -94,17 +143,14 @@ class PostgresqlStore:
     @contextmanager
     def job_lock(self, job: str) -> Iterator[None]:
         """In an open transaction of a connection of its own: it goes with whoever holds it."""
-        # What another transaction commits meanwhile is seen by the next statement.
-        connection = self._connect().execution_options(isolation_level="READ COMMITTED")
-        try:
-            with translated():
-                connection.begin()
-                hold_job(PsycopgSession(connection), job)
-            yield
-        finally:
-            # It is rolled back with the connection, which is not used again.
-            connection.invalidate()
-            connection.close()
+        with self._connected("READ COMMITTED") as connection:
+            hold_job(PsycopgSession(connection), job)
+            try:
+                yield
+            finally:
+                # Nothing is waited for: an idle connection may be long gone.
+                unwatch(connection.connection.driver_connection)
+                connection.invalidate()
 
     def spill(self, directory: Path | None, memory: int | None) -> None:
         """Its memory is the server's."""
@@ -131,9 +177,13 @@ def _require_idle(driver: Any) -> None:
         raise transaction_open("PostgreSQL")
 
 
-def _pin_search_path(connection: Any, record: Any) -> None:
-    """Make a new connection independent of its search path, which may name anybody's functions."""
-    with connection.cursor() as cursor:
-        record.info[FOUND_PATH] = cursor.execute(CALLER_PATH).fetchone()[0]
-        cursor.execute("SET search_path = pg_catalog, pg_temp")
-    connection.commit()
+def _look(driver: Any, record: Any) -> None:
+    """Find what a new connection leads to, and pin its search path, which may name anybody's."""
+    watch(driver)
+    record.info[FOUND] = backend_of(driver)
+
+
+def _looked(driver: Any, record: Any) -> None:
+    """Leave nothing behind: a pooler's connection goes to somebody else next."""
+    driver.rollback()
+    unwatch(driver)

@@ -1,0 +1,177 @@
+"""Runs through pgbouncer, where each transaction may have another connection to the server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+
+import dbanon
+from dbanon.doors import hierarchies, install
+from dbanon.errors import DatabaseUnreachable, JobRunning, PoolerUnsuitable
+from dbanon.run.open import open_store
+from tests.conftest import without_server
+from tests.postgres.pooler import pgbouncer, through
+from tests.postgres_server import NoServerError, Server, conninfo
+from tests.stores.databases import PostgresqlDatabase
+from tests.stores.people import load_people
+from tests.stores.test_job_runs import job_file
+
+pytestmark = pytest.mark.postgresql
+
+GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "keep": ["site"]}
+SETTINGS = (
+    "search_path", "row_security", "lock_timeout", "work_mem", "default_transaction_isolation",
+    "idle_in_transaction_session_timeout", "tcp_keepalives_count", "tcp_user_timeout",
+)  # fmt: skip
+COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.main import main; main()"]
+
+
+@contextmanager
+def pooler(server: Server, **how: Any) -> Iterator[int]:
+    with ExitStack() as stack:
+        try:
+            port = stack.enter_context(pgbouncer(server, **how))
+        except NoServerError as error:
+            without_server(str(error))
+        yield port
+
+
+@pytest.fixture
+def pooled(pg_server: Server, postgresql: PostgresqlDatabase) -> Iterator[PostgresqlDatabase]:
+    """The database of people, through pgbouncer in transaction mode."""
+    load_people(postgresql)
+    with pooler(pg_server) as port:
+        yield PostgresqlDatabase(through(postgresql.url, port))
+
+
+def is_as_before(pooled: PostgresqlDatabase, direct: PostgresqlDatabase) -> bool:
+    """Nothing is left for whoever has the connections to the server next, and no lock."""
+    with psycopg.connect(conninfo(pooled.url), prepare_threshold=None) as connection:
+        for _ in range(4):
+            left = "SELECT name FROM pg_settings WHERE source = 'session' AND name = ANY (%s)"
+            assert connection.execute(left, (list(SETTINGS),)).fetchall() == []
+            assert connection.execute("SELECT name FROM pg_prepared_statements").fetchall() == []
+            # The next transaction has another connection.
+            connection.commit()
+    return direct.rows("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'") == []
+
+
+def test_many_runs(postgresql: PostgresqlDatabase, pooled: PostgresqlDatabase) -> None:
+    """Names of prepared statements, and settings of a session, would be met by the next one."""
+    for number in range(4):
+        report = pooled.anonymize(
+            **GIVEN, k=3 + number % 2, if_exists="replace", output_kind="view"
+        )
+        assert report.k_achieved == 3 + number % 2
+        assert dbanon.verify(pooled.url, "release.people").k_achieved == report.k_achieved
+        hierarchies.store_hierarchy(pooled.url, f"tree{number}", {"tree": {"all": ["a", "b"]}})
+    assert len(hierarchies.list_hierarchies(pooled.url)) == 4
+    assert is_as_before(pooled, postgresql)
+
+
+def test_an_engine_of_the_callers(
+    postgresql: PostgresqlDatabase, pooled: PostgresqlDatabase
+) -> None:
+    """Its connections are used again: they are as they were."""
+    url = sqlalchemy.make_url(pooled.url).set(drivername="postgresql+psycopg")
+    engine = sqlalchemy.create_engine(url)
+    for _ in range(3):
+        pooled.anonymize(database=engine, **GIVEN, if_exists="replace")
+    driver: Any = engine.raw_connection()
+    assert driver.driver_connection.prepare_threshold == 5
+    assert "cancel_safe" not in vars(driver.driver_connection)
+    driver.close()
+    engine.dispose()
+    assert is_as_before(pooled, postgresql)
+
+
+def test_runs_of_jobs_one_after_the_other_and_at_once(
+    postgresql: PostgresqlDatabase, pooled: PostgresqlDatabase, tmp_path: Path
+) -> None:
+    file = job_file(tmp_path, "people")
+    file.write_text(file.read_text().replace("output: {", "output: {if_exists: replace, "))
+    words = [*COMMAND, "run", str(file), "--format", "json", "--no-progress"]
+    environment = os.environ | {"PEOPLE": pooled.url}
+    for _ in range(4):
+        done = subprocess.run(
+            words, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "report" in json.loads(done.stdout)["jobs"][0]
+    assert is_as_before(pooled, postgresql)
+
+
+def test_the_lock_of_a_job_is_one(
+    postgresql: PostgresqlDatabase, pooled: PostgresqlDatabase
+) -> None:
+    """Also for who comes without a pooler; and its connection serves nobody else meanwhile."""
+    for held, asks in ((pooled, postgresql), (pooled, pooled), (postgresql, pooled)):
+        with open_store(held.url).job_lock("a"):
+            with pytest.raises(JobRunning), open_store(asks.url).job_lock("a"):
+                pass
+            with open_store(asks.url).job_lock("b"):
+                pass
+        with open_store(asks.url).job_lock("a"):
+            pass
+
+
+def test_a_pooler_of_statements_is_refused(
+    pg_server: Server, postgresql: PostgresqlDatabase
+) -> None:
+    load_people(postgresql)
+    before = postgresql.state()
+    with pooler(pg_server, mode="statement") as port:
+        url = through(postgresql.url, port)
+        with pytest.raises(PoolerUnsuitable, match="pool_mode") as caught:
+            postgresql.anonymize(database=url, **GIVEN)
+        assert (caught.value.exit_code, caught.value.sqlstate) == (2, "08P01")
+        with pytest.raises(PoolerUnsuitable, match="pool_mode"):
+            install.install(url, sql_only=True)
+    assert postgresql.state() == before
+
+
+def test_too_few_connections_are_named(
+    pg_server: Server, postgresql: PostgresqlDatabase, tmp_path: Path
+) -> None:
+    """The lock of a job has one, its run another."""
+    load_people(postgresql)
+    with pooler(pg_server, size=1, query_wait_timeout=1) as port:
+        url = through(postgresql.url, port)
+        with (
+            open_store(url).job_lock("people"),
+            pytest.raises(DatabaseUnreachable, match="pooler") as caught,
+        ):
+            postgresql.anonymize(database=url, **GIVEN)
+        assert "default_pool_size" in str(caught.value.hint)
+        # Without a job one is enough.
+        postgresql.anonymize(database=url, **GIVEN)
+
+
+def test_a_setting_that_a_pooler_does_not_take(
+    pg_server: Server, postgresql: PostgresqlDatabase
+) -> None:
+    with pooler(pg_server) as port:
+        url = sqlalchemy.make_url(through(postgresql.url, port))
+        given = url.update_query_dict({"options": "-c statement_timeout=1000"})
+        with pytest.raises(PoolerUnsuitable, match="options"):
+            postgresql.anonymize(database=given.render_as_string(hide_password=False), **GIVEN)
+
+
+def test_the_functions_are_installed_and_upgraded(
+    pg_server: Server, postgresql: PostgresqlDatabase
+) -> None:
+    with pg_server.database() as direct, pooler(pg_server) as port:
+        url = through(direct, port)
+        install.install(url, sql_only=True)
+        install.upgrade(url)
+        install.uninstall(url)

@@ -1,0 +1,305 @@
+"""A network that stalls: who is told to end does, and says of the outcome what is true."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+import dbanon
+from dbanon.errors import DbanonError
+from dbanon.run.open import open_store
+from tests.postgres_server import Server
+from tests.stores.databases import PostgresqlDatabase
+from tests.stores.people import COLUMNS, load_people, rows_of_people
+from tests.stores.tcp_proxy import COMMIT, SESSION, Cut, TcpProxy
+
+pytestmark = pytest.mark.postgresql
+
+# From the signal, or the end of the time limit. An interpreter needs a moment to end itself.
+SECONDS = 5.0
+GRACE = 1.5
+HANGS = float(os.environ.get("STALL_HANGS", "60"))
+
+# The source's last statement is its COMMIT, too: that of a transaction which only read.
+PLACES = {
+    "lock": Cut("stall", b"dbanon job"),
+    "session": Cut("stall", SESSION),
+    "read": Cut("stall", b"COPY (", since=SESSION, answers=20_000),
+    "load": Cut("stall", b"FROM STDIN", since=SESSION),
+    "statement": Cut("stall after", b"INSERT INTO", since=SESSION),
+    "commit": Cut("stall", COMMIT, since=SESSION),
+    "committed": Cut("stall after", COMMIT, since=SESSION),
+}
+
+
+@pytest.fixture
+def people(postgresql: PostgresqlDatabase) -> PostgresqlDatabase:
+    """A table whose rows are more than what a socket holds back."""
+    load_people(postgresql, rows_of_people(20_000))
+    return postgresql
+
+
+@contextmanager
+def stalling(server: Server, place: str, down: bool = False) -> Iterator[TcpProxy]:
+    cut = PLACES[place]
+    cut = Cut(cut.how, cut.at, cut.since, cut.answers, down)
+    with TcpProxy(server.host, server.port, cut) as proxy:
+        yield proxy
+
+
+def job_file(tmp_path: Path, limit: float | None = None, *names: str) -> Path:
+    file = tmp_path / "job.yaml"
+    limited = "" if limit is None else f", time_limit: {limit}"
+    dropped = [name for name in COLUMNS if name not in ("age", "height")]
+    file.write_text(
+        'version: 1\nsource: {url: "${SOURCE}"}\n'
+        + f"defaults: {{k: 7, method: mondrian{limited}}}\njobs:\n"
+        + "".join(
+            f"  - name: {name}\n    table: people\n    columns:\n"
+            "      age: {role: quasi_identifier}\n      height: {role: quasi_identifier}\n"
+            + "".join(f"      {column}: {{role: drop}}\n" for column in dropped)
+            + f"    output: {{table: release.{name}}}\n"
+            for name in names or ("people",)
+        )
+    )
+    return file
+
+
+@contextmanager
+def running(file: Path, source: str, target: str | None = None) -> Iterator[subprocess.Popen[str]]:
+    if target is not None:
+        file.write_text(
+            file.read_text().replace("defaults", 'target: {url: "${TARGET}"}\ndefaults', 1)
+        )
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from dbanon.doors.cli.main import main; main()",
+            "run",
+            str(file),
+            "--format",
+            "json",
+            "--no-progress",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"SOURCE": source, "TARGET": target or ""},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ended(process: subprocess.Popen[str], since: float, what: str) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=HANGS)
+    spent = time.monotonic() - since
+    print(f"stalled: {what}: {spent:.1f} s, exit {process.returncode}")
+    assert spent < SECONDS + GRACE, err
+    return process.returncode, out, err
+
+
+def told_and_ended(proxy: TcpProxy, process: subprocess.Popen[str], what: str) -> Any:
+    assert proxy.was_cut.wait(60), "the place was not reached"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    return ended(process, time.monotonic(), what)
+
+
+def published(database: PostgresqlDatabase) -> bool:
+    return ("release", "people") in database.relations()
+
+
+def lock_is_free(database: PostgresqlDatabase) -> bool:
+    """At once: who ended has waited for the server, or has ended its session there."""
+    deadline = time.monotonic() + 2
+    while True:
+        try:
+            with open_store(database.url).job_lock("people"):
+                return True
+        except dbanon.DbanonError as error:
+            if error.code != "job_running" or time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+
+
+def judge(people: PostgresqlDatabase, code: int, out: str, err: str, place: str) -> None:
+    """What is said of the outcome is so."""
+    assert "Traceback" not in err
+    if code == 10:
+        [one] = json.loads(out)["jobs"]
+        assert one["error"]["code"] == "outcome_unknown"
+        assert place in ("commit", "committed")
+        return
+    if code == 0:
+        assert published(people)
+        assert place == "committed"
+        return
+    assert code in (143, 9), err
+    assert "rolled back" in err
+    assert not published(people)
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["", "down"])
+@pytest.mark.parametrize("place", PLACES)
+def test_the_first_signal_ends_it(
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, place: str, down: bool
+) -> None:
+    with stalling(pg_server, place, down) as proxy:
+        with running(job_file(tmp_path), proxy.url(people.url)) as process:
+            done = told_and_ended(proxy, process, f"SIGTERM, {place}, {down}")
+        judge(people, *done, place)
+        if not down:
+            assert done[0] != 10
+            assert lock_is_free(people)
+
+
+@pytest.mark.parametrize("place", ["read", "load", "commit", "committed"])
+def test_a_deadline_ends_it(
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, place: str
+) -> None:
+    with stalling(pg_server, place, down=True) as proxy:
+        with running(job_file(tmp_path, limit=3), proxy.url(people.url)) as process:
+            assert proxy.was_cut.wait(60), "the place was not reached"
+            done = ended(process, time.monotonic() + 2.5, f"time_limit, {place}")
+        judge(people, *done, place)
+
+
+@pytest.mark.parametrize("place", ["read", "commit"])
+def test_the_source_of_two_databases(
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, place: str
+) -> None:
+    with pg_server.database() as other, stalling(pg_server, place) as proxy:
+        with running(job_file(tmp_path), proxy.url(people.url), other) as process:
+            code, _, err = told_and_ended(proxy, process, f"SIGTERM, source, {place}")
+        assert code == 143, err
+        assert not published(PostgresqlDatabase(other))
+        assert lock_is_free(PostgresqlDatabase(other))
+
+
+@pytest.mark.parametrize("place", ["lock", "load", "commit", "committed"])
+def test_the_target_of_two_databases(
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, place: str
+) -> None:
+    with pg_server.database() as other, stalling(pg_server, place) as proxy:
+        with running(job_file(tmp_path), people.url, proxy.url(other)) as process:
+            done = told_and_ended(proxy, process, f"SIGTERM, target, {place}")
+        judge(PostgresqlDatabase(other), *done, place)
+        assert lock_is_free(PostgresqlDatabase(other))
+
+
+@pytest.mark.parametrize("place", ["commit", "committed"])
+def test_no_other_job_is_begun(
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path, place: str
+) -> None:
+    file = job_file(tmp_path, None, "people", "other")
+    with stalling(pg_server, place, down=True) as proxy:
+        with running(file, proxy.url(people.url)) as process:
+            code, out, err = told_and_ended(proxy, process, f"SIGTERM, two jobs, {place}")
+        assert code == 10, err
+        assert [job["job"] for job in json.loads(out)["jobs"]] == ["people"]
+        assert "rolled back" not in err
+
+
+def test_one_that_was_committed_ends_the_command(
+    pg_server: Server, people: PostgresqlDatabase, tmp_path: Path
+) -> None:
+    """The signal came at COMMIT, which was done: the first job is told of, no other is begun."""
+    file = job_file(tmp_path, None, "people", "other")
+    with stalling(pg_server, "committed") as proxy:
+        with running(file, proxy.url(people.url)) as process:
+            code, out, err = told_and_ended(proxy, process, "SIGTERM, two jobs, confirmed")
+        assert code == 143, err
+        [one] = json.loads(out)["jobs"]
+        assert one["report"]["k_achieved"] >= 7
+        assert published(people)
+        assert ("release", "other") not in people.relations()
+
+
+@pytest.mark.parametrize("place", ["read", "load", "commit", "committed"])
+def test_a_deadline_in_another_thread(
+    pg_server: Server, people: PostgresqlDatabase, place: str
+) -> None:
+    """No alarm rings there."""
+    raised: list[BaseException] = []
+
+    def work(url: str) -> None:
+        try:
+            dbanon.anonymize(
+                url, table="people", quasi_identifiers=["age", "height"], k=7, method="mondrian",
+                output="release.people", time_limit=2.0,
+            )  # fmt: skip
+        except BaseException as error:
+            raised.append(error)
+
+    with stalling(pg_server, place, down=True) as proxy:
+        thread = threading.Thread(target=work, args=(proxy.url(people.url),), daemon=True)
+        thread.start()
+        thread.join(2 + SECONDS + GRACE)
+        assert not thread.is_alive()
+        [error] = raised
+        assert isinstance(error, DbanonError)
+        assert error.code == ("time_limit" if place in ("read", "load") else "outcome_unknown")
+    assert published(people) == (place == "committed")
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.parametrize("place", ["read", "load", "commit"])
+def test_ctrl_c_in_python(pg_server: Server, people: PostgresqlDatabase, place: str) -> None:
+    """Python's own handler knows nothing of connections."""
+    with stalling(pg_server, place) as proxy:
+
+        def interrupt() -> None:
+            proxy.was_cut.wait(60)
+            time.sleep(0.3)
+            told.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        told: list[float] = []
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            people.anonymize(database=proxy.url(people.url), quasi_identifiers=["age"])
+        thread.join()
+        assert time.monotonic() - told[0] < SECONDS + GRACE
+    assert not published(people)
+
+
+def test_what_sockets_are_told(pg_server: Server, people: PostgresqlDatabase) -> None:
+    """Where nobody said anything else; and for a transaction, on the side of the server."""
+    local = make_url(people.url)
+    own = local.update_query_dict({"keepalives_idle": "77"})
+    name = local.database
+    pg_server.execute(f'ALTER DATABASE "{name}" SET tcp_keepalives_interval = 8')
+    try:
+        for url, idle in ((local, 30), (own, 77)):
+            with open_store(url).session(write=False) as session:
+                driver = session._driver  # type: ignore[attr-defined]
+                with socket.socket(fileno=os.dup(driver.fileno())) as end:
+                    assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == idle
+                    assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+                shown = "SELECT setting FROM pg_settings WHERE name = ?"
+                for setting, value in (
+                    ("tcp_keepalives_idle", "30"),
+                    ("tcp_keepalives_interval", "8"),
+                    ("tcp_user_timeout", "120000"),
+                ):
+                    assert session.rows(shown, (setting,)) == [(value,)], setting
+    finally:
+        pg_server.execute(f'ALTER DATABASE "{name}" RESET tcp_keepalives_interval')
