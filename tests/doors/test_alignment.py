@@ -57,7 +57,7 @@ def test_shuffled_rows_are_refused_and_not_measured() -> None:
     with pytest.raises(RowsNotAligned, match="random order") as error:
         dbanon.evaluate(table, found)
     assert error.value.code == "rows_not_aligned"
-    assert "`report`" in str(error.value.hint) or "report" in str(error.value.hint)
+    assert "report" in str(error.value.hint)
     with pytest.raises(RowsNotAligned, match="random order"):
         dbanon.evaluate(table[QUASI], found[QUASI].copy())
 
@@ -165,7 +165,7 @@ def test_nothing_that_is_written_of_a_report_says_which_row_became_which() -> No
     assert places.astype("<i8").tobytes() not in pickle.dumps(report)
     assert str(places[:5]).strip("[]") not in repr(vars(report)["alignment"])
     assert set(found.attrs) == {"dbanon"}
-    assert found.attrs["dbanon"] == {"rows": "shuffled", "release_id": report.release_id}
+    assert found.attrs["dbanon"] == {"rows": "shuffled"}
 
 
 def test_rows_of_the_input_on_demand() -> None:
