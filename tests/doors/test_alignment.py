@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import dbanon
+from dbanon.doors.html.page import page
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -177,6 +178,7 @@ def test_rows_of_the_input_on_demand() -> None:
     assert found.attrs["dbanon"]["rows"] == "input"
     assert report.arguments["rows"] == "input"
     assert "ROWS LINK TO THEIR ORIGINALS" in str(report)
+    assert "ROWS LINK TO THEIR ORIGINALS" in page(report)
     assert "those of the input" in report.seed_policy
     assert any("not for handing on" in text for text in report.warned)
     told = dbanon.evaluate(table, found, quasi_identifiers=QUASI)
