@@ -107,5 +107,5 @@ def _check_rows(rows: str, policy: Policy) -> None:
         raise RowsLinkableRefused(
             f'With rows="{INPUT}" the released rows would stand as their originals do, and strict'
             " was asked for.",
-            hint="Leave `rows` or `strict` out.",
+            hint="Take the usual order, which is random, or leave `strict` out.",
         )

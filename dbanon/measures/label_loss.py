@@ -24,7 +24,8 @@ def label_loss(task: Task) -> Figure:
             lost = column.width[labels]
         elif isinstance(column, Nodes):
             leaves = np.maximum(column.original, 0)
-            lost = column.tree.loss(leaves, np.maximum(column.released, 0)[labels])
+            # A label of a tool that does not cover its value may lie deeper than it.
+            lost = np.maximum(column.tree.loss(leaves, np.maximum(column.released, 0)[labels]), 0.0)
         else:
             continue
         held = pairs.cells([column])

@@ -69,8 +69,9 @@ def test_categories_are_those_of_released_rows(case: str) -> None:
         dtype = out[name].dtype
         if isinstance(dtype, pd.CategoricalDtype):
             assert set(dtype.categories) == set(out[name].dropna().unique()), name
-        assert out[name].attrs == {}
-    assert out.attrs == {}
+        assert out[name].attrs == out.attrs
+    # None of the original's.
+    assert out.attrs == {"dbanon": {"rows": "shuffled"}}
     assert out.columns.name is None
     original = people()
     for name in ("job", "span"):

@@ -11,16 +11,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dbanon.errors import RowsNotAligned
-from dbanon.release.alignment import INPUT, SHUFFLED, Alignment
+from dbanon.release.alignment import SHUFFLED, Alignment
 from dbanon.release.report import Report
 
 # The key of a frame's attrs, which pandas hands on to copies and into Parquet files.
 _ATTRS = "dbanon"
 
 
-def marked(released: pd.DataFrame, rows: str, release_id: str) -> pd.DataFrame:
-    """The frame, which says in its attrs how its rows stand, and of which release they are."""
-    released.attrs = {_ATTRS: {"rows": rows, "release_id": release_id}}
+def marked(released: pd.DataFrame, rows: str) -> pd.DataFrame:
+    """The frame, which says in its attrs how its rows stand."""
+    released.attrs = {_ATTRS: {"rows": rows}}
     return released
 
 
@@ -35,8 +35,8 @@ def require_not_shuffled(released: pd.DataFrame) -> None:
     if isinstance(told, Mapping) and told.get("rows") == SHUFFLED:
         raise RowsNotAligned(
             "The released rows stand in random order: that is what anonymize_frame does.",
-            hint="Give the `report` of the same call, name a `key` of both tables, or release with"
-            f' rows="{INPUT}".',
+            hint="Give the `report` of the same call, name a `key` of both tables, or release rows"
+            " in the order of the input.",
         )
 
 

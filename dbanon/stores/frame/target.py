@@ -132,7 +132,7 @@ class FrameTarget:
 
     def publish(self, written: FrameWritten, report: Report, counts: Counts, elapsed: float) -> str:
         """Hand the frame over."""
-        self.released = marked(written.frame, self._rows, report.release_id)
+        self.released = marked(written.frame, self._rows)
         self.places = written.draft.microdata.keys[written.records, 0]
         return report.created_at
 
