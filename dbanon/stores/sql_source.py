@@ -277,7 +277,10 @@ def _chosen(relation: Relation, job: Job, names: Sequence[str], condition: str) 
     own = [e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')]
     columns = dict.fromkeys([*names, *job.key, *relation.located.mapped, *own])
     addresses = () if relation.located.mapped else tuple(e for e in hidden if e.isidentifier())
-    return Filtered(relation.name.schema, relation.name.name, condition, tuple(columns), addresses)
+    name = relation.name
+    return Filtered(
+        name.schema, name.name, condition, tuple(columns), addresses, catalog=name.catalog
+    )
 
 
 def in_order(
