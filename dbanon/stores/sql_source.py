@@ -118,7 +118,9 @@ class SqlSource:
     ) -> Relation:
         """Of the rows that a job chooses those that meet one more condition, of dbanon's own."""
         both = condition if job.where is None else f"(\n{job.where}\n) AND {condition}"
-        return replace(relation, filtered=_chosen(relation, job, names, both))
+        filtered = _chosen(relation, job, names, both)
+        self.session.require_columns_of_views(filtered.columns)
+        return replace(relation, filtered=filtered)
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The relation as the transaction's one snapshot has it."""
