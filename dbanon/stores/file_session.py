@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from dbanon.stores.base import Relation
 from dbanon.stores.names import RelationName, quote
@@ -12,10 +13,13 @@ from dbanon.stores.sql import Session
 class FileSession(Session):
     """One transaction on a database that is a file."""
 
+    # Where temporary tables are.
+    temporary: ClassVar[str] = "temp"
+
     def drop_staging(self) -> None:
         """Drop what links rows to classes: a connection that the caller keeps would keep it."""
         for name in self.staging_tables:
-            self.run(f"DROP TABLE IF EXISTS temp.{quote(name)}")
+            self.run(f"DROP TABLE IF EXISTS {self.temporary}.{quote(name)}")
 
     def same_name(self, one: RelationName, other: RelationName) -> bool:
         return str(one).lower() == str(other).lower()

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dbanon.errors import InvalidName, NameTooLong
 
 
 @dataclass(frozen=True)
 class RelationName:
-    """The name of a table or view, with its schema when one was given."""
+    """The name of a table or view, with its schema when one was given.
+
+    Parameters
+    ----------
+    catalog : the database, where its schema alone could mean another place; no part of the name.
+    """
 
     schema: str | None
     name: str
+    catalog: str | None = field(default=None, kw_only=True, compare=False)
 
     def __str__(self) -> str:
         """The name as people write it: parts are quoted only where a dot or quote is in them."""
@@ -22,11 +28,12 @@ class RelationName:
     @property
     def quoted(self) -> str:
         """The name as SQL has it."""
-        return ".".join(quote(part) for part in (self.schema, self.name) if part is not None)
+        parts = (self.catalog, self.schema, self.name)
+        return ".".join(quote(part) for part in parts if part is not None)
 
     def sibling(self, name: str) -> RelationName:
         """Another name in the same schema."""
-        return RelationName(self.schema, name)
+        return RelationName(self.schema, name, catalog=self.catalog)
 
 
 def quote(identifier: str) -> str:

@@ -119,7 +119,9 @@ class SqlSource:
     ) -> Relation:
         """Of the rows that a job chooses those that meet one more condition, of dbanon's own."""
         both = condition if job.where is None else f"(\n{job.where}\n) AND {condition}"
-        return replace(relation, filtered=_chosen(relation, job, names, both))
+        filtered = _chosen(relation, job, names, both)
+        self.session.require_columns_of_views(filtered.columns)
+        return replace(relation, filtered=filtered)
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The relation as the transaction's one snapshot has it."""
@@ -267,7 +269,10 @@ def _chosen(relation: Relation, job: Job, names: Sequence[str], condition: str) 
     own = [e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')]
     columns = dict.fromkeys([*names, *job.key, *relation.located.mapped, *own])
     addresses = () if relation.located.mapped else tuple(e for e in hidden if e.isidentifier())
-    return Filtered(relation.name.schema, relation.name.name, condition, tuple(columns), addresses)
+    name = relation.name
+    return Filtered(
+        name.schema, name.name, condition, tuple(columns), addresses, catalog=name.catalog
+    )
 
 
 def in_order(

@@ -38,6 +38,7 @@ from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb import digest
 from dbanon.stores.duckdb.columns import column_of, table_of, values_of
 from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.duckdb.places import create_view, placed, within
 from dbanon.stores.file_session import FileSession
 from dbanon.stores.keyed import INNER, OUTER, SHUFFLE, staged_block
 from dbanon.stores.ledger_tables import LEDGER_SCHEMA, ledger_ddl
@@ -50,6 +51,7 @@ class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
     digest_way = digest.WAY
+    temporary = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID", "timestamp": "TIMESTAMP WITH TIME ZONE", "text": "VARCHAR",
         "json": "VARCHAR", "integer": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
@@ -62,6 +64,7 @@ class DuckdbSession(FileSession):
         self._is_table = False
         self._shuffles = False
         self._reader: pa.RecordBatchReader | None = None
+        self._ledger: RelationName | None = None
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -98,7 +101,7 @@ class DuckdbSession(FileSession):
         if not found:
             raise self._not_found(name, schema)
         _, kind, size = found[0]
-        resolved = RelationName(schema, name.name)
+        resolved = self._placed(schema, name.name)
         columns = self.rows(
             "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
@@ -119,6 +122,10 @@ class DuckdbSession(FileSession):
             (source.name.schema, source.name.name),
         )
         return frozenset(names[0] for (names,) in found if len(names) == 1)
+
+    def _placed(self, schema: str, name: str) -> RelationName:
+        with translated():
+            return placed(self._connection, schema, name)
 
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
@@ -293,10 +300,11 @@ class DuckdbSession(FileSession):
     # -- output -----------------------------------------------------------------------------------
 
     def resolve_output(self, name: RelationName) -> RelationName:
-        return name if name.schema is not None else RelationName(self._current_schema(), name.name)
+        return self._placed(name.schema or self._current_schema(), name.name)
 
     def make_schema(self, name: RelationName) -> None:
-        self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(str(name.schema))}")
+        schema = RelationName(name.catalog, str(name.schema)).quoted
+        self.run(f"CREATE SCHEMA IF NOT EXISTS {schema}")
 
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.rows(
@@ -317,17 +325,25 @@ class DuckdbSession(FileSession):
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         mark = f"'{MARK}{output.release_id}'"
         if output.kind == "view":
-            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
-            self.run(
-                f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
-                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
-            )
+            replaces = output.replaces is not None
+            with within(self._connection, output.name):
+                self.run(
+                    create_view(
+                        output.name, quote_list(columns), output.relation, replaces=replaces
+                    )
+                )
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS {mark}")
         else:
             if output.replaces:
                 self.drop_table(output.name)
             self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
         self.run(f"COMMENT ON TABLE {output.relation.quoted} IS {mark}")
+
+    def drop_view(self, relation: RelationName) -> None:
+        super().drop_view(self.resolve_output(relation))
+
+    def drop_table(self, relation: RelationName) -> None:
+        super().drop_table(self.resolve_output(relation))
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
         columns = self.find_source(relation).schema.attributes
@@ -366,7 +382,7 @@ class DuckdbSession(FileSession):
     # -- ledger -----------------------------------------------------------------------------------
 
     def ensure_ledger(self) -> None:
-        self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(LEDGER_SCHEMA)}")
+        self.make_schema(self.ledger_name(""))
         existing: dict[str, list[str]] = {}
         for table, column in self.rows(
             "SELECT table_name, column_name FROM duckdb_columns()"
@@ -378,4 +394,6 @@ class DuckdbSession(FileSession):
             self.run(statement)
 
     def ledger_name(self, table: str) -> RelationName:
-        return RelationName(LEDGER_SCHEMA, table)
+        if self._ledger is None:
+            self._ledger = self._placed(LEDGER_SCHEMA, "")
+        return self._ledger.sibling(table)

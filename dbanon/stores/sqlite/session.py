@@ -328,9 +328,10 @@ class SqliteSession(SqliteKeyed):
         if output.kind == "view":
             if output.replaces:
                 self.run(f"DROP VIEW {output.name.quoted}")
+            # The mark before all names of columns, which may look like one.
             self.run(
-                f"CREATE VIEW {output.name.quoted} ({quote_list(columns)})"
-                f" AS /* {MARK}{output.release_id} */"
+                f"CREATE VIEW {output.name.quoted} /* {MARK}{output.release_id} */"
+                f" ({quote_list(columns)}) AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
             return
