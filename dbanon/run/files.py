@@ -6,13 +6,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dbanon.errors import DbanonError, OutcomeUnknown
+from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
 from dbanon.job.job import Job
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.store import Store
 
 if TYPE_CHECKING:
     from dbanon.run.export import Exporter
+
+
+def require_place(job: Job, source: Store, target: Store | None) -> None:
+    """Check that a release of a file has a place: it is not written into its source.
+
+    Raises
+    ------
+    InvalidParameter : it has none.
+    """
+    if target is None and source.url.startswith("file:") and not job.exports:
+        raise InvalidParameter(
+            "A release of a file needs a place: another database, or an export.",
+            hint="Name a target, or a file: `exports`.",
+        )
 
 
 @contextmanager

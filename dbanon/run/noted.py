@@ -9,7 +9,6 @@ from dbanon.errors import (
     AccessRefused,
     DatabaseNotFound,
     DatabaseUnreachable,
-    InvalidParameter,
     MemoryLimit,
     OutcomeUnknown,
     TlsFailed,
@@ -19,7 +18,7 @@ from dbanon.errors import (
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.run.chained import run_chained
-from dbanon.run.files import files_of
+from dbanon.run.files import files_of, require_place
 from dbanon.run.run import PhaseProgress, run
 from dbanon.run.spilled import spilled
 from dbanon.run.time_limit import within
@@ -73,11 +72,7 @@ def run_between(
     ------
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
-    if target is None and source.url.startswith("file:") and not job.exports:
-        raise InvalidParameter(
-            "A release of a file needs a place: another database, or an export.",
-            hint="Name a target, or a file: `exports`.",
-        )
+    require_place(job, source, target)
     if job.chain is not None:
         return run_chained(job, source, target, progress)
     # Outermost: what databases put there is gone before it goes.

@@ -41,7 +41,7 @@ version: 1
 source:
   url: {url}
 target:
-  schema: release
+{place}  schema: release
 defaults:
   k: {k}
 {method}  on_new_column: halt
@@ -53,6 +53,10 @@ jobs:
 _METHOD = f"""\
   # {OF_NUMBERS[0]}, or where not all quasi-identifiers are numbers or dates {OF_CATEGORIES[0]}
   method: {{}}
+"""
+_PLACE = """\
+  # A file is not written into: a database of its own, which the first release makes
+  url: duckdb:///release.duckdb
 """
 _TAIL = """\
     output:
@@ -95,6 +99,7 @@ def job_file_for(
     head = _HEAD.format(
         table=json.dumps(table)[1:-1],
         url=_quoted(written),
+        place=_PLACE if url.startswith("file:") else "",
         k=k,
         method=_METHOD.format(method) if chosen else "",
         name=_quoted(name if is_name(name) else "job"),
