@@ -234,6 +234,8 @@ def test_plan_tells_what_columns_were_read_as(tmp_path: Path) -> None:
     assert found["Kosten"].endswith(' % look like numbers with a decimal comma: decimal: ","')
     assert found["PLZ"].endswith(" % look like codes, digits with a zero before them")
     assert (found["Fallnr"], found["Geschlecht"]) == ("bigint", "text")
+    # Of the whole file, whatever rows and columns a release is of.
+    assert planned(path, where='"Fallnr" % 2 = 0') == found
     # Fewer than k others are not counted out, and those fewer than k that look alike not told.
     path.write_text(text.replace(born, "unknown", 1))
     assert planned(path)["Geburtsdatum"] == "text; nearly all look like dd.mm.yyyy: dates: dmy"
