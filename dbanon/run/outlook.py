@@ -17,7 +17,7 @@ from dbanon.run.changes import Changes, PlannedFile, changes
 from dbanon.run.files import require_place
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
-from dbanon.stores.base import AsWritten
+from dbanon.stores.base import AsWritten, Relation
 from dbanon.stores.feasible import require_feasible
 from dbanon.stores.names import parse_relation
 from dbanon.stores.ports import Source
@@ -216,7 +216,7 @@ def outlook(
             chain = None if job.chain is None else planned_chain(job, planned, reads.session)
             rows = reads.count(planned.relation)
             withheld = reads.count_withheld(planned.relation)
-        written = reads.session.as_written(planned.relation)
+        file_columns = _file_columns(job, reads.session, planned.relation)
         columns = len(planned.wanted.columns)
         on_disk = job.spill is not None
         memory = require_memory(
@@ -228,7 +228,6 @@ def outlook(
         found = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
     told = _outlook(planned, rows, withheld, memory, changed, found)
-    file_columns = tuple(FileColumn.of(one, int(job.policy.k)) for one in written)
     return replace(told, chain=chain, file_columns=file_columns)
 
 
@@ -312,11 +311,16 @@ def _outlook(
     )
 
 
+def _file_columns(job: Job, session: Session, relation: Relation) -> tuple[FileColumn, ...]:
+    """The columns of a CSV file, by all of its rows."""
+    return tuple(FileColumn.of(one, int(job.policy.k)) for one in session.as_written(relation))
+
+
 def _texts_of(job: Job, session: Session) -> str | None:
     """What texts of a CSV file look like, for the error of one that cannot be what it is named."""
     relation = session.find_source(parse_relation(job.table))
-    found = [FileColumn.of(one, int(job.policy.k)) for one in session.as_written(relation)]
-    texts = [one for one in found if one.told and one.sql_type == "VARCHAR"]
+    columns = _file_columns(job, session, relation)
+    texts = [one for one in columns if one.told and one.sql_type == "VARCHAR"]
     return ". ".join(f'"{one.name}": {_read_as(one)}' for one in texts) or None
 
 

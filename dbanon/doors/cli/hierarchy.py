@@ -200,7 +200,8 @@ def _values(url: str, table: str, column: str, print_sql: bool) -> list[str]:
     from dbanon.run.open import open_store
     from dbanon.stores.names import parse_relation
 
-    return column_values(open_store(url, sql_printer(print_sql)), parse_relation(table), column)
+    store = open_store(url, sql_printer(print_sql), table=table)
+    return column_values(store, parse_relation(table), column)
 
 
 def _show(form: str, error: HierarchyBroken) -> None:

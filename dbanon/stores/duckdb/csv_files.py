@@ -72,7 +72,8 @@ def head_of(file: BinaryIO, path: Path, reading: Reading) -> Head:
     delimiter = max(_DELIMITERS, key=lambda one: _fit(read[one][0]))
     rows, skipped = read[delimiter]
     if not rows:
-        raise FileMalformed(f"The file {path} has no header.", hint=_FORM)
+        long = "" if whole else f", or one of more than {_SAMPLE_BYTES // 2**20} MiB"
+        raise FileMalformed(f"The file {path} has no header{long}.", hint=_FORM)
     cells = tuple(rows[0])
     places = len(str(len(cells) - 1))
     names = tuple(cell or f"column{place:0{places}}" for place, cell in enumerate(cells))
@@ -92,7 +93,8 @@ def _rows(text: str, delimiter: str, whole: bool) -> tuple[list[list[str]], int]
     rows: list[list[str]] = []
     skipped = 0
     # What is cut off in the middle is no row.
-    lines = io.StringIO(text if whole else text[: text.rfind("\n") + 1], newline="")
+    end = len(text) if whole else max(text.rfind("\n"), text.rfind("\r")) + 1
+    lines = io.StringIO(text[:end], newline="")
     with suppress(csv.Error):
         for row in csv.reader(lines, delimiter=delimiter):
             if row:
@@ -176,10 +178,15 @@ def broken(file: BinaryIO, path: Path, reading: Reading, head: Head) -> FileMalf
 
 def header_again(file: BinaryIO, path: Path, reading: Reading, head: Head) -> FileMalformed:
     """The error of a file whose header stands among its rows."""
-    found = _records(file, reading, head)
-    line = next((line for line, row in found if tuple(row) == head.cells), 0)
+    where = "A line"
+    # DuckDB may have read what this reader does not.
+    with suppress(csv.Error):
+        for line, row in _records(file, reading, head):
+            if tuple(row) == head.cells:
+                where = f"Line {line}"
+                break
     return FileMalformed(
-        f"Line {line} of the file {path} is its header again: column 1 to {len(head.names)} hold"
+        f"{where} of the file {path} is its header again: columns 1 to {len(head.names)} hold"
         " their own names.",
         hint="Files were put one behind the other: remove the line.",
     )

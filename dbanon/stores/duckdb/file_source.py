@@ -135,7 +135,7 @@ class FileStore(DuckdbStore):
     def _load_parquet(self, number: int) -> None:
         source = f"read_parquet('/dev/fd/{number}')"
         columns = self._connection.execute(
-            f"SELECT max(num_children) FROM parquet_schema('/dev/fd/{number}')"
+            f"SELECT coalesce(max(num_children), 0) FROM parquet_schema('/dev/fd/{number}')"
         ).fetchall()[0][0]
         if columns > MAX_COLUMNS:
             raise FileMalformed(
