@@ -182,7 +182,7 @@ class Advice:
     def recommended(self) -> list[tuple[str, str]]:
         """The recommendation as pairs of label and text."""
         found = self.recommendation
-        pairs = [] if self.entity is None else [("entity", entity_told(self.entity))]
+        pairs = [("entity", entity_told(self.entity))] if self.entity else []
         if found is None:
             [point] = self.sweep.points
             return [*pairs, ("release", f"none: one release alone was tried, {point.curve} with"

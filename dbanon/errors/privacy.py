@@ -104,7 +104,7 @@ class RowsLinkableRefused(DbanonError):
 
 
 class TooFewPersons(DbanonError):
-    """Classes hold fewer than k values of what looks like a number of persons, and strict was asked."""  # noqa: E501
+    """Classes would hold fewer than k persons, as one column tells, and strict was asked for."""
 
     code = "too_few_persons"
     exit_code = 6

@@ -196,7 +196,7 @@ class Policy:
         bool,
         Option(
             "Refuse columns copied as they are that are nearly unique or determine a"
-            " quasi-identifier, which are warned of otherwise.",
+            " quasi-identifier, and classes that hold few persons, which are warned of otherwise.",
             release=True,
             see="guarantees.md#columns-copied-as-they-are",
         ),

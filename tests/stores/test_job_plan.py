@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+import dbanon
+from dbanon.doors.cli.main import main
 from tests.stores.databases import Database
 from tests.stores.job_lines import call, job, told, write
 from tests.stores.people import load_people
@@ -76,3 +79,28 @@ def test_a_memory_limit_is_told(database: Database, tmp_path: Path) -> None:
     done = call("plan", write(tmp_path, job(memory_limit="100")))
     assert (done.exit_code, "[memory_limit]" in done.stderr) == (9, True)
     assert json.loads(call("plan", tmp_path / "job.yaml", "--format", "json").stdout)
+
+
+def test_hints_name_keys_of_the_file(database: Database, tmp_path: Path, monkeypatch: Any) -> None:
+    """Who has a job file has no flags: of its plan, its run, and in Python."""
+    load_people(database)
+    database.execute(f"UPDATE {database.relation('people')} SET age = NULL WHERE id <= 3")
+    monkeypatch.setenv("PEOPLE", database.url)
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        'version: 1\nsource: {url: "${PEOPLE}"}\ndefaults: {k: 3, on_new_column: drop}\njobs:\n'
+        "  - name: people\n    table: people\n    columns: {age: {role: quasi_identifier}}\n"
+        "    output: {table: release.people}\n"
+    )
+    for form in ("table", "json"):
+        for command in ("plan", "run"):
+            done = CliRunner().invoke(main, [command, str(file), "--format", form])
+            assert done.exit_code == 2
+            said = done.stdout + done.stderr
+            assert "nulls: suppress" in said
+            assert "--nulls" not in said
+            assert "nulls=" not in said
+    with pytest.raises(dbanon.DbanonError) as refused:
+        dbanon.run_job(file)
+    assert "`" not in str(refused.value.hint)
+    assert str(refused.value.hint).startswith("Choose nulls: suppress (withhold these records)")

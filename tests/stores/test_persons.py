@@ -20,6 +20,8 @@ from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.init import job_file_for
 from dbanon.errors import PersonsBelowK, TooFewPersons
 from dbanon.release.findings import FewPersons
+from tests.stays import COLUMNS
+from tests.stays import stays as hospital_stays
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.refusal import refuse
 
@@ -263,3 +265,14 @@ def test_init_of_whole_rows_says_nothing_of_nulls(duckdb_file: DuckdbDatabase) -
     text = job_file_for(duckdb_file.url, "people")
     assert "entity:" not in text
     assert "nulls:" not in text
+
+
+def test_stays_of_a_hospital(duckdb_file: DuckdbDatabase) -> None:
+    """German names, a part of the 31,271 stays of 12,000 patients: the patient is what k counts."""
+    drawn = hospital_stays(rows=6_000, patients=2_300)
+    kinds = dict.fromkeys(COLUMNS, "TEXT")
+    duckdb_file.load("stays", kinds, drawn)
+    text = job_file_for(duckdb_file.url, "stays")
+    assert "entity: Patienten-Nr" in text
+    assert re.search(r'"?Patienten-Nr"?: +\{role: identifier\}', text)
+    assert re.search(r'"?Fallnr"?: +\{role: identifier\}', text)

@@ -134,7 +134,7 @@ class _Seen:
     def of_rows(self) -> str:
         """What the job says of its rows beside their key: whose they are, and of NULLs."""
         found = ""
-        if self.entity is not None:
+        if self.entity:
             found = _comment(entity_told(self.entity)) + f"    entity: {_quoted(self.entity)}\n"
         if self.withheld:
             told = (

@@ -185,29 +185,29 @@ class JobSpec(_JobOptions):
     @model_validator(mode="after")
     def _fits(self) -> JobSpec:
         roles = {name: column.role for name, column in self.columns.items()}
-        alone = self.chain is not None and self.entity is None
-        for text in misfits(roles, self.entity, self.key, alone):
+        whose = [name for name in (self.entity,) if name is not None]
+        for text in misfits(roles, whose, self.key, chained=self.chain is not None):
             raise refused(text)
         return self
 
 
 def misfits(
-    roles: Mapping[str, str], entity: str | None, key: Sequence[str], chain_alone: bool
+    roles: Mapping[str, str], whose: Sequence[str], key: Sequence[str], *, chained: bool
 ) -> Iterator[str]:
     """What of a job does not fit together.
 
     Parameters
     ----------
     roles : by column.
-    chain_alone : True for a chain without an entity.
+    whose : the column that says whose a row is; none where a row is a person.
     """
     if "quasi_identifier" not in roles.values():
         yield "columns must have a quasi_identifier"
-    if entity is not None and roles.get(entity) != "identifier":
+    if any(roles.get(name) != "identifier" for name in whose):
         yield "entity must be a column of role identifier"
     if not set(key) <= set(roles):
         yield "key must name columns of the job"
-    if chain_alone:
+    if chained and not whose:
         yield "chain needs entity: the column that says whose a row is"
 
 

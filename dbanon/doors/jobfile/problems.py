@@ -164,11 +164,11 @@ def note_misfits(document: Document, job: Any, place: int) -> None:
     roles = {n: str(one.get("role")) for n, one in columns.items() if isinstance(one, dict)}
     if len(roles) < len(columns) or not set(roles.values()) <= set(ROLES):
         return
-    key, entity = job.get("key", []), job.get("entity")
-    named = [one for one in key if isinstance(one, str)] if isinstance(key, list) else []
-    whose = entity if isinstance(entity, str) else None
+    key = job.get("key", [])
+    named = [one for one in key if isinstance(one, str) and one] if isinstance(key, list) else []
+    whose = [one for one in (job.get("entity"),) if isinstance(one, str)]
     known = {(problem.path, problem.text) for problem in document.problems}
-    for text in misfits(roles, whose, named, "chain" in job and entity is None):
+    for text in misfits(roles, whose, named, chained="chain" in job):
         path = ("jobs", place)
         if (told(path), text) not in known:
             document.refuse(path, text)
