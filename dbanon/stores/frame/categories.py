@@ -88,5 +88,5 @@ def labels_as(
             told, dtype = np.array([own.get(text) for text in told], object), kind
         elif categories:
             dtype = "category"
-    made: pd.Series[Any] = pd.Series(told).astype(dtype)
+    made: pd.Series[Any] = pd.Series(told, dtype=object).astype(dtype)
     return with_own_categories(made.iloc[labels].reset_index(drop=True))
