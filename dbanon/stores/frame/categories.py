@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 
 def with_own_categories(series: pd.Series[Any]) -> pd.Series[Any]:
@@ -55,3 +56,37 @@ def _own(codes: Any, ordered: bool) -> tuple[Any, Any]:
     rank = np.full(len(used), -1)
     rank[order] = np.arange(len(order))
     return rank[places.reshape(-1)], used[order]
+
+
+def labels_as(
+    source: pd.Series[Any],
+    values: NDArray[Any],
+    missing: NDArray[np.bool_] | None,
+    labels: NDArray[np.int32],
+) -> pd.Series[Any]:
+    """Labels of generalization under the type of the column that they stand for, if it takes them.
+
+    Text stays text of its type. Categories stay categories: the column's own where each label is
+    one of them, with their order, or else the labels. Whole numbers and truths stay what they are
+    where each label is a value of the column. All else is text, as pandas' type ``object``.
+
+    Parameters
+    ----------
+    source : the values that the released rows had.
+    values, missing : the label of each class, and where it is NULL.
+    labels : int32 (r,), the class of each row.
+    """
+    told = values.astype(object)
+    if missing is not None:
+        told[missing] = None
+    kind = source.dtype
+    categories = isinstance(kind, pd.CategoricalDtype)
+    dtype: Any = kind if isinstance(kind, pd.StringDtype) else object
+    if categories or pd.api.types.is_integer_dtype(kind) or pd.api.types.is_bool_dtype(kind):
+        own = {str(value): value for value in source.dropna().unique()}
+        if {text for text in told if text is not None} <= own.keys():
+            told, dtype = np.array([own.get(text) for text in told], object), kind
+        elif categories:
+            dtype = "category"
+    made: pd.Series[Any] = pd.Series(told, dtype=object).astype(dtype)
+    return with_own_categories(made.iloc[labels].reset_index(drop=True))

@@ -20,7 +20,7 @@ from dbanon.release.findings import TellingColumn
 from dbanon.release.report import Report
 from dbanon.stores.base import Output, Relation, not_carried, random_order
 from dbanon.stores.frame.aligned import marked
-from dbanon.stores.frame.categories import with_own_categories
+from dbanon.stores.frame.categories import labels_as, with_own_categories
 from dbanon.stores.frame.objects import objects
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
 from dbanon.stores.names import RelationName
@@ -157,7 +157,11 @@ def _released(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> 
             key = name if column.of is None else column.attribute.name
             if key in columns or (column.of is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame has a column named "{key}" already.')
-            columns[key] = with_own_categories(_series(column, frame[name].dtype, labels))
+            if column.attribute.sql_type == GENERALIZED:
+                before = frame[name].iloc[places]
+                columns[key] = labels_as(before, column.values, column.missing, labels)
+            else:
+                columns[key] = with_own_categories(_series(column, frame[name].dtype, labels))
     released: pd.DataFrame = pd.DataFrame(columns)
     return released
 
@@ -168,8 +172,6 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
         texts = values[labels]
         if missing is not None:
             texts[missing[labels]] = None
-        if column.attribute.sql_type == GENERALIZED:
-            return pd.Series(texts, dtype=object)
         if isinstance(dtype, pd.CategoricalDtype):
             own = {str(value): value for value in dtype.categories}
             texts = np.array([own.get(text) for text in texts], object)

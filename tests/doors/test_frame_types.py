@@ -1,0 +1,95 @@
+"""Generalized columns of a data frame have the types they had, where these take the labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbanon
+
+LETTERS = np.repeat(list("abcd"), 10)
+ORDER = pd.CategoricalDtype(list("dcba"), ordered=True)
+TENS = np.repeat([10, 20, 30, 40], 10)
+TREE = dbanon.Hierarchy.from_parents(
+    [*((str(ten), "few" if ten < 30 else "many") for ten in (10, 20, 30, 40)),
+     ("few", "*"), ("many", "*"), ("*", None)]
+)  # fmt: skip
+
+
+def released(column: pd.Series[Any], k: int, **options: Any) -> pd.Series[Any]:
+    frame = pd.DataFrame({"x": column})
+    made, _ = dbanon.anonymize_frame(
+        frame, quasi_identifiers=["x"], k=k, method="gaa_cp", **options
+    )
+    found: pd.Series[Any] = made["x"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (pd.Series(LETTERS, dtype="category"), set("abcd")),
+        (pd.Series(LETTERS, dtype=ORDER), set("abcd")),
+        (pd.Series(TENS, dtype="category"), {10, 20, 30, 40}),
+        (pd.Series(LETTERS, dtype="string"), set("abcd")),
+        (pd.Series(LETTERS), set("abcd")),
+        (pd.Series(LETTERS, dtype=object), set("abcd")),
+        (pd.Series(TENS > 20), {True, False}),
+        (pd.Series(TENS > 20, dtype="boolean"), {True, False}),
+    ],
+    ids=lambda one: str(getattr(one, "dtype", "")),
+)
+def test_values_that_stay_have_the_type_they_had(column: pd.Series[Any], values: set[Any]) -> None:
+    found = released(column, 5)
+    assert set(found) == values
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        assert found.dtype == column.dtype
+        return
+    assert isinstance(found.dtype, pd.CategoricalDtype)
+    assert found.dtype.categories.dtype == column.dtype.categories.dtype
+    assert found.dtype.ordered == column.dtype.ordered
+    if column.dtype.ordered:
+        assert list(found.dtype.categories) == list("dcba")
+
+
+@pytest.mark.parametrize("kind", ["int64", "int16", "Int64"])
+def test_whole_numbers_stay_where_no_label_is_of_several(kind: str) -> None:
+    column = pd.Series(TENS, dtype=kind)
+    kept = released(column, 5, hierarchies={"x": TREE})
+    assert kept.dtype == kind
+    assert set(kept) == {10, 20, 30, 40}
+    grouped = released(column, 20, hierarchies={"x": TREE})
+    assert grouped.dtype == object
+    assert set(grouped) == {"few", "many"}
+
+
+def test_labels_of_groups_are_categories_of_their_own() -> None:
+    found = released(pd.Series(LETTERS, dtype="category"), 40)
+    assert list(found.dtype.categories) == ["*"]
+    ordered = released(pd.Series(LETTERS, dtype=ORDER), 20)
+    assert set(ordered.dtype.categories) == {"[d, c]", "[b, a]"}
+    assert not ordered.dtype.ordered
+
+
+def test_nulls_stay_nulls_of_their_type() -> None:
+    column = pd.Series([*(TENS[:-5] > 20), *[None] * 5], dtype="boolean")
+    found = released(column, 5, nulls="category")
+    assert found.dtype == "boolean"
+    assert found.isna().sum() == 5
+    letters = pd.Series([*LETTERS[:-5], *[None] * 5], dtype="category")
+    found = released(letters, 5, nulls="category")
+    assert set(found.dtype.categories) == set("abcd")
+    assert found.isna().sum() == 5
+
+
+def test_a_withheld_row_does_not_tell_of_itself_by_a_type() -> None:
+    """Labels are compared with what released rows had: a category of nobody is not handed on."""
+    frame = pd.DataFrame(
+        {"x": pd.Series([*LETTERS, "e"], dtype="category"), "y": [*np.zeros(40), np.nan]}
+    )
+    asked: Any = {"quasi_identifiers": ["x", "y"], "nulls": "suppress", "max_suppression": 0.1}
+    found, _ = dbanon.anonymize_frame(frame, k=5, method="gaa_cp", **asked)
+    assert sorted(found["x"].dtype.categories) == list("abcd")
