@@ -100,7 +100,7 @@ def _pooler(seed: int, number: int, yard: Yard, rng: Random) -> Result:
     """Runs through pgbouncer in transaction mode, the last of which may be ended."""
     case = slow_case(seed, number, rng, "postgresql", rng.choice(("command", "command", "sql")))
     with Struck(case, yard, rng) as struck:
-        seconds = struck.prepare()
+        seconds = struck.prepare(old=True)
         way = rng.choice((None, None, *SIGNALS))
         if case.door == "sql" and way is not None:
             way = "kill"
@@ -116,7 +116,7 @@ def _pooler(seed: int, number: int, yard: Yard, rng: Random) -> Result:
                     struck.result.add("pooler", [f"a run failed: {outcome.said.strip()[:300]}"])
                     return struck.result
             doors.collect_garbage(struck.place)
-            struck.old, struck.before = True, struck.snapshots()
+            struck.before = struck.snapshots()
 
             def end(running: Client, place: Place, after: float) -> None:
                 if way is not None:
