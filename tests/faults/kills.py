@@ -169,8 +169,13 @@ class Struck(ExitStack):
         self.result = Result()
         self.state = "nothing"
 
-    def prepare(self, **more: Any) -> float:
-        """Load the table; the seconds that a run takes undisturbed, which may leave a release."""
+    def prepare(self, old: bool = False, **more: Any) -> float:
+        """Load the table; the seconds that a run takes undisturbed, which may leave a release.
+
+        Parameters
+        ----------
+        old : it does.
+        """
         case = self.case
         self.place = self.enter_context(self.yard.place(case.database))
         self.there = self.place
@@ -179,7 +184,7 @@ class Struck(ExitStack):
         self.place.load(case.table)
         self.there.make_schema("release")
         self.original = oracle.read_rows(self.place, (case.table.schema, case.table.name))
-        self.old = self.rng.random() < 0.6
+        self.old = self.rng.random() < 0.6 or old
         # Of another name, so that there is a ledger, where there shall be no old release.
         output = {} if self.old else {"output": "release.another"}
         # The first run also makes the ledger: the time of the second is that of later ones.

@@ -28,10 +28,10 @@ from tests.stores.tcp_proxy import COMMIT, SESSION, Cut, TcpProxy
 
 pytestmark = pytest.mark.postgresql
 
-# From the signal, or the end of the time limit. An interpreter needs a moment to end itself.
-SECONDS = 5.0
-GRACE = 1.5
-HANGS = float(os.environ.get("STALL_HANGS", "60"))
+# From the signal, or the end of the time limit: 5, and what a busy machine takes more.
+SECONDS = 15.0
+# What did not end by then hangs.
+HANGS = 60.0
 
 # The source's last statement is its COMMIT, too: that of a transaction which only read.
 PLACES = {
@@ -111,7 +111,7 @@ def ended(process: subprocess.Popen[str], since: float, what: str) -> tuple[int,
     out, err = process.communicate(timeout=HANGS)
     spent = time.monotonic() - since
     print(f"stalled: {what}: {spent:.1f} s, exit {process.returncode}")
-    assert spent < SECONDS + GRACE, err
+    assert spent < SECONDS, err
     return process.returncode, out, err
 
 
@@ -251,7 +251,7 @@ def test_a_deadline_in_another_thread(
     with stalling(pg_server, place, down=True) as proxy:
         thread = threading.Thread(target=work, args=(proxy.url(people.url),), daemon=True)
         thread.start()
-        thread.join(2 + SECONDS + GRACE)
+        thread.join(2 + SECONDS)
         assert not thread.is_alive()
         [error] = raised
         assert isinstance(error, DbanonError)
@@ -277,7 +277,7 @@ def test_ctrl_c_in_python(pg_server: Server, people: PostgresqlDatabase, place: 
         with pytest.raises(KeyboardInterrupt):
             people.anonymize(database=proxy.url(people.url), quasi_identifiers=["age"])
         thread.join()
-        assert time.monotonic() - told[0] < SECONDS + GRACE
+        assert time.monotonic() - told[0] < SECONDS
     assert not published(people)
 
 
