@@ -110,6 +110,13 @@ main.add_command(of_file(verify, verify_file, (".parquet",)))
     help="Replaced releases of each view that stay.",
 )
 @click.option(
+    "--runs-older-than",
+    "days",
+    type=float,
+    metavar="DAYS",
+    help="What the ledger has of runs that failed, and began longer ago, goes, too.",
+)
+@click.option(
     "--spill",
     "spilled",
     multiple=True,
@@ -128,6 +135,7 @@ main.add_command(of_file(verify, verify_file, (".parquet",)))
 def gc(
     url: str | None,
     keep_last: int,
+    days: float | None,
     spilled: tuple[str, ...],
     staged: tuple[str, ...],
     form: str,
@@ -136,22 +144,27 @@ def gc(
     """Drop released tables that their view no longer shows, and what killed runs left."""
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors.cli.render import rows_table
-        from dbanon.run.gc import clear_spilled, clear_staged, collect_garbage
+        from dbanon.run.gc import clear_runs, clear_spilled, clear_staged, collect_garbage
         from dbanon.run.open import open_store
 
-        if url is None and not (spilled or staged):
+        if url is None and (days is not None or not (spilled or staged)):
             raise click.UsageError("Missing argument 'URL', or option '--spill' or '--staged'.")
         cleared = clear_spilled(spilled) + clear_staged(staged)
-        dropped = []
+        dropped, runs = [], None
         if url is not None:
-            dropped = collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
+            store = open_store(url, sql_printer(print_sql))
+            runs = None if days is None else clear_runs(store, days)
+            dropped = collect_garbage(store, keep_last)
         committed()
         title, told = f"{len(dropped)} tables dropped", {"dropped": dropped}
+        if runs is not None:
+            title += f", {runs} failed runs forgotten"
         if spilled or staged:
             title += f", {len(cleared)} directories of killed runs taken away"
             told |= {"cleared": cleared}
         found = [[name] for names in told.values() for name in names]
-        show(form, told, lambda: rows_table(title, ["table"], found))
+        counted = {} if runs is None else {"runs": runs}
+        show(form, told | counted, lambda: rows_table(title, ["table"], found))
 
 
 _PYTHON_PATH = click.option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -75,17 +75,28 @@ def run(
             raise InvalidParameter(
                 "A file of metrics must end in .prom.", hint="The collector reads no other."
             )
-        way = _Way(form, no_progress, print_sql, skip_unchanged, accept_types)
         whole = opened(file, inline_password)
         jobs = whole.chosen(names)
+        place = metrics or whole.metrics
+
+        def written(outcomes: Sequence[Outcome], begun: str | None = None) -> None:
+            if place is not None:
+                write_metrics(Path(place), [job.name for job in whole.jobs], outcomes, begun)
+
+        way = _Way(
+            form,
+            no_progress,
+            print_sql,
+            skip_unchanged,
+            accept_types,
+            began=lambda job: written([], job),
+        )
         ends = _Ends([], [], [])
         try:
             _run_all(jobs, way, ends, fail_fast=fail_fast)
         finally:
             current().job = None
-            place = metrics or whole.metrics
-            if place is not None:
-                write_metrics(Path(place), [job.name for job in whole.jobs], ends.outcomes)
+            written(ends.outcomes)
             ended = failure(ends.failed, len(jobs))
             if form == "json":
                 with lasting() as committed:
@@ -108,6 +119,7 @@ class _Way:
     print_sql: bool
     skip_unchanged: bool
     accept_types: bool
+    began: Callable[[str], None]
 
 
 class _Ends(NamedTuple):
@@ -137,6 +149,9 @@ def _run_all(jobs: Sequence[FileJob], way: _Way, ends: _Ends, *, fail_fast: bool
                 raise
             if fail_fast:
                 break
+        except BaseException:
+            ends.outcomes.append(Outcome.interrupted(job.name))
+            raise
         else:
             ends.outcomes.append(outcome)
             ends.told.append(plain)
@@ -169,6 +184,7 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
                 job,
                 progress=progress,
                 on_sql=sql_printer(way.print_sql),
+                began=lambda: way.began(job.name),
                 committed=published,
                 retried=retried,
                 skip_unchanged=way.skip_unchanged,
