@@ -18,7 +18,7 @@ from dbanon.doors.cli.support import common, errors, lasting, show, signals, sql
 from dbanon.errors import DbanonError, InvalidParameter
 
 if TYPE_CHECKING:
-    from dbanon.doors.jobfile.file import FileJob
+    from dbanon.doors.jobfile.file import FileJob, JobFile
     from dbanon.doors.jobfile.outcome import Outcome
     from dbanon.doors.jobfile.run import Published
     from dbanon.release.private_report import PrivateReport
@@ -67,7 +67,6 @@ def run(
     99 where all were skipped.
     """
     with errors(form), signals():
-        from dbanon.doors.jobfile.metrics import write_metrics
         from dbanon.doors.jobfile.outcome import NOTHING_TO_DO
         from dbanon.doors.jobfile.run import failure
 
@@ -77,12 +76,7 @@ def run(
             )
         whole = opened(file, inline_password)
         jobs = whole.chosen(names)
-        place = metrics or whole.metrics
-
-        def written(outcomes: Sequence[Outcome], begun: str | None = None) -> None:
-            if place is not None:
-                write_metrics(Path(place), [job.name for job in whole.jobs], outcomes, begun)
-
+        written = _metrics_of(whole, metrics)
         way = _Way(
             form,
             no_progress,
@@ -108,6 +102,17 @@ def run(
             sys.exit(ended.exit_code)
         if all(outcome.event == "skipped" for outcome in ends.outcomes):
             sys.exit(NOTHING_TO_DO)
+
+
+def _metrics_of(file: JobFile, asked: Path | None) -> Callable[..., None]:
+    """What writes outcomes, and which job begins, for monitoring; nothing where nobody asked."""
+    from dbanon.doors.jobfile.metrics import write_metrics
+
+    place = asked or file.metrics
+    if place is None:
+        return lambda outcomes, begun=None: None
+    names = [job.name for job in file.jobs]
+    return lambda outcomes, begun=None: write_metrics(Path(place), names, outcomes, begun)
 
 
 @dataclass(frozen=True)

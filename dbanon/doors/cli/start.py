@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from datetime import datetime, timezone
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -71,9 +72,8 @@ def start() -> NoReturn:
         _write(opening.line("info", "start", command=_command(words)))
     code = 1
     try:
-        from dbanon.doors.cli.main import main
-
-        main(prog_name="dbanon")
+        # By its name: what is loaded then looks at what was said here.
+        import_module("dbanon.doors.cli.main").main(prog_name="dbanon")
     except SystemExit as end:
         code = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
     finally:
