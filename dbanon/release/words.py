@@ -14,6 +14,7 @@ _WRITTEN_OUT = {
     number: f"\\u{number:04x}" for number in (*range(32), *range(0x7F, 0xA0), *_DIRECTIONS)
 }
 _OF_LINES = {k: v for k, v in _WRITTEN_OUT.items() if chr(k) not in "\n\t"}
+_OF_PAGES = {k: v for k, v in _OF_LINES.items() if k not in _DIRECTIONS}
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -26,6 +27,11 @@ def printable(text: str, *, lines: bool = False) -> str:
     lines : it may have several; tabs and ends of lines stay.
     """
     return text.translate(_OF_LINES if lines else _WRITTEN_OUT)
+
+
+def printable_on_page(text: str) -> str:
+    """Text whose control characters are written out, for a page that isolates directions."""
+    return text.translate(_OF_PAGES)
 
 
 class InWords:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 
 from dbanon.errors import InvalidParameter
+from dbanon.release.words import time_text
 from dbanon.stores import releases, scratch
 from dbanon.stores.names import RelationName
 from dbanon.stores.staged import clear_staged_in
 from dbanon.stores.store import Store
+
+_MOST_DAYS = 36_500
 
 
 def collect_garbage(
@@ -28,6 +32,21 @@ def collect_garbage(
         for table in tables:
             session.drop_table(table)
     return [str(table) for table in tables]
+
+
+def clear_runs(store: Store, days: float) -> int:
+    """Forget runs that began more than ``days`` ago and failed: how many the ledger had.
+
+    Raises
+    ------
+    InvalidParameter : it is no number of days.
+    InsufficientRights : the ledger belongs to another role, which did not let this one in.
+    """
+    if not 0 <= days <= _MOST_DAYS:
+        raise InvalidParameter("runs_older_than must be a number of days, 0 or more.")
+    before = time_text(datetime.now(timezone.utc) - timedelta(days=days))
+    with store.session(write=True) as session:
+        return releases.clear_runs(session, before)
 
 
 def clear_spilled(directories: Sequence[str]) -> list[str]:

@@ -262,6 +262,21 @@ def superseded_tables(
     return tables
 
 
+def clear_runs(session: Session, before: str) -> int:
+    """Delete what the ledger has of runs that began before a time and made no release: how many."""
+    if not session.has_ledger():
+        return 0
+    session.require_trusted_ledger()
+    relation = session.ledger_name("run")
+    if session.find_existing(relation) is None:
+        return 0
+    old = "release_id IS NULL AND started_at < ?"
+    moment = [session.timestamp(before)]
+    [(found,)] = session.rows(f"SELECT count(*) FROM {relation.quoted} WHERE {old}", moment)
+    session.run(f"DELETE FROM {relation.quoted} WHERE {old}", moment)
+    return int(found)
+
+
 def shown_table(session: Session, output: RelationName) -> list[RelationName]:
     """The table that a view of ours shows now; none where the ledger has no such release."""
     try:

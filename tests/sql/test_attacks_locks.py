@@ -19,6 +19,7 @@ from dbanon.doors import install
 from dbanon.doors.cli.main import main
 from dbanon.errors import JobRunning
 from dbanon.run.open import open_store
+from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.migrate import migrate
 from tests.postgres_server import Server, conninfo
 from tests.sql.ledger_entries import PEOPLE, anonymize
@@ -73,6 +74,9 @@ def test_a_role_without_rights_does_not_hold_a_job(
     with open_store(anna).job_lock("people"):
         pass
     assert run_sql("SELECT count(*) FROM dbanon.run") == [(0,)]
+    # One that may not run is told so by its run.
+    with open_store(sql_role("carol", runner=False)).job_lock("third"):
+        pass
 
 
 def test_a_lock_names_its_backend_and_goes_with_it(
@@ -188,3 +192,19 @@ def test_an_upgrade_that_gives_up_says_who_reads(old_ledger: str, backend_path: 
         main, ["upgrade", old_ledger, "--python-path", str(backend_path), "--lock-timeout", "0"]
     )
     assert done.exit_code == 2
+
+
+def test_a_job_brings_an_older_ledger_up_to_date(sql_server: Server) -> None:
+    """Its lock is in the ledger, whose tables it then wants for itself."""
+    with sql_server.database() as url:
+        for statement in ("CREATE SCHEMA app", PEOPLE):
+            sql_server.execute(statement, url=url)
+        with create_engine(url, poolclass=NullPool).begin() as connection:
+            migrate(connection, "0005")
+        with open_store(url).job_lock("people"):
+            anonymize(url)
+            with refused("postgres"), open_store(url).job_lock("people"):
+                pass
+        assert sql_server.execute("SELECT version_num FROM dbanon.alembic_version", url=url) == [
+            (HEAD,)
+        ]

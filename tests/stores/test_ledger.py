@@ -107,6 +107,26 @@ def test_gc_passes_over_what_an_entry_does_not_name(database: Database) -> None:
     assert verify(open_store(database.url), parse_relation("release.people")).unchanged
 
 
+def test_gc_forgets_runs_that_failed(database: Database) -> None:
+    load_people(database, rows_of_people(30))
+    database.anonymize(quasi_identifiers=NUMERIC)
+    for _ in range(2):
+        with pytest.raises(errors.TooFewRecords):
+            database.anonymize(quasi_identifiers=NUMERIC, k=31, output="release.other")
+    run = database.ledger("run")
+    [(newest,)] = database.rows(f"SELECT max(CAST(run_id AS VARCHAR(36))) FROM {run}"
+                                " WHERE state = 'failed'")  # fmt: skip
+    old = "'2020-01-01 00:00:00+00:00'"
+    database.execute(f"UPDATE {run} SET started_at = {old} WHERE run_id <> '{newest}'")
+    for words, left in ((["1e9"], 3), (["-1"], 3), (["30"], 2), (["30"], 2), (["0"], 1)):
+        done = CliRunner().invoke(
+            main, ["gc", database.url, "--runs-older-than", *words, "--format", "json"]
+        )
+        assert done.exit_code == (2 if words[0] in ("1e9", "-1") else 0), done.stdout
+        assert len(database.ledger_rows("run")) == left
+    assert database.rows(f"SELECT state FROM {run}") == [("done",)]
+
+
 # --- runs -----------------------------------------------------------------------------------------
 
 RUN = "SELECT door, state, error_code, method, source, output_name, release_id IS NULL FROM "

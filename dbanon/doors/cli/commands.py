@@ -54,7 +54,7 @@ def _usage_errors(ctx: click.Context, given: Sequence[str]) -> Iterator[None]:
         if not asked:
             raise
         log = Log("json")
-        log.event("info", "start", command=ctx.invoked_subcommand)
+        log.start(ctx.invoked_subcommand)
         log.event("error", "error", code="usage", message=error.format_message())
         log.end(error.exit_code, "usage")
         ctx.exit(error.exit_code)

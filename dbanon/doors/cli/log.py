@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
+from dbanon.doors.cli import start
 from dbanon.doors.ways import on_command_line
 from dbanon.errors import DbanonError
 from dbanon.release.words import printable
@@ -38,11 +39,13 @@ class Log:
 
     def __init__(self, form: str = "text") -> None:
         self.form = form
-        self.run_id = str(uuid.uuid4())
+        # What was said before this module was loaded, if anything.
+        self._opening = start.opening if form == "json" else None
+        self.run_id = str(uuid.uuid4()) if self._opening is None else self._opening.run_id
         self.release_id: str | None = None
         self.phase: str | None = None
         self.job: str | None = None
-        self._started = time.monotonic()
+        self._started = time.monotonic() if self._opening is None else self._opening.started
 
     @property
     def for_machines(self) -> bool:
@@ -72,6 +75,11 @@ class Log:
             of_job = {} if self.job is None else {"job": self.job}
             write(json.dumps(plain | of_job | more))
 
+    def start(self, command: str | None) -> None:
+        """The first line, unless it was written before all this was loaded."""
+        if self._opening is None:
+            self.event("info", "start", command=command)
+
     def begin_job(self, name: str, run_id: str) -> None:
         """What follows is of a job of a file, under the id of its run."""
         self.job, self.run_id, self.release_id, self.phase = name, run_id, None, None
@@ -99,6 +107,8 @@ class Log:
 
     def end(self, exit_code: int, code: str | None = None) -> None:
         """The last line."""
+        if self._opening is not None:
+            self._opening.ended = True
         self.event("error" if exit_code else "info", "end", code=code, exit_code=exit_code)
 
 

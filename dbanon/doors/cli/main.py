@@ -111,6 +111,13 @@ main.add_command(of_file(verify, verify_file, (".parquet", ".csv")))
     help="Replaced releases of each view that stay.",
 )
 @click.option(
+    "--runs-older-than",
+    "days",
+    type=float,
+    metavar="DAYS",
+    help="What the ledger has of runs that failed, and began longer ago, goes, too.",
+)
+@click.option(
     "--spill",
     "spilled",
     multiple=True,
@@ -136,6 +143,7 @@ main.add_command(of_file(verify, verify_file, (".parquet", ".csv")))
 def gc(
     url: str | None,
     keep_last: int,
+    days: float | None,
     spilled: tuple[str, ...],
     staged: tuple[str, ...],
     spark_local: tuple[str, ...],
@@ -145,27 +153,38 @@ def gc(
     """Drop released tables that their view no longer shows, and what killed runs left."""
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors.cli.render import rows_table
-        from dbanon.run.gc import clear_killed, clear_spilled, clear_staged, collect_garbage
+        from dbanon.run.gc import (
+            clear_killed,
+            clear_runs,
+            clear_spilled,
+            clear_staged,
+            collect_garbage,
+        )
         from dbanon.run.open import open_store
 
         directories = spilled or staged or spark_local
-        if url is None and not directories:
+        if url is None and (days is not None or not directories):
             raise click.UsageError(
                 "Missing argument 'URL', or option '--spill', '--staged' or '--spark-local'."
             )
         cleared = clear_spilled(spilled) + clear_staged(staged) + clear_killed(spark_local)
-        dropped = []
+        dropped, runs = [], None
         if url is not None:
-            dropped = collect_garbage(open_store(url, sql_printer(print_sql)), keep_last)
+            store = open_store(url, sql_printer(print_sql))
+            runs = None if days is None else clear_runs(store, days)
+            dropped = collect_garbage(store, keep_last)
         committed()
         title, told = f"{counted(len(dropped), 'table')} dropped", {"dropped": dropped}
+        if runs is not None:
+            title += f", {counted(runs, 'failed run')} forgotten"
         if directories:
             title += (
                 f", {counted(len(cleared), 'directory', 'directories')} of killed runs taken away"
             )
             told |= {"cleared": cleared}
         found = [[name] for names in told.values() for name in names]
-        show(form, told, lambda: rows_table(title, ["table"], found))
+        forgotten = {} if runs is None else {"runs": runs}
+        show(form, told | forgotten, lambda: rows_table(title, ["table"], found))
 
 
 _PYTHON_PATH = click.option(

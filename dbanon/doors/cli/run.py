@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,7 @@ from dbanon.doors.cli.support import common, errors, lasting, show, signals, sql
 from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from dbanon.doors.jobfile.file import FileJob
+    from dbanon.doors.jobfile.file import FileJob, JobFile
     from dbanon.doors.jobfile.outcome import Outcome
     from dbanon.doors.jobfile.run import Published
     from dbanon.release.private_report import PrivateReport
@@ -67,7 +67,6 @@ def run(
     99 where all were skipped.
     """
     with errors(form), signals() as arrived:
-        from dbanon.doors.jobfile.metrics import write_metrics
         from dbanon.doors.jobfile.outcome import NOTHING_TO_DO
         from dbanon.doors.jobfile.run import failure
 
@@ -75,17 +74,23 @@ def run(
             raise InvalidParameter(
                 "A file of metrics must end in .prom.", hint="The collector reads no other."
             )
-        way = _Way(form, no_progress, print_sql, skip_unchanged, accept_types)
         whole = opened(file, inline_password)
         jobs = whole.chosen(names)
+        written = _metrics_of(whole, metrics)
+        way = _Way(
+            form,
+            no_progress,
+            print_sql,
+            skip_unchanged,
+            accept_types,
+            began=lambda job: written([], job),
+        )
         ends = _Ends([], [], [])
         try:
             _run_all(jobs, way, ends, arrived, fail_fast=fail_fast)
         finally:
             current().job = None
-            place = metrics or whole.metrics
-            if place is not None:
-                write_metrics(Path(place), [job.name for job in whole.jobs], ends.outcomes)
+            written(ends.outcomes)
             ended = failure(ends.failed, len(jobs))
             if form == "json":
                 with lasting() as committed:
@@ -103,6 +108,17 @@ def run(
             sys.exit(NOTHING_TO_DO)
 
 
+def _metrics_of(file: JobFile, asked: Path | None) -> Callable[..., None]:
+    """What writes outcomes, and which job begins, for monitoring; nothing where nobody asked."""
+    from dbanon.doors.jobfile.metrics import write_metrics
+
+    place = asked or file.metrics
+    if place is None:
+        return lambda outcomes, begun=None: None
+    names = [job.name for job in file.jobs]
+    return lambda outcomes, begun=None: write_metrics(Path(place), names, outcomes, begun)
+
+
 @dataclass(frozen=True)
 class _Way:
     """How jobs are run and shown, as the options of the command say."""
@@ -112,6 +128,7 @@ class _Way:
     print_sql: bool
     skip_unchanged: bool
     accept_types: bool
+    began: Callable[[str], None]
 
 
 class _Ends(NamedTuple):
@@ -151,6 +168,9 @@ def _run_all(
                 raise
             if fail_fast:
                 break
+        except BaseException:
+            ends.outcomes.append(Outcome.interrupted(job.name))
+            raise
         else:
             ends.outcomes.append(outcome)
             ends.told.append(plain)
@@ -183,6 +203,7 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
                 job,
                 progress=progress,
                 on_sql=sql_printer(way.print_sql),
+                began=lambda: way.began(job.name),
                 committed=published,
                 retried=retried,
                 skip_unchanged=way.skip_unchanged,

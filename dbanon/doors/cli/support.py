@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from dbanon.doors.cli.log import current, give_up, log_format, say
+from dbanon.doors.cli.start import INTERRUPTED, TERMINATED
 from dbanon.doors.ways import bytes_of, on_command_line
 from dbanon.errors import (
     CommitConfirmed,
@@ -32,7 +33,7 @@ from dbanon.errors import (
 )
 from dbanon.stores.ending import ending
 
-UNEXPECTED, INTERRUPTED, TERMINATED = 1, 130, 143
+UNEXPECTED = 1
 # Warnings about what is done all the same: each a line, and each time.
 _TOLD = (CommitConfirmed, ExportPending, NotTold, TablesLeft)
 
@@ -223,7 +224,7 @@ def errors(form: str) -> Iterator[None]:
     """Print errors in the wanted form and leave with their exit code; the log's first and last."""
     log = current()
     context = click.get_current_context(silent=True)
-    log.event("info", "start", command=context.command_path if context else None)
+    log.start(context.command_path if context else None)
     try:
         with _told(form):
             yield

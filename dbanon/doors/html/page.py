@@ -17,7 +17,7 @@ from markupsafe import Markup
 from dbanon.doors.html.view import counted_again, view
 from dbanon.release.distribution import Distribution
 from dbanon.release.report import Report
-from dbanon.release.words import printable
+from dbanon.release.words import printable_on_page
 from dbanon.run.look import Look
 from dbanon.run.verify import Verification
 
@@ -85,7 +85,7 @@ def _file(name: str) -> str:
 def _told(value: Any) -> Any:
     """What the page says of a value: text of others without control characters."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return printable(value, lines=True)
+        return printable_on_page(value)
     return value
 
 

@@ -10,13 +10,14 @@ import fcntl
 import os
 import re
 import secrets
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbanon.doors.jobfile.outcome import Outcome
-from dbanon.errors import NotTold, warn_caller
+from dbanon.errors import JobRunning, NotTold, warn_caller
 from dbanon.release.private_report import PrivateReport
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ _PREFIX = "dbanon_job_"
 # Name and help of each, in the order in which they stand in the file.
 METRICS = {
     "last_success_timestamp_seconds": "When the job last ended well: done, or nothing to do.",
+    "last_begin_timestamp_seconds": "When the job last began: with its lock, before it reads.",
+    "last_end_timestamp_seconds": "When the job last ended, however it did; before its begin"
+    " while it runs, and where it was killed.",
     "last_exit_code": "Exit code of the job's last run: 0 done, 99 nothing to do.",
     "duration_seconds": "Seconds of the last release, by phase.",
     "rows": "Rows of the last release.",
@@ -33,6 +37,7 @@ METRICS = {
     "information_loss": "Information loss of the last release, 0 to 1.",
     "suppressed_ratio": "Share of the rows that the last release withholds; of fewer than k, of k.",
 }
+_BEGIN = "last_begin_timestamp_seconds"
 _SAMPLE = re.compile(
     _PREFIX + r'(\w+)\{job="([\w-]+)"(?:,phase="([a-z_]+)")?\} (-?[0-9][0-9.e+-]*)'
 )
@@ -41,18 +46,26 @@ _SAMPLE = re.compile(
 Key = tuple[str, str, str]
 
 
-def write_metrics(path: Path, jobs: Collection[str], outcomes: Sequence[Outcome]) -> None:
+def write_metrics(
+    path: Path, jobs: Collection[str], outcomes: Sequence[Outcome], begun: str | None = None
+) -> None:
     """Write what came of jobs beside what is known of the others; a failure warns, ``NotTold``.
+
+    Of a job that another process runs nothing is written: that process does.
 
     Parameters
     ----------
     jobs : all of the job file: of others nothing stays.
+    begun : a job that begins now.
     """
     try:
         with _alone(path.parent):
             known = {key: value for key, value in _read(path).items() if key[1] in jobs}
+            if begun is not None:
+                known[_BEGIN, begun, ""] = f"{time.time():.3f}"
             for outcome in outcomes:
-                known = _with(known, outcome)
+                if outcome.code != JobRunning.code:
+                    known = _with(known, outcome)
             _replace(path, _text(known))
     except OSError as error:
         why = error.strerror or type(error).__name__
@@ -62,6 +75,7 @@ def write_metrics(path: Path, jobs: Collection[str], outcomes: Sequence[Outcome]
 def _with(known: dict[Key, str], outcome: Outcome) -> dict[Key, str]:
     job, report = outcome.job, outcome.report
     found = dict(known)
+    begin = {key: value for key, value in known.items() if key[:2] == (_BEGIN, job)}
     if isinstance(report, PrivateReport):
         found = {key: value for key, value in found.items() if key[1] != job}
         found["rows", job, ""] = str(report.rows_out)
@@ -75,6 +89,8 @@ def _with(known: dict[Key, str], outcome: Outcome) -> dict[Key, str]:
             ("information_loss", job, ""): f"{report.information_loss:.9g}",
             ("suppressed_ratio", job, ""): f"{_suppressed(report):.9g}",
         }
+    found |= begin
+    found["last_end_timestamp_seconds", job, ""] = f"{outcome.ended_at:.3f}"
     if outcome.code is None:
         found["last_success_timestamp_seconds", job, ""] = f"{outcome.ended_at:.3f}"
     found["last_exit_code", job, ""] = str(outcome.exit_code)

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from dbanon.doors.engines import ENGINES
 from dbanon.doors.jobfile.chain import ChainSpec
 from dbanon.doors.jobfile.columns import Column
-from dbanon.doors.jobfile.outcome import EVENTS, FIELDS
+from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
 from dbanon.doors.jobfile.shapes import (
     NAME_PATTERN,
     Condition,
@@ -121,10 +121,15 @@ def _webhook(value: str) -> None:
         raise refused("must be one variable of the environment, as in ${DBANON_WEBHOOK}")
 
 
+def _event(value: str) -> None:
+    if value not in EVENTS and value not in error_codes():
+        raise refused(f"must be {', '.join(EVENTS)}, or the code of an error such as job_running")
+
+
 class NoticeSpec(Strict):
     """Who is told of how a job ended."""
 
-    on: Annotated[list[Literal[EVENTS]], Field(min_length=1)]  # type: ignore[valid-type]
+    on: Annotated[list[Annotated[str, checked(_event)]], Field(min_length=1)]
     command: Annotated[list[Text], AfterValidator(_command), Field(min_length=1)] | None = None
     webhook: Annotated[str, checked(_webhook)] | None = None
 

@@ -12,13 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dbanon.errors import DbanonError, NotTold, error_code, warn_caller
+from dbanon.errors import DbanonError, JobRunning, NotTold, error_code, warn_caller
 
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
 
 EVENTS = ("failure", "success", "skipped")
+# Of the last run, in metrics, where a signal ended it.
+_INTERRUPTED = 130
 # What a command or a webhook may say: names and numbers of ours, and no value.
 FIELDS = ("job", "code", "exit", "release")
 # Airflow skips a task on it by default.
@@ -34,7 +36,7 @@ class Notice:
 
     Parameters
     ----------
-    on : of ``EVENTS``, those that are told.
+    on : of ``EVENTS`` and codes of errors, those that are told.
     command : a program and its arguments, with places for ``FIELDS``; empty for none.
     webhook : an https URL, or None.
     """
@@ -79,9 +81,17 @@ class Outcome:
         exit_code = error.exit_code if isinstance(error, DbanonError) else 1
         return cls(job, time.time(), code=error_code(error), exit_code=exit_code)
 
+    @classmethod
+    def interrupted(cls, job: str) -> Outcome:
+        """Of a job that a signal ended."""
+        return cls(job, time.time(), code="interrupted", exit_code=_INTERRUPTED)
+
     @property
     def event(self) -> str:
-        """Of ``EVENTS``, the one that it is."""
+        """Of ``EVENTS``, the one that it is; the code of a job that another process runs."""
+        if self.code == JobRunning.code:
+            # Nothing failed, and the other process says how it ends.
+            return self.code
         if self.code is not None:
             return "failure"
         return "skipped" if self.report is None else "success"
@@ -93,6 +103,16 @@ class Outcome:
         return dict(zip(FIELDS, told, strict=True))
 
 
+def error_codes() -> set[str]:
+    """The codes of all errors that a job may end with."""
+    found, left = {"unexpected"}, [DbanonError]
+    while left:
+        kind = left.pop()
+        found.add(kind.code)
+        left += kind.__subclasses__()
+    return found
+
+
 def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None = None) -> None:
     """Tell those who want to know; who cannot be told is a warning, ``NotTold``.
 
@@ -101,7 +121,7 @@ def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None 
     open_url : opens a request within seconds, as ``urllib.request.urlopen`` does.
     """
     for notice in notices:
-        if outcome.event not in notice.on:
+        if not {outcome.event, outcome.code} & set(notice.on):
             continue
         try:
             if notice.command:

@@ -92,6 +92,7 @@ def run_file_job(
     *,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
+    began: Callable[[], None] = lambda: None,
     committed: Callable[[Published], None] = lambda made: None,
     retried: Callable[[DbanonError, float], None] = lambda error, seconds: None,
     skip_unchanged: bool = False,
@@ -103,6 +104,7 @@ def run_file_job(
     ----------
     skip_unchanged : do nothing where source, job and release are as at its last release.
     accept_types : columns may have other types than then.
+    began : called when the job has its lock.
     committed : called when the release is visible, before older ones are dropped.
     retried : called with what failed, and the seconds until the next attempt.
 
@@ -125,6 +127,7 @@ def run_file_job(
     if skip_unchanged and isinstance(job.job, Job):
         job = replace(job, job=replace(job.job, fingerprint_key=_key_for(source)))
     with (target or source).job_lock(job.name):
+        began()
         while True:
             try:
                 last = _unchanged(job, source, target) if skip_unchanged else None
@@ -232,9 +235,13 @@ def run_job(
             on_sql=on_sql,
             skip_unchanged=skip_unchanged,
             accept_types=accept_types,
+            began=lambda: _write(file, begun=chosen.name),
         )
     except Exception as error:
         _ended(file, chosen, Outcome.failed(chosen.name, error))
+        raise
+    except BaseException:
+        _write(file, Outcome.interrupted(chosen.name))
         raise
     if isinstance(made, Skipped):
         _ended(file, chosen, Outcome.skipped(chosen.name, made.release_id))
@@ -245,9 +252,14 @@ def run_job(
 
 def _ended(file: JobFile, job: FileJob, outcome: Outcome) -> None:
     """Tell how a job ended, as its file says."""
-    if file.metrics is not None:
-        write_metrics(Path(file.metrics), [one.name for one in file.jobs], [outcome])
+    _write(file, outcome)
     notify(job.notices, outcome)
+
+
+def _write(file: JobFile, *outcomes: Outcome, begun: str | None = None) -> None:
+    if file.metrics is not None:
+        names = [one.name for one in file.jobs]
+        write_metrics(Path(file.metrics), names, outcomes, begun)
 
 
 def _one(file: JobFile, name: str | None) -> tuple[FileJob, ...]:

@@ -246,11 +246,16 @@ class PsycopgSession(PostgresqlCarrying):
             zip(*(values.tolist() for _, _, values in columns), strict=True),
         )
 
+    def ledger_is_current(self) -> bool:
+        """True when the ledger is of this version."""
+        if self.find_existing(self.ledger_name("alembic_version")) is None:
+            return False
+        version = self.ledger_name("alembic_version").quoted
+        return self.rows(f"SELECT version_num FROM {version}") == [(HEAD,)]
+
     def ensure_ledger(self) -> None:
         # Nearly always: then nobody's lock on the making of ledgers keeps a release waiting.
-        if self.find_existing(self.ledger_name("alembic_version")) is not None and self.rows(
-            f"SELECT version_num FROM {self.ledger_name('alembic_version').quoted}"
-        ) == [(HEAD,)]:
+        if self.ledger_is_current():
             return
         from dbanon.stores.migrate import migrate
 

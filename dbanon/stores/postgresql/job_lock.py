@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from dbanon.errors import DatabaseBusy, JobRunning, OutputExists, SourceChanged
+from dbanon.errors import (
+    DatabaseBusy,
+    InsufficientRights,
+    JobRunning,
+    OutputExists,
+    SourceChanged,
+)
 from dbanon.stores.base import Holder, job_running
 from dbanon.stores.postgresql.locks import LOCK_SECONDS, Undoing
 
@@ -21,6 +27,9 @@ class LedgerSession(Undoing, Protocol):
 
     def has_ledger(self) -> bool:
         """True when this database has a ledger."""
+
+    def ledger_is_current(self) -> bool:
+        """True when the ledger is of this version."""
 
     def require_trusted_ledger(self) -> None:
         """Check that nobody else's code runs when the ledger is read or written."""
@@ -108,6 +117,9 @@ def hold_job(session: LedgerSession, job: str) -> None:
 def _hold_row(session: LedgerSession, job: str) -> bool:
     """Hold the lock that only runners can; False for a role that is none, and will be told."""
     session.require_trusted_ledger()
+    # The run itself brings an older ledger up to date, and wants its tables alone for that.
+    if not _is_current(session):
+        return False
     by_function = session.rows(_FUNCTION)
     if by_function == [(True,)]:
         held = session.rows("SELECT dbanon._hold_job(?)", (job,))[0][0]
@@ -119,6 +131,17 @@ def _hold_row(session: LedgerSession, job: str) -> bool:
     if not held:
         raise _running(job, session.rows(_OF_ROW, (job, job)))
     return True
+
+
+def _is_current(session: LedgerSession) -> bool:
+    """True when the ledger is of this version, and this role may ask; no table stays locked."""
+    session.run("SAVEPOINT dbanon_look")
+    try:
+        return session.ledger_is_current()
+    except InsufficientRights:
+        return False
+    finally:
+        session.run("ROLLBACK TO SAVEPOINT dbanon_look")
 
 
 def _hold_directly(session: Undoing, job: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -18,12 +19,30 @@ from prometheus_client.parser import text_string_to_metric_families
 from dbanon.doors.jobfile.metrics import METRICS, write_metrics
 from dbanon.doors.jobfile.outcome import Outcome
 from dbanon.errors import NotTold, TooFewRecords
+from dbanon.run.open import open_store
 from tests.stores.databases import DuckdbDatabase
 from tests.stores.job_lines import call, job, told, write
 from tests.stores.people import load_people
 
 ALERTS = Path(__file__).resolve().parents[3] / "examples" / "schedule" / "alerts.yaml"
 RELEASE = "7d2b1a3e-0f61-4a5f-9b6c-7d3c2f1a9e11"
+
+
+MOMENTS = ("last_begin_timestamp_seconds", "last_end_timestamp_seconds")
+KILLED = (
+    "import os, signal, sys\n"
+    "from dbanon.doors.cli.main import main\n"
+    "from dbanon.stores.duckdb.session import DuckdbSession\n"
+    "number = int(sys.argv.pop(1))\n"
+    "def end(*_): os.kill(os.getpid(), number)\n"
+    "DuckdbSession.create_released = end\n"
+    "main()\n"
+)
+
+
+def known(path: Path) -> dict[tuple[str, str, str], float]:
+    """The samples but for when jobs began and ended."""
+    return {key: value for key, value in samples(path).items() if key[0] not in MOMENTS}
 
 
 def samples(path: Path) -> dict[tuple[str, str, str], float]:
@@ -69,8 +88,10 @@ def test_what_came_of_jobs(people: DuckdbDatabase, tmp_path: Path) -> None:
     jobs = [job(k="41"), jobs[1]]
     assert call("run", write(tmp_path, *jobs, head=head)).exit_code == 8
     second = samples(path)
-    failed = {key: value for key, value in second.items() if key[1] == "people"}
-    before = {key: value for key, value in first.items() if key[1] == "people"}
+    failed = {key: value for key, value in known(path).items() if key[1] == "people"}
+    before = {
+        key: value for key, value in first.items() if key[1] == "people" and key[0] not in MOMENTS
+    }
     assert failed == before | {("last_exit_code", "people", ""): 3}
     assert (
         second["last_success_timestamp_seconds", "other", ""]
@@ -99,13 +120,47 @@ def test_nothing_to_do_is_a_success(people: DuckdbDatabase, tmp_path: Path) -> N
     second = samples(path)
     key = ("last_success_timestamp_seconds", "people", "")
     assert second[key] > first[key]
+    for moment in MOMENTS:
+        assert second[moment, "people", ""] > first[moment, "people", ""]
+        first[moment, "people", ""] = second[moment, "people", ""]
     assert second == first | {key: second[key], ("last_exit_code", "people", ""): 99}
 
 
 def test_a_first_run_that_fails_has_no_success(people: DuckdbDatabase, tmp_path: Path) -> None:
     path = tmp_path / "x.prom"
     assert call("run", write(tmp_path, job(k="41")), "--metrics", path).exit_code == 3
-    assert samples(path) == {("last_exit_code", "people", ""): 3}
+    assert known(path) == {("last_exit_code", "people", ""): 3}
+    found = samples(path)
+    assert found[MOMENTS[0], "people", ""] <= found[MOMENTS[1], "people", ""]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_that_began_and_did_not_end_is_told_from_others(
+    people: DuckdbDatabase, tmp_path: Path, number: signal.Signals
+) -> None:
+    path, file = tmp_path / "x.prom", write(tmp_path, job())
+    assert call("run", file, "--metrics", path).exit_code == 0
+    before = samples(path)
+    words = [sys.executable, "-c", KILLED, str(int(number)), "run", str(file), "--metrics", path]
+    done = subprocess.run(words, capture_output=True, check=False)
+    assert done.returncode == (-9 if number == signal.SIGKILL else 143), done.stderr
+    began, ended = (samples(path)[moment, "people", ""] for moment in MOMENTS)
+    assert began > before["last_end_timestamp_seconds", "people", ""]
+    assert (ended < began) == (number == signal.SIGKILL)
+    code = samples(path)["last_exit_code", "people", ""]
+    assert code == (0 if number == signal.SIGKILL else 130)
+
+
+def test_a_job_that_runs_already_is_no_failure(people: DuckdbDatabase, tmp_path: Path) -> None:
+    path, told_of = tmp_path / "x.prom", tmp_path / "told"
+    command = f"command: [\"{sys.executable}\", \"-c\", \"open(r'{told_of}', 'a').write('x')\"]"
+    for on in ("failure", "job_running"):
+        file = write(tmp_path, job(notify=f"[{{on: [{on}], {command}}}]"))
+        with open_store(people.url).job_lock("people"):
+            assert call("run", file, "--metrics", path).exit_code == 7
+        assert told_of.exists() == (on == "job_running")
+    # The process that runs it says how it ends.
+    assert samples(path) == {}
 
 
 @pytest.mark.parametrize("nulls", [1, 2, 3])
@@ -137,7 +192,7 @@ def test_an_old_file_is_read_leniently(tmp_path: Path, text: str) -> None:
     good = 'dbanon_job_last_success_timestamp_seconds{job="people"} 12.5\n'
     path.write_bytes((text + "\n" + good).encode("latin-1"))
     write_metrics(path, ["people"], [Outcome.failed("people", TooFewRecords())])
-    assert samples(path) == {
+    assert known(path) == {
         ("last_success_timestamp_seconds", "people", ""): 12.5,
         ("last_exit_code", "people", ""): 3,
     }

@@ -276,7 +276,7 @@ WRONG = [
           f"{_JOB}.report", "must end in"),
     # -- notices, schedule, metrics ---------------------------------------------------------------
     Wrong("event that there is not", "table: people", f"table: people\n    notify: [{{on: [{SECRET}], command: [a]}}]",
-          f"{_JOB}.notify.0.on.0", "must be 'failure', 'success' or 'skipped'"),
+          f"{_JOB}.notify.0.on.0", "must be failure, success, skipped, or the code of an error"),
     Wrong("notice of nothing", "table: people", "table: people\n    notify: [{on: [], command: [a]}]",
           f"{_JOB}.notify.0.on", "must not be empty"),
     Wrong("command as one text", "table: people", f"table: people\n    notify: [{{on: [failure], command: {SECRET}}}]",

@@ -1,0 +1,116 @@
+"""Where the command ``dbanon`` begins: its log and its signals come before what takes time to load.
+
+Loading takes some tenths of a second, more on a busy machine. Whoever ends a command meanwhile
+finds a log with its first and its last line, and the exit code of a signal. Only the standard
+library is imported here, and little of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import uuid
+from datetime import datetime, timezone
+from importlib import import_module
+from itertools import pairwise
+from typing import Any, NoReturn
+
+INTERRUPTED, TERMINATED = 130, 143
+_ENDS = {
+    signal.SIGINT: (INTERRUPTED, "interrupted"),
+    signal.SIGTERM: (TERMINATED, "terminated"),
+}
+# Their commands have a second word.
+GROUPS = ("budget", "chain", "hierarchy")
+
+
+class Opening:
+    """What was said of a command before it was loaded.
+
+    Parameters
+    ----------
+    run_id : of the command.
+    started : of the monotonic clock, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.run_id, self.started, self.ended = str(uuid.uuid4()), time.monotonic(), False
+
+    def line(self, level: str, event: str, code: str | None = None, **more: Any) -> str:
+        """One object of the log."""
+        return json.dumps(
+            {
+                "ts": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+                "level": level,
+                "event": event,
+                "run_id": self.run_id,
+                "release_id": None,
+                "phase": None,
+                "seconds": round(time.monotonic() - self.started, 3),
+                "code": code,
+            }
+            | more
+        )
+
+
+_PROCESS = os.getpid()
+# Of the command that runs, where its log is for machines.
+opening: Opening | None = None
+
+
+def start() -> NoReturn:
+    """Run the command line as a program."""
+    global opening
+    words = sys.argv[1:]
+    for number in _ENDS:
+        signal.signal(number, _end)
+    if _for_machines(words):
+        opening = Opening()
+        _write(opening.line("info", "start", command=_command(words)))
+    code = 1
+    try:
+        # By its name: what is loaded then looks at what was said here.
+        import_module("dbanon.doors.cli.main").main(prog_name="dbanon")
+    except SystemExit as end:
+        code = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
+    finally:
+        if opening is not None and not opening.ended:
+            # Help, or an error of ours.
+            _write(opening.line("error" if code else "info", "end", exit_code=code))
+    sys.exit(code)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """End at once: outside of the block that says how a run is rolled back, nothing was begun."""
+    code, name = _ENDS[signal.Signals(number)]
+    if os.getpid() != _PROCESS:
+        # One that the command started says nothing for it.
+        os._exit(code)
+    if opening is None:
+        _write(f"{name.capitalize()} before anything was begun, or after all was done.")
+    elif not opening.ended:
+        _write(opening.line("error", "end", name, exit_code=code))
+    os._exit(code)
+
+
+def _write(line: str) -> None:
+    """Write a line past all buffers: a signal may arrive in the middle of another write."""
+    try:
+        os.write(2, f"{line}\n".encode())
+    except OSError:
+        return
+
+
+def _for_machines(words: list[str]) -> bool:
+    asked = [b for a, b in pairwise(words) if a == "--log-format"]
+    asked += [word.partition("=")[2] for word in words if word.startswith("--log-format=")]
+    return asked[-1:] == ["json"]
+
+
+def _command(words: list[str]) -> str:
+    if words[:1] and words[0] in GROUPS:
+        return " ".join(["dbanon", *words[:2]])
+    return " ".join(["dbanon", *(word for word in words[:1] if not word.startswith("-"))])

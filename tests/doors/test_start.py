@@ -1,0 +1,71 @@
+"""The first moments of a command: its log begins, and a signal ends it, before all is loaded."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import click
+import pytest
+
+from dbanon.doors.cli import start
+from dbanon.doors.cli.main import main
+
+COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.start import start; start()"]
+JSON = ["--log-format", "json"]
+
+
+def lines(err: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in err.splitlines()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_command_is_loaded(number: signal.Signals) -> None:
+    words = ["run", "no.yaml", *JSON]
+    with subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        # Loading what comes now takes hundreds of times longer.
+        process.send_signal(number)
+        rest = process.stderr.read()
+        assert process.wait(60) == 128 + number
+    began, ended = lines(first + rest)
+    assert (began["event"], began["command"]) == ("start", "dbanon run")
+    assert (ended["event"], ended["exit_code"]) == ("end", 128 + number)
+    assert ended["code"] in ("terminated", "interrupted")
+    assert began["run_id"] == ended["run_id"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "events", "command"),
+    [
+        (["releases", "--help", *JSON], 0, ["start", "end"], "dbanon releases"),
+        (["run", "no.yaml", *JSON], 2, ["start", "error", "end"], "dbanon run"),
+        (["chain", "list", "duckdb:///no", "--log-format=json"], None, None, "dbanon chain list"),
+        (["run", *JSON, "--no-such"], 2, ["start", "error", "end"], "dbanon run"),
+        (["--version"], 0, [], ""),
+    ],
+)  # fmt: skip
+def test_a_log_has_one_start_and_one_end(
+    words: list[str], code: int | None, events: list[str] | None, command: str
+) -> None:
+    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
+    found = lines(done.stderr)
+    said = [line["event"] for line in found]
+    if events is not None:
+        assert said == events, done.stderr
+    if found:
+        assert (said[0], said[-1]) == ("start", "end")
+        assert said.count("start") == said.count("end") == 1
+        assert found[0]["command"] == command
+        assert found[-1]["exit_code"] == done.returncode
+        assert len({line["run_id"] for line in found}) == 1
+    assert code in (None, done.returncode)
+
+
+def test_groups_are_named() -> None:
+    groups = {name for name, command in main.commands.items() if isinstance(command, click.Group)}
+    assert groups == set(start.GROUPS)
