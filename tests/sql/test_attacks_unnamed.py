@@ -133,3 +133,17 @@ def test_what_views_compute_of_types(
         if found := found + failings(run_sql, admin, sql_url, name):
             wrong[what] = found
     assert wrong == {}
+
+
+def test_a_text_and_a_number_beside_a_plain_enum_are_not_refused(
+    run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect, sql_url: str
+) -> None:
+    mallory.execute((PEOPLE + MOOD).encode())
+    mallory.execute(
+        b"CREATE TABLE evil.m AS SELECT *, 'calm'::evil.mood AS m FROM evil.p;"
+        b"CREATE VIEW evil.v AS SELECT id, n, name || id AS b, m FROM evil.m"
+    )
+    statement = b"SELECT dbanon.k_anonymity('evil.v', ARRAY['n'])"
+    assert connect().execute(statement).fetchall() == [(10,)]
+    mallory.execute(cast("evil.mood", "text", "'a'").encode())
+    assert failings(run_sql, connect(), sql_url, "evil.v") == []

@@ -261,7 +261,11 @@ JOIN pg_roles AS o ON o.oid = v.relowner
 WHERE c.foreign_text AND {reaches_out}
    OR {looks_for_casts} AND EXISTS (
        SELECT FROM parts AS s JOIN pg_type AS t ON t.oid = s.oid
-       JOIN pg_roles AS o ON o.oid = t.typowner WHERE {foreign})
+       JOIN pg_roles AS o ON o.oid = t.typowner
+       WHERE {foreign}
+         -- PostgreSQL's own in SQL cast by output functions where there is no such cast.
+         AND (p.prolang <> 14 OR p.pronamespace <> 'pg_catalog'::regnamespace
+              OR EXISTS (SELECT FROM pg_cast AS k WHERE t.oid IN (k.castsource, k.casttarget))))
 ORDER BY 1, 2, 3"""
 
 
