@@ -56,7 +56,7 @@ _METHOD = f"""\
 """
 _PLACE = """\
   # A file is not written into: a database of its own, which the first release makes
-  url: duckdb:///release.duckdb
+  url: duckdb:///released.duckdb
 """
 _TAIL = """\
     output:

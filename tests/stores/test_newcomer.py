@@ -1,0 +1,95 @@
+"""A newcomer's way: a hospital's messy CSV file, from the first look to a report, by commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from dbanon.doors.cli.main import main
+from tests.stays import PATIENTS, STAYS, write_stays
+
+WRITTEN = ("--dates", "dmy", "--decimal", ",", "--null-words", "k.A.")
+TARGET = "duckdb:///released.duckdb"
+
+
+def said(*words: str, code: int = 0) -> str:
+    """What a command prints, of which the exit code is looked at."""
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == code, (words, done.output)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the file of stays, which is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    write_stays(tmp_path / "stays.csv")
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_from_a_messy_file_to_a_report(folder: Path) -> None:
+    # Who says nothing of the file is told how it is written, and whose the rows are.
+    first = folder / "first.yaml"
+    first.write_text(said("init", "file:stays.csv", "--table", "stays"))
+    assert yaml.safe_load(first.read_text())["jobs"][0]["entity"] == "Patienten-Nr"
+    looked_at = said("plan", "first.yaml")
+    assert "look like dd.mm.yyyy: dates: dmy" in looked_at
+    assert "decimal:" in looked_at
+
+    advice = said("advise", "file:stays.csv", "--table", "stays", *WRITTEN, "--k", "5,10",
+                  "--methods", "gaa_cp")  # fmt: skip
+    assert '"Patienten-Nr" says whose a row is' in advice
+    assert "withholds" in advice
+
+    job = folder / "job.yaml"
+    job.write_text(said("init", "file:stays.csv", "--table", "stays", *WRITTEN))
+    [described] = yaml.safe_load(job.read_text())["jobs"]
+    assert described["entity"] == "Patienten-Nr"
+    roles = {name: column["role"] for name, column in described["columns"].items()}
+    assert {roles["Patienten-Nr"], roles["Fallnr"]} == {"identifier"}
+    assert {roles["Geburtsdatum"], roles["PLZ"], roles["Geschlecht"]} == {"quasi_identifier"}
+    assert described["nulls"] == "suppress"
+
+    said("check", "job.yaml")
+    planned = said("plan", "job.yaml")
+    assert f"{STAYS}," in planned
+    assert not (folder / "released.duckdb").exists()
+    report = said("run", "job.yaml")
+    assert 'persons: distinct values of "Patienten-Nr"' in report
+    assert "as released" in said("verify", TARGET, "release.stays")
+    said("report", TARGET, "release.stays", "-o", "report.html", "--for", "Registry", "--purpose",
+         "Quality of care")  # fmt: skip
+    page = (folder / "report.html").read_text()
+    assert "Registry" in page
+    assert "Quality of care" in page
+    assert str(folder) not in page
+    counted(folder)
+
+
+def counted(folder: Path) -> None:
+    """Count the release by statements of our own, beside the persons of the file."""
+    with duckdb.connect("released.duckdb", read_only=True) as database:
+        columns = [name for name, *_ in database.sql("DESCRIBE release.stays").fetchall()]
+        assert "Patienten-Nr" not in columns
+        assert "Fallnr" not in columns
+        classes = ", ".join(f'"{name}"' for name in columns if name != "ICD")
+        [(rows, smallest)] = database.sql(
+            f"SELECT sum(n), min(n) FROM (SELECT count(*) AS n FROM release.stays"
+            f" GROUP BY {classes})"
+        ).fetchall()
+        held = {str(v) for row in database.sql("FROM release.stays").fetchall() for v in row}
+    assert rows > STAYS / 2
+    assert smallest >= 5
+    numbers = {
+        line.partition(";")[0]
+        for line in (folder / "stays.csv").read_text("utf-8-sig").splitlines()
+        if line.partition(";")[0].isdigit() and line.count(";") >= 10
+    }
+    assert len(numbers) == PATIENTS
+    assert not numbers & held
