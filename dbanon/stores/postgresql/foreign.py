@@ -18,20 +18,41 @@ from dbanon.errors import ForeignCode
 # Neither the caller nor a superuser; o is the owner.
 FOREIGN = "(NOT o.rolsuper AND o.rolname <> current_user)"
 
-# Functions of PostgreSQL's own by which somebody else's view could do more than compute: they run
-# SQL or an input function that their arguments name, read the server's files and state, or keep
-# state. Functions of extensions that are not IMMUTABLE may do the same.
+# Functions of PostgreSQL's own by which somebody else's expression could do more than compute: they
+# run SQL or an input function that their arguments name, evaluate a partition key or constants in a
+# function's text, read the server's files and state, or keep state. Functions of extensions that
+# are not IMMUTABLE may do the same.
 _REACHES_OUT = (
     "(p.provolatile = 'v' AND p.proname <> ALL (ARRAY['random', 'clock_timestamp', 'timeofday',"
     " 'gen_random_uuid']) OR p.provolatile = 's' AND p.pronamespace <> 'pg_catalog'::regnamespace"
-    " OR p.proname ~ '^(pg_|query_to_|table_to_|schema_to_|database_to_|cursor_to_)'"
+    " OR p.proname ~ '^(pg_|query_to_|table_to_|schema_to_|database_to_|cursor_to_|fmgr_"
+    "|satisfies_hash_partition$)'"
     " OR 'cstring'::regtype = ANY (p.proargtypes))"
 )
 
-# They look for casts of their arguments' types to json when they run, or fill records.
+# They look for casts of their arguments' types when they run, to json or, as ``quote_literal`` and
+# ``||`` do, which are written in SQL, to text; or they fill records. What functions of any type do
+# that are not PostgreSQL's own, nobody can tell.
 _LOOKS_FOR_CASTS = (
-    "p.proname ~ '^(to_jsonb?|row_to_json|array_to_json|jsonb?_build_|jsonb?_agg"
+    "(p.proname ~ '^(to_jsonb?|row_to_json|array_to_json|jsonb?_build_|jsonb?_agg"
     "|jsonb?_object_agg|jsonb?_populate_record|jsonb?_to_record)'"
+    " OR (p.pronamespace <> 'pg_catalog'::regnamespace OR p.prolang = 14) AND EXISTS ("
+    "SELECT FROM unnest(p.proargtypes) AS g JOIN pg_type AS y ON y.oid = g"
+    " WHERE y.typtype = 'p'))"
+)
+
+# The text of such a function in SQL is only of PostgreSQL's own functions and types, so that no
+# code but the server's runs where it takes the place of a call, which it does not where the text
+# says anything that is not IMMUTABLE. A name with Unicode escapes could be any.
+_PLAIN_SQL = (
+    "(p.provolatile = 'i' AND p.prosrc !~* '[.]|u&|satisfies_hash_partition'"
+    " AND coalesce(strpos(p.prosqlbody::text, format(':funcid %s ',"
+    " 'satisfies_hash_partition'::regproc::oid)), 0) = 0"
+    " AND NOT EXISTS (SELECT FROM pg_type AS y WHERE (y.oid >= 16384 OR y.typtype = 'p')"
+    " AND y.oid = ANY (p.proargtypes::oid[] || p.prorettype))"
+    " AND NOT EXISTS (SELECT FROM pg_depend AS d"
+    " WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid"
+    " AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)))"
 )
 
 # A call in an expression tree whose arguments are columns, each perhaps under another name of its
@@ -80,6 +101,10 @@ named(relation, class, object) AS (
     FROM rules AS r,
          regexp_matches(r.body, ':(?:resulttype|typid|row_typeid|consttype) (\\d{{5,}})', 'g') AS f
     UNION
+    SELECT r.relation, 'pg_type'::regclass, x[1]::oid
+    FROM rules AS r, regexp_matches(r.body, ':coltypes \\(o ([\\d ]+)\\)', 'g') AS f,
+         regexp_matches(f[1], '\\d+', 'g') AS x
+    UNION
     SELECT e.relation, e.class, e.object FROM evaluated AS e
     UNION
     SELECT m.relation, n.class, n.object
@@ -99,8 +124,14 @@ named(relation, class, object) AS (
     WHERE m.class IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)
 ),
 called AS (
-    SELECT r.relation, r.foreign_text, f[1]::oid AS function
-    FROM rules AS r, regexp_matches(r.body, ':(?:funcid|aggfnoid|winfnoid) (\\d+)', 'g') AS f
+    SELECT r.relation, r.foreign_text AND f[1] <> 'opfuncid' AS foreign_text, f[2]::oid AS function,
+           'a view' AS place
+    FROM rules AS r,
+         regexp_matches(r.body, ':(funcid|opfuncid|aggfnoid|winfnoid) (\\d+)', 'g') AS f
+    UNION
+    SELECT e.relation, e.foreign_text AND f[1] <> 'opfuncid', f[2]::oid,
+           'an index, statistics or a partition key'
+    FROM expressions AS e, regexp_matches(e.tree, ':(funcid|opfuncid) (\\d+)', 'g') AS f
 ),
 -- Expressions that the planner simplifies whenever it looks at a table: of indexes and statistics
 -- of all that is read, and of the keys of partitioned tables, those above included.
@@ -110,8 +141,9 @@ above(oid, part) AS (
     SELECT i.inhparent, a.part FROM above AS a JOIN pg_inherits AS i ON i.inhrelid = a.oid
 ),
 expressions AS (
-    SELECT t.oid AS relation, x.tree
+    SELECT t.oid AS relation, {foreign} AS foreign_text, x.tree
     FROM tree AS t
+    JOIN pg_roles AS o ON o.oid = t.owner
     CROSS JOIN LATERAL (
         SELECT i.indexprs::text AS tree FROM pg_index AS i WHERE i.indrelid = t.oid
         UNION ALL
@@ -121,8 +153,11 @@ expressions AS (
     ) AS x
     WHERE x.tree IS NOT NULL
     UNION ALL
-    SELECT a.part, p.partexprs::text
-    FROM above AS a JOIN pg_partitioned_table AS p ON p.partrelid = a.oid
+    SELECT a.part, {foreign}, p.partexprs::text
+    FROM above AS a
+    JOIN pg_partitioned_table AS p ON p.partrelid = a.oid
+    JOIN pg_class AS c ON c.oid = a.oid
+    JOIN pg_roles AS o ON o.oid = c.relowner
     WHERE p.partexprs IS NOT NULL
 ),
 -- A call whose arguments are columns, and no more: nothing can be known of its value beforehand.
@@ -158,14 +193,16 @@ evaluated(relation, class, object) AS (
     JOIN pg_proc AS p ON p.oid = coalesce(x.oprcode, c.function)
     JOIN pg_language AS l ON l.oid = p.prolang
     WHERE c.arguments <> p.pronargs OR p.prosupport <> 0
-       OR l.lanname = 'sql' AND (strpos(p.prosrc, '.') > 0 OR EXISTS (
-           SELECT FROM pg_depend AS d
-           WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-             AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass,
-                                  'pg_type'::regclass)))
+       OR l.lanname = 'sql' AND NOT {plain_sql}
 ),
--- Types of other roles among the columns that the views show or read.
+-- Types that expressions name, and of the columns that the views show or read.
 parts(oid) AS (
+    SELECT DISTINCT CASE WHEN f[1]::bigint BETWEEN 16384 AND 4294967295 THEN f[1]::bigint::oid END
+    FROM (SELECT r.body FROM rules AS r UNION ALL SELECT e.tree FROM expressions AS e) AS b(tree)
+    CROSS JOIN LATERAL regexp_matches(
+        regexp_replace(b.tree, ':(location|stmt_location|stmt_len) \\d+', '', 'g'),
+        '\\m\\d{{5,10}}\\M', 'g') AS f
+    UNION
     SELECT a.atttypid FROM tree AS t
     JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
     WHERE EXISTS (SELECT FROM rules)
@@ -175,6 +212,8 @@ parts(oid) AS (
     CROSS JOIN LATERAL (
         SELECT t.typbasetype AS oid WHERE t.typtype = 'd'
         UNION ALL SELECT t.typelem WHERE t.typelem <> 0
+        UNION ALL SELECT r.rngsubtype FROM pg_range AS r WHERE r.rngtypid = t.oid
+        UNION ALL SELECT r.rngtypid FROM pg_range AS r WHERE r.rngmultitypid = t.oid
         UNION ALL SELECT a.atttypid FROM pg_attribute AS a
         WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
     ) AS n
@@ -187,6 +226,16 @@ found AS (
     FROM named AS m
     JOIN pg_operator AS x ON m.class = 'pg_operator'::regclass AND x.oid = m.object
     JOIN pg_proc AS p ON p.oid = x.oprcode
+    UNION ALL
+    -- Of a function that he did not write, which may run SQL.
+    SELECT m.relation, 'operator ' || x.oid::regoperator, x.oprowner
+    FROM named AS m JOIN pg_operator AS x ON m.class = 'pg_operator'::regclass AND x.oid = m.object
+    UNION ALL
+    -- Estimates of conditions on ranges call it for the values that the statistics hold.
+    SELECT {relation}, 'function ' || p.oid::regprocedure, p.proowner
+    FROM parts AS s
+    JOIN pg_range AS r ON r.rngtypid = s.oid
+    JOIN pg_proc AS p ON p.oid IN (r.rngsubdiff, r.rngcanonical)
     UNION ALL
     SELECT m.relation, 'domain ' || format_type(t.oid, NULL), t.typowner
     FROM named AS m JOIN pg_type AS t ON m.class = 'pg_type'::regclass AND t.oid = m.object
@@ -203,7 +252,7 @@ SELECT f.relation::regclass::text, f.what, o.rolname::text
 FROM found AS f JOIN pg_roles AS o ON o.oid = f.owner
 WHERE {foreign}
 UNION
-SELECT c.relation::regclass::text, 'function ' || p.oid::regprocedure || ' in a view',
+SELECT c.relation::regclass::text, 'function ' || p.oid::regprocedure || ' in ' || c.place,
        o.rolname::text
 FROM called AS c
 JOIN pg_proc AS p ON p.oid = c.function
@@ -212,7 +261,11 @@ JOIN pg_roles AS o ON o.oid = v.relowner
 WHERE c.foreign_text AND {reaches_out}
    OR {looks_for_casts} AND EXISTS (
        SELECT FROM parts AS s JOIN pg_type AS t ON t.oid = s.oid
-       JOIN pg_roles AS o ON o.oid = t.typowner WHERE {foreign})
+       JOIN pg_roles AS o ON o.oid = t.typowner
+       WHERE {foreign}
+         -- PostgreSQL's own in SQL cast by output functions where there is no such cast.
+         AND (p.prolang <> 14 OR p.pronamespace <> 'pg_catalog'::regnamespace
+              OR EXISTS (SELECT FROM pg_cast AS k WHERE t.oid IN (k.castsource, k.casttarget))))
 ORDER BY 1, 2, 3"""
 
 
@@ -245,6 +298,7 @@ def foreign_code(relation: str) -> str:
         reaches_out=_REACHES_OUT,
         looks_for_casts=_LOOKS_FOR_CASTS,
         call_of_columns=_CALL_OF_COLUMNS,
+        plain_sql=_PLAIN_SQL,
     )
 
 
