@@ -19,6 +19,7 @@ from dbanon.errors import ForeignCode
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.stores.names import parse_relation
+from tests.postgres_server import Server
 from tests.sql.mallory import MOOD, cast, sprung
 
 Run = Callable[..., list[tuple[Any, ...]]]
@@ -335,3 +336,32 @@ def test_every_door_refuses(
         done = CliRunner().invoke(main, words)
         assert (done.exit_code, "role mallory" in done.stderr) == (5, True), (words, done.output)
         assert not sprung(run_sql), words
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_comes_while_classes_are_found_is_seen(
+    run_sql: Run,
+    helpers: psycopg.Connection[Any],
+    sql_server: Server,
+    sql_url: str,
+    elsewhere: bool,
+) -> None:
+    """The run's snapshot does not show the index, and its planner would run it all the same."""
+    name = made(helpers, 1, "ALTER TABLE {v} ADD PRIMARY KEY (id);")
+    done = False
+
+    def late(phase: str, share: float) -> None:
+        nonlocal done
+        if phase == "cluster" and not done:
+            done = True
+            helpers.execute(f"CREATE INDEX ON {name} ((evil.one(coalesce(1, id))))".encode())
+
+    run_sql("SELECT setval('evil.sprung', 1, false)")
+    wanted: dict[str, Any] = {"quasi_identifiers": ["n"], "keep": ["name"], "k": 5}
+    with sql_server.database() as target, pytest.raises(ForeignCode, match="role mallory"):
+        dbanon.anonymize(
+            sql_url, table=name, output="release.o", progress=late,
+            target=target if elsewhere else None, **wanted,
+        )  # fmt: skip
+    assert done
+    assert not sprung(run_sql)

@@ -5,8 +5,8 @@ A session is one REPEATABLE READ transaction: the reads, the join and the recoun
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +21,10 @@ from dbanon.errors import (
 )
 from dbanon.recoding import ReleasedColumn
 from dbanon.stores import statements
-from dbanon.stores.base import OnSql, Relation
+from dbanon.stores.base import OnSql, Output, Relation
 from dbanon.stores.ledger_tables import HEAD
 from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.postgresql import arrays, packed
+from dbanon.stores.postgresql import arrays, foreign, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.carrying import PostgresqlCarrying
 from dbanon.stores.postgresql.connecting import Backend
@@ -41,11 +41,21 @@ FOUND = "dbanon_backend"
 
 
 class PsycopgSession(PostgresqlCarrying):
-    """One transaction through psycopg."""
+    """One transaction through psycopg.
 
-    def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
+    Parameters
+    ----------
+    beside : opens another session, whose transaction begins then; None where there is none.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        on_sql: OnSql | None = None,
+        beside: Callable[[], AbstractContextManager[PsycopgSession]] | None = None,
+    ) -> None:
         super().__init__(on_sql)
-        self._connection = connection
+        self._connection, self._open_beside = connection, beside
         self._driver: Any = connection.connection.driver_connection
         # An engine of the caller's may have another.
         self.run("SET LOCAL client_encoding = 'UTF8'")
@@ -108,6 +118,7 @@ class PsycopgSession(PostgresqlCarrying):
         keys = ", ".join(self.keys_as_read(source))
         query = f"SELECT {keys}, {kept} FROM {source.from_clause}{source.where}"
         width = len(locator.types)
+        self._look_again()
         with self._cursor(query, name="dbanon_rows") as cursor:
             cursor.itersize = chunk_rows
             while rows := cursor.fetchmany(chunk_rows):
@@ -115,6 +126,32 @@ class PsycopgSession(PostgresqlCarrying):
                     np.array([row[:width] for row in rows], np.int64),
                     [row[width:] for row in rows],
                 )
+
+    def create_released(
+        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
+    ) -> None:
+        super().create_released(output, columns, release_id)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Check, before sources are read again, that no code of another role came meanwhile.
+
+        This transaction's snapshot would not show it: its planner sees it all the same.
+
+        Raises
+        ------
+        ForeignCode : some did.
+        """
+        oids = [
+            one.oid
+            for one in self._relations.values()
+            if not self.nothing_to_find(one.oid)
+            or self.rows(foreign.of_another(f"{int(one.oid)}::oid")) == [(True,)]
+        ]
+        if self._open_beside is not None and oids:
+            with self._open_beside() as now:
+                for oid in oids:
+                    now.require_own_code(oid)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         with self._cursor(query, name="dbanon_figures", binary=True) as cursor:

@@ -281,6 +281,14 @@ SELECT c.relkind IN ('r', 'm') AND NOT c.relispartition
 FROM pg_class AS c WHERE c.oid = {relation}"""
 
 
+def of_another(relation: str) -> str:
+    """The query that is true where a relation is another role's, which may put code there."""
+    return (
+        f"SELECT {FOREIGN} FROM pg_class AS c JOIN pg_roles AS o ON o.oid = c.relowner"
+        f" WHERE c.oid = {relation}"
+    )
+
+
 def nothing_to_find(relation: str) -> str:
     """The query that is true where ``foreign_code`` of the relation has no rows."""
     return _PLAIN.format(relation=relation)

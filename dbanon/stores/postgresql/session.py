@@ -118,11 +118,15 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
         ------
         ForeignCode : it would.
         """
-        if self.rows(foreign.nothing_to_find(f"{int(oid)}::oid")) == [(True,)]:
+        if self.nothing_to_find(oid):
             return
         refused = foreign.first(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
         if refused is not None:
             raise refused
+
+    def nothing_to_find(self, oid: int) -> bool:
+        """Whether nothing hangs on a relation that could be code."""
+        return self.rows(foreign.nothing_to_find(f"{int(oid)}::oid")) == [(True,)]
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
         schemas = [name.schema] if name.schema is not None else self._search_path

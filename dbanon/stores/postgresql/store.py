@@ -37,7 +37,9 @@ class PostgresqlStore:
 
     def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
         url = engine.url if isinstance(engine, Engine) else engine
+        self._own = False
         if not isinstance(engine, Engine) or engine.driver != "psycopg":
+            self._own = True
             engine = create_engine(
                 url.set(drivername="postgresql+psycopg"),
                 poolclass=NullPool,
@@ -58,12 +60,21 @@ class PostgresqlStore:
         """One REPEATABLE READ transaction; one that only reads when ``write`` is False."""
         _require_idle(shared_driver(self._engine))
         with held_once_committed() as hold, self._connected("REPEATABLE READ") as connection:
-            session = PsycopgSession(connection, self._on_sql)
+            # An engine of the caller's may have one connection for all.
+            beside = self._beside if self._own else None
+            session = PsycopgSession(connection, self._on_sql, beside)
             yield session
             if write:
                 commit(connection, self._connect, session.release_id, hold)
             else:
                 connection.commit()
+
+    @contextmanager
+    def _beside(self) -> Iterator[PsycopgSession]:
+        """Another session, which sees what is committed now."""
+        with self._connected("READ COMMITTED") as connection:
+            yield PsycopgSession(connection, self._on_sql)
+            connection.rollback()
 
     @contextmanager
     def _connected(self, level: str) -> Iterator[Connection]:
