@@ -3,7 +3,8 @@
 The first line of a class's docstring is its default message. A message may name tables, columns,
 counts and types; it never holds a value of a column.
 
-A new error is one class in the module of its exit code: the stars below make it public.
+A new error is one class in the module of its exit code, or of its room: the stars below make it
+public.
 """
 
 from dbanon.errors.base import DbanonError as DbanonError
@@ -12,6 +13,7 @@ from dbanon.errors.base import error_code as error_code
 from dbanon.errors.base import lacks_memory as lacks_memory
 from dbanon.errors.base import nearest_names as nearest_names
 from dbanon.errors.base import warn_caller as warn_caller
+from dbanon.errors.chains import *
 from dbanon.errors.database import *
 from dbanon.errors.jobs import *
 from dbanon.errors.limits import *

@@ -146,7 +146,8 @@ BEGIN
     END IF;
     IF run ?| ARRAY['job', 'source_types', 'fingerprint'] AND (
            run ->> 'door' IS DISTINCT FROM 'job'
-           OR coalesce(run ->> 'job' !~ '^[a-z0-9][a-z0-9_-]{0,62}$', true)
+           -- As in _record_run.
+           OR coalesce(run ->> 'job' !~ '^(?![-_])[^\u0001-\u002c\u002e\u002f\u003a-\u0040\u005b-\u005e\u0060\u007b-\u00a0\u2000-\u206f]{1,63}$', true)
            OR coalesce(run ->> 'fingerprint' !~ '^[a-z0-9:]{1,200}$', false)
            OR coalesce(jsonb_typeof(run -> 'source_types'), 'object') <> 'object'
            OR jsonb_path_exists(run, '$.source_types.* ? (@.type() != "string")')) THEN

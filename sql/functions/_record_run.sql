@@ -31,7 +31,8 @@ BEGIN
        OR coalesce(length(run ->> 'output_schema') > 300, false)
        OR concat(run ->> 'source', run ->> 'output_schema', run ->> 'output_name')
           ~ '[\u0001-\u0008\u000a-\u001f\u007f-\u009f]'
-       OR coalesce(run ->> 'job' !~ '^[a-z0-9][a-z0-9_-]{0,62}$', false)
+       -- Letters of any script; no mark of direction, which a terminal would follow.
+       OR coalesce(run ->> 'job' !~ '^(?![-_])[^\u0001-\u002c\u002e\u002f\u003a-\u0040\u005b-\u005e\u0060\u007b-\u00a0\u2000-\u206f]{1,63}$', false)
        OR run ? 'job' AND run ->> 'door' <> 'job'
        OR run ->> 'run_id' !~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN
         RAISE EXCEPTION USING ERRCODE = '22023',

@@ -83,16 +83,20 @@ def test_readers_write_out_what_an_older_ledger_holds(
         "UPDATE dbanon.release SET source = %s, method = %s, guarantee = %s, seed_policy = %s",
         *[FORGED] * 4,
     )
-    run_sql("UPDATE dbanon.release_column SET name = %s", FORGED)
     run_sql("UPDATE dbanon.run SET run_by = %s, job = 'people'", FORGED)
     page = tmp_path / "page.html"
     for words in (
         ["releases", sql_url], ["show", sql_url, release_id],
         ["report", sql_url, "release.mine", "-o", str(page)],
+        ["sql", "UPDATE dbanon.release_column SET name = %s"],
         ["releases", sql_url, "--job", "people"], ["verify", sql_url, "release.mine"],
         *[[command, sql_url, *more, "--format", "json"]
           for command, *more in (["releases"], ["show", release_id])],
     ):  # fmt: skip
+        if words[0] == "sql":
+            # Of a release whose columns are others there is no page.
+            run_sql(words[1], FORGED)
+            continue
         done = CliRunner().invoke(main, words)
         said = done.stdout + done.stderr
         assert said
@@ -129,3 +133,34 @@ def test_a_name_with_a_control_character_is_refused_by_name(run_sql: Run, sql_ur
     with pytest.raises(InvalidName, match="source of the ledger"):
         anonymize(sql_url, table='app."a\x1bb"')
     assert run_sql("SELECT count(*) FROM dbanon.release") == [(0,)]
+
+
+def test_jobs_with_letters_of_any_script_are_written_into_the_ledger(
+    run_sql: Run, sql_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACE", sql_url)
+    monkeypatch.chdir(tmp_path)
+    run_sql("CREATE TABLE app.t AS SELECT g AS age FROM generate_series(1, 20) AS g")
+    written = """version: 1
+source: {url: "${PLACE}"}
+jobs:
+"""
+    for name, k in (("Fälle_1", 5), ("病例-2", 50)):
+        written += f"""  - {{name: {name}, table: app.t, k: {k},
+    columns: {{age: {{role: quasi_identifier}}}}, output: {{table: release.t{k}}}}}
+"""
+    Path("job.yaml").write_text(written, encoding="utf-8")
+    done = CliRunner().invoke(main, ["run", "job.yaml"])
+    assert done.exit_code == 8, done.output
+    assert run_sql("SELECT job, state FROM dbanon.run ORDER BY 2") == [
+        ("Fälle_1", "done"), ("病例-2", "failed"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("job", ["a b", "-a", "_a", "a\x1b", "a\u202e", "a;b", "", "ä" * 64])
+def test_other_names_of_jobs_are_not(connect: Connect, sql_role: Role, job: str) -> None:
+    told = {"door": "job", "error_code": "x", "method": "mdav", "source": "s", "output_name": "o"}
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        connect(sql_role("anna")).execute(
+            "SELECT dbanon._record_run(%s::jsonb)", [json.dumps({**told, "job": job})]
+        )

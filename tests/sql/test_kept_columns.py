@@ -112,5 +112,5 @@ def test_they_never_leave_by_a_call(
             CALL.format("p", 'options => \'{"kept_columns": "client"}\'')  # type: ignore[arg-type]
         )
     assert caught.value.sqlstate == "22023"
-    assert "no such option" in str(caught.value)
+    assert "There is no option" in str(caught.value)
     assert "kept_columns" not in str(caught.value)

@@ -153,13 +153,7 @@ def gc(
     """Drop released tables that their view no longer shows, and what killed runs left."""
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors.cli.render import rows_table
-        from dbanon.run.gc import (
-            clear_killed,
-            clear_runs,
-            clear_spilled,
-            clear_staged,
-            collect_garbage,
-        )
+        from dbanon.run import gc as garbage
         from dbanon.run.open import open_store
 
         directories = spilled or staged or spark_local
@@ -167,21 +161,20 @@ def gc(
             raise click.UsageError(
                 "Missing argument 'URL', or option '--spill', '--staged' or '--spark-local'."
             )
-        cleared = clear_spilled(spilled) + clear_staged(staged) + clear_killed(spark_local)
+        cleared = garbage.clear_spilled(spilled) + garbage.clear_staged(staged)
+        cleared += garbage.clear_killed(spark_local)
         dropped, runs = [], None
         if url is not None:
             store = open_store(url, sql_printer(print_sql))
-            runs = None if days is None else clear_runs(store, days)
-            dropped = collect_garbage(store, keep_last)
+            runs = None if days is None else garbage.clear_runs(store, days)
+            dropped = garbage.collect_garbage(store, keep_last)
         committed()
         title, told = f"{counted(len(dropped), 'table')} dropped", {"dropped": dropped}
         if runs is not None:
             title += f", {counted(runs, 'failed run')} forgotten"
         if directories:
-            title += (
-                f", {counted(len(cleared), 'directory', 'directories')} of killed runs taken away"
-            )
-            told |= {"cleared": cleared}
+            taken = counted(len(cleared), "directory", "directories")
+            title, told = f"{title}, {taken} of killed runs taken away", told | {"cleared": cleared}
         found = [[name] for names in told.values() for name in names]
         forgotten = {} if runs is None else {"runs": runs}
         show(form, told | forgotten, lambda: rows_table(title, ["table"], found))

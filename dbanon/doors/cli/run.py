@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,14 +78,8 @@ def run(
         whole = opened(file, inline_password)
         jobs = whole.chosen(names)
         written = _metrics_of(whole, metrics)
-        way = _Way(
-            form,
-            no_progress,
-            print_sql,
-            skip_unchanged,
-            accept_types,
-            began=lambda job: written([], job),
-        )
+        began = partial(written, [])
+        way = _Way(form, no_progress, print_sql, skip_unchanged, accept_types, began=began)
         ends = _Ends([], [], [])
         try:
             _run_all(jobs, way, ends, arrived, fail_fast=fail_fast)

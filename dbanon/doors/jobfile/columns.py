@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from dbanon.data.option import REQUIRED, Option, Parameter, all_parameters
+from dbanon.doors.jobfile.document import Document
 from dbanon.doors.jobfile.shapes import Strict, Text, in_words, refused, typed
+from dbanon.errors import DbanonError
 from dbanon.hierarchy.spec import KINDS, parse
 from dbanon.job.job import Job
 from dbanon.measures import Model
@@ -161,3 +164,48 @@ Column = Annotated[
     IdentifierColumn | QuasiIdentifierColumn | SensitiveColumn | KeepColumn | ByColumn | DropColumn,
     Field(discriminator="role"),
 ]
+
+
+def _parsed(document: Document, given: Mapping[str, Any], path: tuple[str | int, ...]) -> Any:
+    """A hierarchy; None where it was refused."""
+    try:
+        if "file" in given:
+            return parse(document.file.parent / str(given["file"]), files=True)
+        return parse(given, files=False)
+    except DbanonError as error:
+        document.refuse(path, error.message.rstrip("."))
+        return None
+
+
+def hierarchies_of(
+    document: Document, columns: Mapping[str, Any], path: tuple[str | int, ...]
+) -> dict[str, Any] | None:
+    """The hierarchies of a job's columns; None where one was refused."""
+    found = {
+        name: _parsed(document, column.hierarchy, (*path, "columns", name, "hierarchy"))
+        for name, column in columns.items()
+        if isinstance(column, QuasiIdentifierColumn) and column.hierarchy is not None
+    }
+    return None if None in found.values() else found
+
+
+def models_of(
+    document: Document, columns: Mapping[str, Any], path: tuple[str | int, ...]
+) -> tuple[Model, ...] | None:
+    """The privacy models of a job's columns; None where one was refused."""
+    found: list[Model] = []
+    fine = True
+    for name, column in columns.items():
+        if not isinstance(column, SensitiveColumn):
+            continue
+        for place, model in enumerate(column.models):
+            at = (*path, "columns", name, "models", place)
+            plain = model.model_dump(exclude_none=True)
+            if isinstance(plain.get("distance"), dict):
+                plain["distance"] = _parsed(document, plain["distance"], (*at, "distance"))
+            try:
+                found.append(Model.of_plain({**plain, "attribute": name}, files=False))
+            except DbanonError as error:
+                document.refuse(at, error.message.rstrip("."))
+                fine = False
+    return tuple(found) if fine else None

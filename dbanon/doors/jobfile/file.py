@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from dbanon.data.option import all_parameters, make
 from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.chain import chain_of
-from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, SensitiveColumn
+from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, hierarchies_of, models_of
 from dbanon.doors.jobfile.document import Document, read
 from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec
 from dbanon.doors.jobfile.outcome import Notice
@@ -27,11 +27,9 @@ from dbanon.doors.jobfile.problems import (
 )
 from dbanon.doors.jobfile.variables import expanded, of_day
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
-from dbanon.hierarchy.spec import parse
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.private import METHOD, PrivateJob, own_options, private_job, refused, require_other
-from dbanon.measures import Model
 from dbanon.stores.names import RelationName, parse_relation
 
 _PRIVATE = frozenset(one.name for one in own_options())
@@ -235,8 +233,8 @@ def limited(job: FileJob, memory: int) -> FileJob:
 def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
     """A job of a file; None where it was refused, which is noted then."""
     given, path = spec.jobs[place], ("jobs", place)
-    hierarchies = _hierarchies(document, given, path)
-    models = _models(document, given, path)
+    hierarchies = hierarchies_of(document, given.columns, path)
+    models = models_of(document, given.columns, path)
     exports = _exports(document, given, path)
     if hierarchies is None or models is None or exports is None:
         return None
@@ -356,28 +354,6 @@ def _output(spec: JobFileSpec, given: JobSpec) -> str:
     return str(name if name.schema or not schema else RelationName(schema, name.name))
 
 
-def _parsed(document: Document, given: Mapping[str, Any], path: tuple[str | int, ...]) -> Any:
-    """A hierarchy; None where it was refused."""
-    try:
-        if "file" in given:
-            return parse(document.file.parent / str(given["file"]), files=True)
-        return parse(given, files=False)
-    except DbanonError as error:
-        document.refuse(path, error.message.rstrip("."))
-        return None
-
-
-def _hierarchies(
-    document: Document, given: JobSpec, path: tuple[str | int, ...]
-) -> dict[str, Any] | None:
-    found = {
-        name: _parsed(document, column.hierarchy, (*path, "columns", name, "hierarchy"))
-        for name, column in given.columns.items()
-        if isinstance(column, QuasiIdentifierColumn) and column.hierarchy is not None
-    }
-    return None if None in found.values() else found
-
-
 def _exports(
     document: Document, given: JobSpec, path: tuple[str | int, ...]
 ) -> tuple[Export, ...] | None:
@@ -390,24 +366,3 @@ def _exports(
         except DbanonError as error:
             document.refuse((*path, "export", place), error.message.rstrip("."))
     return tuple(found) if len(found) == len(given.export) else None
-
-
-def _models(
-    document: Document, given: JobSpec, path: tuple[str | int, ...]
-) -> tuple[Model, ...] | None:
-    found: list[Model] = []
-    fine = True
-    for name, column in given.columns.items():
-        if not isinstance(column, SensitiveColumn):
-            continue
-        for place, model in enumerate(column.models):
-            at = (*path, "columns", name, "models", place)
-            plain = model.model_dump(exclude_none=True)
-            if isinstance(plain.get("distance"), dict):
-                plain["distance"] = _parsed(document, plain["distance"], (*at, "distance"))
-            try:
-                found.append(Model.of_plain({**plain, "attribute": name}, files=False))
-            except DbanonError as error:
-                document.refuse(at, error.message.rstrip("."))
-                fine = False
-    return tuple(found) if fine else None

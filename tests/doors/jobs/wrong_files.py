@@ -125,7 +125,7 @@ WRONG = [
           "a date"),
     Wrong("infinity", "weight: 2", "weight: .inf", f"{_JOB}.columns.age.weight", "no number"),
     # -- the file ---------------------------------------------------------------------------------
-    Wrong("another version", "version: 1", "version: 2", "version", "no version that"),
+    Wrong("another version", "version: 1", "version: 2", "version", "must be 1"),
     Wrong("version as text", "version: 1", 'version: "1"', "version", "whole number"),
     Wrong("no version", "version: 1\n", "", "version", "is missing", 1),
     Wrong("no source", 'source:\n  url: "duckdb:///people.duckdb"\n', "", "source", "is missing", 1),
