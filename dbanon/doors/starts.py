@@ -10,6 +10,9 @@ from typing import Any
 from dbanon.stores.names import RelationName, parse_relation
 from dbanon.stores.postgresql.text import literal
 
+# Where releases of a file go in what is proposed: a database that the first one makes.
+PLACE = "duckdb:///released.duckdb"
+
 
 def command(url: str, start: Mapping[str, Any], hierarchies: Iterable[str] = ()) -> str:
     """The command that makes the recommended release.
@@ -31,6 +34,9 @@ def command(url: str, start: Mapping[str, Any], hierarchies: Iterable[str] = ())
             words += ["--" + name.replace("_", "-"), str(value)]
     for given in hierarchies:
         words += ["--hierarchy", given]
+    if url.startswith("file:"):
+        # A file is not written into.
+        words += ["--target", PLACE]
     return shlex.join(words)
 
 

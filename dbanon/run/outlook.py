@@ -14,7 +14,6 @@ from dbanon.job.carried import CLIENT
 from dbanon.job.job import Job
 from dbanon.run.chain_outlook import PlannedChain, planned_chain
 from dbanon.run.changes import Changes, PlannedFile, changes
-from dbanon.run.files import require_place
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
 from dbanon.stores.base import AsWritten, Relation
@@ -203,7 +202,6 @@ def outlook(
             "The classes of a chain are those of its earlier releases: a plan finds none.",
             hint="Ask for its plan alone.",
         )
-    require_place(job, source, target)
     clock = Clock(progress)
     staging = cluster or job.chain is not None
     with planning_ports(source, target, staging) as (reads, writes):

@@ -129,7 +129,9 @@ class Ending:
                 self._limit = before
 
     def over(self) -> None:
-        """What is committed has no limit of time."""
+        """What is committed has no limit of time; outside a scope nothing has one."""
+        if not self._depth:
+            return
         self.is_over = True
         if self._limit is not None:
             self._limit.cancel()

@@ -10,7 +10,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $function$
 DECLARE
-    key constant uuid := md5('dbanon job ' || job)::uuid;
+    -- No id of a run: these are of version 4. What a role has written, this does not take away.
+    key constant uuid := overlay(md5('dbanon job ' || job) PLACING '8' FROM 13 FOR 1)::uuid;
     patience constant text := current_setting('lock_timeout');
 BEGIN
     IF coalesce(length(job) NOT BETWEEN 1 AND 200, true) THEN
@@ -22,7 +23,7 @@ BEGIN
     PERFORM set_config('lock_timeout', '200ms', true);
     BEGIN
         -- One that a caller has committed is no lock.
-        DELETE FROM dbanon.run AS r WHERE r.run_id = key;
+        DELETE FROM dbanon.run AS r WHERE r.run_id = key AND r.state = 'lock';
         INSERT INTO dbanon.run (run_id, door, method, source, output_name, started_at, state, run_by)
         VALUES (key, 'job', '', '', '', clock_timestamp(), 'lock', session_user);
     EXCEPTION

@@ -66,14 +66,15 @@ BEGIN
             MESSAGE = format('%I is no key of an entry, or one that is not the caller''s to say.',
                              left(unknown, 60));
     END IF;
-    -- Whoever reads the ledger on a terminal reads what a runner wrote. A tab may be in a name.
+    -- Whoever reads the ledger on a terminal reads what a runner wrote. A tab may be in a name. Names
+    -- of columns are what the table has, and are compared with it: readers write them out.
     SELECT key INTO unknown FROM (
         SELECT key, value FROM jsonb_each_text(release)
         WHERE jsonb_typeof(release -> key) = 'string'
         UNION ALL
         SELECT c.key, c.value FROM jsonb_array_elements(columns) AS e, jsonb_each_text(e) AS c
     ) AS texts
-    WHERE value ~ '[\u0001-\u0008\u000a-\u001f\u007f-\u009f]'
+    WHERE key <> 'name' AND value ~ '[\u0001-\u0008\u000a-\u001f\u007f-\u009f]'
        OR length(value) > CASE key WHEN 'source' THEN 5000 WHEN 'guarantee' THEN 300000
                                    WHEN 'sql_type' THEN 5000 ELSE 2000 END
     LIMIT 1;
@@ -194,7 +195,7 @@ BEGIN
                run ->> 'job', run -> 'source_types', run ->> 'fingerprint'
         FROM (SELECT CASE WHEN run ->> 'door' IN ('sql', 'cli', 'python', 'job')
                           THEN run ->> 'door' END AS door,
-                     CASE WHEN run ->> 'run_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+                     CASE WHEN run ->> 'run_id' ~ '^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$'
                           THEN (run ->> 'run_id')::uuid END AS run_id,
                      least(greatest((run ->> 'elapsed')::double precision, 0), 31536000) AS elapsed
              ) AS w;

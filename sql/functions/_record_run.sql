@@ -34,7 +34,7 @@ BEGIN
        -- Letters of any script; no mark of direction, which a terminal would follow.
        OR coalesce(run ->> 'job' !~ '^(?![-_])[^\u0001-\u002c\u002e\u002f\u003a-\u0040\u005b-\u005e\u0060\u007b-\u00a0\u2000-\u206f]{1,63}$', false)
        OR run ? 'job' AND run ->> 'door' <> 'job'
-       OR run ->> 'run_id' !~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN
+       OR run ->> 'run_id' !~ '^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$' THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'A run has a door, a method, a source, an output and the code of an error; one of'
                       ' a job file also its job.';

@@ -258,7 +258,7 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
 
 NASTY = (
     'x"; DROP TABLE app.people; --', "Zip Code", "select", "a?b", "50%", "$1", "back\\slash",
-    "it's", "Ünï ☃", "n" * 63, "c.v0", "%s", "dbanon_key", "class", "position", "tab\tname",
+    "it's", "Ünï ☃", "n" * 63, "c.v0", "%s", "dbanon_key", "class", "position", "tab\tnew\nline",
 )  # fmt: skip
 
 

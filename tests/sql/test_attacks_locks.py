@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -208,3 +209,26 @@ def test_a_job_brings_an_older_ledger_up_to_date(sql_server: Server) -> None:
         assert sql_server.execute("SELECT version_num FROM dbanon.alembic_version", url=url) == [
             (HEAD,)
         ]
+
+
+def test_a_lock_takes_away_no_entry(connect: Connect, sql_role: Role, run_sql: Run) -> None:
+    """Who chooses the id of a run chooses no lock's, and a lock's row is no entry."""
+    anna = connect(sql_role("anna"))
+    told = {"door": "cli", "error_code": "x", "method": "mdav", "source": "s", "output_name": "o"}
+    [(of_lock, plain)] = run_sql(
+        "SELECT overlay(md5('dbanon job zz') PLACING '8' FROM 13 FOR 1)::uuid::text,"
+        " md5('dbanon job zz')::uuid::text"
+    )
+    for wanted in (of_lock, plain):
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            anna.execute(
+                "SELECT dbanon._record_run(%s::jsonb)", [json.dumps({**told, "run_id": wanted})]
+            )
+    # Were it there all the same, it would stay.
+    run_sql(
+        "INSERT INTO dbanon.run (run_id, door, method, source, output_name, started_at, state,"
+        " run_by) VALUES (%s, 'cli', 'mdav', 's', 'o', now(), 'failed', 'anna')",
+        of_lock,
+    )
+    anna.execute("SELECT dbanon._hold_job('zz')")
+    assert run_sql("SELECT state FROM dbanon.run") == [("failed",)]

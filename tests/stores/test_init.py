@@ -88,6 +88,9 @@ def test_init_says_nothing_of_a_table_without_rows(database: Database, tmp_path:
 def test_names_travel_from_a_table_to_a_file_and_back(database: Database, tmp_path: Path) -> None:
     long = "x" * 63
     names = ["Peo ple", "a.b", 'say "x"', "it's", "on", "true", "#", "é: 1", long]
+    if database.url.startswith("sqlite"):
+        # Its views call such a column otherwise, and so are refused.
+        names.remove("true")
     columns = dict.fromkeys(names, database.types["integer"])
     rows = [[i + j for j in range(len(names))] for i in range(12)]
     database.load("T #1", columns, rows)

@@ -20,7 +20,7 @@ import click
 
 from dbanon.doors.cli import start
 from dbanon.doors.ways import on_command_line
-from dbanon.errors import DbanonError
+from dbanon.errors import DbanonError, JobFileInvalid
 from dbanon.release.words import printable
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -100,7 +100,9 @@ class Log:
             self.event("error", "error", code=error.code, **told)
         elif words:
             write(f"Error [{error.code}]: {printable(error.message)}")
-            detail = error.detail and printable(error.detail)
+            # A line each where a file is wrong in several places; names hold no ends of lines else.
+            wrong = isinstance(error, JobFileInvalid)
+            detail = error.detail and printable(error.detail, lines=wrong)
             for label, text in (("Detail", detail), ("Hint", error.hint_by(on_command_line))):
                 if text:
                     write(f"{label}: {text}")

@@ -16,6 +16,7 @@ from dbanon.advice.wishes import OF_CATEGORIES, OF_NUMBERS, Wishes, are_numbers,
 from dbanon.doors.jobfile.proposals import proposal
 from dbanon.doors.jobfile.shapes import is_name
 from dbanon.doors.jobfile.variables import written_password
+from dbanon.doors.starts import PLACE
 from dbanon.errors import NoRows
 from dbanon.job.reading import USUAL, Reading
 from dbanon.run.advise import proposed
@@ -54,9 +55,9 @@ _METHOD = f"""\
   # {OF_NUMBERS[0]}, or where not all quasi-identifiers are numbers or dates {OF_CATEGORIES[0]}
   method: {{}}
 """
-_PLACE = """\
+_PLACE = f"""\
   # A file is not written into: a database of its own, which the first release makes
-  url: duckdb:///released.duckdb
+  url: {PLACE}
 """
 _TAIL = """\
     output:

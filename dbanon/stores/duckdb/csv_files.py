@@ -31,7 +31,6 @@ _PIECE = 2**20
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Half characters, which stand for bytes that are none, and what UTF-16 has for them.
 _LOST = re.compile("[\udc80-\udcff\ufffd]")
-_LOOKS_LIKE_A_VALUE = re.compile(r"[-+]?[\d.,:/ -]*\d[\d.,:/ -]*")
 _FORM = (
     "CSV has a header, quotes as RFC 4180 has them, and as many values in each row as in the"
     " header."
@@ -133,9 +132,8 @@ def _require_names(names: Sequence[str], path: Path, line: int) -> None:
         first = seen.setdefault(name.lower(), place)
         if first != place:
             # Without a header its first row stands there, and values are not told.
-            told = "" if _LOOKS_LIKE_A_VALUE.fullmatch(name) else f' "{name}"'
             raise FileMalformed(
-                f"Line {line} of the file {path} names two columns{told} alike: columns"
+                f"Line {line} of the file {path} names two columns alike: columns"
                 f" {first + 1} and {place + 1}.",
                 hint="Rename one of them; capitals make no difference. The first line must be a"
                 " header.",
@@ -182,7 +180,7 @@ def header_again(file: BinaryIO, path: Path, reading: Reading, head: Head) -> Fi
     # DuckDB may have read what this reader does not.
     with suppress(csv.Error):
         for line, row in _records(file, reading, head):
-            if tuple(row) == head.cells:
+            if row and (row[0].lstrip("\ufeff"), *row[1:]) == head.cells:
                 where = f"Line {line}"
                 break
     return FileMalformed(

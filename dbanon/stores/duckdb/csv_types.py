@@ -41,11 +41,14 @@ def known_texts(head: Head, reading: Reading) -> str:
 
 
 def is_header(head: Head) -> str:
-    """True of a row that is the header again, as a condition."""
-    return " AND ".join(
-        f"{quote(name)} IS NOT DISTINCT FROM {literal(cell) if cell else 'NULL'}"
+    """True of a row that is the header again, as a condition; with the mark of its file, too."""
+    first, *others = (
+        (quote(name), literal(cell) if cell else "NULL")
         for name, cell in zip(head.names, head.cells, strict=True)
     )
+    conditions = [f"ltrim({first[0]}, chr(65279)) IS NOT DISTINCT FROM {first[1]}"]
+    conditions += [f"{name} IS NOT DISTINCT FROM {cell}" for name, cell in others]
+    return " AND ".join(conditions)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import CommitConfirmed, ConnectionLost, DbanonError, OutcomeUnknown, warn_caller
@@ -70,7 +70,10 @@ def commit(
         raise lost
     # The server ends a transaction whose connection it sees closed.
     connection.invalidate()
-    committed = _settled(connect, str(number), release_id)
+    committed: bool | None = None
+    # Who is told to end once more while the server is asked does not know either.
+    with suppress(KeyboardInterrupt, SystemExit):
+        committed = _settled(connect, str(number), release_id)
     if committed is False:
         raise lost
     if committed is None:

@@ -55,9 +55,9 @@ _TABLE = """
     WHERE n.nspname = 'dbanon' AND c.relname = 'run'"""
 
 # As in sql/functions/_hold_job.sql.
-_KEY = "md5('dbanon job ' || ?)::uuid"
+_KEY = "overlay(md5('dbanon job ' || ?) PLACING '8' FROM 13 FOR 1)::uuid"
 _ROW = (
-    f"DELETE FROM dbanon.run WHERE run_id = {_KEY}",
+    f"DELETE FROM dbanon.run WHERE run_id = {_KEY} AND state = 'lock'",
     "INSERT INTO dbanon.run (run_id, door, method, source, output_name, started_at, state, run_by)"
     f" VALUES ({_KEY}, 'job', '', '', '', clock_timestamp(), 'lock', session_user)",
 )

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbanon.errors import InvalidName
+from dbanon.release.words import printable
 from dbanon.stores.ledger_tables import CHECKS, RELEASE_COLUMNS, TABLES
 from dbanon.stores.postgresql.text import literal
 
@@ -195,6 +196,8 @@ def told(row: Mapping[str, Any]) -> dict[str, Any]:
     ------
     InvalidName : it would hold a control character.
     """
+    # A sentence that names columns.
+    row = {**row, "guarantee": printable(row["guarantee"])}
     for name, value in row.items():
         if isinstance(value, str) and _CONTROLS.search(value):
             raise InvalidName(

@@ -206,3 +206,10 @@ def test_columns_may_have_any_name(tmp_path: Path) -> None:
     )  # fmt: skip
     wrong = text.replace('"a.b": {role: drop}', '"a.b": {role: drp}')
     assert f'{"jobs.0.columns"}."a.b": role must be one of' in check(tmp_path, wrong).stderr
+
+
+def test_each_problem_has_a_line_of_its_own_on_stderr(tmp_path: Path) -> None:
+    done = check(tmp_path, RIGHT.replace("version: 1", "version: 2\nnone: such"))
+    assert done.exit_code == 2
+    assert sum("line " in line for line in done.stderr.splitlines()) == 2
+    assert "\\u000a" not in done.stderr
