@@ -67,14 +67,14 @@ BEGIN
                              left(unknown, 60));
     END IF;
     -- Whoever reads the ledger on a terminal reads what a runner wrote. A tab may be in a name. Names
-    -- of columns are what the table has, and are compared with it: readers write them out.
+    -- and types of columns are what the table has, and are compared with it: readers write them out.
     SELECT key INTO unknown FROM (
         SELECT key, value FROM jsonb_each_text(release)
         WHERE jsonb_typeof(release -> key) = 'string'
         UNION ALL
         SELECT c.key, c.value FROM jsonb_array_elements(columns) AS e, jsonb_each_text(e) AS c
     ) AS texts
-    WHERE key <> 'name' AND value ~ '[\u0001-\u0008\u000a-\u001f\u007f-\u009f]'
+    WHERE key NOT IN ('name', 'sql_type') AND value ~ '[\u0001-\u0008\u000a-\u001f\u007f-\u009f]'
        OR length(value) > CASE key WHEN 'source' THEN 5000 WHEN 'guarantee' THEN 300000
                                    WHEN 'sql_type' THEN 5000 ELSE 2000 END
     LIMIT 1;
