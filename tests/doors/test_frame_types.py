@@ -46,7 +46,8 @@ def test_values_that_stay_have_the_type_they_had(column: pd.Series[Any], values:
     found = released(column, 5)
     assert set(found) == values
     if not isinstance(column.dtype, pd.CategoricalDtype):
-        assert found.dtype == column.dtype
+        # Objects become what texts are: a row that is withheld may be why they are none.
+        assert found.dtype == (column.dtype if column.dtype != object else pd.Series(["a"]).dtype)
         return
     assert isinstance(found.dtype, pd.CategoricalDtype)
     assert found.dtype.categories.dtype == column.dtype.categories.dtype

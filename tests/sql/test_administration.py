@@ -100,7 +100,7 @@ def test_the_runbook_of_a_restore(
         done = subprocess.run(
             ["bash", "-e", "-c", script.replace(" restored\n", f" {name}\n")],
             cwd=tmp_path, capture_output=True, text=True, check=False,
-            env={**os.environ, "PATH": path, "NEW": new,
+            env={**os.environ, "PATH": path, "NEW": new, "COLUMNS": "200",
                  "OLD": plain.render_as_string(hide_password=False),
                  "SERVER": plain.set(database="postgres").render_as_string(hide_password=False)},
         )  # fmt: skip

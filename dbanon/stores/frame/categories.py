@@ -66,8 +66,9 @@ def labels_as(
 ) -> pd.Series[Any]:
     """Labels of generalization under the type of the column that they stand for, if it takes them.
 
-    Text stays text of its type. Categories stay categories: the column's own where each label is
-    one of them, with their order, or else the labels. Whole numbers and truths stay what they are
+    Text stays text of its type; of type ``object`` it gets the one that pandas has for texts.
+    Categories stay categories: the column's own where each label is one of them, with their
+    order, or else the labels. Whole numbers and truths stay what they are
     where each label is a value of the column. All else is text, as pandas' type ``object``.
 
     Parameters
@@ -82,6 +83,9 @@ def labels_as(
     kind = source.dtype
     categories = isinstance(kind, pd.CategoricalDtype)
     dtype: Any = kind if isinstance(kind, pd.StringDtype) else object
+    if pd.api.types.is_object_dtype(kind):
+        # One row that is withheld, and holds no text, would show by the type.
+        dtype = pd.Series(["text"]).dtype
     if categories or pd.api.types.is_integer_dtype(kind) or pd.api.types.is_bool_dtype(kind):
         own = {str(value): value for value in source.dropna().unique()}
         if {text for text in told if text is not None} <= own.keys():
@@ -89,4 +93,6 @@ def labels_as(
         elif categories:
             dtype = "category"
     made: pd.Series[Any] = pd.Series(told, dtype=object).astype(dtype)
-    return with_own_categories(made.iloc[labels].reset_index(drop=True))
+    rows = made.iloc[labels].reset_index(drop=True)
+    # Labels are sorted, and each is some class's.
+    return rows if dtype == "category" else with_own_categories(rows)
