@@ -94,5 +94,7 @@ def labels_as(
             dtype = "category"
     made: pd.Series[Any] = pd.Series(told, dtype=object).astype(dtype)
     rows = made.iloc[labels].reset_index(drop=True)
-    # Labels are sorted, and each is some class's.
-    return rows if dtype == "category" else with_own_categories(rows)
+    if dtype == "category":
+        # Sorted labels, without those of classes that are withheld.
+        return rows.cat.remove_unused_categories()
+    return with_own_categories(rows)
