@@ -81,6 +81,11 @@ def evaluate(
     ColumnNotFound : a table has no column of a name.
     UnsupportedType : a column is released as another type that is no text.
     """
+    if not (report is None or hasattr(report, "quasi_identifiers")):
+        raise InvalidParameter(
+            "report must be the report of anonymize_frame, as it came back.",
+            hint="What was made of it, as a dict or a text, does not know which row became which.",
+        )
     if report is not None and key is not None:
         raise InvalidParameter("Rows are paired by a key or by the report: give one of both.")
     before, after = _tables(original, released)

@@ -24,6 +24,7 @@ from dbanon.errors import (
     InvalidParameter,
     RecountFailed,
     TableChanged,
+    nearest_names,
 )
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import by_value, leaf_text
@@ -56,12 +57,13 @@ class SqlSource:
         relation = self.session.find_source(parse_relation(job.table))
         if job.roles is not None:
             columns = [attribute.name for attribute in relation.schema.attributes]
-            gone = [f'"{name}"' for name in job.roles if name not in columns]
+            gone = [name for name in job.roles if name not in columns]
             if gone:
+                near = filter(None, (nearest_names(name, columns, limit=1) for name in gone))
                 raise TableChanged(
-                    f"{relation.name} has no longer all columns that have a role in the job file.",
-                    detail=f"Missing: {', '.join(gone)}.",
-                    hint="Take them out of the file's columns, if that is as it should be.",
+                    f"{relation.name} does not have all columns that have a role in the job file.",
+                    detail="Missing: " + ", ".join(f'"{name}"' for name in gone) + ".",
+                    hint=" ".join([*near, "Write them as the table has them, or take them out."]),
                 )
         for name in job.named:
             relation.attribute(name)

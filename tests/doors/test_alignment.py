@@ -212,3 +212,10 @@ def test_rows_of_the_input_are_refused_where_strict() -> None:
     assert (error.value.code, error.value.exit_code) == ("rows_linkable", 6)
     with pytest.raises(InvalidParameter, match="shuffled or input"):
         released(people(), rows="sorted")
+
+
+def test_what_is_no_report_is_refused_in_words() -> None:
+    frame = people()
+    released, report = dbanon.anonymize_frame(frame, quasi_identifiers=["age"], k=5)
+    with pytest.raises(InvalidParameter, match="report must be"):
+        dbanon.evaluate(frame, released, report=report.to_dict())  # type: ignore[arg-type]
