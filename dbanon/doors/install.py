@@ -110,8 +110,8 @@ def install(
     DatabaseBusy : others kept them; nothing was changed.
     DbanonError : it cannot be installed; nothing was changed in the database then.
     """
+    paths = None if sql_only else list(python_paths) or own_paths()
     with _connected(url) as connection:
-        paths = None if sql_only else list(python_paths) or own_paths()
         if paths is not None:
             _require_python(connection, paths, trusted_owners)
         _lock_ledger(connection, lock_timeout)

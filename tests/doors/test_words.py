@@ -114,7 +114,7 @@ class NoDriver:
         return None
 
 
-@pytest.mark.parametrize("command", ["install", "releases"])
+@pytest.mark.parametrize("command", ["install --sql-only", "releases"])
 def test_without_the_driver_each_command_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -122,7 +122,7 @@ def test_without_the_driver_each_command_says_what_to_install(
         if name.startswith(("psycopg", "dbanon.stores.postgresql", "sqlalchemy.dialects.postg")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [NoDriver(), *sys.meta_path])
-    done = run(command, "postgresql://nobody@127.0.0.1:1/nothing")
+    done = run(*command.split(), "postgresql://nobody@127.0.0.1:1/nothing")
     assert done.exit_code == MissingDependency.exit_code
     assert 'pip install "dbanon[postgres]"' in done.output
 
