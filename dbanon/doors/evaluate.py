@@ -82,6 +82,7 @@ def evaluate(
     UnsupportedType : a column is released as another type that is no text.
     """
     _require_one_way(key, report)
+    before, after = _tables(original, released)
     if report is not None:
         quasi_identifiers = quasi_identifiers or report.quasi_identifiers
         orders = orders or report.arguments["orders"]
@@ -222,10 +223,7 @@ def _names(
 def _require_one_way(key: str | Sequence[str] | None, report: Report | None) -> None:
     """Check that rows are paired by a key, by a report as it came back, or by neither."""
     if not (report is None or hasattr(report, "quasi_identifiers")):
-        raise InvalidParameter(
-            "report must be the report of anonymize_frame, as it came back.",
-            hint="What was made of it, as a dict or a text, does not know which row became which.",
-        )
+        raise InvalidParameter("report must be the report of anonymize_frame, as it came back.")
     if report is not None and key is not None:
         raise InvalidParameter("Rows are paired by a key or by the report: give one of both.")
 
