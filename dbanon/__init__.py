@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dbanon import errors
     from dbanon.advice.answer import Advice
     from dbanon.bounds.certificate import Certificate
+    from dbanon.chain.manage import ChainShown, Measured
     from dbanon.data.partition import AttributePartition, Partition
     from dbanon.data.synthesis import Synthesis
     from dbanon.doors.advise import advise
@@ -43,44 +44,43 @@ if TYPE_CHECKING:
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.chain import Chain
     from dbanon.job.policy import Policy
+    from dbanon.ledger.job_history import Attempt
+    from dbanon.ledger.releases import Listed
     from dbanon.measures import Model
     from dbanon.methods import METHODS
     from dbanon.release.evaluation import Evaluation
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
     from dbanon.run.budgets import BudgetShown
-    from dbanon.run.chains import ChainShown, Measured
-    from dbanon.run.evaluated import ReleaseEvaluation
+    from dbanon.run.evaluate_release import ReleaseEvaluation
     from dbanon.run.outlook import Outlook
     from dbanon.run.verify import Verification
     from dbanon.run.verify_private import PrivateVerification
     from dbanon.stores.hierarchies import Stored
-    from dbanon.stores.job_history import Attempt
-    from dbanon.stores.releases import Listed
     from dbanon.synthesis.budget import Budget
 
 _HOMES = {
     "Advice": "dbanon.advice.answer",
-    "Attempt": "dbanon.stores.job_history",
+    "Attempt": "dbanon.ledger.job_history",
     "AttributePartition": "dbanon.data.partition",
     "Budget": "dbanon.synthesis.budget",
     "BudgetShown": "dbanon.run.budgets",
     "Certificate": "dbanon.bounds.certificate",
     "Chain": "dbanon.job.chain",
-    "ChainShown": "dbanon.run.chains",
+    "ChainShown": "dbanon.chain.manage",
     "DbanonError": "dbanon.errors",
     "Evaluation": "dbanon.release.evaluation",
     "Hierarchy": "dbanon.hierarchy.tree",
-    "Listed": "dbanon.stores.releases",
+    "Listed": "dbanon.ledger.releases",
     "METHODS": "dbanon.methods",
-    "Measured": "dbanon.run.chains",
+    "Measured": "dbanon.chain.manage",
     "Model": "dbanon.measures",
     "Outlook": "dbanon.run.outlook",
     "Partition": "dbanon.data.partition",
     "Policy": "dbanon.job.policy",
     "PrivateReport": "dbanon.release.private_report",
     "PrivateVerification": "dbanon.run.verify_private",
-    "ReleaseEvaluation": "dbanon.run.evaluated",
+    "ReleaseEvaluation": "dbanon.run.evaluate_release",
     "Report": "dbanon.release.report",
     "Stored": "dbanon.stores.hierarchies",
     "Synthesis": "dbanon.data.synthesis",

@@ -172,7 +172,10 @@ def _foreign() -> list[str]:
     # The public names, loaded when they are first used.
     for imported in graph.find_modules_directly_imported_by("dbanon"):
         graph.remove_import(importer="dbanon", imported=imported)
-    above, light = ("stores", "run", "spark", "doors", "share"), set()
+    above, light = (
+        ("sessions", "ledger", "stores", "run", "chain", "spark", "doors", "share"),
+        set(),
+    )
     if "dbanon.doors" in graph.modules:
         light = {m for m in graph.modules if m.split(".")[1:2] and m.split(".")[1] not in above}
     for backend in {"dbanon.plpython", "dbanon.doors.plpython"} & graph.modules:

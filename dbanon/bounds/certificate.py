@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from dbanon.bounds import classes, pairs
 from dbanon.bounds.program import solved_here
 from dbanon.bounds.rounding import SLACK, lowered, raised
-from dbanon.bounds.tolls import Tolls, no_tolls
+from dbanon.bounds.subset_duals import Tolls, no_tolls
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dbanon.bounds.pool import Pool
 from dbanon.bounds.program import NEAR_ENOUGH
 from dbanon.bounds.rounding import SLACK
-from dbanon.bounds.tolls import SIZE, Around, Tolls
+from dbanon.bounds.subset_duals import SIZE, Around, Tolls
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from dbanon.methods.registry import Tick

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.bounds.program import Program
-from dbanon.bounds.tolls import MOST, no_tolls, taken_too_often
+from dbanon.bounds.subset_duals import MOST, no_tolls, taken_too_often
 
 Floats = NDArray[np.float64]
 

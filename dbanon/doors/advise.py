@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dbanon.advice.wishes import KS, Wishes
+from dbanon.advice.request import KS, Wishes
 from dbanon.data.option import make, parameters
 from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dbanon.advice.answer import Advice
     from dbanon.job.options import ReadingOptions
-    from dbanon.stores.base import OnSql
+    from dbanon.sessions.base import OnSql
 
 
 # What ``anonymize_frame`` does not take.

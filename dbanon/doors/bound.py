@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from dbanon.job.options import ReadingOptions
-    from dbanon.stores.base import OnSql
+    from dbanon.sessions.base import OnSql
 
 SECONDS = 60.0
 

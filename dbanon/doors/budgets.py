@@ -10,7 +10,7 @@ from dbanon.run.budgets import BudgetShown
 from dbanon.run.open import open_store
 
 if TYPE_CHECKING:
-    from dbanon.stores.base import OnSql
+    from dbanon.sessions.base import OnSql
 
 
 def create_budget(

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon.run import chains as run
-from dbanon.run.chains import ChainShown, Measured
+from dbanon.chain import manage as run
+from dbanon.chain.manage import ChainShown, Measured
 from dbanon.run.open import open_store
 
 if TYPE_CHECKING:
-    from dbanon.stores.base import OnSql
+    from dbanon.sessions.base import OnSql
 
 
 def create_chain(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from dbanon.hierarchy.spec import Given, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.run.open import open_store
+from dbanon.sessions.session import Session
 from dbanon.stores import hierarchies
 from dbanon.stores.hierarchies import Stored
-from dbanon.stores.sql import Session
 
 if TYPE_CHECKING:
-    from dbanon.stores.base import OnSql
+    from dbanon.sessions.base import OnSql
 
 
 def store_hierarchy(

@@ -19,12 +19,12 @@ from dbanon.errors import (
     MissingDependency,
     PythonNotUsable,
 )
+from dbanon.ledger.postgresql import OWNER
+from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.run.open import open_store
-from dbanon.stores.ending import ending
-from dbanon.stores.ledger_tables import HEAD, TABLES
+from dbanon.sessions.ending import ending
 from dbanon.stores.postgresql.connecting import arguments_of, unwatch, watch
 from dbanon.stores.postgresql.errors import of_pooler, translated, translation
-from dbanon.stores.postgresql.ledger import OWNER
 from dbanon.stores.postgresql.locks import LOCK_SECONDS, lock_schema
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.unreachable import unreachable

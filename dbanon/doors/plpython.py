@@ -14,14 +14,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dbanon.advice.wishes import Wishes
+from dbanon.advice.request import Wishes
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.doors.machine import half_of_memory
 from dbanon.doors.plpython_errors import refusal_of, require_version
+from dbanon.doors.spelling import in_sql, in_sql_classes
 from dbanon.doors.starts import statement
-from dbanon.doors.ways import in_sql, in_sql_classes
 from dbanon.errors import (
     ColumnLost,
     HierarchyBroken,
@@ -36,8 +36,8 @@ from dbanon.run.advise import advise as run_advise
 from dbanon.run.hierarchies import column_values
 from dbanon.run.plan import plan
 from dbanon.run.run import Clock, read_and_cluster, run
+from dbanon.sessions.names import parse_relation
 from dbanon.stores import hierarchies
-from dbanon.stores.names import parse_relation
 from dbanon.stores.postgresql import summary
 from dbanon.stores.postgresql.backend import PlpySession, PlpyStore
 from dbanon.stores.postgresql.classes import StableSource

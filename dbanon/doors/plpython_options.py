@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dbanon.advice.wishes import Wishes
+from dbanon.advice.request import Wishes
 from dbanon.data.option import Option, Parameter, all_parameters, parameters
 from dbanon.errors import InvalidParameter, NotBuilt, UnknownOption, nearest_names
 from dbanon.job.job import Job

@@ -15,7 +15,7 @@ from typing import Any
 from dbanon.doors.machine import half_of_memory
 from dbanon.doors.plpython_errors import refusal_of, require_version
 from dbanon.doors.plpython_options import keys_of_private
-from dbanon.doors.ways import in_sql
+from dbanon.doors.spelling import in_sql
 from dbanon.errors import (
     InvalidParameter,
     SourceChanged,
@@ -23,13 +23,13 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import private_job
+from dbanon.ledger.budgets import KeptBudget
 from dbanon.run.private import ATTEMPTS, Spender, release, spend
 from dbanon.run.private_begin import Begun, begin
-from dbanon.stores.budgets import KeptBudget
+from dbanon.sessions.session import Session
 from dbanon.stores.postgresql.backend import PlpySession
 from dbanon.stores.postgresql.backend_errors import spi_error
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
-from dbanon.stores.sql import Session
 
 # All names are qualified: whose functions the caller's path has first, is anybody's guess.
 _PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"

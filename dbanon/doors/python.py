@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dbanon.release.report import Report
     from dbanon.run.outlook import Outlook
     from dbanon.run.run import PhaseProgress
-    from dbanon.stores.base import OnSql
-    from dbanon.stores.store import Store
+    from dbanon.sessions.base import OnSql
+    from dbanon.sessions.store import Store
 
 # Arguments that are no part of what is asked for.
 _OF_THE_CALL = ("database", "target", "progress", "on_sql", "cluster", "options")
@@ -134,9 +134,9 @@ def anonymize(
     if k is None:
         raise parameter(Policy, "k").refusal()
     job, source, to = _asked(given)
-    from dbanon.run.noted import run_noted
+    from dbanon.doors.dispatch import run_classes
 
-    return run_noted(job, source, to, progress)
+    return run_classes(job, source, to, progress)
 
 
 @lists(all_parameters(Job))
@@ -178,9 +178,9 @@ def plan(
     if options.get("method") == METHOD:
         raise refused("plan")
     job, source, to = _asked(locals())
-    from dbanon.run.outlook import outlook
+    from dbanon.doors.dispatch import plan_classes
 
-    return outlook(job, source, to, cluster=cluster, progress=progress)
+    return plan_classes(job, source, to, cluster=cluster, progress=progress)
 
 
 def _private(given: Mapping[str, Any]) -> PrivateReport:

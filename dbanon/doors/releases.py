@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from dbanon.ledger import job_history
+from dbanon.ledger import releases as kept
+from dbanon.ledger.job_history import Attempt
+from dbanon.ledger.releases import Listed
 from dbanon.run.open import open_store
-from dbanon.stores import job_history
-from dbanon.stores import releases as kept
-from dbanon.stores.job_history import Attempt
-from dbanon.stores.names import parse_relation
-from dbanon.stores.releases import Listed
+from dbanon.sessions.names import parse_relation
 
 if TYPE_CHECKING:
-    from dbanon.run.evaluated import ReleaseEvaluation
+    from dbanon.run.evaluate_release import ReleaseEvaluation
     from dbanon.run.verify import Verification
     from dbanon.run.verify_private import PrivateVerification
-    from dbanon.stores.base import OnSql
+    from dbanon.sessions.base import OnSql
 
 
 def releases(database: Any, *, on_sql: OnSql | None = None) -> list[Listed]:
@@ -121,7 +121,7 @@ def evaluate_release(
     ReleaseNotFound : the ledger has no such release.
     OriginalChanged : the original has other rows or columns than the release was made of.
     """
-    from dbanon.run.evaluated import evaluated
+    from dbanon.run.evaluate_release import evaluated
 
     return evaluated(
         open_store(database, on_sql),

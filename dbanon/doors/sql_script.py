@@ -15,14 +15,14 @@ from typing import Any
 from dbanon.doors.plpython_options import keys, told, wish_keys
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
+from dbanon.ledger.postgresql import OWNER, UNTRUSTED
+from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
-from dbanon.stores.ledger_tables import HEAD, TABLES
+from dbanon.sessions.literals import literal
 from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
-from dbanon.stores.postgresql.ledger import OWNER, UNTRUSTED
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
-from dbanon.stores.postgresql.text import literal
 from dbanon.version import share_path, version
 
 # The extension that holds the ledger, named as the role that owns it.

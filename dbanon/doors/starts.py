@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dbanon.stores.names import RelationName, parse_relation
-from dbanon.stores.postgresql.text import literal
+from dbanon.sessions.literals import literal
+from dbanon.sessions.names import RelationName, parse_relation
 
 # Where releases of a file go in what is proposed: a database that the first one makes.
 PLACE = "duckdb:///released.duckdb"

@@ -12,9 +12,9 @@ from dbanon.data.option import Option, check
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.carried import CLIENT, KEPT_COLUMNS, SERVER, require_carried
 from dbanon.job.chain import Chain
 from dbanon.job.chained import require_chained
+from dbanon.job.client_passthrough import CLIENT, KEPT_COLUMNS, SERVER, require_carried
 from dbanon.job.condition import require_condition
 from dbanon.job.export import Export
 from dbanon.job.guarantee import Guarantee

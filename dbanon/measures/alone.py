@@ -12,8 +12,8 @@ import numpy as np
 
 from dbanon.measures import correlation_loss, covariance_loss, structure_loss
 from dbanon.measures.attributes import Flags, Floats
+from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_VARIATION, Figure
-from dbanon.measures.moments import Moments
 
 # A mean below so much of the deviation is 0 but for rounding.
 _ROUNDING = 1e-15

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_NUMBERS, Figure, Measure, Task
-from dbanon.measures.moments import Moments
 
 
 def change_of_correlations(found: Moments) -> float | None:

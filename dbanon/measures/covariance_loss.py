@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
-from dbanon.measures.moments import Moments
 
 
 def covariance_loss(task: Task) -> Figure:

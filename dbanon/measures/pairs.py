@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
 from dbanon.measures.attributes import Column, Flags, Floats, Numbers
-from dbanon.measures.moments import Moments, moments
+from dbanon.measures.covariances import Moments, moments
 
 # Records that are looked at together: large enough for numpy, small beside the table.
 CHUNK = 1 << 16

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.measures.correlation_loss import change_of_correlations
+from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
-from dbanon.measures.moments import Moments
 
 # Of a correlation: below it a relative change says little.
 _NEAR_ZERO = 0.01

@@ -16,9 +16,9 @@ from dbanon.advice.answer import Advice, ColumnAdvice
 from dbanon.advice.persons import coarsest
 from dbanon.advice.profile import SMALL, Profile
 from dbanon.advice.recommend import Point, recommend
+from dbanon.advice.request import Wishes
 from dbanon.advice.roles import QUASI_IDENTIFIER, SENSITIVE, Role, propose
 from dbanon.advice.singling import singling, sizes_of
-from dbanon.advice.wishes import Wishes
 from dbanon.data.microdata import Microdata
 from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarning
 from dbanon.hierarchy.subset import only
@@ -26,7 +26,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.run.plan import Plan, plan
 from dbanon.run.sweep import sweep
-from dbanon.stores.names import RelationName
+from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
 
 # Called with a part and the share of it that is done; what it raises ends the advice.

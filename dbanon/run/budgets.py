@@ -7,11 +7,11 @@ from typing import Any
 
 from dbanon.errors import BudgetExists, OutputExists, UnsupportedType
 from dbanon.job.budget import NewBudget
-from dbanon.stores import budgets
-from dbanon.stores.base import Relation
-from dbanon.stores.budgets import KeptBudget, Spending, plain
-from dbanon.stores.names import parse_relation
-from dbanon.stores.store import Store
+from dbanon.ledger import budgets
+from dbanon.ledger.budgets import KeptBudget, Spending, plain
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import parse_relation
+from dbanon.sessions.store import Store
 
 # What a budget may be of: a view may show other rows each time.
 _KINDS = ("table", "partitioned table", "inherited table", "materialized view")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dbanon.job.job import Job
+from dbanon.ledger import releases
 from dbanon.run.export import Exporter
-from dbanon.stores import releases
-from dbanon.stores.base import Output
+from dbanon.sessions.base import Output
+from dbanon.sessions.session import Session
+from dbanon.sessions.store import Store
 from dbanon.stores.exports import places
-from dbanon.stores.sql import Session
-from dbanon.stores.store import Store
 
 LEDGER = "ledger"
 

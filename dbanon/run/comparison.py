@@ -8,11 +8,11 @@ from math import isclose
 
 from dbanon.data.counts import Recount
 from dbanon.errors import ReleaseChanged
+from dbanon.ledger.rows import recorded_digest, released_columns
+from dbanon.ledger.tables import LedgerEntry
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
 from dbanon.stores import digest
-from dbanon.stores.ledger_rows import recorded_digest, released_columns
-from dbanon.stores.ledger_tables import LedgerEntry
-from dbanon.stores.names import RelationName
-from dbanon.stores.sql import Session
 
 # What can differ, in the words of messages.
 COLUMNS, TYPES, ROWS = "columns", "types", "rows (digest)"

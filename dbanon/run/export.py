@@ -29,16 +29,16 @@ from dbanon.errors import (
 from dbanon.job.export import CSV, KEEP, PARQUET, Export
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job
+from dbanon.ledger import releases
 from dbanon.measures import Model
 from dbanon.measures.counted import levels_in_rows
 from dbanon.release.report import Report
-from dbanon.stores import releases
+from dbanon.sessions.session import Session
+from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import counted_file
 from dbanon.stores.exports import formats, places
 from dbanon.stores.exports.arrow import arrow_schema, batches
-from dbanon.stores.sql import Session
 from dbanon.stores.sql_target import SqlTarget, SqlWritten
-from dbanon.stores.store import Store
 
 # Rows that are held at once while a file is written.
 _BATCH_ROWS = formats.GROUP_ROWS

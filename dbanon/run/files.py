@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
 from dbanon.job.job import Job
+from dbanon.sessions.store import Store
 from dbanon.stores.interrupts import held_once_committed
-from dbanon.stores.store import Store
 
 if TYPE_CHECKING:
     from dbanon.run.export import Exporter

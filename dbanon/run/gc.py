@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 from dbanon.errors import InvalidParameter
+from dbanon.ledger import releases
 from dbanon.release.words import time_text
-from dbanon.stores import releases, scratch
-from dbanon.stores.names import RelationName
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.store import Store
+from dbanon.stores import scratch
 from dbanon.stores.staged import clear_staged_in
-from dbanon.stores.store import Store
 
 _MOST_DAYS = 36_500
 

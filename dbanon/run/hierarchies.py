@@ -17,11 +17,11 @@ from dbanon.hierarchy.spec import ENUM, NAME, TABLE, HierarchySpec, build, built
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.measures import Model
-from dbanon.stores.base import Relation
-from dbanon.stores.names import RelationName
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.store import Store
 from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
-from dbanon.stores.store import Store
 
 
 @dataclass(frozen=True)

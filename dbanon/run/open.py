@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import InvalidParameter, MissingDependency
 from dbanon.job.reading import USUAL, Reading
-from dbanon.run.handed import handed
-from dbanon.stores.base import OnSql
-from dbanon.stores.store import ClientStore
+from dbanon.run.coerce_database import handed
+from dbanon.sessions.base import OnSql
+from dbanon.sessions.store import ClientStore
 from dbanon.stores.urls import read_url
 
 if TYPE_CHECKING:

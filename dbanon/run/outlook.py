@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from dbanon.data.chunks import require_memory
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.carried import CLIENT
+from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.job import Job
-from dbanon.run.chain_outlook import PlannedChain, planned_chain
 from dbanon.run.changes import Changes, PlannedFile, changes
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
-from dbanon.stores.base import AsWritten, Relation
+from dbanon.sessions.base import AsWritten, Relation
+from dbanon.sessions.names import parse_relation
+from dbanon.sessions.session import Session
+from dbanon.sessions.store import Store
 from dbanon.stores.feasible import require_feasible
-from dbanon.stores.names import parse_relation
 from dbanon.stores.ports import Source
-from dbanon.stores.sql import Session
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
-from dbanon.stores.store import Store
 
 LEAVE = "leave the database for this program's memory, and come back"
 
@@ -86,6 +85,13 @@ class Clustered:
     seconds: Mapping[str, float]
 
 
+class Section(Protocol):
+    """A part of what is told of a job, by the room that knows it."""
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Label and text, for people."""
+
+
 @dataclass(frozen=True)
 class Outlook:
     """What a run of a job would do.
@@ -125,7 +131,7 @@ class Outlook:
     drops: tuple[str, ...] = ()
     exports: tuple[PlannedFile, ...] = ()
     clustered: Clustered | None = None
-    chain: PlannedChain | None = None
+    chain: Section | None = None
     file_columns: tuple[FileColumn, ...] = ()
 
     @property
@@ -182,6 +188,7 @@ def outlook(
     cluster: bool = False,
     keep_last: int | None = None,
     progress: PhaseProgress | None = None,
+    of_chain: Callable[[Job, Plan, Session], Section] | None = None,
 ) -> Outlook:
     """Plan a job: everything that can be refused before a row is read, and what would be done.
 
@@ -192,6 +199,7 @@ def outlook(
     target : the database that would be written to; the source's own when None.
     keep_last : replaced releases of its view that would stay; None for all.
     cluster : read the quasi-identifiers, too, and find the classes. Temporary tables are needed.
+    of_chain : plans the next release of the job's chain, where it has one.
 
     Raises
     ------
@@ -211,7 +219,7 @@ def outlook(
             except UnsupportedType as error:
                 error.detail = error.detail or _texts_of(job, reads.session)
                 raise
-            chain = None if job.chain is None else planned_chain(job, planned, reads.session)
+            chain = None if of_chain is None else of_chain(job, planned, reads.session)
             rows = reads.count(planned.relation)
             withheld = reads.count_withheld(planned.relation)
         file_columns = _file_columns(job, reads.session, planned.relation)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dbanon.data.column_roles import Wanted
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind, with_orders
-from dbanon.data.wanted import Wanted
 from dbanon.errors import ColumnUnclassified, TableChanged
 from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.carried import CLIENT
+from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Asked, Job
 from dbanon.job.kinds import require_kinds
@@ -26,7 +26,7 @@ from dbanon.partitioning.protect import with_null_leaves
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.release.report import Request
 from dbanon.run.hierarchies import GivenHierarchies, read_hierarchies
-from dbanon.stores.base import Output, Relation
+from dbanon.sessions.base import Output, Relation
 from dbanon.stores.ports import Source, Target
 
 

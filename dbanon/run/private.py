@@ -20,20 +20,21 @@ from numpy.typing import NDArray
 from dbanon.data.synthesis import Synthesis
 from dbanon.errors import InvalidParameter, SourceChanged, error_code
 from dbanon.job.private import METHOD, PrivateJob
+from dbanon.ledger import budgets, entries
+from dbanon.ledger.budgets import KeptBudget
+from dbanon.ledger.outputs import plan_output
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.words import now
 from dbanon.run.private_begin import Begun, begin, shape_of
 from dbanon.run.run import PhaseProgress
 from dbanon.run.time_limit import within
-from dbanon.stores import budgets, digest, ledger
-from dbanon.stores.base import Output
-from dbanon.stores.budgets import KeptBudget
-from dbanon.stores.ending import ending
-from dbanon.stores.listed import ListedColumn
-from dbanon.stores.names import parse_relation
-from dbanon.stores.outputs import plan_output
-from dbanon.stores.sql import Session
-from dbanon.stores.store import Store
+from dbanon.sessions.base import Output
+from dbanon.sessions.ending import ending
+from dbanon.sessions.names import parse_relation
+from dbanon.sessions.session import Session
+from dbanon.sessions.store import Store
+from dbanon.stores import digest
+from dbanon.stores.enumerated_column import ListedColumn
 from dbanon.stores.synthetic import Kept, dtype_of, read_figures, require_recount, write_rows
 from dbanon.synthesis.noise import Noise, OpenDpNoise
 from dbanon.synthesis.private import private_rows
@@ -205,7 +206,7 @@ def _published(
             "release_id": begun.release_id,
             "position": position,
             "name": name,
-            "role": "quasi_identifier" if name in types else ledger.NOT_COPIED,
+            "role": "quasi_identifier" if name in types else entries.NOT_COPIED,
             "sql_type": types.get(name, source.get(name)),
             "information_loss": None,
             "information_loss_before_rounding": None,
@@ -215,15 +216,15 @@ def _published(
     run = described(begun.job, elapsed)
     if begun.job.name is not None:
         run = replace(run, source_types=source)
-    noted = ledger.record_row(session, row, columns, output, run)
+    noted = entries.record_row(session, row, columns, output, run)
     if session.writes_own_ledger():
         budgets.published(session, begun.release_id)
     return report.made(created_at=noted)
 
 
-def described(job: PrivateJob, elapsed: float, error_code: str | None = None) -> ledger.Run:
+def described(job: PrivateJob, elapsed: float, error_code: str | None = None) -> entries.Run:
     """The run of a job as the ledger keeps it; ``elapsed`` in seconds."""
-    return ledger.Run(
+    return entries.Run(
         job.door,
         METHOD,
         str(parse_relation(job.table)),
@@ -262,7 +263,7 @@ def run_private(
                 return _run(job, store, watched)
         except (Exception, KeyboardInterrupt) as error:
             failed = described(job, time.perf_counter() - started, error_code(error))
-            ledger.note_failure(store, failed)
+            entries.note_failure(store, failed)
             raise
 
 

@@ -12,16 +12,16 @@ from dbanon.hierarchy.spec import TABLE, HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.private import PrivateJob
 from dbanon.job.synthesis import Private
+from dbanon.ledger import budgets
+from dbanon.ledger.budgets import KeptBudget
+from dbanon.ledger.outputs import plan_output
 from dbanon.run.budgets import require_of_rows
 from dbanon.run.hierarchies import read_named
 from dbanon.run.plan import require_roles, require_types
-from dbanon.stores import budgets
-from dbanon.stores.base import Output, Relation
-from dbanon.stores.budgets import KeptBudget
-from dbanon.stores.listed import listed_column
-from dbanon.stores.names import check_length, parse_relation
-from dbanon.stores.outputs import plan_output
-from dbanon.stores.sql import Session
+from dbanon.sessions.base import Output, Relation
+from dbanon.sessions.names import check_length, parse_relation
+from dbanon.sessions.session import Session
+from dbanon.stores.enumerated_column import listed_column
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 from dbanon.stores.synthetic import (

@@ -21,11 +21,12 @@ from dbanon.errors import (
     TooFewPersons,
     warn_caller,
 )
-from dbanon.job.carried import CLIENT
+from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected, Verdict
 from dbanon.partitioning.partition_for import joined_for, partition_for
+from dbanon.release.attribute_disclosure import Originals, telling
 from dbanon.release.findings import FewPersons, TellingColumn
 from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import (
@@ -37,7 +38,6 @@ from dbanon.release.report import (
     MadeBy,
     Report,
 )
-from dbanon.release.telling import Originals, telling
 from dbanon.release.words import now
 from dbanon.run.certify import certify
 from dbanon.run.evaluate import evaluate

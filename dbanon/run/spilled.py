@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from dbanon.data.disk import Disk
 from dbanon.job.job import Job
+from dbanon.sessions.store import Store
 from dbanon.stores.scratch import scratch_in
-from dbanon.stores.store import Store
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dbanon.advice.answer import LeftOut, Sweep
 from dbanon.advice.profile import Count
 from dbanon.advice.recommend import BENDS, Point, with_frontier
-from dbanon.advice.wishes import Wishes, are_numbers, curve, usual_methods
+from dbanon.advice.request import Wishes, are_numbers, curve, usual_methods
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind

@@ -11,7 +11,7 @@ from types import FrameType
 
 from dbanon.errors import DbanonError, OutcomeUnknown, TimeLimit
 from dbanon.run.run import PhaseProgress
-from dbanon.stores.ending import ending
+from dbanon.sessions.ending import ending
 
 
 @contextmanager

@@ -19,19 +19,20 @@ from dbanon.errors import (
 from dbanon.hierarchy.spec import parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import PERSONS, Guarantee
+from dbanon.ledger import entries
+from dbanon.ledger.rows import require_classes
 from dbanon.measures import HIERARCHICAL, Model
 from dbanon.measures.counted import levels_reached, trees_of_models
 from dbanon.partitioning.protect import with_null_leaves
 from dbanon.run.comparison import Comparison, ModelCount
 from dbanon.run.verify_private import PrivateVerification, verify_private
-from dbanon.stores import digest, ledger
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
+from dbanon.sessions.statements import recount_for_people
+from dbanon.sessions.store import Store
+from dbanon.stores import digest
 from dbanon.stores.hierarchies import resolve
-from dbanon.stores.ledger_rows import require_classes
-from dbanon.stores.names import RelationName
-from dbanon.stores.sql import Session
 from dbanon.stores.sql_counts import cells_of, count_classes
-from dbanon.stores.statements import recount_for_people
-from dbanon.stores.store import Store
 
 _AGAIN = "Withdraw the relation, and release it again."
 _NO_RELEASE = (
@@ -141,7 +142,7 @@ def verify(
                 source.attribute(name)
             entry, relation, names = None, source.name, tuple(quasi_identifiers)
         else:
-            entry = ledger.find_release(session, relation)
+            entry = entries.find_release(session, relation)
             if entry.epsilon is not None:
                 if k is not None:
                     require_classes(entry)

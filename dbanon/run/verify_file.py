@@ -20,9 +20,9 @@ from dbanon.job.export import PARQUET
 from dbanon.job.guarantee import GUARANTEES, ROWS, recorded
 from dbanon.measures import Model
 from dbanon.run.verify import Verification, models_recounted, recount_sql
+from dbanon.sessions.names import RelationName
 from dbanon.stores.duckdb.file_counts import file_session
 from dbanon.stores.exports.formats import metadata_of
-from dbanon.stores.names import RelationName
 from dbanon.stores.sql_counts import count_classes
 
 

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dbanon.errors import RecountFailed
+from dbanon.ledger.tables import LedgerEntry
 from dbanon.run.comparison import Comparison
+from dbanon.sessions.session import Session
 from dbanon.stores import digest
-from dbanon.stores.ledger_tables import LedgerEntry
-from dbanon.stores.sql import Session
 from dbanon.stores.synthetic import Kept, recount
 
 NOT_COUNTED = "rows, NULLs, bounds and lists; differential privacy cannot be counted"

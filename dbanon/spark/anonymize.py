@@ -19,6 +19,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected
 from dbanon.run.plan import Plan, plan
+from dbanon.spark.arrow_stages import PACKETS, Disks, mapped, told_in
 from dbanon.spark.dataframe import (
     NAME,
     DataFrameSource,
@@ -32,7 +33,6 @@ from dbanon.spark.dataframe import (
 )
 from dbanon.spark.facts import Facts, measures_of, values_of
 from dbanon.spark.failures import translated
-from dbanon.spark.flow import PACKETS, Disks, mapped, told_in
 from dbanon.spark.layout import FACTS, Layout
 from dbanon.spark.pieces import Known
 from dbanon.spark.recount import counted

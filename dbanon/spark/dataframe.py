@@ -27,12 +27,12 @@ from dbanon.hierarchy.spec import HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.recoding.columns import ReleasedColumn
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName
+from dbanon.spark.arrow_stages import mapped
 from dbanon.spark.facts import MOST_VALUES, Facts, require_few
-from dbanon.spark.flow import mapped
 from dbanon.spark.layout import KEY, ROWS, Layout
 from dbanon.spark.refusals import check_names
-from dbanon.stores.base import Relation
-from dbanon.stores.names import RelationName
 
 NAME, KIND = "DataFrame", "spark"
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 from dbanon.errors import DbanonError, SparkFailed, WorkersDiffer
-from dbanon.spark.told import Failed
+from dbanon.spark.task_results import Failed
 
 _MARK = "dbanon-told:"
 _FOUND = re.compile(re.escape(_MARK) + r"(\{.*?\}):end")

@@ -14,16 +14,17 @@ from dbanon.data.counts import Recount
 from dbanon.data.schema import Attribute
 from dbanon.errors import UnsupportedType, error_code
 from dbanon.job.job import Job
+from dbanon.ledger import entries
+from dbanon.ledger.outputs import plan_output
 from dbanon.release.report import EARLIER, NOT_CHECKED, Report
-from dbanon.run.noted import NOT_ASKED
 from dbanon.run.plan import require_types
+from dbanon.run.run_with_ledger import NOT_ASKED
+from dbanon.sessions.base import Output, Relation
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.spark.dataframe import attribute_of
 from dbanon.spark.failures import telling, translated
 from dbanon.spark.staging import released_of, require_staged
-from dbanon.stores import digest, ledger
-from dbanon.stores.base import Output, Relation
-from dbanon.stores.names import RelationName, parse_relation
-from dbanon.stores.outputs import plan_output
+from dbanon.stores import digest
 from dbanon.stores.postgresql import pieces
 from dbanon.stores.postgresql.client import PsycopgSession
 from dbanon.stores.postgresql.store import PostgresqlStore
@@ -68,7 +69,7 @@ class PostgresqlTarget:
         """Note the run in the ledger, where there is one."""
         if not isinstance(error, NOT_ASKED):
             run = described(self.job, elapsed, error_code(error))
-            ledger.note_failure(PostgresqlStore(self.url), run)
+            entries.note_failure(PostgresqlStore(self.url), run)
 
     def publish(self, rows: DataFrame, report: Report, elapsed: Callable[[], float]) -> Report:
         """Fill pieces, gather them, count, record and show; raises as ``Target``."""
@@ -136,7 +137,7 @@ class PostgresqlTarget:
             relation=str(output.relation),
             digest=digest.take(session, output.written),
         )
-        if earlier := ledger.count_of(session, report.source):
+        if earlier := entries.count_of(session, report.source):
             report = report.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
         return report, recount
 
@@ -160,7 +161,7 @@ class PostgresqlTarget:
         if job.name is not None:
             run = replace(run, source_types={n: a.sql_type for n, a in self._source.items()})
         report = report.made(seconds={**report.seconds, "total": elapsed()})
-        noted = ledger.record(session, report, output, recount, sql_types, stands_for, run)
+        noted = entries.record(session, report, output, recount, sql_types, stands_for, run)
         return report.made(created_at=noted)
 
     def _cleared(self, store: PostgresqlStore, made: Sequence[RelationName]) -> None:

@@ -17,7 +17,7 @@ from dbanon.errors import (
     ModelInfeasible,
     UnsupportedType,
 )
-from dbanon.job.carried import CLIENT
+from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.private import METHOD, refused

@@ -26,11 +26,11 @@ from dbanon.errors import (
 )
 from dbanon.job.job import Job
 from dbanon.run.plan import require_roles
+from dbanon.sessions.base import Relation
 from dbanon.spark.columns import arrow_schema, spark_schema
 from dbanon.spark.dataframe import NAME, DataFrameSource
 from dbanon.spark.failures import telling, translated
 from dbanon.spark.refusals import check_names
-from dbanon.stores.base import Relation
 from dbanon.stores.postgresql import scan
 from dbanon.stores.postgresql.store import PostgresqlStore
 from dbanon.stores.sql_source import SqlSource

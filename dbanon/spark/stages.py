@@ -22,10 +22,10 @@ from dbanon.partitioning.blocks import Blocks as Sizes
 from dbanon.partitioning.blocks import failing
 from dbanon.partitioning.cuts import Cuts, sample_size, sampled
 from dbanon.partitioning.refine import Turn, turns_of
-from dbanon.spark.flow import PACKETS, Disks, Through, mapped, shuffle, told_by, told_in
+from dbanon.spark.arrow_stages import PACKETS, Disks, Through, mapped, shuffle, told_by, told_in
+from dbanon.spark.class_repartition import CountClasses, Move, SampleClasses, joined
 from dbanon.spark.guarding import guard_of_table
 from dbanon.spark.layout import CLASSES, FACTS, ROWS, Layout
-from dbanon.spark.moving import CountClasses, Move, SampleClasses, joined
 from dbanon.spark.pieces import Known
 from dbanon.spark.refusals import infeasible_stratum
 from dbanon.spark.trees import EVERYTHING, Forest, Stratum, Tree, packed, threshold

@@ -17,9 +17,9 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
 from dbanon.job.job import Job
 from dbanon.release.report import Report
+from dbanon.sessions.base import Relation
 from dbanon.spark.dataframe import column
 from dbanon.spark.failures import translated
-from dbanon.stores.base import Relation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

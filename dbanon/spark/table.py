@@ -16,6 +16,7 @@ from dbanon.errors import InvalidParameter, SourceChanged
 from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.release.report import Report
+from dbanon.sessions.names import parse_relation
 from dbanon.spark.anonymize import BLOCK_SIZE, released
 from dbanon.spark.failures import translated
 from dbanon.spark.into_files import ParquetTarget
@@ -24,7 +25,6 @@ from dbanon.spark.refusals import check_job, check_method
 from dbanon.spark.session import require_session, warn_unless_private
 from dbanon.spark.source import Pinned, of_frame, parquet, postgresql
 from dbanon.spark.staging import Target
-from dbanon.stores.names import parse_relation
 from dbanon.stores.urls import read_url
 
 if TYPE_CHECKING:

@@ -19,15 +19,15 @@ from dbanon.partitioning.classes import cluster_block, space_of
 from dbanon.partitioning.protect import protect_block, space_of_costs
 from dbanon.partitioning.refine import Turn, max_refined_size, refine_block
 from dbanon.release.recode import Release, lost_completely, recode
+from dbanon.sessions.base import random_order
 from dbanon.spark.arrow import released_array, whole
 from dbanon.spark.facts import look
 from dbanon.spark.guarding import guard_on
 from dbanon.spark.layout import BLOCK, CLASSES, FACTS, KEY, LABEL, PLACE, SIZE, VALUES, Layout
 from dbanon.spark.packets import Packet
 from dbanon.spark.pieces import Known, Piece, clustered_of, piece_of
-from dbanon.spark.told import Failed
+from dbanon.spark.task_results import Failed
 from dbanon.spark.trees import Forest, below, groups_of, leaves_of
-from dbanon.stores.base import random_order
 
 
 @dataclass(frozen=True, eq=False)

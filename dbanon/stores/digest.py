@@ -12,9 +12,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from dbanon.stores.base import Relation
-from dbanon.stores.names import RelationName
-from dbanon.stores.sql import Session
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
 
 UNCHANGED = "unchanged"
 CHANGED = "changed"

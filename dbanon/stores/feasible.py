@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dbanon.data.column_roles import Wanted
 from dbanon.data.microdata import null_in_entity
 from dbanon.data.schema import Attribute
-from dbanon.data.wanted import Wanted
 from dbanon.job.policy import Policy
 from dbanon.partitioning.classes import require_budget
 from dbanon.partitioning.strata import null_refused, too_few_counted
-from dbanon.stores.base import Relation
-from dbanon.stores.names import quote
-from dbanon.stores.sql import Session
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import quote
+from dbanon.sessions.session import Session
 
 
 def require_feasible(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from dbanon.stores.base import Relation
-from dbanon.stores.names import RelationName, quote
-from dbanon.stores.sql import Session
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.session import Session
 
 
 class FileSession(Session):

@@ -23,10 +23,10 @@ from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.words import now
-from dbanon.stores import statements
-from dbanon.stores.base import Relation
-from dbanon.stores.names import RelationName, parse_relation
-from dbanon.stores.sql import Session
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.sessions.session import Session
 
 # A tree is made in memory, by Python: a few seconds for this many.
 MAX_ROWS = 1_000_000

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from dbanon.errors import CommitConfirmed, warn_caller
-from dbanon.stores.ending import ending
+from dbanon.sessions.ending import ending
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 

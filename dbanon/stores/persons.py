@@ -22,10 +22,10 @@ from dbanon.advice.profile import Column
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.stores import statements
-from dbanon.stores.base import Relation
-from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.sql import Session
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.session import Session
 
 # Classes that are counted first: where some of these hold few persons, no others are counted.
 SAMPLED = 5_000

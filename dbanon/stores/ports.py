@@ -14,21 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
+from dbanon.data.column_roles import Wanted
 from dbanon.data.counts import Counts, Questions
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.data.wanted import Wanted
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
+from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.release.findings import TellingColumn
 from dbanon.release.recode import Release
 from dbanon.release.report import Report
-from dbanon.release.telling import ValueGroups
-from dbanon.stores.base import Output, Relation
-from dbanon.stores.names import RelationName
+from dbanon.sessions.base import Output, Relation
+from dbanon.sessions.names import RelationName
 
 # Called with the share of a step that is done.
 Progress = Callable[[float], None]

@@ -10,10 +10,10 @@ import numpy as np
 from dbanon.data.counts import Cells, Questions, Recount
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
-from dbanon.stores import statements
-from dbanon.stores.base import Relation
-from dbanon.stores.names import RelationName
-from dbanon.stores.sql import Session
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import in_order
 
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
 from dbanon.data.chunks import bytes_per_record
+from dbanon.data.column_roles import Wanted
 from dbanon.data.disk import Disk
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.data.wanted import Wanted
 from dbanon.errors import (
     DatabaseFailure,
     DbanonError,
@@ -31,13 +31,14 @@ from dbanon.hierarchy.leaves import by_value, leaf_text
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Asked, Job
-from dbanon.release.telling import ValueGroups
-from dbanon.stores import digest, hierarchies, statements
-from dbanon.stores.base import Filtered, Relation
-from dbanon.stores.names import RelationName, parse_relation, quote, quote_list
+from dbanon.release.attribute_disclosure import ValueGroups
+from dbanon.sessions import statements
+from dbanon.sessions.base import Filtered, Relation
+from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
+from dbanon.sessions.session import Session
+from dbanon.stores import digest, hierarchies
 from dbanon.stores.persons import classes_below, numbers_of_persons, profiled
 from dbanon.stores.ports import Draft, Progress
-from dbanon.stores.sql import Session
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,18 @@ from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.job import Asked, Job
+from dbanon.ledger import entries, job_history
+from dbanon.ledger.outputs import plan_output
 from dbanon.recoding import ReleasedColumn
+from dbanon.release.attribute_disclosure import all_different, sample_size
 from dbanon.release.findings import TellingColumn
 from dbanon.release.report import Report
-from dbanon.release.telling import all_different, sample_size
-from dbanon.stores import digest, job_history, ledger, statements
-from dbanon.stores.base import Output, Relation, not_carried, random_order
-from dbanon.stores.names import RelationName, check_length, parse_relation, quote
-from dbanon.stores.outputs import plan_output
+from dbanon.sessions import statements
+from dbanon.sessions.base import Output, Relation, not_carried, random_order
+from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
+from dbanon.sessions.session import Session
+from dbanon.stores import digest
 from dbanon.stores.ports import Draft, Progress, Source, Written
-from dbanon.stores.sql import Session
 from dbanon.stores.sql_counts import cells_of, cells_of_rows, count_classes
 from dbanon.stores.sql_source import SqlSource
 
@@ -69,7 +71,7 @@ class SqlTarget:
 
     def earlier(self, source: str) -> int:
         """How many releases of a relation of this name the ledger has."""
-        return ledger.count_of(self.session, source)
+        return entries.count_of(self.session, source)
 
     def last_types(self, job: Asked, source: RelationName) -> Mapping[str, str]:
         """The types of the source's columns at the job's last release, where there is one."""
@@ -332,7 +334,7 @@ class SqlTarget:
         if job.name is not None:
             types_read = {a.name: a.sql_type for a in draft.relation.schema.attributes}
             run = replace(run, source_types=types_read, fingerprint=draft.fingerprint)
-        return ledger.record(session, report, output, counts.rows, types, made, run)
+        return entries.record(session, report, output, counts.rows, types, made, run)
 
 
 def put_in_place(session: Session, output: Output, columns: Sequence[str], job: Job) -> None:
@@ -353,7 +355,7 @@ def put_in_place(session: Session, output: Output, columns: Sequence[str], job: 
         ) from None
 
 
-def described(job: Job, elapsed: float, error_code: str | None = None) -> ledger.Run:
+def described(job: Job, elapsed: float, error_code: str | None = None) -> entries.Run:
     """The run of a job as the ledger keeps it; ``elapsed`` in seconds.
 
     Raises
@@ -361,7 +363,7 @@ def described(job: Job, elapsed: float, error_code: str | None = None) -> ledger
     InvalidName : the job's table or output has none that is valid.
     """
     table, output = str(parse_relation(job.table)), parse_relation(job.output)
-    return ledger.Run(
+    return entries.Run(
         job.door,
         job.policy.method,
         table,

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RecountFailed, UnsupportedType
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores import statements
-from dbanon.stores.base import Output, Relation
-from dbanon.stores.listed import ListedColumn, drop_lists, place_of, stage_lists
-from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.sql import Session
+from dbanon.sessions import statements
+from dbanon.sessions.base import Output, Relation
+from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.session import Session
+from dbanon.stores.enumerated_column import ListedColumn, drop_lists, place_of, stage_lists
 
 # How a person may be told: by values that are equal or not, wherever they are looked at.
 _OF_PERSONS = (Kind.INTEGER, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.CATEGORY)

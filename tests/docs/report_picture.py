@@ -17,9 +17,9 @@ from dbanon.doors.cli.demo import KEEP, QUASI_IDENTIFIERS, SENSITIVE
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.html.page import page, write
 from dbanon.errors import KeptColumnTells
-from dbanon.run.look import look
+from dbanon.run.inspect_release import look
 from dbanon.run.open import open_store
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.browser import opened_browser
 from tests.doors.html.pages import sweep
 

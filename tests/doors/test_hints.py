@@ -21,8 +21,8 @@ from dbanon.doors.jobfile.columns import ROLES, QuasiIdentifierColumn, Sensitive
 from dbanon.doors.jobfile.models import JobSpec
 from dbanon.doors.jobfile.shapes import in_job_file
 from dbanon.doors.plpython_options import keys
+from dbanon.doors.spelling import SQL_ARGUMENTS, in_sql, in_sql_classes, on_command_line
 from dbanon.doors.sql_script import arguments, functions_script
-from dbanon.doors.ways import SQL_ARGUMENTS, in_sql, in_sql_classes, on_command_line
 from dbanon.errors import InvalidParameter, UsageError
 from dbanon.methods import METHODS
 

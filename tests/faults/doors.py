@@ -205,7 +205,7 @@ def verify(place: Place, door: str, output: str) -> Outcome:
         return Outcome(True)
     from dbanon.run.open import open_store
     from dbanon.run.verify import verify
-    from dbanon.stores.names import parse_relation
+    from dbanon.sessions.names import parse_relation
 
     try:
         found = verify(open_store(place.url), parse_relation(output))

@@ -18,7 +18,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidParameter
 from dbanon.run.gc import clear_killed, clear_staged, collect_garbage
 from dbanon.run.open import open_store
-from dbanon.stores.names import RelationName
+from dbanon.sessions.names import RelationName
 from dbanon.stores.postgresql import pieces
 from dbanon.stores.scratch import held_among_others
 from tests.spark.statements import execute

@@ -10,7 +10,7 @@ import pytest
 import dbanon
 import dbanon.spark
 from dbanon.errors import DbanonError, DuplicateKeys, InvalidParameter, KeyRequired, SparkFailed
-from dbanon.spark.flow import told_by
+from dbanon.spark.arrow_stages import told_by
 from tests.spark.test_equal_local import in_files, table
 
 SECRET = "Wanne-Eickel"

@@ -22,9 +22,9 @@ from dbanon.errors import (
     SourceChanged,
     TooFewRecords,
 )
+from dbanon.sessions.names import RelationName
 from dbanon.spark import anonymize_table, into_postgresql
 from dbanon.spark.into_files import REPORT, ParquetTarget
-from dbanon.stores.names import RelationName
 from tests.spark.statements import execute
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from sqlalchemy import NullPool, create_engine
 import dbanon
 from dbanon.doors import install
 from dbanon.errors import InsufficientRights, LedgerNotTrusted
+from dbanon.ledger import tables as ledger_tables
 from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores import ledger_tables
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.postgres_server import Server
 from tests.sql.ledger_entries import PEOPLE, anonymize
 

@@ -19,9 +19,9 @@ from sqlalchemy import NullPool, create_engine
 from dbanon.doors import install
 from dbanon.doors.cli.main import main
 from dbanon.errors import JobRunning
+from dbanon.ledger.migrate import migrate
+from dbanon.ledger.tables import HEAD
 from dbanon.run.open import open_store
-from dbanon.stores.ledger_tables import HEAD
-from dbanon.stores.migrate import migrate
 from tests.postgres_server import Server, conninfo
 from tests.sql.ledger_entries import PEOPLE, anonymize
 

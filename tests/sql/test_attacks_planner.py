@@ -18,7 +18,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import ForeignCode
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.postgres_server import Server
 from tests.sql.mallory import MOOD, cast, sprung
 

@@ -16,7 +16,7 @@ from dbanon.errors import ForeignCode, ReleaseNotFound
 from dbanon.run.hierarchies import column_values
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.sql.mallory import MOOD, cast, sprung
 
 Run = Callable[..., list[tuple[Any, ...]]]

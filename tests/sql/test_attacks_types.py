@@ -17,7 +17,7 @@ from dbanon.errors import DbanonError
 from dbanon.run.hierarchies import column_values
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.postgres_server import Server
 from tests.sql.mallory import MOOD, PLAIN_MOOD, cast, sprung
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores import digest
-from dbanon.stores.names import RelationName, parse_relation
 from tests.postgres_server import Server, conninfo, find_server_binaries, libpq_environment
 
 Run = Callable[..., list[tuple[Any, ...]]]

@@ -16,8 +16,8 @@ from dbanon.doors import extension as extension_module
 from dbanon.doors import install, sql_script
 from dbanon.doors.cli.main import main
 from dbanon.errors import InsufficientRights, PythonNotUsable
+from dbanon.ledger.migrate import migrate
 from dbanon.methods import METHODS
-from dbanon.stores.migrate import migrate
 from tests.postgres_server import Server
 
 Execute = Callable[..., list[tuple[Any, ...]]]

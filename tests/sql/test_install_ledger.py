@@ -15,7 +15,7 @@ import dbanon
 from dbanon.doors import install
 from dbanon.doors.cli.main import main
 from dbanon.errors import InstallRefused
-from dbanon.stores import ledger_tables
+from dbanon.ledger import tables as ledger_tables
 from tests.postgres_server import Server, find_server_binaries, libpq_environment
 
 

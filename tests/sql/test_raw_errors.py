@@ -11,7 +11,7 @@ import pytest
 from dbanon.errors import InsufficientRights
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.postgres_server import Server
 
 Connect = Callable[..., psycopg.Connection[Any]]

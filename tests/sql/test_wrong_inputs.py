@@ -22,8 +22,8 @@ import dbanon
 from dbanon import errors
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.doors.cli.main import main
+from dbanon.doors.spelling import flag
 from dbanon.doors.sql_script import arguments
-from dbanon.doors.ways import flag
 from dbanon.job.job import Job
 from dbanon.measures import Model
 from tests.postgres_server import Server

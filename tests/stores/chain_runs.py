@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dbanon
-from dbanon.stores.ledger_tables import RELEASE_COLUMNS
+from dbanon.ledger.tables import RELEASE_COLUMNS
 from tests.reference.chain_worlds import World
 from tests.reference.chains import Person, Row
 from tests.stores.databases import Database, inserts

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import dbanon
+from dbanon.chain.key import read_key
 from dbanon.errors import (
     ChainEntityRows,
     ChainExists,
@@ -22,7 +23,6 @@ from dbanon.errors import (
     OutputExists,
     UnsupportedType,
 )
-from dbanon.run.chain_key import read_key
 from tests.stores.chain_cases import Chained, Months, load
 from tests.stores.databases import Database
 

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import dbanon
+from dbanon.chain import recount
+from dbanon.chain import rows as chain_rows
+from dbanon.chain import state as chain_state
+from dbanon.chain.membership import CellState
 from dbanon.errors import ChainModel, ChainModelBroken, InvalidParameter, ModelInfeasible
 from dbanon.measures import Model
 from dbanon.run.open import open_store
-from dbanon.stores import chain_recount as recount
-from dbanon.stores import chain_rows, chain_state
-from dbanon.stores.chain_cells import CellState
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.stores.chain_cases import Chained, Months, load, released
 from tests.stores.databases import Database, SqliteDatabase
 

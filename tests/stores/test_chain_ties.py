@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbanon.run import chain_step
-from dbanon.stores.chain_cells import CellState
+from dbanon.chain import step as chain_step
+from dbanon.chain.membership import CellState
 from tests.stores.chain_cases import Chained, load
 from tests.stores.databases import Database
 

@@ -11,6 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 import dbanon
+from dbanon.chain import membership as chain_cells
+from dbanon.chain import rows as chain_rows
+from dbanon.chain import target as chain_target
 from dbanon.doors.cli.main import main
 from dbanon.errors import (
     ChainBehind,
@@ -23,7 +26,6 @@ from dbanon.errors import (
     TooFewRecords,
     TraceTooSmall,
 )
-from dbanon.stores import chain_cells, chain_rows, chain_target
 from dbanon.stores.exports.formats import metadata_of
 from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
 from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase

@@ -23,9 +23,9 @@ from dbanon.job.job import Job
 from dbanon.job.reading import ENCODINGS, Reading
 from dbanon.run.open import open_store
 from dbanon.run.outlook import FileColumn
+from dbanon.sessions.base import AsWritten
+from dbanon.sessions.names import parse_relation
 from dbanon.spark.refusals import check_job
-from dbanon.stores.base import AsWritten
-from dbanon.stores.names import parse_relation
 from tests.stays import COLUMNS, LATIN_1, UNKNOWN, UTF_8_BOM, stays, write_stays
 
 GERMAN: dict[str, Any] = {"dates": "dmy", "decimal": ",", "null_words": [UNKNOWN]}

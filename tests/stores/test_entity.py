@@ -23,7 +23,7 @@ from dbanon.errors import (
 )
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.stores.databases import NAMES, Database, PostgresqlDatabase, SqliteDatabase
 from tests.stores.refusal import refuse
 

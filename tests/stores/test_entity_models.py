@@ -18,7 +18,7 @@ from dbanon.doors.cli.render import verification_table
 from dbanon.errors import ModelInfeasible, RecountFailed, ReleaseChanged
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from dbanon.stores.sql_target import SqlTarget
 from tests.stores.databases import NAMES, Database
 from tests.stores.person_evaluator import Class, diversity, least_diverse, shares_of

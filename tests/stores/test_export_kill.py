@@ -35,7 +35,7 @@ KILLS = 14
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     ["dbanon.run.export", "dbanon.stores.duckdb.store", "dbanon.stores.sqlite.store",
-     "dbanon.stores.postgresql.store", "dbanon.stores.migrate", "alembic.command"]
+     "dbanon.stores.postgresql.store", "dbanon.ledger.migrate", "alembic.command"]
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from dbanon.errors import UnsupportedType
 from dbanon.run.open import open_store
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
 
 

@@ -18,8 +18,8 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import DatabaseNotFound, InvalidParameter
 from dbanon.run.open import open_store
 from dbanon.run.verify_file import verify_file
+from dbanon.sessions.names import parse_relation
 from dbanon.stores.duckdb.file_counts import file_session
-from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.people import COLUMNS, load_people, rows_of_people
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import dbanon
+from dbanon.ledger import job_history
 from dbanon.run.open import open_store
-from dbanon.stores import job_history
 from tests.stores.databases import Database
 from tests.stores.job_lines import call, job, told, write
 from tests.stores.people import load_people

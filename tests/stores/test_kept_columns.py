@@ -13,9 +13,9 @@ import pytest
 
 import dbanon
 from dbanon.errors import KeptColumnTells, RecountFailed, TellingColumnRefused
+from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.release.report import TellingColumn
-from dbanon.release.telling import ValueGroups
-from dbanon.stores.sql import Session
+from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import SqlSource
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.refusal import refuse
@@ -237,7 +237,7 @@ def test_quasi_identifiers_of_every_kind(name: str, database: Database) -> None:
 
 def test_of_many_rows_a_sample_is_enough(database: Database, monkeypatch: Any) -> None:
     """A column of different values is not counted; every other one is, whatever the sample says."""
-    monkeypatch.setattr("dbanon.release.telling.ALL_ROWS", 1000)
+    monkeypatch.setattr("dbanon.release.attribute_disclosure.ALL_ROWS", 1000)
     n = 8000
     columns = ("age", "zip", "own", "couples", "double", "part")
     rows = [

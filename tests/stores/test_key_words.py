@@ -12,8 +12,8 @@ import pytest
 import dbanon
 from dbanon import errors
 from dbanon.run.open import open_store
-from dbanon.stores.base import MARK, Output
-from dbanon.stores.names import RelationName
+from dbanon.sessions.base import MARK, Output
+from dbanon.sessions.names import RelationName
 from tests.stores.databases import Database, SqliteDatabase, quote
 
 # sqlite3_keyword_name() of 3.40, and what means an address of rows, or truth.

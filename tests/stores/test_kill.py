@@ -23,7 +23,7 @@ from dbanon.errors import ConnectionLost
 from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.postgres_server import Server
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.people import load_people
@@ -34,7 +34,7 @@ MOMENTS = 10
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     ["dbanon.run.run", "dbanon.stores.duckdb.store", "dbanon.stores.sqlite.store",
-     "dbanon.stores.postgresql.store", "dbanon.stores.migrate", "alembic.command"]
+     "dbanon.stores.postgresql.store", "dbanon.ledger.migrate", "alembic.command"]
 )  # fmt: skip
 
 

@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from dbanon import errors
 from dbanon.doors import install
 from dbanon.doors.cli.main import main
-from dbanon.run import noted as runs
+from dbanon.ledger import entries
+from dbanon.run import run_with_ledger as runs
 from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores import ledger
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.stores.databases import Database, make_ledger_older
 from tests.stores.people import load_people, rows_of_people
 
@@ -173,7 +173,7 @@ def test_what_stops_the_row_never_hides_why_the_run_failed(
     def broken(*_: Any) -> None:
         raise RuntimeError("this comes second")
 
-    monkeypatch.setattr(ledger, "insert_run", broken)
+    monkeypatch.setattr(entries, "insert_run", broken)
     with pytest.raises(errors.TooFewRecords):
         database.anonymize(quasi_identifiers=NUMERIC, k=31, output="release.other")
     monkeypatch.undo()

@@ -12,7 +12,7 @@ import dbanon
 from dbanon.errors import InvalidParameter, MixedTypes, ModelInfeasible
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.stores.databases import Database, PostgresqlDatabase, SqliteDatabase
 from tests.stores.refusal import refuse
 

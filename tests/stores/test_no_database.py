@@ -28,7 +28,7 @@ from dbanon.errors import (
 )
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.people import load_people
 

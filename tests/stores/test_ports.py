@@ -17,9 +17,9 @@ from dbanon.run.open import open_store
 from dbanon.run.plan import plan
 from dbanon.run.run import run
 from dbanon.run.verify import verify
+from dbanon.sessions.names import parse_relation
 from dbanon.stores.frame.source import FrameSource
 from dbanon.stores.frame.target import FrameTarget
-from dbanon.stores.names import parse_relation
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 from tests.stores.databases import Database

@@ -12,7 +12,7 @@ import pytest
 from dbanon.errors import UnsupportedType
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase, SqliteDatabase
 from tests.stores.people import load_people, rows_of_people
 from tests.stores.refusal import refuse

@@ -14,11 +14,11 @@ import sqlalchemy
 
 import dbanon
 from dbanon.errors import OutputExists, OutputNotOurs
+from dbanon.ledger import tables as ledger_tables
 from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores import ledger_tables
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from dbanon.version import share_path
 from tests.stores.databases import Database, PostgresqlDatabase, make_ledger_older
 from tests.stores.people import (

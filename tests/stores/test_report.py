@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.run.look import Look, look
+from dbanon.run.inspect_release import Look, look
 from dbanon.run.open import open_store
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.people import QUASI_IDENTIFIERS, load_people, rows_of_people
 

@@ -12,7 +12,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import RecountFailed, ReleaseChanged
 from dbanon.run.open import open_store
 from dbanon.run.verify import Verification, verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.stores.databases import Database, literal, quote
 
 RELEASE = "release.people"

@@ -17,8 +17,8 @@ from dbanon.errors import RecountFailed, ReleaseChanged
 from dbanon.run.open import open_store
 from dbanon.run.verify import Verification, verify
 from dbanon.run.verify_file import verify_file
+from dbanon.sessions.names import parse_relation
 from dbanon.stores.exports.formats import metadata_of
-from dbanon.stores.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.test_models import GIVEN, MODELS, TREE, load
 

@@ -11,7 +11,7 @@ import dbanon
 from dbanon.errors import InvalidParameter, NullInQuasiIdentifier, TooFewRecords
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.people import COLUMNS, load_people, rows_of_people
 

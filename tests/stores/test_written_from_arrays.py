@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dbanon
+from dbanon.sessions.literals import array_text
 from dbanon.stores.postgresql import arrays
 from dbanon.stores.postgresql.settings import STATISTICS
-from dbanon.stores.postgresql.text import array_text
 from tests.stores.databases import PostgresqlDatabase
 
 pytestmark = pytest.mark.postgresql

@@ -20,11 +20,11 @@ import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.hierarchies import list_hierarchies
 from dbanon.errors import InsufficientRights, ReleaseChanged, ReleaseNotFound
+from dbanon.ledger import tables as ledger_tables
 from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
-from dbanon.stores import ledger_tables
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 from tests.postgres_server import Server
 from tests.stores.databases import Database, PostgresqlDatabase
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbanon.advice.wishes import KS, Wishes
+from dbanon.advice.request import KS, Wishes
 from dbanon.data.option import parameters
 from dbanon.doors.cli.options import click_option, values
 from dbanon.doors.cli.support import (

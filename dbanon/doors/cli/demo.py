@@ -21,11 +21,11 @@ from dbanon.doors.machine import half_of_memory
 from dbanon.doors.python import anonymize
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
 from dbanon.run.verify import Verification, verify
-from dbanon.stores.base import MARK
+from dbanon.sessions.base import MARK
+from dbanon.sessions.names import parse_relation
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.store import DuckdbStore
 from dbanon.stores.files import DUCKDB, file_for
-from dbanon.stores.names import parse_relation
 
 QUASI_IDENTIFIERS = ("birth_date", "height_cm", "weight_kg", "income", "commute_km")
 SENSITIVE = ("diagnosis",)

@@ -20,7 +20,7 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.doors.ways import on_command_line
+from dbanon.doors.spelling import on_command_line
 from dbanon.errors import HierarchyBroken, InvalidParameter
 from dbanon.hierarchy.edges import Problem
 from dbanon.hierarchy.tree import Hierarchy
@@ -198,7 +198,7 @@ def _load(file: str, url: str | None, print_sql: bool) -> Hierarchy:
 def _values(url: str, table: str, column: str, print_sql: bool) -> list[str]:
     from dbanon.run.hierarchies import column_values
     from dbanon.run.open import open_store
-    from dbanon.stores.names import parse_relation
+    from dbanon.sessions.names import parse_relation
 
     store = open_store(url, sql_printer(print_sql), table=table)
     return column_values(store, parse_relation(table), column)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import click
 
 from dbanon.doors.cli import start
-from dbanon.doors.ways import on_command_line
+from dbanon.doors.spelling import on_command_line
 from dbanon.errors import DbanonError, JobFileInvalid
 from dbanon.release.words import printable
 

@@ -12,7 +12,7 @@ import click
 
 from dbanon.data.option import REQUIRED, Parameter
 from dbanon.doors.cli.support import Bytes, Names, pair
-from dbanon.doors.ways import flag as flag
+from dbanon.doors.spelling import flag as flag
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain
 from dbanon.job.export import Export

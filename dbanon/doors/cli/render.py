@@ -20,7 +20,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.release.words import printable
-from dbanon.run.look import Look
+from dbanon.run.inspect_release import Look
 from dbanon.run.verify import Verification
 from dbanon.run.verify_private import PrivateVerification
 

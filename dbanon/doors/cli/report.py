@@ -46,10 +46,10 @@ def report(
     """
     with errors(form), signals():
         from dbanon.doors.cli.render import pairs_table, require_report_file, save_report
-        from dbanon.run.look import look
+        from dbanon.run.inspect_release import look
         from dbanon.run.open import open_store
         from dbanon.run.verify import Verification, verify
-        from dbanon.stores.names import parse_relation
+        from dbanon.sessions.names import parse_relation
 
         require_report_file(path)
         handed = None

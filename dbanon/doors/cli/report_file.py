@@ -11,7 +11,7 @@ from dbanon.errors import DbanonError
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
-    from dbanon.run.look import Look
+    from dbanon.run.inspect_release import Look
 
 
 def needs_evaluation(path: str | Path | None) -> bool:
@@ -33,9 +33,9 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
 
 def _look_at(database: str, report: Report | PrivateReport) -> Look | None:
     """What the database has of a release; None where it cannot be asked."""
-    from dbanon.run.look import look
+    from dbanon.run.inspect_release import look
     from dbanon.run.open import open_store
-    from dbanon.stores.names import parse_relation
+    from dbanon.sessions.names import parse_relation
 
     try:
         return look(open_store(database), parse_relation(report.output))

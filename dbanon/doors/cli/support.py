@@ -19,7 +19,7 @@ import click
 
 from dbanon.doors.cli.log import current, give_up, log_format, say
 from dbanon.doors.cli.start import INTERRUPTED, TERMINATED
-from dbanon.doors.ways import bytes_of, on_command_line
+from dbanon.doors.spelling import bytes_of, on_command_line
 from dbanon.errors import (
     CommitConfirmed,
     DbanonError,
@@ -31,7 +31,7 @@ from dbanon.errors import (
     TablesLeft,
     lacks_memory,
 )
-from dbanon.stores.ending import ending
+from dbanon.sessions.ending import ending
 
 UNEXPECTED = 1
 # Warnings about what is done all the same: each a line, and each time.

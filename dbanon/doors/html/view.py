@@ -13,7 +13,7 @@ from dbanon.job.guarantee import Guarantee, recorded
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
 from dbanon.release.words import now, printable, told_by_method
-from dbanon.run.look import Look
+from dbanon.run.inspect_release import Look
 from dbanon.run.verify import Verification
 
 _METHOD_LOSS = {

@@ -30,7 +30,7 @@ from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.private import METHOD, PrivateJob, own_options, private_job, refused, require_other
-from dbanon.stores.names import RelationName, parse_relation
+from dbanon.sessions.names import RelationName, parse_relation
 
 _PRIVATE = frozenset(one.name for one in own_options())
 # What stands in the defaults of a file and is of dp_ranks, too.

@@ -11,8 +11,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from dbanon.advice.answer import entity_told
+from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS, Wishes, are_numbers, usual_methods
 from dbanon.advice.roles import QUASI_IDENTIFIER, Role
-from dbanon.advice.wishes import OF_CATEGORIES, OF_NUMBERS, Wishes, are_numbers, usual_methods
 from dbanon.doors.jobfile.proposals import proposal
 from dbanon.doors.jobfile.shapes import is_name
 from dbanon.doors.jobfile.variables import written_password
@@ -21,12 +21,12 @@ from dbanon.errors import NoRows
 from dbanon.job.reading import USUAL, Reading
 from dbanon.run.advise import proposed
 from dbanon.run.open import open_store
-from dbanon.stores.names import RelationName, parse_relation
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.sql_source import SqlSource
 
 if TYPE_CHECKING:
     from dbanon.data.schema import Attribute
-    from dbanon.stores.base import OnSql
+    from dbanon.sessions.base import OnSql
 
 _HEAD = """\
 # dbanon init made this of the columns of {table}. Roles are proposals: decide on each, then:

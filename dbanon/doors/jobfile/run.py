@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dbanon.doors.dispatch import plan_classes, run_any
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
 from dbanon.doors.jobfile.metrics import write_metrics
 from dbanon.doors.jobfile.outcome import Outcome, notify
@@ -27,18 +28,17 @@ from dbanon.job.private import PrivateJob
 from dbanon.job.reading import USUAL
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
-from dbanon.run.any import run_any
 from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
-from dbanon.run.outlook import Outlook, outlook
-from dbanon.run.unchanged import unchanged_since
+from dbanon.run.outlook import Outlook
+from dbanon.run.skip_unchanged import unchanged_since
+from dbanon.sessions.names import parse_relation
+from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.exports.places import place_for
-from dbanon.stores.names import parse_relation
-from dbanon.stores.store import ClientStore, Store
 
 if TYPE_CHECKING:
     from dbanon.run.run import PhaseProgress
-    from dbanon.stores.base import OnSql
+    from dbanon.sessions.base import OnSql
 
 # Seconds before a job is run again: twice as many each time, up to the second number.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
@@ -289,7 +289,7 @@ def plan_file_job(
     job.job.require_takes("plan")
     assert isinstance(job.job, Job)
     source, target = stores_of(job, on_sql)
-    return outlook(
+    return plan_classes(
         job.job, source, target, cluster=cluster, keep_last=job.keep_last, progress=progress
     )
 

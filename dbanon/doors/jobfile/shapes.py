@@ -20,13 +20,13 @@ from pydantic_core import PydanticCustomError
 
 from dbanon.data.option import REQUIRED, Parameter, all_parameters
 from dbanon.doors.jobfile.variables import require_form
-from dbanon.doors.ways import bytes_of
+from dbanon.doors.spelling import bytes_of
 from dbanon.errors import DbanonError
 from dbanon.job.condition import require_condition
 from dbanon.job.job import Job
 from dbanon.job.private import METHOD, own_options
 from dbanon.methods import METHODS
-from dbanon.stores.names import parse_relation
+from dbanon.sessions.names import parse_relation
 
 # Letters and digits of all scripts.
 NAME = r"[^\W_][\w-]{0,62}"

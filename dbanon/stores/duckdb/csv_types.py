@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbanon.job.reading import COMMA, DMY, MDY, POINT, Reading
-from dbanon.stores.base import AsWritten
+from dbanon.sessions.base import AsWritten
+from dbanon.sessions.names import quote
 from dbanon.stores.duckdb.csv_files import Head
 from dbanon.stores.duckdb.dialect import literal
-from dbanon.stores.names import quote
 
 _NULL_WORDS = "null_words"
 _ORDERS = {DMY: "{d}{s}{m}{s}{y}", MDY: "{m}{s}{d}{s}{y}"}

@@ -13,9 +13,9 @@ from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores import statements
+from dbanon.sessions import statements
+from dbanon.sessions.names import quote
 from dbanon.stores.duckdb import columns
-from dbanon.stores.names import quote
 
 _INTEGERS = {
     "TINYINT": 16, "SMALLINT": 16, "UTINYINT": 16, "INTEGER": 32, "USMALLINT": 32,

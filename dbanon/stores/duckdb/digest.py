@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbanon.data.schema import Attribute
-from dbanon.stores.names import RelationName, quote
+from dbanon.sessions.names import RelationName, quote
 
 WAY = "duckdb1"
 

@@ -14,12 +14,12 @@ from dbanon.data.counts import Counts, Questions
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
 from dbanon.job.export import PARQUET
-from dbanon.stores.base import Relation
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.exports.arrow import arrow_schema
 from dbanon.stores.exports.formulas import UNESCAPED
-from dbanon.stores.names import RelationName, quote
 from dbanon.stores.sql_counts import cells_of, count_classes
 
 _VIEW = RelationName(None, "released")

@@ -11,7 +11,9 @@ import duckdb
 
 from dbanon.errors import DatabaseNotFound, FileMalformed, InsufficientRights, InvalidParameter
 from dbanon.job.reading import USUAL, Reading
-from dbanon.stores.base import AsWritten, OnSql, Relation
+from dbanon.ledger.job_locks import job_lock
+from dbanon.sessions.base import AsWritten, OnSql, Relation
+from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.stores.duckdb.csv_files import MAX_COLUMNS, as_utf8, broken, head_of, header_again
 from dbanon.stores.duckdb.csv_types import (
     Typed,
@@ -26,8 +28,6 @@ from dbanon.stores.duckdb.csv_types import (
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.duckdb.store import DuckdbStore
-from dbanon.stores.job_locks import job_lock
-from dbanon.stores.names import RelationName, parse_relation, quote
 
 FILE = "file:"
 _ENDINGS = {".csv": "csv", ".parquet": "parquet"}

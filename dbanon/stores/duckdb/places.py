@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import duckdb
 
+from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb.dialect import literal
-from dbanon.stores.names import RelationName, quote
 
 _MEANT = """
 SELECT current_database(), EXISTS (

@@ -20,9 +20,10 @@ from dbanon.errors import (
     TableNotFound,
     nearest_names,
 )
+from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores import statements
-from dbanon.stores.base import (
+from dbanon.sessions import statements
+from dbanon.sessions.base import (
     MARK,
     Existing,
     Locator,
@@ -34,15 +35,14 @@ from dbanon.stores.base import (
     is_integer_key,
     key_required,
 )
+from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb import digest
 from dbanon.stores.duckdb.columns import column_of, table_of, values_of
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.places import create_view, placed, within
 from dbanon.stores.file_session import FileSession
-from dbanon.stores.keyed import INNER, OUTER, SHUFFLE, staged_block
-from dbanon.stores.ledger_tables import LEDGER_SCHEMA, ledger_ddl
-from dbanon.stores.names import RelationName, quote, quote_list
 
 _INCOMING = "dbanon_incoming"
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import duckdb
 
-from dbanon.stores.base import OnSql
+from dbanon.ledger.job_locks import job_lock
+from dbanon.sessions.base import OnSql
 from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.files import DUCKDB, file_for, will_be_made
 from dbanon.stores.idle import transaction_open
 from dbanon.stores.interrupts import held_once_committed
-from dbanon.stores.job_locks import job_lock
 
 
 class DuckdbStore:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
-from dbanon.stores.base import cannot_travel
+from dbanon.sessions.base import cannot_travel
 
 
 def arrow_type(attribute: Attribute) -> pa.DataType:

@@ -23,18 +23,19 @@ from dbanon.advice.persons import (
 )
 from dbanon.advice.profile import Column, Profile
 from dbanon.data.chunks import encode
+from dbanon.data.column_roles import Wanted
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
-from dbanon.data.wanted import Wanted
 from dbanon.errors import DbanonError, UnsupportedType
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import column_texts
 from dbanon.hierarchy.spec import HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
-from dbanon.release.telling import Originals, ValueGroups, groups_of
-from dbanon.stores.base import Relation
+from dbanon.release.attribute_disclosure import Originals, ValueGroups, groups_of
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.microdata import (
     attribute_of,
     candidates,
@@ -42,7 +43,6 @@ from dbanon.stores.frame.microdata import (
     require_columns,
 )
 from dbanon.stores.frame.objects import units
-from dbanon.stores.names import RelationName
 from dbanon.stores.ports import Draft, Progress
 
 # What a frame is called, and what kind of relation it is.

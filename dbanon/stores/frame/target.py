@@ -18,12 +18,12 @@ from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.findings import TellingColumn
 from dbanon.release.report import Report
-from dbanon.stores.base import Output, Relation, not_carried, random_order
+from dbanon.sessions.base import Output, Relation, not_carried, random_order
+from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.aligned import marked
 from dbanon.stores.frame.categories import labels_as, with_own_categories
 from dbanon.stores.frame.objects import objects
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
-from dbanon.stores.names import RelationName
 from dbanon.stores.ports import Draft, Progress, Source, Written
 
 

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition
-from dbanon.stores import statements
-from dbanon.stores.base import Relation, shuffled_classes
-from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation, shuffled_classes
+from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import packed
 
 PLACES = "dbanon_places"

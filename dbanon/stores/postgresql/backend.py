@@ -26,18 +26,18 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidName, LedgerMissing, OutputExists, TableNotFound
 from dbanon.hierarchy.edges import paced
+from dbanon.ledger.tables import HEAD
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores import statements
-from dbanon.stores.base import Locator, Output, Relation, random_order
-from dbanon.stores.ledger_tables import HEAD
-from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.sessions import statements
+from dbanon.sessions.base import Locator, Output, Relation, random_order
+from dbanon.sessions.literals import array_text, literal, plain_text
+from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import arrays, catalog, packed, snapshot
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.backend_errors import translated
-from dbanon.stores.postgresql.given import given_sql, handed_over
+from dbanon.stores.postgresql.given import bound, given_sql, handed_over
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.snapshot import COPY
-from dbanon.stores.postgresql.text import array_text, bound, literal, plain_text
 
 # Rows or classes whose numbers travel as the text of one array.
 PIECE = 65_536

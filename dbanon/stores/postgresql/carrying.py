@@ -22,9 +22,9 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure, MemoryLimit, RecountFailed, UnsupportedType
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores import statements
-from dbanon.stores.base import Relation, shuffled_classes
-from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation, shuffled_classes
+from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import catalog, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.session import PostgresqlSession

@@ -7,9 +7,9 @@ from typing import Any
 
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import SchemaNotFound, TableNotFound, nearest_names
-from dbanon.stores.names import RelationName
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
 from dbanon.stores.postgresql.foreign import FOREIGN
-from dbanon.stores.sql import Session
 
 RELATION = """
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.reltuples::bigint, c.relhassubclass,

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.column_roles import Wanted
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition, places_of
 from dbanon.data.schema import Attribute
-from dbanon.data.wanted import Wanted
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job
-from dbanon.stores import statements
-from dbanon.stores.base import Relation
-from dbanon.stores.names import quote, quote_list
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation
+from dbanon.sessions.literals import literal
+from dbanon.sessions.names import quote, quote_list
 from dbanon.stores.ports import Progress
 from dbanon.stores.postgresql import packed
 from dbanon.stores.postgresql.backend import PlpySession
-from dbanon.stores.postgresql.text import literal
 from dbanon.stores.sql_source import SqlSource
 
 

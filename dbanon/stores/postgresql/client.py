@@ -19,11 +19,11 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
+from dbanon.ledger.tables import HEAD
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores import statements
-from dbanon.stores.base import OnSql, Output, Relation
-from dbanon.stores.ledger_tables import HEAD
-from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.sessions import statements
+from dbanon.sessions.base import OnSql, Output, Relation
+from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import arrays, foreign, packed
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.carrying import PostgresqlCarrying
@@ -294,7 +294,7 @@ class PsycopgSession(PostgresqlCarrying):
         # Nearly always: then nobody's lock on the making of ledgers keeps a release waiting.
         if self.ledger_is_current():
             return
-        from dbanon.stores.migrate import migrate
+        from dbanon.ledger.migrate import migrate
 
         self.require_trusted_ledger()
         # Two first releases at once: the second waits here and finds the ledger made.

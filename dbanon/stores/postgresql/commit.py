@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import CommitConfirmed, ConnectionLost, DbanonError, OutcomeUnknown, warn_caller
-from dbanon.stores.ending import CUT, LEAST, OVER, ending
+from dbanon.sessions.ending import CUT, LEAST, OVER, ending
 from dbanon.stores.postgresql.connecting import unwatch, watch
 from dbanon.stores.postgresql.errors import translated
 from dbanon.stores.postgresql.settings import PINNED

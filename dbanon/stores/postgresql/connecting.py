@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dbanon.stores.ending import ending
+from dbanon.sessions.ending import ending
 from dbanon.stores.postgresql.settings import CALLER_PATH, PINNED
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidName, UnsupportedType
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores import statements
-from dbanon.stores.names import quote
+from dbanon.sessions import statements
+from dbanon.sessions.names import quote
 
 # Range types, and the types of what they hold.
 _RANGES = {

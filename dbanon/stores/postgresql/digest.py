@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dbanon.stores.base import Relation
-from dbanon.stores.names import RelationName
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName
 
 WAY = "pg1"
 

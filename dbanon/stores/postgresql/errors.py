@@ -26,7 +26,7 @@ from dbanon.errors import (
     SourceChanged,
     UnsupportedType,
 )
-from dbanon.stores.base import cannot_travel
+from dbanon.sessions.base import cannot_travel
 
 # What a pooler says, in English always.
 _OF_POOLERS: tuple[tuple[str, Callable[[], DbanonError]], ...] = (

@@ -8,8 +8,15 @@ asks here. Between statements there is nothing to be had.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+from dbanon.sessions.literals import literal, plain_text
+
+# A quoted identifier may hold a question mark of its own.
+_MARK = re.compile(r'"(?:[^"]|"")*"|\?(?:::(\w+))?')
 
 _values: Sequence[str | None] = ()
 
@@ -33,3 +40,30 @@ def given(number: int) -> str | None:
 def given_sql(number: int, sql_type: str) -> str:
     """SQL of a value of the statement that runs: asked for and read once, whatever the plan is."""
     return f"(SELECT dbanon._given({number})::{sql_type})"
+
+
+def bound(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]]:
+    """A statement with its parameters, and the texts that are handed over beside it.
+
+    A text with a cast behind its mark, ``?::jsonb``, is handed over, so that no log has it. Others
+    are literals, as PostgreSQL gives a literal the type of its place: names and numbers of ours.
+    """
+    if not parameters:
+        return sql, []
+    values = iter(parameters)
+    handed: list[str] = []
+
+    def fill(found: re.Match[str]) -> str:
+        if not found[0].startswith("?"):
+            return found[0]
+        value, cast = next(values), found[1]
+        if cast is None:
+            return literal(value)
+        if not isinstance(value, str):
+            return f"{literal(value)}{found[0][1:]}"
+        handed.append(plain_text(value))
+        return given_sql(len(handed) - 1, cast)
+
+    filled = _MARK.sub(fill, sql)
+    assert next(values, fill) is fill
+    return filled, handed

@@ -18,7 +18,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
-from dbanon.stores.base import Holder, job_running
+from dbanon.sessions.base import Holder, job_running
 from dbanon.stores.postgresql.locks import LOCK_SECONDS, Undoing
 
 

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from dbanon.errors import DatabaseBusy
-from dbanon.stores.base import Holder
-from dbanon.stores.names import RelationName
+from dbanon.sessions.base import Holder
+from dbanon.sessions.names import RelationName
 
 # How long a relation that is replaced or dropped is asked for; other locks have the same by
 # lock_timeout.

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dbanon import kernels
 from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
-from dbanon.stores import statements
-from dbanon.stores.names import RelationName, quote
+from dbanon.sessions import statements
+from dbanon.sessions.names import RelationName, quote
 
 # Days and microseconds from 1970-01-01 to 2000-01-01, where PostgreSQL's dates begin.
 EPOCH_DAYS = 10_957

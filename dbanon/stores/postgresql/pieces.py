@@ -11,11 +11,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dbanon.stores.base import Output
-from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.sessions.base import Output
+from dbanon.sessions.interface import SessionInterface
+from dbanon.sessions.literals import literal
+from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import catalog
-from dbanon.stores.postgresql.text import literal
-from dbanon.stores.session_interface import SessionInterface
 
 MARK = "dbanon piece "
 # Seconds after which the pieces of a driver that is gone may be dropped.

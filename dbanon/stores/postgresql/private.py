@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dbanon.data.schema import Attribute, Kind
-from dbanon.stores.names import quote
-from dbanon.stores.postgresql import ledger
-from dbanon.stores.postgresql.text import literal
-from dbanon.stores.session_interface import SessionInterface
+from dbanon.ledger import postgresql as ledger
+from dbanon.sessions.interface import SessionInterface
+from dbanon.sessions.literals import literal
+from dbanon.sessions.names import quote
 
 
 class PostgresqlPrivate(SessionInterface):

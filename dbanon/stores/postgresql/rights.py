@@ -11,10 +11,11 @@ from dbanon.errors import (
     SourceChanged,
     UnsupportedType,
 )
-from dbanon.stores.base import Locator, Relation
-from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.postgresql import catalog, foreign, ledger
-from dbanon.stores.sql import Session
+from dbanon.ledger import postgresql as ledger
+from dbanon.sessions.base import Locator, Relation
+from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.session import Session
+from dbanon.stores.postgresql import catalog, foreign
 
 
 def require_readable(session: Session, source: Relation, columns: Sequence[str], oid: int) -> None:

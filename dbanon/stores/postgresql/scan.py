@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dbanon.data.schema import Attribute, Kind
-from dbanon.stores.base import Relation
-from dbanon.stores.names import RelationName, quote
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import catalog
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.session import ADDRESSED
-from dbanon.stores.sql import Session
 
 # Pages that are worth a connection.
 SMALLEST = 64

@@ -23,8 +23,9 @@ from dbanon.errors import (
     SourceChanged,
     TableNotFound,
 )
+from dbanon.ledger import postgresql as postgresql_ledger
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores.base import (
+from dbanon.sessions.base import (
     MARK,
     Existing,
     Locator,
@@ -35,14 +36,13 @@ from dbanon.stores.base import (
     is_integer_key,
     key_required,
 )
-from dbanon.stores.names import RelationName, check_length, quote, quote_list
+from dbanon.sessions.names import RelationName, check_length, quote, quote_list
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
-from dbanon.stores.postgresql import ledger as postgresql_ledger
-from dbanon.stores.postgresql.keyed import PostgresqlKeyed
 from dbanon.stores.postgresql.locks import LOCK_SECONDS, run_patiently
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.private import PostgresqlPrivate
+from dbanon.stores.postgresql.pseudonyms import PostgresqlKeyed
 from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
 from dbanon.stores.postgresql.writing import PostgresqlWriting
 from dbanon.version import share_path

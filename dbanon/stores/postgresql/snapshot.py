@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dbanon.stores.base import Relation
-from dbanon.stores.names import RelationName, quote, quote_list
-from dbanon.stores.postgresql.text import literal
-from dbanon.stores.sql import Session
+from dbanon.sessions.base import Relation
+from dbanon.sessions.literals import literal
+from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.session import Session
 
 COPY = RelationName("pg_temp", "dbanon_source")
 

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 
 from dbanon.errors import ConnectionLost, DatabaseUnreachable, DbanonError, InvalidParameter
-from dbanon.stores.base import OnSql
-from dbanon.stores.ending import ending
+from dbanon.sessions.base import OnSql
+from dbanon.sessions.ending import ending
 from dbanon.stores.idle import shared_driver, transaction_open
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.postgresql.client import FOUND, PsycopgSession

@@ -12,10 +12,10 @@ from typing import Any
 
 from dbanon.data.counts import Counts
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
+from dbanon.ledger import entries
 from dbanon.release.report import Report
-from dbanon.stores import ledger
-from dbanon.stores.base import MARK, SUMMARY_SUFFIX
-from dbanon.stores.names import RelationName, check_length, quote
+from dbanon.sessions.base import MARK, SUMMARY_SUFFIX
+from dbanon.sessions.names import RelationName, check_length, quote
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.sql_target import SqlTarget, SqlWritten
 
@@ -92,7 +92,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Re
             f"The summary {name} exists already.",
             hint='Choose another output, or replace it: `if_exists="replace"`.',
         )
-    if not ledger.is_summary_of(session, output, existing, session.find_existing(output)):
+    if not entries.is_summary_of(session, output, existing, session.find_existing(output)):
         raise OutputNotOurs(
             f"The summary's name {name} is taken by a relation that dbanon did not make.",
             hint="Choose another output, or drop it yourself.",

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores.base import Relation
-from dbanon.stores.names import RelationName
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
-from dbanon.stores.sql import Session
 
 
 class PostgresqlWriting(Session):

@@ -15,8 +15,8 @@ from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores.base import cannot_travel
-from dbanon.stores.names import quote
+from dbanon.sessions.base import cannot_travel
+from dbanon.sessions.names import quote
 
 _CONSTRAINTS = frozenset(
     [

@@ -28,8 +28,8 @@ from dbanon.errors import (
 )
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
-from dbanon.stores import statements
-from dbanon.stores.base import (
+from dbanon.sessions import statements
+from dbanon.sessions.base import (
     MARK,
     Existing,
     Locator,
@@ -40,11 +40,11 @@ from dbanon.stores.base import (
     is_integer_key,
     key_required,
 )
-from dbanon.stores.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.sqlite import dialect as types
 from dbanon.stores.sqlite import digest
 from dbanon.stores.sqlite.errors import translated
-from dbanon.stores.sqlite.keyed import SqliteKeyed
+from dbanon.stores.sqlite.pseudonyms import SqliteKeyed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -365,7 +365,7 @@ class SqliteSession(SqliteKeyed):
     # -- ledger -----------------------------------------------------------------------------------
 
     def ensure_ledger(self) -> None:
-        from dbanon.stores.migrate import migrate
+        from dbanon.ledger.migrate import migrate
 
         with translated():
             migrate(self._connection)

@@ -17,9 +17,9 @@ from dbanon.measures.attributes import Numbers
 from dbanon.measures.pairs import Pairs
 from dbanon.release.evaluation import evaluation_of
 from dbanon.release.report import Evaluated, Report
-from dbanon.run.look import Look, look
+from dbanon.run.inspect_release import Look, look
 from dbanon.run.open import open_store
-from dbanon.stores.names import parse_relation, quote
+from dbanon.sessions.names import parse_relation, quote
 
 # What only one row has, in any spelling that a page could give it.
 PLANTED = ("12345.678", "12,345.678", "12345", "12,345", "zyxomma petiolatum", "1899")

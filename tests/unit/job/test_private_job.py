@@ -15,7 +15,7 @@ from dbanon.doors.cli.options import ends
 from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
 from dbanon.job.budget import NewBudget
 from dbanon.job.private import own_options, private_job
-from dbanon.stores.budgets import charged
+from dbanon.ledger.budgets import charged
 from dbanon.stores.synthetic import dtype_of, require_kind, synthetic_column
 
 ASKED: dict[str, Any] = {

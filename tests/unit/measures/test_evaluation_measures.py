@@ -75,7 +75,7 @@ def test_pieces_change_nothing(case, at_once, chunk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dbanon.measures.risk.links._AT_ONCE", at_once)
         patch.setattr("dbanon.measures.pairs.CHUNK", chunk)
-        patch.setattr("dbanon.measures.moments._CHUNK", chunk)
+        patch.setattr("dbanon.measures.covariances._CHUNK", chunk)
         check(case)
 
 

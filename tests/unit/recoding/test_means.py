@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dbanon.data.counts import Recount
 from dbanon.data.partition import Partition
 from dbanon.recoding.mean import class_means, integer_means, round_half_even
-from dbanon.stores.base import random_order
+from dbanon.sessions.base import random_order
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

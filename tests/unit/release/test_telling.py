@@ -12,8 +12,7 @@ from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.release.report import TellingColumn
-from dbanon.release.telling import (
+from dbanon.release.attribute_disclosure import (
     SHARE,
     Originals,
     ValueGroups,
@@ -23,6 +22,7 @@ from dbanon.release.telling import (
     telling,
     told_share,
 )
+from dbanon.release.report import TellingColumn
 
 RNG = np.random.default_rng(11)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.errors import InvalidName, NameTooLong
-from dbanon.stores.names import RelationName, check_length, parse_relation, quote
+from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
 
 parts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 

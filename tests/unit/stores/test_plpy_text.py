@@ -8,9 +8,9 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from dbanon.errors import InvalidName
-from dbanon.stores.postgresql.given import given, handed_over
+from dbanon.sessions.literals import array_text, literal
+from dbanon.stores.postgresql.given import bound, given, handed_over
 from dbanon.stores.postgresql.summary import binned
-from dbanon.stores.postgresql.text import array_text, bound, literal
 
 
 def test_parameters_become_literals_and_quoted_names_stay() -> None:

@@ -1,0 +1,1 @@
+"""Chains: releases of the same persons, one after the other, safe together."""

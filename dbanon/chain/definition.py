@@ -1,0 +1,168 @@
+"""What the first release of a chain was made by, which all later ones keep to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dbanon.chain.state import ChainKept, require_entity
+from dbanon.data import frozen
+from dbanon.data.measures import Measures
+from dbanon.data.microdata import Microdata
+from dbanon.errors import ChainChanged, InvalidParameter
+from dbanon.hierarchy.leaves import by_value, column_texts
+from dbanon.hierarchy.spec import ENUM, HierarchySpec, build
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.job import Job
+from dbanon.release.recode import Release
+from dbanon.run.plan import Plan
+from dbanon.sessions.base import Relation
+from dbanon.sessions.session import Session
+from dbanon.stores.sql_source import SqlSource
+
+# What a later release may say otherwise: it shapes no class, or only those of newcomers.
+_FREE = ("max_suppression", "seed", "strict", "evaluate", "refine_seconds", "hierarchies", "orders")
+
+
+def told(job: Job, planned: Plan) -> dict[str, Any]:
+    """What a job says of a release, as far as all releases of a chain have it alike."""
+    relation, policy = planned.relation, job.policy
+
+    def typed(names: tuple[str, ...]) -> list[list[str]]:
+        return [[name, relation.attribute(name).sql_type] for name in names]
+
+    trees = {**planned.given.trees, **policy.hierarchies}
+    orders = {name: _digest(list(order)) for name, order in policy.orders.items()}
+    found = {
+        **{name: value for name, value in policy.arguments().items() if name not in _FREE},
+        "entity": typed((str(job.entity),)),
+        "quasi_identifiers": typed(job.quasi_identifiers),
+        "by": typed(job.by),
+        "sensitive": typed(job.sensitive),
+        "keep": typed(job.keep),
+        "where": job.where,
+        "orders": orders,
+        "hierarchies": {
+            name: tree.sha256 if isinstance(tree, Hierarchy) else tree.parameters
+            for name, tree in trees.items()
+        },
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
+
+
+def require_same(chain: ChainKept, now: Mapping[str, Any]) -> None:
+    """Check that a job is as the chain's first release was.
+
+    Raises
+    ------
+    ChainChanged : it is not; the message says in what.
+    """
+    assert chain.definition is not None
+    before = chain.definition["job"]
+    differing = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if differing:
+        raise ChainChanged(
+            f"The job is not as the first release of chain {chain.name} was made.",
+            detail=f"Otherwise: {', '.join(sorted(differing))}.",
+            hint="What a chain's releases have in common stays. Begin another chain, or undo it.",
+        )
+
+
+def require_source(chain: ChainKept, job: Job, session: Session, relation: Relation) -> None:
+    """Check that a job reads what the chain was made of, and chooses its rows by nothing it keeps.
+
+    Raises
+    ------
+    ChainChanged : it reads another relation, or another column says whose a row is.
+    UnsupportedType, ChainEntityRows : as ``require_entity``.
+    InvalidParameter : ``where`` reads a column that is kept.
+    """
+    if (str(relation.name), job.entity) != (chain.source, chain.entity):
+        raise ChainChanged(
+            f'Chain {chain.name} follows "{chain.entity}" of {chain.source}.',
+            hint="Name these, or begin another chain.",
+        )
+    require_entity(session, relation, relation.attribute(chain.entity))
+    session.require_rights(relation, [chain.entity])
+    session.require_equality(relation, [*job.sensitive, *job.keep])
+    kept = (*job.sensitive, *job.keep)
+    if job.where is None or not kept:
+        return
+    words = {word.lower() for word in re.findall(r"\w+", job.where)}
+    others = [a.name for a in relation.schema.attributes if a.name not in kept]
+    reads_kept = any(set(re.findall(r"\w+", name.lower())) <= words for name in kept)
+    if not reads_kept and SqlSource(session).takes(relation, others, job.where):
+        return
+    raise InvalidParameter(
+        "where of a chain may not read a column that is released as it is: who leaves would tell"
+        " its value.",
+        detail=f"Released as they are: {', '.join(kept)}.",
+        hint="Choose rows by quasi-identifiers and others, without the name of the table.",
+    )
+
+
+def made(job: Job, planned: Plan, release: Release) -> dict[str, Any]:
+    """What is kept of the first release: how it was made, its measures, trees and columns."""
+    assert release.measures is not None
+    return {
+        "job": told(job, planned),
+        "measures": frozen.to_plain(release.measures),
+        "trees": {
+            name: {"labels": list(tree.labels), "parents": tree.parents.tolist()}
+            for name, tree in release.hierarchies.items()
+        },
+        "columns": columns_of(job, planned.relation, release),
+        "loss_measure": release.measure,
+    }
+
+
+def columns_of(job: Job, relation: Relation, release: Release) -> list[list[str]]:
+    """Columns of a release, in the source's order: name, place in the state, what it stands for."""
+    shared = [(column.attribute.name, column.source) for column in release.columns]
+    shared += [(name, name) for name in job.by]
+    kept = [*job.sensitive, *job.keep]
+    found = []
+    for attribute in relation.schema.attributes:
+        for place, (name, source) in enumerate(shared):
+            if source == attribute.name:
+                found.append([name, f"v{place}", source])
+        if attribute.name in kept:
+            found.append([attribute.name, f"k{kept.index(attribute.name)}", attribute.name])
+    return found
+
+
+def trees(chain: ChainKept, planned: Plan, microdata: Microdata) -> dict[str, Hierarchy]:
+    """The hierarchies by quasi-identifier, as the first release had them.
+
+    Builders are given these records' values, too: what they make of a value is theirs to say.
+    """
+    assert chain.definition is not None
+    attributes = {attribute.name: attribute for attribute in microdata.attributes}
+    found = {}
+    for name, one in chain.definition["trees"].items():
+        tree, given = Hierarchy(one["labels"], one["parents"]), planned.given.trees.get(name)
+        if isinstance(given, HierarchySpec) and given.kind != ENUM:
+            known = {tree.labels[leaf] for leaf in tree.leaves.tolist()}
+            values = known.union(column_texts(microdata, attributes[name]))
+            tree = build(given, by_value(values, attributes[name]), name)
+        found[name] = tree
+    return found
+
+
+def measures(chain: ChainKept) -> Measures:
+    """What the first release measured its table by."""
+    assert chain.definition is not None
+    return frozen.of_plain(chain.definition["measures"])
+
+
+def as_text(told: Mapping[str, Any]) -> str:
+    """A definition as the database keeps it."""
+    return json.dumps(told)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()

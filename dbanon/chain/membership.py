@@ -1,0 +1,399 @@
+"""The cells of a chain: who is in the source, what becomes of each cell, and the rows for it.
+
+A cell is the persons whom one run put into one class and who, if they left, left with the same
+release. It always stands whole under the values that it was admitted with. Nothing here looks at
+what kept columns hold, but for whether as many rows of a cell changed as ``changes: hold`` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.chain.state import ChainKept
+from dbanon.data.microdata import Microdata, find_records
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute
+from dbanon.errors import ChainEntityRows, ChainTurnover, NullInEntity
+from dbanon.job.chain import SHOW, WITHDRAW
+from dbanon.recoding import ReleasedColumn
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.pseudonym_session import NEWCOMERS, PRESENT, TRACES, VERDICT
+from dbanon.sessions.session import Session
+
+# What becomes of those that were ever on display.
+STATES = ("live", "held", "gone", "withdrawn")
+# Of VERDICT, as v: cells of which some left, with a release that shows it.
+PARTED = "v.state = 'live' AND v.present < v.members"
+# More members than this share leave in one run, and half as many come: ids are written otherwise.
+_TURNOVER = 0.2
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Who is in the source, by count.
+
+    Parameters
+    ----------
+    rows : all, one a person.
+    newcomers : those without a tag in the chain.
+    returned : those whose leaving was published, and who are back.
+    members : those on display before this release.
+    absent : of these, those who are not in the source.
+    """
+
+    rows: int
+    newcomers: int
+    returned: int
+    members: int
+    absent: int
+
+
+@dataclass(frozen=True)
+class CellState:
+    """The state of a chain in one transaction.
+
+    Parameters
+    ----------
+    sequence : the number of the release that is being made.
+    k : of the chain.
+    """
+
+    session: Session
+    chain: ChainKept
+    sequence: int
+    k: int
+
+    def name(self, table: str) -> str:
+        """A table of all chains, as SQL has it."""
+        return self.session.ledger_name(table).quoted
+
+    @property
+    def admits(self) -> bool:
+        """Whether newcomers are admitted with this release."""
+        return (self.sequence - 1) % self.chain.rules.admit_every == 0
+
+    @property
+    def of_chain(self) -> str:
+        """The condition of rows of this chain."""
+        return f"chain_id = {int(self.chain.chain_id)}"
+
+    @property
+    def rows(self) -> str:
+        """The table with the rows of its cells."""
+        return self.chain.table(self.session, "row").quoted
+
+    @property
+    def values(self) -> str:
+        """The table with the released values of its cells."""
+        return self.chain.table(self.session, "value").quoted
+
+    def make(self, name: str, query: str, kind: str = "TABLE") -> None:
+        """Stage what a query gives; a view goes with the table that it is of."""
+        suffix = self.session.staging_suffix if kind == "TABLE" else ""
+        self.session.run(f"CREATE TEMPORARY {kind} {quote(name)}{suffix} AS {query}")
+        if suffix:
+            self.session.run(f"ANALYZE {quote(name)}")
+
+    # -- persons ----------------------------------------------------------------------------------
+
+    def stage_persons(
+        self, relation: Relation, blocks: tuple[bytes, bytes], kept: Sequence[Attribute]
+    ) -> Presence:
+        """Tag everybody in the source, and find their cells.
+
+        Parameters
+        ----------
+        kept : columns that rows are released with as they are, staged beside the persons.
+
+        Raises
+        ------
+        NullInEntity, ChainEntityRows : a row is nobody's, or one of several of a person.
+        """
+        session, entity = self.session, relation.attribute(self.chain.entity)
+        session.stage_key(*blocks)
+        column = f"s.{quote(entity.name)}"
+        tag = session.keyed_tag(session.text_of(entity))
+        names = [statements.kept_column(i) for i in range(len(kept))]
+        given = [f"{column} AS person", f"{tag} AS tag"]
+        given += [f"{session.kept_value(a)} AS {name}" for a, name in zip(kept, names, strict=True)]
+        persons = f"SELECT {', '.join(given)} FROM {relation.relation.quoted} AS s"
+        members = (
+            "SELECT tag, cell, left_at_release AS left_at"
+            f" FROM {self.name('chain_member')} WHERE {self.of_chain}"
+        )
+        persons += session.computed_once
+        with session.tagging():
+            for kind, name, query in session.tagged(persons, names, members):
+                self.make(name, query, kind)
+        present = quote(PRESENT)
+        rows, whose, tags, newcomers, left = session.rows(
+            "SELECT count(*), count(person), count(DISTINCT tag), count(*) - count(cell),"
+            f" count(left_at) FROM {present}"
+        )[0]
+        if whose != rows:
+            raise NullInEntity(
+                f'The entity column "{entity.name}" holds NULL in {rows - whose} of {rows} rows.',
+                hint="A chain has to know whose each row is: leave these rows out in a view.",
+            )
+        if tags != rows:
+            raise ChainEntityRows(
+                f'The {rows} rows of {relation.name} are of {tags} values of "{entity.name}": in a'
+                " chain every person has one row.",
+                hint="Bring the rows of each person into one in a view.",
+            )
+        returned = 0
+        if left:
+            [(returned,)] = session.rows(
+                f"SELECT count(*) FROM {present} AS p JOIN {self.name('chain_cell')} AS c"
+                f" ON c.{self.of_chain} AND c.cell = p.cell"
+                " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
+            )
+        [(members,)] = session.rows(
+            f"SELECT count(*) FROM {self.name('chain_member')}"
+            f" WHERE {self.of_chain} AND left_at_release IS NULL"
+        )
+        there = int(rows) - int(newcomers) - int(left)
+        return Presence(int(rows), int(newcomers), int(returned), int(members),
+                        int(members) - there)  # fmt: skip
+
+    def require_turnover(self, found: Presence, absent_before: int) -> None:
+        """Check that not many left and as many came, as when ids are written in another form.
+
+        Raises
+        ------
+        ChainTurnover : so it was.
+        """
+        left = max(found.absent - absent_before, 0)
+        if left > _TURNOVER * found.members and 2 * found.newcomers >= left:
+            raise ChainTurnover(
+                f"{left} of {found.members} members of chain {self.chain.name} left since the last"
+                f" release, and {found.newcomers} newcomers came: their ids may be written in"
+                " another form.",
+                hint="If they are others in truth, say of the chain that the turnover is accepted.",
+            )
+
+    def stage_newcomers(self) -> str:
+        """Stage who is new; the condition of their rows in the source."""
+        self.make(NEWCOMERS, f"SELECT person, tag FROM {quote(PRESENT)} WHERE cell IS NULL")
+        return f"{quote(self.chain.entity)} IN (SELECT p.person FROM {quote(NEWCOMERS)} AS p)"
+
+    @property
+    def arrivals(self) -> str:
+        """The staging table of newcomers: at the first release everybody is one."""
+        return quote(NEWCOMERS if self.sequence > 1 else PRESENT)
+
+    def in_order(self, relation: Relation, microdata: Microdata) -> NDArray[np.int64]:
+        """The records by the tags of their persons, int64 (n,).
+
+        In the order in which rows lie, a tie of quasi-identifiers, and the last digit of a mean,
+        would tell whose row an UPDATE has moved.
+
+        Parameters
+        ----------
+        relation : what the records were read of.
+        """
+        keys = ", ".join(self.session.keys_as_read(relation))
+        rows = self.session.rows(
+            f"SELECT {keys} FROM {relation.from_clause} JOIN {self.arrivals} AS p"
+            f" ON p.person = s.{quote(self.chain.entity)}{relation.where} ORDER BY p.tag"
+        )
+        ordered = np.array(rows, np.int64).reshape(len(rows), len(relation.located.types))
+        return find_records(microdata.keys, ordered)
+
+    # -- cells ------------------------------------------------------------------------------------
+
+    def decide(self, batches: bool = True, kept: int = 0) -> None:
+        """Stage what becomes of each cell; by counts of persons alone.
+
+        Beside it stands whether it has the rows that it was shown with, as far as a hash tells.
+
+        Parameters
+        ----------
+        kept : how many columns are staged beside the persons.
+        batches : whether k persons may leave a cell in which k stay: not where models are kept,
+            which the values of those who left can no more be held against.
+        """
+        rules, k = self.chain.rules, int(self.k)
+        left = "(m.members - coalesce(p.present, 0))"
+        cases = ["WHEN p.present = m.members THEN 'live'", "WHEN p.present IS NULL THEN 'gone'"]
+        if rules.changes == SHOW and batches:
+            # Held values and those of new rows would tell who left, if some could leave apart.
+            cases.append(f"WHEN {left} >= {k} AND p.present >= {k} THEN 'live'")
+        if rules.departures == WITHDRAW:
+            cases.append("WHEN p.present < m.members THEN 'withdrawn'")
+        if rules.withdraw_above is not None:
+            cases.append(f"WHEN {left} > {float(rules.withdraw_above)!r} * m.members"
+                         " THEN 'withdrawn'")  # fmt: skip
+        total, same = "", "1" if not kept else "0"
+        names = [statements.kept_column(i) for i in range(kept)]
+        hashed = (
+            self.session.row_hash(self.chain.table(self.session, "row"), names) if kept else None
+        )
+        if hashed is not None:
+            total = f", sum({hashed}) AS total"
+            same = "CASE WHEN p.total = m.total THEN 1 ELSE 0 END"
+        self.make(
+            VERDICT,
+            f"SELECT m.cell, m.members, coalesce(p.present, 0) AS present, {same} AS same,"
+            f" CASE {' '.join(cases)} ELSE 'held' END AS state FROM"
+            # A cell that is shown has a row for each of its members.
+            f" (SELECT s.cell, count(*) AS members{total} FROM {self.rows} AS s"
+            " GROUP BY s.cell) AS m LEFT JOIN"
+            f" (SELECT s.cell, count(*) AS present{total} FROM {quote(PRESENT)} AS s"
+            " WHERE s.cell IS NOT NULL AND s.left_at IS NULL GROUP BY s.cell) AS p"
+            " ON p.cell = m.cell",
+        )
+
+    def verdicts(self, batches: bool) -> dict[str, int]:
+        """What would become of the cells on display: how many of each; ``batches`` as ``decide``.
+
+        Nothing is staged that ``decide`` does not, and nothing written.
+        """
+        if self.chain.definition is None:
+            return {}
+        self.decide(batches)
+        found = dict(self.session.rows(
+            f"SELECT state, count(*) FROM {quote(VERDICT)} GROUP BY state"
+        ))  # fmt: skip
+        return {state: int(found[state]) for state in STATES if state in found}
+
+    def apply(self) -> None:
+        """Write what was decided into the state."""
+        session, verdict = self.session, quote(VERDICT)
+        member, cell = self.name("chain_member"), self.name("chain_cell")
+        left = f"UPDATE {member} AS m SET left_at_release = {int(self.sequence)}"
+        of = f"WHERE m.{self.of_chain} AND m.left_at_release IS NULL AND m.cell IN"
+        ended, parted = "v.state IN ('gone', 'withdrawn')", PARTED
+        # Most releases have none of either, and everybody would be looked through for them.
+        [(any_ended, any_parted)] = session.rows(
+            f"SELECT count(CASE WHEN {ended} THEN 1 END), count(CASE WHEN {parted} THEN 1 END)"
+            f" FROM {verdict} AS v"
+        )
+        if any_ended:
+            session.run(f"{left} {of} (SELECT v.cell FROM {verdict} AS v WHERE {ended})")
+            session.run(
+                f"DELETE FROM {self.values} WHERE cell IN"
+                f" (SELECT v.cell FROM {verdict} AS v WHERE {ended})"
+            )
+        if any_parted:
+            session.run(
+                f"{left} {of} (SELECT v.cell FROM {verdict} AS v WHERE {parted})"
+                f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag)"
+            )
+        session.run(
+            f"UPDATE {cell} AS c SET state = v.state, since_release = {int(self.sequence)}"
+            f" FROM {verdict} AS v WHERE c.{self.of_chain} AND c.cell = v.cell"
+            " AND c.state <> v.state"
+        )
+
+    @property
+    def last_cell(self) -> int:
+        """The number of the last cell; 0 where there is none."""
+        [(last,)] = self.session.rows(
+            f"SELECT coalesce(max(cell), 0) FROM {self.name('chain_cell')} WHERE {self.of_chain}"
+        )
+        return int(last)
+
+    def admit(
+        self,
+        relation: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        columns: Sequence[ReleasedColumn],
+        by: Sequence[Attribute],
+        many: bool,
+    ) -> int:
+        """Make the classes of newcomers cells of their own; the number of the first one.
+
+        Parameters
+        ----------
+        relation : the rows of newcomers.
+        columns : what the classes are released with, with the types that these have here.
+        many : True where they change how large the state is.
+        """
+        session, first = self.session, self.last_cell + 1
+        session.stage_labels(microdata, partition, relation.located.types)
+        session.stage_classes(partition, columns)
+        places, expressions = 0, []
+        for column in columns:
+            expressions.append(session.released_expression(places, column))
+            places += len(column.parts)
+        rows = statements.released_rows(relation.from_clause, relation.located.expressions)
+        classes = quote(statements.CLASSES)
+        named = [statements.value_column(i) for i in range(len(columns) + len(by))]
+        source = f"{classes} AS c"
+        distinct = ""
+        if by:
+            # All of a class have the same.
+            source, distinct = f"{rows} JOIN {classes} AS c ON c.class = l.class", "DISTINCT "
+            expressions += [session.kept_value(attribute) for attribute in by]
+        session.run(
+            f"INSERT INTO {self.values} (cell, {', '.join(named)})"
+            f" SELECT {distinct}c.class + {first}, {', '.join(expressions)} FROM {source}"
+        )
+        chain = int(self.chain.chain_id)
+        session.run(
+            f"INSERT INTO {self.name('chain_cell')} (chain_id, cell, state, since_release)"
+            f" SELECT {chain}, c.class + {first}, 'live', {int(self.sequence)}"
+            f" FROM {classes} AS c"
+        )
+        session.run(
+            f"INSERT INTO {self.name('chain_member')} (chain_id, tag, cell)"
+            f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
+            f" JOIN {self.arrivals} AS p ON p.person = s.{quote(self.chain.entity)}"
+            " ORDER BY l.class, p.tag"
+        )
+        if many:
+            # Planners take what was just filled for small, and would look rows up one by one.
+            for table in ("chain_member", "chain_cell"):
+                session.analyze(session.ledger_name(table))
+            session.analyze(self.chain.table(session, "value"))
+        return first
+
+    @property
+    def counted(self) -> dict[str, int]:
+        """Cells by what became of them with this release."""
+        found = dict(self.session.rows(
+            f"SELECT state, count(*) FROM {self.name('chain_cell')}"
+            f" WHERE {self.of_chain} GROUP BY state"
+        ))  # fmt: skip
+        return {state: int(found.get(state, 0)) for state in STATES}
+
+    def withdraw(self, tags: Sequence[bytes]) -> int:
+        """Take the cells of some persons out of later releases, for good; how many cells.
+
+        Parameters
+        ----------
+        tags : of the persons; those whom the chain does not show are passed over.
+        """
+        session, member = self.session, self.name("chain_member")
+        session.run(
+            statements.create_staging(TRACES, [("tag", session.bytes_type)], session.staging_suffix)
+        )
+        session.insert_rows(RelationName(None, TRACES), ["tag"], [(tag,) for tag in tags])
+        self.make(
+            VERDICT,
+            f"SELECT m.cell, 0 AS members, 0 AS present, 'withdrawn' AS state FROM {member} AS m"
+            f" JOIN {quote(TRACES)} AS t ON t.tag = m.tag"
+            f" WHERE m.{self.of_chain} AND m.left_at_release IS NULL GROUP BY m.cell",
+        )
+        self.make(PRESENT, f"SELECT tag FROM {quote(TRACES)}")
+        [(cells,)] = session.rows(f"SELECT count(*) FROM {quote(VERDICT)}")
+        if cells:
+            self.apply()
+            session.run(
+                f"DELETE FROM {self.rows} WHERE cell IN (SELECT v.cell FROM {quote(VERDICT)} AS v)"
+            )
+        return int(cells)
+
+    @property
+    def in_random_order(self) -> str:
+        """FROM and ORDER BY of the rows of a release, with the aliases r and v."""
+        joined, shuffled = self.session.shuffled_by_cell(self.rows, self.values)
+        return f"FROM {joined} ORDER BY {shuffled}"

@@ -1,0 +1,111 @@
+"""What the next release of a chain would come to: who came and left, and what becomes of classes.
+
+Nothing is written that lasts, and counts of persons below k are told as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
+
+from dbanon.chain import definition
+from dbanon.chain import state as chain_state
+from dbanon.chain.key import read_key
+from dbanon.chain.manage import ChainShown, shown_of
+from dbanon.chain.membership import CellState
+from dbanon.chain.state import ChainKept
+from dbanon.job.chain import MEASURE
+from dbanon.job.chain_guarantee import OfChain
+from dbanon.job.job import Job
+from dbanon.run.plan import Plan
+from dbanon.sessions.session import Session
+
+
+@dataclass(frozen=True)
+class Coming:
+    """What is known of the next release before it is made; counts below k are words.
+
+    Parameters
+    ----------
+    came : persons who are in the source for the first time.
+    left : persons on display who are not in the source.
+    returned : persons whose leaving was published, and who are back: they stay out.
+    due : whether newcomers are admitted with this release, where they are as many as a class.
+    cells : classes by what would become of them, by who is there. Values may hold more of them
+        back. Empty before the first release, and where the chain measures.
+    """
+
+    sequence: int
+    came: int | str
+    left: int | str
+    returned: int | str
+    due: bool
+    cells: Mapping[str, int] = field(default_factory=dict)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """As pairs of label and text, for people."""
+        wait = "" if self.due else "; newcomers are not due, and wait"
+        found = [
+            (f"release {self.sequence} would have",
+             f"{self.came} persons who came, {self.left} shown who left,"
+             f" {self.returned} returned{wait}"),
+        ]  # fmt: skip
+        if self.cells:
+            told = ", ".join(f"{count} {state}" for state, count in self.cells.items())
+            found.append(("classes would be", told))
+        return found
+
+
+@dataclass(frozen=True)
+class PlannedChain(ChainShown):
+    """A chain, and what its next release would come to."""
+
+    coming: Coming | None = None
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """The chain as pairs of label and text, for people."""
+        return [*super().pairs(), *(self.coming.pairs() if self.coming is not None else [])]
+
+
+def planned_chain(job: Job, planned: Plan, session: Session) -> PlannedChain:
+    """The chain that a job names, after the refusals of its next release that need no classes.
+
+    Parameters
+    ----------
+    session : one that takes temporary tables.
+
+    Raises
+    ------
+    ChainNotFound, ChainClosed, ChainKeyWrong, ChainBehind, ChainChanged : it would be refused.
+    NullInEntity, ChainEntityRows, ChainTurnover : so it would, for who is in the source.
+    """
+    assert job.chain is not None
+    secret = read_key(job.chain.key)
+    chain = chain_state.find(session, job.chain.name)
+    chain_state.require_asked(session, chain, job.chain, secret)
+    definition.require_source(chain, job, session, planned.relation)
+    if chain.definition is not None and chain.rules.mode != MEASURE:
+        definition.require_same(chain, definition.told(job, planned))
+    history = chain_state.history(session, chain)
+    shown = shown_of(chain, history)
+    told: dict[str, Any] = {one.name: getattr(shown, one.name) for one in fields(ChainShown)}
+    return PlannedChain(**told, coming=_coming(job, planned, session, chain, secret))
+
+
+def _coming(job: Job, planned: Plan, session: Session, chain: ChainKept, secret: bytes) -> Coming:
+    assert job.chain is not None
+    state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
+    presence = state.stage_persons(planned.relation, chain_state.blocks(secret, chain.identity), ())
+    if not job.chain.accept_turnover:
+        state.require_turnover(presence, chain_state.absent_before(session, chain))
+    few = cast(OfChain, planned.guarantee).few
+    measures = chain.rules.mode == MEASURE
+    return Coming(
+        state.sequence,
+        few(presence.newcomers),
+        few(presence.absent),
+        few(presence.returned),
+        measures or state.admits,
+        {} if measures else state.verdicts(batches=not planned.policy.models),
+    )

@@ -1,0 +1,241 @@
+"""A release of a chain: the state goes on first, and the release is what the state says.
+
+In one database both are one transaction. Where the release goes elsewhere, or into files, the state
+is committed before anything leaves the source's database: from then on the release counts as
+published, whether or not it is confirmed.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import Any, cast
+
+from dbanon.chain import recount
+from dbanon.chain import state as chain_state
+from dbanon.chain.key import read_key
+from dbanon.chain.measure import FreshTarget, advance_measured
+from dbanon.chain.pair import pair_sizes
+from dbanon.chain.step import Advanced, Begun, advance, begin
+from dbanon.chain.target import ChainTarget
+from dbanon.data.counts import Histories
+from dbanon.errors import DbanonError, InvalidParameter, SourceChanged
+from dbanon.job.chain import MEASURE
+from dbanon.job.job import Job
+from dbanon.job.verdict import Expected
+from dbanon.release.report import Report
+from dbanon.run.files import files_of, require_place
+from dbanon.run.run import (
+    Clock,
+    ExportFiles,
+    PhaseProgress,
+    questions_of,
+    report_of,
+)
+from dbanon.sessions.session import Session
+from dbanon.sessions.store import ClientStore, Store
+from dbanon.stores.ports import Draft
+from dbanon.stores.sql_source import SqlSource
+
+
+def run_chained(
+    job: Job, source: Store, target: Store | None, progress: PhaseProgress | None = None
+) -> Report:
+    """Run a job that is the next release of a chain.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong. What was committed before counts as
+        published, and is kept as such.
+    """
+    assert job.chain is not None
+    require_place(job, source, target)
+    if source.url.startswith("file:"):
+        raise InvalidParameter(
+            "A chain keeps its state in the database that it reads, and a file has none.",
+            hint="Load the rows into a database, and release from there.",
+        )
+    key = read_key(job.chain.key)
+    database = cast(ClientStore, source)
+    elsewhere = target is not None and not target.same_database(source)
+    clock = Clock(progress)
+    with database.job_lock(f"chain-{job.chain.name}"):
+        if not elsewhere and not job.exports:
+            with database.session(write=True) as session:
+                made = _go_on(job, session, key, clock)
+                report = publish(job, made, session, session, clock)
+            return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
+        to = cast(ClientStore, target) if elsewhere else database
+        return _in_two(job, database, to, key, clock)
+
+
+def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, clock: Clock) -> Report:
+    """The state first, committed; then the release, in another transaction."""
+    same = target is source
+    with files_of(job, target) as exporter:
+        with ExitStack() as stack:
+            looked: Session | None = None
+            if not same:
+                looked = stack.enter_context(target.planning(staging=False, create=True))
+            session = stack.enter_context(source.session(write=True))
+            if exporter is not None:
+                exporter.require_places(looked or session)
+            made = _go_on(job, session, key, clock, looked)
+        with ExitStack() as stack:
+            writes = stack.enter_context(target.session(write=True, create=not same))
+            reads = writes if same else stack.enter_context(source.session(write=False))
+            report = publish(job, made, reads, writes, clock, exporter)
+            if exporter is not None:
+                exporter.committing = True
+            stack.close()
+        if not same:
+            # It counts as published all the same.
+            with suppress(DbanonError), source.session(write=True) as session:
+                state = made.state
+                chain_state.confirmed(session, state.chain, state.sequence)
+    return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
+
+
+def _go_on(
+    job: Job, session: Session, key: bytes, clock: Clock, looked: Session | None = None
+) -> Advanced:
+    """The next state of the chain, as its rules say, and what is kept of this release."""
+    begun = begin(job, session, key, clock, looked)
+    measures = begun.state.chain.rules.mode == MEASURE
+    made = (advance_measured if measures else advance)(begun, clock)
+    if begun.state.chain.rules.new_chain_from is not None and begun.state.sequence == 1:
+        with clock.phase("verify"):
+            made = _with_earlier(made, begun, key)
+    found = made.histories
+    told = {**found.told, "persons": found.persons, "waiting": found.waiting,
+            "returned": found.returned, "loss": made.release.loss}  # fmt: skip
+    state = made.state
+    chain_state.noted(session, state.chain, state.sequence, made.planned.release_id, told)
+    return made
+
+
+def _with_earlier(made: Advanced, begun: Begun, key: bytes) -> Advanced:
+    """The first release with what it tells together with the chain that this one follows.
+
+    Raises
+    ------
+    ChainExposed : more persons than allowed would be exposed by both.
+    """
+    sizes, k = pair_sizes(made.state, begun.planned.relation, key), made.state.k
+    pair = {
+        "pair_exposed": recount.exposed(sizes, k),
+        "pair_known": sum(size * many for size, many in sizes.items()),
+    }
+    made.guarantee.require_few(pair["pair_exposed"], pair["pair_known"])
+    histories = replace(made.histories, told={**made.histories.told, **pair})
+    return replace(made, histories=histories)
+
+
+def publish(
+    job: Job,
+    made: Advanced,
+    reads: Session,
+    writes: Session,
+    clock: Clock,
+    export: ExportFiles | None = None,
+) -> Report:
+    """Write the release that the state says, count it, and publish it.
+
+    Parameters
+    ----------
+    reads : on the chain's database.
+    """
+    state = replace(made.state, session=reads)
+    if reads is not made.state.session and (
+        chain_state.find(reads, state.chain.name).sequence != state.sequence
+    ):
+        raise SourceChanged(
+            f"Another release of chain {state.chain.name} was made meanwhile: this one counts as"
+            " published, and is not.",
+            hint="Run it again.",
+        )
+    guarantee = made.guarantee
+    target: ChainTarget | FreshTarget = ChainTarget(
+        writes, state, made.columns, made.histories, reads is made.state.session
+    )
+    if guarantee.only_measured:
+        target = FreshTarget(writes, made.histories)
+    with clock.phase("write") as tick:
+        tick(0.0)
+        output = target.plan(job, made.planned.release_id)
+        whole = made.planned.relation
+        draft = Draft(job, output, whole, made.planned.wanted, made.microdata, made.release)
+        written = target.write(draft, SqlSource(reads), tick)
+        tick(1.0)
+    with clock.phase("verify") as tick:
+        tick(0.0)
+        questions = questions_of(made.planned, made.release)
+        counts = target.count(written, questions)
+        histories = counts.histories
+        assert histories is not None
+        nulls = counts.rows.null_rows if job.policy.nulls == "category" else 0
+        holds = guarantee.check(counts, Expected(histories.persons, nulls, made.planned.sensitive))
+    with clock.phase("digest"):
+        report = report_of(
+            made.planned,
+            made.policy,
+            draft,
+            made.found,
+            counts,
+            holds,
+            made.tells,
+        )
+        report = told_of_chain(report, made, histories)
+        report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))
+    if export is not None:
+        with clock.phase("export") as tick:
+            tick(0.0)
+            files = export(target, written, questions, counts, guarantee, report)
+            report = report.exported(files, dict(clock.seconds))
+    with clock.phase("write"):
+        noted = target.publish(written, report, counts, clock.elapsed)
+        if reads is writes:
+            chain_state.confirmed(reads, state.chain, state.sequence)
+    clock.tell("verify", 1.0)
+    return report.made(created_at=noted, seconds=clock.seconds | {"total": clock.elapsed})
+
+
+def told_of_chain(report: Report, made: Advanced, histories: Histories) -> Report:
+    """The report with what the chain has to say, and the rows of all its persons."""
+    state, k, few = made.state, made.state.k, made.guarantee.few
+    chain: dict[str, Any] = {
+        "name": state.chain.name,
+        "chain_id": state.chain.identity,
+        "sequence": histories.sequence,
+        **{name: getattr(state.chain.rules, name) for name in ("mode", "changes")},
+        "waiting": few(histories.waiting),
+        "returned": few(histories.returned),
+        "refused": few(histories.refused),
+    }
+    line = f"chain {state.chain.name}, release {histories.sequence}"
+    over = "it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}"
+    if made.guarantee.only_measured:
+        chain |= {"exposed": histories.exposed, "known": histories.known}
+        line += (
+            f", measured: of {histories.known} persons {histories.exposed} have a joint history"
+            f" over {over} that fewer than {k} share, {histories.told['more']} more than before"
+        )
+    else:
+        line += f": every history over {over} is shared by at least {k} persons"
+    words = (("waiting", "wait"), ("returned", "returned"), ("refused", "kept out by models"))
+    if "pair_known" in histories.told:
+        pair = {name: histories.told[name] for name in ("pair_exposed", "pair_known")}
+        chain |= {"new_chain_from": state.chain.rules.new_chain_from, **pair}
+        line += (
+            f"; with the releases of chain {state.chain.rules.new_chain_from}, of"
+            f" {pair['pair_known']} persons {pair['pair_exposed']} have a joint history that fewer"
+            f" than {k} share"
+        )
+    for name, word in words:
+        if chain[name]:
+            line += f"; {chain[name]} {word}"
+    request = replace(report.request, arguments={**report.request.arguments, "chain": chain})
+    request = replace(request, guarantee=made.guarantee.sentence(made.release.names))
+    counted = replace(report.counts, rows_in=made.presence.rows,
+                      suppressed=max(made.presence.rows - histories.persons, 0))  # fmt: skip
+    return replace(report, request=request, counts=counted).made(earlier_releases=line)

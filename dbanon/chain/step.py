@@ -1,0 +1,282 @@
+"""A chain goes on: who came and who left, the cells that follow, and the rows that they show.
+
+All of it in one transaction on the database that the chain reads; nothing leaves it here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from dbanon.chain import definition, recount, rows
+from dbanon.chain import state as chain_state
+from dbanon.chain.membership import CellState, Presence
+from dbanon.chain.models import keep_out
+from dbanon.chain.newcomers import newcomers
+from dbanon.chain.state import ChainKept
+from dbanon.data.counts import Histories
+from dbanon.data.measures import Measures
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Found, Partition
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter
+from dbanon.job.chain import FREEZE, MEASURE
+from dbanon.job.chain_guarantee import OfChain
+from dbanon.job.job import Job
+from dbanon.job.policy import Policy
+from dbanon.recoding import ReleasedColumn
+from dbanon.release.findings import TellingColumn
+from dbanon.release.recode import Release
+from dbanon.run.plan import Plan, plan
+from dbanon.run.run import (
+    Clock,
+    recoded,
+    tell,
+)
+from dbanon.sessions.base import Relation
+from dbanon.sessions.session import Session
+from dbanon.stores.ports import Draft
+from dbanon.stores.sql_source import SqlSource
+from dbanon.stores.sql_target import SqlTarget
+
+
+@dataclass(frozen=True, eq=False)
+class Advanced:
+    """A chain whose state has gone on, and what its release is made of.
+
+    Parameters
+    ----------
+    planned : with the rows of newcomers as what was read.
+    policy : with the hierarchies that they were recoded by.
+    release : the classes of those who were admitted; its columns are those of all.
+    columns : of the release: name, place in the state, and what it stands for.
+    """
+
+    state: CellState
+    planned: Plan
+    guarantee: OfChain
+    policy: Policy
+    microdata: Microdata
+    found: Found
+    release: Release
+    columns: tuple[tuple[str, str, str], ...]
+    histories: Histories
+    tells: tuple[TellingColumn, ...]
+    presence: Presence
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """A release of a chain once everybody in the source was tagged, and nothing else was done.
+
+    Parameters
+    ----------
+    planned : with all rows of the source.
+    guarantee : what the release is to hold.
+    """
+
+    state: CellState
+    source: SqlSource
+    planned: Plan
+    guarantee: OfChain
+    presence: Presence
+
+
+def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session | None) -> Begun:
+    """Lock a chain, refuse what can be refused, and tag everybody in the source.
+
+    Parameters
+    ----------
+    looked : a session on the database that the release goes to; None where it is this one.
+    """
+    asked = job.chain
+    assert asked is not None
+    with clock.phase("read") as tick:
+        tick(0.0)
+        chain = chain_state.opened(session, asked, key)
+        source = SqlSource(session)
+        here = None if looked is not None else SqlTarget(session)
+        planned = plan(job, source, here, lambda: tick(0.0))
+        definition.require_source(chain, job, session, planned.relation)
+        if looked is not None:
+            planned = _with_target(job, planned, SqlTarget(looked), chain)
+        measures = chain.rules.mode == MEASURE
+        if chain.definition is not None and not measures:
+            definition.require_same(chain, definition.told(job, planned))
+        state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
+        # Where none is ever shown anew, or rows are written as of any release, none is staged.
+        still = measures or chain.rules.changes == FREEZE
+        kept = () if still else (*job.sensitive, *job.keep)
+        presence = state.stage_persons(
+            planned.relation,
+            chain_state.blocks(key, chain.identity),
+            [planned.relation.attribute(name) for name in kept],
+        )
+        if not asked.accept_turnover:
+            state.require_turnover(presence, chain_state.absent_before(session, chain))
+    guarantee = replace(
+        cast(OfChain, planned.guarantee), only_measured=measures, max_exposed=asked.max_exposed
+    )
+    return Begun(state, source, planned, guarantee, presence)
+
+
+def advance(begun: Begun, clock: Clock) -> Advanced:
+    """Take a chain one release further: who came, who left, and the rows that are to be shown.
+
+    Raises
+    ------
+    TraceTooSmall, RecountFailed : what was written is not as it must be.
+    """
+    state, planned, source, presence = begun.state, begun.planned, begun.source, begun.presence
+    job, session, whole = planned.job, state.session, planned.relation
+    planned = replace(planned, relation=_newcomers(source, job, planned, state))
+    came = newcomers(job, planned, source, state, clock)
+    microdata, policy = came.microdata, came.policy
+    with clock.phase("write") as tick:
+        tick(0.0)
+        keep_out(state, planned.relation, came.refused)
+        admitted = microdata.n_records > 0
+        if admitted:
+            release = recoded(planned, policy, source, microdata, came.found)
+        else:
+            release = _of_nobody(session, state, came.measures)
+        # As many as change how large the state is: planners are told then.
+        many = 10 * microdata.n_records >= presence.members
+        changed, columns, release = _advanced(job, state, planned, whole, microdata, release, many)
+        tick(1.0)
+    with clock.phase("verify") as tick:
+        tick(0.0)
+        histories = _histories(state, presence, changed, len(microdata.keys), len(came.refused))
+        failing = recount.failing(state, _kept(whole, job), policy.models)
+        histories = replace(histories, failing=failing)
+        begun.guarantee.require_histories(histories)
+        tells: tuple[TellingColumn, ...] = ()
+        if admitted and state.sequence == 1:
+            # Of the few who come later a column tells what it tells of nobody else.
+            # Rows of those who wait are in the relation, and not looked at.
+            seen = replace(microdata, withheld=presence.newcomers - microdata.n_records)
+            draft = Draft(job, planned.place, planned.relation, planned.wanted, seen, release)
+            # What an exchange inside a cell changes is told to nobody, not even by a refusal.
+            tells = tell(draft, source, {}, of_itself=True)
+    return Advanced(
+        state, planned, begun.guarantee, replace(policy, k=state.k), microdata, came.found, release,
+        columns, histories, tells, presence,
+    )  # fmt: skip
+
+
+def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Plan:
+    """The plan with its place in another database, which refuses while nothing is committed yet."""
+    chain_state.require_not_behind(to.session, chain)
+    for name in job.named:
+        to.require_type(planned.relation.attribute(name))
+    if job.policy.intervals == "range":
+        raise InvalidParameter(
+            "Ranges of a database's own type do not travel to another one.",
+            hint='Use `intervals="text"` or `intervals="bounds"`.',
+        )
+    return replace(planned, output=to.plan(job, planned.release_id))
+
+
+def _newcomers(source: SqlSource, job: Job, planned: Plan, state: CellState) -> Relation:
+    """The rows of those who are not in the chain yet: others are never clustered again."""
+    if state.sequence == 1:
+        return planned.relation
+    names = [*job.named, state.chain.entity]
+    return source.narrowed(planned.relation, job, names, state.stage_newcomers())
+
+
+def _of_nobody(session: Session, state: CellState, measures: Measures | None) -> Release:
+    """The release of no newcomers, with the columns that the chain has."""
+    chain = state.chain
+    told = {} if chain.definition is None else chain.definition
+    columns: list[ReleasedColumn] = []
+    if told:
+        types = dict(session.columns_of(chain.table(session, "value")))
+        columns = [
+            ReleasedColumn(
+                Attribute(name, Kind.CATEGORY, sql_type=types[place]), np.empty(0, object), of=of
+            )
+            for name, place, of in sorted(told["columns"], key=lambda one: int(one[1][1:]))
+            if place.startswith("v") and of not in dict(told["job"]["by"])
+        ]
+    measure = told.get("loss_measure", "sse")
+    nobody = Partition(np.empty(0, np.int32))
+    return Release(nobody, tuple(columns), (), 0.0, 0.0, measure, measures)
+
+
+def _advanced(
+    job: Job,
+    state: CellState,
+    planned: Plan,
+    whole: Relation,
+    microdata: Microdata,
+    release: Release,
+    many: bool,
+) -> tuple[dict[str, int], tuple[tuple[str, str, str], ...], Release]:
+    """Write the next state; what changed, and the columns of the release."""
+    session, chain, relation = state.session, state.chain, planned.relation
+    kept = _kept(whole, job)
+    by = [whole.attribute(name) for name in job.by]
+    target = SqlTarget(session)
+    typed = tuple(target.typed(column, False) for column in release.columns)
+    release = replace(release, columns=typed)
+    came, first = None, 0
+    if chain.definition is None:
+        target.columns(Draft(job, planned.place, whole, planned.wanted, microdata, release),
+                       typed, False)  # fmt: skip
+        told = definition.made(job, planned, release)
+        columns = told["columns"]
+        defined = session.ledger_name("chain_definition")
+        row = (chain.chain_id, state.k, definition.as_text(told))
+        session.insert_rows(defined, ["chain_id", "k", "definition"], [row])
+        rows.make_tables(
+            state,
+            [*(column.attribute.sql_type for column in typed), *(a.sql_type for a in by)],
+            [a.sql_type for a in kept],
+        )
+    else:
+        columns = chain.definition["columns"]
+    models = planned.policy.models
+    staged = 0 if chain.rules.changes == FREEZE else len(kept)
+    state.decide(batches=not models, kept=staged)
+    changed = rows.compare(state, kept, models)
+    state.apply()
+    if microdata.n_records:
+        came = relation
+        first = state.admit(relation, microdata, release.partition, typed, by, many)
+    recount.remember(state, len(kept))
+    rows.rewrite(state, kept, came, first, many)
+    changed["rewritten"] = recount.rewritten(state, len(kept))
+    return changed, tuple((name, place, of) for name, place, of in columns), release
+
+
+def _kept(whole: Relation, job: Job) -> list[Attribute]:
+    """The columns of a cell's rows."""
+    return [whole.attribute(name) for name in (*job.sensitive, *job.keep)]
+
+
+def _histories(
+    state: CellState, presence: Presence, changed: dict[str, int], admitted: int, refused: int
+) -> Histories:
+    """What the new state holds, counted again."""
+    told = {**state.counted, "members": presence.members, "joined": admitted, **changed}
+    told["refused"] = refused
+    recount.stage_histories(state)
+    shown, absent = recount.on_display(state)
+    told["absent"] = absent
+    sizes = recount.sizes(state, staged=True)
+    return Histories(
+        sequence=state.sequence,
+        persons=shown,
+        known=sum(size * many for size, many in sizes.items()),
+        smallest=min(sizes, default=0),
+        exposed=recount.exposed(sizes, state.k),
+        waiting=presence.newcomers - admitted - refused,
+        returned=presence.returned,
+        misplaced=recount.misplaced(state),
+        rewritten=changed["rewritten"],
+        refused=refused,
+        told=told,
+    )

@@ -1,0 +1,53 @@
+"""Jobs, whatever they make: each kind of job has one way to be run and to be planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dbanon.job.job import Job
+from dbanon.job.private import PrivateJob
+from dbanon.release.private_report import PrivateReport
+from dbanon.release.report import Report
+from dbanon.run.outlook import Outlook, outlook
+from dbanon.run.private import run_private
+from dbanon.run.run import PhaseProgress
+from dbanon.run.run_with_ledger import run_with_ledger
+from dbanon.sessions.store import Store
+
+
+def run_any(
+    job: Job | PrivateJob,
+    source: Store,
+    target: Store | None = None,
+    progress: PhaseProgress | None = None,
+) -> Report | PrivateReport:
+    """Run a job; when it fails, leave a row in the ledger of its target.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong.
+    """
+    if isinstance(job, PrivateJob):
+        # The budget is in the database that is read, and so is the release.
+        return run_private(job, source, progress)
+    return run_classes(job, source, target, progress)
+
+
+def run_classes(
+    job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
+) -> Report:
+    """Run a job that makes classes, as the next release of its chain where it has one."""
+    if job.chain is None:
+        return run_with_ledger(job, source, target, progress)
+    from dbanon.chain.run import run_chained
+
+    return run_with_ledger(job, source, target, progress, run_chained)
+
+
+def plan_classes(job: Job, source: Store, target: Store | None, **options: Any) -> Outlook:
+    """Plan such a job; ``options`` as ``outlook`` has them."""
+    if job.chain is None:
+        return outlook(job, source, target, **options)
+    from dbanon.chain.outlook import planned_chain
+
+    return outlook(job, source, target, of_chain=planned_chain, **options)

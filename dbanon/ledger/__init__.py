@@ -1,0 +1,1 @@
+"""The ledger: what dbanon keeps of releases, runs, budgets and jobs, beside the releases."""

@@ -1,0 +1,327 @@
+"""Privacy budgets in the ledger of the database that they are of: made, spent, looked at.
+
+Only spending changes a budget, and spending only adds. What is spent is spent when its transaction
+is committed, before any noise is drawn, whatever comes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
+
+from dbanon.errors import (
+    BudgetExhausted,
+    BudgetExists,
+    BudgetNotFound,
+    InsufficientRights,
+    SourceChanged,
+    nearest_names,
+)
+from dbanon.job.budget import NewBudget
+from dbanon.release.words import now
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
+
+# What the smallest part of an epsilon is that is counted.
+_PART = Decimal("1e-9")
+_AMOUNT = "CAST(? AS DECIMAL(18,9))"
+
+_COLUMNS = (
+    "name, source, unit, entity, CAST(epsilon_total AS VARCHAR(40)), CAST(spent AS VARCHAR(40)),"
+    " CAST(created_at AS VARCHAR(40)), created_by, raises, closed"
+)
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What was spent at once.
+
+    Parameters
+    ----------
+    state : ``spent``: nothing came of it, or not yet; ``published``.
+    release_id : what came of it; None where nothing did.
+    spent_by : the role, where the database has roles.
+    """
+
+    spending_id: str
+    epsilon: Decimal
+    state: str
+    release_id: str | None
+    spent_at: str
+    spent_by: str | None
+
+
+@dataclass(frozen=True)
+class KeptBudget:
+    """A budget as the ledger has it.
+
+    Parameters
+    ----------
+    source : the relation whose releases spend of it.
+    unit, entity : what one of is protected, ``row`` or ``person``, and the column that says whose a
+        row is.
+    raises : the budget that this one took the place of, with what was spent of it.
+    closed : another one took its place.
+    """
+
+    name: str
+    source: str
+    unit: str
+    entity: str | None
+    total: Decimal
+    spent: Decimal
+    created_at: str
+    created_by: str | None
+    raises: str | None
+    closed: bool
+
+    @property
+    def left(self) -> Decimal:
+        """What may still be spent."""
+        return Decimal(0) if self.closed else self.total - self.spent
+
+    @property
+    def told(self) -> str:
+        """What is spent of it, in words."""
+        return f"{plain(self.spent)} of {plain(self.total)} of budget {self.name} are spent"
+
+
+def charged(epsilon: float) -> Decimal:
+    """What an epsilon costs: the decimal that was written, in parts that count, rounded up."""
+    return Decimal(repr(float(epsilon))).quantize(_PART, ROUND_CEILING)
+
+
+def plain(amount: Decimal) -> str:
+    """An amount as people write it."""
+    return f"{amount.normalize():f}"
+
+
+def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBudget:
+    """Make a budget of this source, resolved.
+
+    Raises
+    ------
+    BudgetExists : there is one of this name, or an open one of the source and unit.
+    BudgetNotFound : the one whose place it takes is none, or closed, or of another source.
+    BudgetExhausted : more than its total is spent of that one already.
+    InsufficientRights : the ledger is another's.
+    """
+    session.ensure_ledger()
+    session.require_trusted_ledger()
+    known = listed(session)
+    spent, total = Decimal(0), Decimal(repr(wanted.epsilon)).quantize(_PART, ROUND_FLOOR)
+    open_now = [b for b in known if not b.closed and b.source == str(source)]
+    same = [b for b in open_now if b.unit == wanted.unit]
+    if wanted.name in [b.name for b in known]:
+        raise BudgetExists(
+            f"There is a budget {wanted.name} already.",
+            hint="What was spent stays spent: a larger total is another budget, which raises it.",
+        )
+    if wanted.raises is not None:
+        old = next((b for b in same if b.name == wanted.raises), None)
+        if old is None or old.entity != wanted.entity:
+            raise BudgetNotFound(
+                f"There is no open budget {wanted.raises} of {source} and unit {wanted.unit}.",
+                hint=nearest_names(wanted.raises, [b.name for b in known]),
+            )
+        spent = old.spent
+        if total <= old.total:
+            raise BudgetExhausted(
+                f"Budget {old.name} has a total of {plain(old.total)} already.",
+                hint="A total can only be raised.",
+            )
+        _close(session, old.name, len([b for b in known if b.source == old.source]))
+    elif same:
+        raise BudgetExists(
+            f"{source} has the open budget {same[0].name} already: all its releases spend of one.",
+            hint="Spend of that one. A larger total is another budget, which raises that one.",
+        )
+    row = {
+        "name": wanted.name,
+        "source": str(source),
+        "unit": wanted.unit,
+        "entity": wanted.entity,
+        "epsilon_total": str(total),
+        "spent": str(spent),
+        "created_at": session.timestamp(now()),
+        "created_by": session.current_user(),
+        "raises": wanted.raises,
+        "closed": 0,
+    }
+    _insert(session, "budget", row)
+    return find(session, wanted.name)
+
+
+def _close(session: Session, name: str, number: int) -> None:
+    table = session.ledger_name("budget").quoted
+    try:
+        session.run(f"UPDATE {table} SET closed = ? WHERE name = ? AND closed = 0", (number, name))
+    except InsufficientRights:
+        raise _not_the_owner() from None
+
+
+def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
+    """A row of amounts as decimals, whatever the client's own numbers are."""
+    marks = ", ".join(
+        _AMOUNT if name in ("epsilon_total", "spent", "epsilon") else "?" for name in row
+    )
+    try:
+        session.run(
+            f"INSERT INTO {session.ledger_name(table).quoted} ({', '.join(row)}) VALUES ({marks})",
+            tuple(row.values()),
+        )
+    except InsufficientRights:
+        raise _not_the_owner() from None
+
+
+def _not_the_owner() -> InsufficientRights:
+    return InsufficientRights(
+        "Budgets are written by the owner of the ledger alone.",
+        hint="Ask an administrator of the database to make it.",
+    )
+
+
+def listed(session: Session) -> list[KeptBudget]:
+    """The budgets of a ledger, the oldest first."""
+    if not _there(session):
+        return []
+    session.require_trusted_ledger()
+    table = session.ledger_name("budget").quoted
+    found = session.rows(f"SELECT {_COLUMNS} FROM {table} ORDER BY created_at, name")
+    return [
+        KeptBudget(
+            name, source, unit, entity, Decimal(total), Decimal(spent), at, by, raises, closed != 0
+        )
+        for name, source, unit, entity, total, spent, at, by, raises, closed in found
+    ]
+
+
+def find(session: Session, name: str) -> KeptBudget:
+    """The budget of this name.
+
+    Raises
+    ------
+    BudgetNotFound : there is none.
+    """
+    known = listed(session)
+    for budget in known:
+        if budget.name == name:
+            return budget
+    raise BudgetNotFound(
+        f"The ledger of this database has no budget {name}.",
+        hint=nearest_names(name, [b.name for b in known])
+        or "Make one for all releases of the source, once: dbanon budget create.",
+    )
+
+
+def spendings(session: Session, name: str) -> list[Spending]:
+    """What was spent of a budget, the newest first."""
+    found = session.rows(
+        "SELECT CAST(spending_id AS VARCHAR(36)), CAST(epsilon AS VARCHAR(40)), state,"
+        " CAST(release_id AS VARCHAR(36)), CAST(spent_at AS VARCHAR(40)), spent_by"
+        f" FROM {session.ledger_name('spending').quoted} WHERE budget = ?"
+        " ORDER BY spent_at DESC, spending_id",
+        (name,),
+    )
+    return [
+        Spending(one, Decimal(epsilon), state, release, at, by)
+        for one, epsilon, state, release, at, by in found
+    ]
+
+
+def require_left(budget: KeptBudget, epsilon: float) -> None:
+    """Check that so much is left.
+
+    Raises
+    ------
+    BudgetExhausted : less is.
+    """
+    if charged(epsilon) > budget.left:
+        raise _exhausted(budget, epsilon)
+
+
+def spend(session: Session, name: str, epsilon: float, spending_id: str) -> KeptBudget:
+    """Spend of a budget, in a transaction that the caller commits before any noise is drawn.
+
+    Raises
+    ------
+    BudgetNotFound, BudgetExhausted : nothing is spent.
+    SourceChanged : another session spent meanwhile; in a new transaction it can be tried again.
+    """
+    session.require_trusted_ledger()
+    asked = session.have_spent(name, str(charged(epsilon)), spending_id)
+    if asked is None:
+        asked = _spend(session, name, charged(epsilon), spending_id)
+    budget = find(session, name)
+    if not asked:
+        raise _exhausted(budget, epsilon)
+    return budget
+
+
+def _spend(session: Session, name: str, amount: Decimal, spending_id: str) -> bool:
+    """By this session's own rights: what is left is asked and taken by one statement."""
+    table = session.ledger_name("budget").quoted
+    after = f"round(spent + {_AMOUNT}, 9)"
+    taken = session.rows(
+        f"UPDATE {table} SET spent = {after}"
+        f" WHERE name = ? AND closed = 0 AND {after} <= epsilon_total RETURNING name",
+        (str(amount), name, str(amount)),
+    )
+    if not taken:
+        return False
+    row = {
+        "spending_id": spending_id,
+        "budget": name,
+        "epsilon": str(amount),
+        "state": "spent",
+        "spent_at": session.timestamp(now()),
+        "spent_by": session.current_user(),
+    }
+    _insert(session, "spending", row)
+    return True
+
+
+def require_spent(session: Session, spending_id: str) -> None:
+    """Check that a spending is there, in a transaction that began after it was committed.
+
+    Raises
+    ------
+    SourceChanged : it is not; no noise was drawn.
+    """
+    table = session.ledger_name("spending").quoted
+    found = session.rows(
+        f"SELECT state FROM {table} WHERE CAST(spending_id AS VARCHAR(36)) = ?", (spending_id,)
+    )
+    if found != [("spent",)]:
+        raise SourceChanged(
+            "What was spent is not in the ledger any more; no noise was drawn.",
+            hint="Somebody changed the ledger meanwhile: find out who.",
+        )
+
+
+def published(session: Session, release_id: str) -> None:
+    """Note what came of a spending, by this session's own rights."""
+    table = session.ledger_name("spending").quoted
+    session.run(
+        f"UPDATE {table} SET state = 'published', release_id = spending_id"
+        " WHERE CAST(spending_id AS VARCHAR(36)) = ?",
+        (release_id,),
+    )
+
+
+def _exhausted(budget: KeptBudget, epsilon: float) -> BudgetExhausted:
+    if budget.closed:
+        return BudgetExhausted(
+            f"Budget {budget.name} is closed: another one took its place.",
+            hint="dbanon budget list says which.",
+        )
+    return BudgetExhausted(
+        f"Budget {budget.name} has {plain(budget.left)} of {plain(budget.total)} left, less than"
+        f" epsilon {plain(charged(epsilon))}.",
+        hint="What was released stays released: a larger total is a decision, not a setting.",
+    )
+
+
+def _there(session: Session) -> bool:
+    return session.find_existing(session.ledger_name("budget")) is not None

@@ -1,0 +1,389 @@
+"""The ledger: one row a release, one row a column of it, kept beside the releases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+from dbanon.data.counts import Recount
+from dbanon.data.schema import Role
+from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
+from dbanon.job.guarantee import recorded
+from dbanon.ledger.tables import RELEASE_COLUMNS, LedgerEntry
+from dbanon.release.report import Report
+from dbanon.release.words import time_text
+from dbanon.sessions.base import MARK, Existing, Output
+from dbanon.sessions.ending import ending
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.session import Session
+from dbanon.sessions.store import Store
+
+NOT_COPIED = "not_copied"
+# Seconds that a row on a run that failed may take.
+_NOTED = 15.0
+_TO_RECOUNT = "Name the quasi-identifiers and k to recount a relation that is not in it."
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a job, as the ledger keeps it.
+
+    Parameters
+    ----------
+    door : ``python``, ``cli``, ``job`` or ``sql``.
+    elapsed : seconds from its beginning until now.
+    run_id : a UUID of its own.
+    release_id : the release that it made; None for one that failed.
+    error_code : of the error that ended it; None for one that succeeded.
+    job : its name in its file; None where it is of none.
+    source_types : of a job's source: the type of each column; None where nothing was read.
+    fingerprint : of what a job read, and how; None where none was taken.
+    """
+
+    door: str
+    method: str
+    source: str
+    output: RelationName
+    elapsed: float
+    run_id: str
+    release_id: str | None = None
+    error_code: str | None = None
+    job: str | None = None
+    source_types: Mapping[str, str] | None = None
+    fingerprint: str | None = None
+
+    @property
+    def of_job(self) -> dict[str, Any]:
+        """What only runs of jobs have, where they have it."""
+        found = {name: getattr(self, name) for name in ("job", "source_types", "fingerprint")}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def release_row(
+    report: Report, output: RelationName, relation: RelationName, histogram: Mapping[int, int]
+) -> dict[str, Any]:
+    """The ledger row of a report, column by column; JSON as text."""
+    plain = report.to_dict()
+    row: dict[str, Any] = {name: plain.get(name) for name, _, _ in RELEASE_COLUMNS}
+    row |= {
+        "output_schema": output.schema,
+        "output_name": output.name,
+        "relation_name": relation.name,
+        "arguments": json.dumps(plain["arguments"], sort_keys=True),
+        "histogram": json.dumps({str(size): count for size, count in sorted(histogram.items())}),
+        "seconds": json.dumps({name: round(value, 6) for name, value in report.seconds.items()}),
+        # Of a release that belongs to a chain.
+        "chain_id": report.arguments.get("chain", {}).get("chain_id"),
+        "chain_sequence": report.arguments.get("chain", {}).get("sequence"),
+        "evaluation": None if report.evaluation is None else json.dumps(plain["evaluation"]),
+    }
+    return row
+
+
+def column_rows(
+    report: Report, sql_types: Mapping[str, str], made: Sequence[tuple[str, str]]
+) -> list[dict[str, Any]]:
+    """The ledger rows of a report's columns, with those that were not copied.
+
+    ``sql_types`` begins with the released columns, in their order; ``made`` are pairs of a released
+    quasi-identifier and the column that it stands for.
+    """
+    stands_for = dict(made)
+    named = (
+        *((name, Role.QUASI_IDENTIFIER.value) for name, _ in made),
+        *((name, Role.SENSITIVE.value) for name in report.sensitive),
+        *((name, Role.INSENSITIVE.value) for name in report.kept),
+        *((name, NOT_COPIED) for name in report.not_copied),
+    )
+    places = {name: place for place, name in enumerate(sql_types)}
+    ordered = sorted(named, key=lambda column: (column[1] == NOT_COPIED, places[column[0]]))
+    rows = []
+    for position, (name, role) in enumerate(ordered):
+        loss = report.column_losses.get(stands_for.get(name, name))
+        rows.append(
+            {
+                "release_id": report.release_id,
+                "position": position,
+                "name": name,
+                "role": role,
+                "sql_type": sql_types[name],
+                "information_loss": loss.released if loss else None,
+                "information_loss_before_rounding": loss.before_rounding if loss else None,
+            }
+        )
+    return rows
+
+
+def record(
+    session: Session,
+    report: Report,
+    output: Output,
+    recount: Recount,
+    sql_types: Mapping[str, str],
+    made: Sequence[tuple[str, str]],
+    run: Run,
+) -> str:
+    """Write a release and its run into the ledger; the time that it was recorded with.
+
+    The entry of the release that had the output's name before is closed.
+    """
+    row = release_row(report, output.name, output.relation, recount.histogram)
+    return record_row(session, row, column_rows(report, sql_types, made), output, run)
+
+
+def record_row(
+    session: Session,
+    row: dict[str, Any],
+    columns: Sequence[Mapping[str, Any]],
+    output: Output,
+    run: Run,
+) -> str:
+    """The same of the rows of the ledger that a release has, as ``release_row`` gives them."""
+    for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
+        found = session.find_existing(name)
+        row[column] = found.oid if found else None
+    recorded = session.have_release_recorded(
+        row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id, **run.of_job}
+    )
+    return insert_release(session, row, columns, run) if recorded is None else recorded
+
+
+def insert_release(
+    session: Session, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: Run
+) -> str:
+    """Write a release by this session's own rights; the time that it was recorded with."""
+    release, column = session.ledger_name("release"), session.ledger_name("release_column")
+    created_at = row["created_at"]
+    where, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
+    session.run(
+        f"UPDATE {release.quoted} SET superseded_at = ? WHERE superseded_at IS NULL AND {where}",
+        (session.timestamp(created_at), *values),
+    )
+    row |= {
+        "published_by": session.current_user(),
+        "created_at": session.timestamp(created_at),
+    }
+    session.insert_rows(release, list(row), [tuple(row.values())])
+    session.insert_rows(column, list(columns[0]), [tuple(entry.values()) for entry in columns])
+    insert_run(session, replace(run, release_id=row["release_id"]))
+    return str(created_at)
+
+
+def insert_run(session: Session, run: Run) -> None:
+    """Write a run by this session's own rights."""
+    ended = datetime.now(timezone.utc)
+    row = {
+        "run_id": run.run_id,
+        "release_id": run.release_id,
+        "door": run.door,
+        "method": run.method,
+        "source": run.source,
+        "output_schema": run.output.schema,
+        "output_name": run.output.name,
+        "started_at": session.timestamp(time_text(ended - timedelta(seconds=run.elapsed))),
+        "finished_at": session.timestamp(time_text(ended)),
+        "state": "failed" if run.error_code else "done",
+        "error_code": run.error_code,
+        "run_by": session.current_user(),
+    } | run.of_job
+    if run.source_types is not None:
+        row["source_types"] = json.dumps(run.source_types)
+    relation = session.ledger_name("run")
+    # A run that failed brings no ledger up to date.
+    known = dict(session.columns_of(relation))
+    row = {name: value for name, value in row.items() if name in known}
+    session.insert_rows(relation, list(row), [tuple(row.values())])
+
+
+def note_failure(store: Store, run: Run) -> None:
+    """Write a run that failed, in a transaction of its own, where there is a ledger to write to.
+
+    Best effort: whatever stops it is kept silent, so that it never hides why the run failed.
+    """
+    if ending().silent:
+        return
+    with suppress(Exception), ending().at_most(_NOTED), store.session(write=True) as session:
+        if session.has_ledger():
+            session.require_trusted_ledger()
+            if not session.have_run_recorded(_plain(run)):
+                insert_run(session, run)
+
+
+def _plain(run: Run) -> dict[str, Any]:
+    """A run that made no release as plain values."""
+    plain = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
+    left_out = {"output", "release_id", "job", "source_types", "fingerprint"}
+    return {key: plain[key] for key in plain if key not in left_out} | run.of_job
+
+
+def entry_of(session: Session, name: RelationName, existing: Existing | None) -> str | None:
+    """The id of the release that a relation is, or None.
+
+    Its mark names the entry, and the entry names it: a mark that was copied names another. On
+    PostgreSQL that is by oid, and where the entry has none yet, by the owner.
+    """
+    if existing is None or not session.has_ledger():
+        return None
+    session.require_trusted_ledger()
+    found = _entry(session, existing.mark)
+    if found is None or not session.same_name(found.output, name) or found.kind != existing.kind:
+        return None
+    if existing.oid is None:
+        return found.release_id
+    if found.output_oid is None:
+        return found.release_id if found.published_by == existing.owner else None
+    return found.release_id if found.output_oid == existing.oid else None
+
+
+def is_summary_of(
+    session: Session, output: RelationName, existing: Existing, of_output: Existing | None
+) -> bool:
+    """True when a relation is the summary of a release of this output, by mark and owner."""
+    if not session.has_ledger():
+        return False
+    session.require_trusted_ledger()
+    found = _entry(session, existing.mark)
+    if found is None or existing.kind != "table" or not session.same_name(found.output, output):
+        return False
+    owners = {found.published_by, of_output.owner if of_output else found.published_by}
+    return existing.owner in owners
+
+
+class _Entry(NamedTuple):
+    """What the ledger has of a release that tells which relation it is."""
+
+    release_id: str
+    output: RelationName
+    kind: str
+    output_oid: int | None
+    published_by: str | None
+
+
+def _entry(session: Session, mark: str | None) -> _Entry | None:
+    if mark is None or not mark.startswith(MARK):
+        return None
+    found = session.rows(
+        "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, output_kind,"
+        f" {newer(session, 'output_oid')}, published_by"
+        f" FROM {session.ledger_name('release').quoted}"
+        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (mark.removeprefix(MARK),),
+    )
+    if not found:
+        return None
+    release_id, schema, output, *rest = found[0]
+    return _Entry(str(release_id), RelationName(schema, output), *rest)
+
+
+def _output_condition(name: RelationName) -> tuple[str, tuple[str, ...]]:
+    if name.schema is None:
+        return "output_schema IS NULL AND output_name = ?", (name.name,)
+    return "output_schema = ? AND output_name = ?", (name.schema, name.name)
+
+
+def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) -> LedgerEntry:
+    """The ledger's entry of the release that has this name now, with its quasi-identifiers.
+
+    Raises
+    ------
+    ReleaseNotFound : the ledger has none, or the relation is not the one of its entry.
+    TableNotFound : there is no relation of this name any more.
+    LedgerNotTrusted : the ledger is somebody else's.
+    """
+    name = session.resolve_output(name)
+    missing = ReleaseNotFound(f"The ledger of this database has no release {name}.", hint=hint)
+    if not session.has_ledger():
+        raise missing
+    session.require_trusted_ledger()
+    existing = session.find_existing(name)
+    try:
+        release_id = entry_of(session, name, existing)
+    except InsufficientRights as error:
+        raise InsufficientRights(
+            "This role may not read the ledger, schema dbanon.",
+            detail=error.detail,
+            hint="GRANT dbanon_runner to it, or name quasi-identifiers and k.",
+        ) from None
+    if release_id is None and existing is None and _names_output(session, name):
+        raise TableNotFound(
+            f"The ledger has release {name}, but there is no such relation now.",
+            hint="It was dropped or renamed.",
+        )
+    if release_id is None and existing is not None and _entry(session, existing.mark):
+        missing.message = (
+            f"{name} bears the mark of a release, but is not the relation that the ledger recorded."
+        )
+        missing.hint = (
+            "The mark was copied, or the relation renamed. After a dump was restored an"
+            " administrator ties releases to their relations again: dbanon upgrade"
+        )
+    if release_id is None:
+        raise missing
+    k, histogram, sentence, arguments, rows, epsilon = session.rows(
+        "SELECT k_requested, histogram, guarantee, arguments, rows_out,"
+        f" {newer(session, 'epsilon')}"
+        f" FROM {session.ledger_name('release').quoted}"
+        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (release_id,),
+    )[-1]
+    columns = session.rows(
+        f"SELECT name FROM {session.ledger_name('release_column').quoted}"
+        " WHERE CAST(release_id AS VARCHAR(36)) = ? AND role = 'quasi_identifier'"
+        " ORDER BY position",
+        (release_id,),
+    )
+    arguments = parsed(arguments)
+    return LedgerEntry(
+        release_id=release_id,
+        name=name,
+        quasi_identifiers=tuple(column for (column,) in columns),
+        k_requested=0 if k is None else int(k),
+        histogram=parsed(histogram) or {},
+        guarantee=recorded(0 if k is None else int(k), arguments),
+        sentence=sentence,
+        entity=arguments.get("entity"),
+        models=arguments.get("models", []),
+        hierarchies=arguments.get("hierarchies", {}),
+        epsilon=None if epsilon is None else float(epsilon),
+        rows=int(rows),
+        between=arguments.get("between", {}),
+        listed=arguments.get("listed", {}),
+    )
+
+
+def parsed(value: Any) -> Any:
+    """JSON, which some databases give as text."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def count_of(session: Session, source: str) -> int:
+    """How many releases of a source the ledger has."""
+    if not session.has_ledger():
+        return 0
+    release = session.ledger_name("release").quoted
+    [(found,)] = session.rows(f"SELECT count(*) FROM {release} WHERE source = ?", (source,))
+    return int(found)
+
+
+def _names_output(session: Session, name: RelationName) -> bool:
+    where, values = _output_condition(name)
+    release = session.ledger_name("release").quoted
+    return bool(
+        session.rows(
+            f"SELECT count(*) FROM {release} WHERE superseded_at IS NULL AND {where}", values
+        )[0][0]
+    )
+
+
+def newer(session: Session, column: str) -> str:
+    """SQL of a column of releases that version 0.1.0 did not have.
+
+    A ledger is brought up to date when a release is written into it; until then it is read as it
+    is.
+    """
+    known = dict(session.columns_of(session.ledger_name("release")))
+    return quote(column) if column in known else "NULL"

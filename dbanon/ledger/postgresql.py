@@ -1,0 +1,211 @@
+"""The ledger on PostgreSQL: whom it may belong to, who may write it, and how.
+
+Where dbanon is installed, a role that nobody can become owns the ledger, and three functions of
+that role write it; elsewhere it belongs to the role that made the first release. Whatever runs when
+the ledger is read or written runs as the caller, so a ledger of anybody else is not touched.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dbanon.errors import InvalidName
+from dbanon.ledger.tables import CHECKS, RELEASE_COLUMNS, TABLES
+from dbanon.release.words import printable
+from dbanon.sessions.literals import literal
+
+# The role that owns an installed ledger: it cannot log in, and only superusers are its members.
+OWNER = "dbanon_ledger"
+
+# Not by to_regprocedure, which refuses a role without rights on the schema.
+WRITER = """
+    SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'dbanon' AND p.proname = '_record_release'
+      AND oidvectortypes(p.proargtypes) = 'jsonb, jsonb, jsonb'"""
+
+SPENDER = """
+    SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'dbanon' AND p.proname = '_spend'
+      AND oidvectortypes(p.proargtypes) = 'text, numeric, uuid'"""
+
+# The tables of each chain's own.
+_OF_CHAINS = "^chain_(row|value)_[0-9a-f]{12}$"
+_TABLES = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
+
+# The checks of our own, as the catalog spells them but for spaces, brackets, casts of
+# numbers, and quotes, which `quote_all_identifiers` adds.
+_OWN_CHECKS = ", ".join(
+    f"({literal(table)}, {literal(name)}, {literal('CHECK' + ''.join(held.split()))})"
+    for table, checks in CHECKS.items()
+    for name, held in checks.items()
+)
+
+# What of the ledger is not to be trusted, to whom it belongs, and what kind of thing it is. Nothing
+# of ours is a trigger, rule, policy, default, check, reference, child or expression, so any is one
+# too many, whoever made it, but for checks of ours: of these words, and of built-in operators
+# alone, which nothing is noted to depend on. A right to make one later is as bad; it is kind
+# 'grant'.
+UNTRUSTED = f"""
+WITH trusted AS (
+    SELECT r.oid FROM pg_catalog.pg_roles AS r
+    WHERE r.rolname = current_user
+       OR r.rolname <> '{OWNER}' AND r.rolsuper
+       OR r.rolname = '{OWNER}' AND NOT r.rolsuper AND NOT r.rolcanlogin AND NOT EXISTS (
+            -- Since version 16 a membership may give neither the role's rights nor SET ROLE.
+            SELECT FROM pg_catalog.pg_auth_members AS m
+            JOIN pg_catalog.pg_roles AS member ON member.oid = m.member
+            WHERE m.roleid = r.oid AND NOT member.rolsuper
+              AND (coalesce((to_jsonb(m) ->> 'set_option')::boolean, true)
+                   OR coalesce((to_jsonb(m) ->> 'inherit_option')::boolean, true)))
+), held AS (
+    SELECT c.oid, format('%I.%I', n.nspname, c.relname) AS name, c.relkind, c.relowner AS owner,
+           c.relacl, c.relrowsecurity
+    FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'dbanon' AND (c.relname IN ({_TABLES}) OR c.relname ~ '{_OF_CHAINS}')
+), found AS (
+    SELECT 'schema dbanon' AS what, nspowner AS owner, 'owner' AS kind
+    FROM pg_catalog.pg_namespace
+    WHERE nspname = 'dbanon' AND nspowner NOT IN (SELECT oid FROM trusted)
+    UNION ALL
+    SELECT 'table ' || name, owner, 'owner' FROM held
+    WHERE owner NOT IN (SELECT oid FROM trusted)
+    UNION ALL
+    SELECT 'function ' || p.oid::regprocedure, p.proowner, 'owner'
+    FROM pg_catalog.pg_proc AS p
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'dbanon'
+      AND p.proname IN ('_record_release', '_record_run', '_spend', '_hold_job', '_require_room')
+      AND p.proowner NOT IN (SELECT oid FROM trusted)
+    UNION ALL
+    SELECT name || ', which is no table', owner, 'code' FROM held WHERE relkind <> 'r'
+    UNION ALL
+    SELECT 'row-level security of ' || name, owner, 'code' FROM held WHERE relrowsecurity
+    UNION ALL
+    SELECT format('trigger %I on %s', t.tgname, h.name), p.proowner, 'code'
+    FROM held AS h JOIN pg_catalog.pg_trigger AS t ON t.tgrelid = h.oid AND NOT t.tgisinternal
+    JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid
+    UNION ALL
+    SELECT format('rule %I on %s', r.rulename, h.name), h.owner, 'code'
+    FROM held AS h JOIN pg_catalog.pg_rewrite AS r ON r.ev_class = h.oid WHERE h.relkind = 'r'
+    UNION ALL
+    SELECT format('policy %I on %s', p.polname, h.name), h.owner, 'code'
+    FROM held AS h JOIN pg_catalog.pg_policy AS p ON p.polrelid = h.oid
+    UNION ALL
+    SELECT format('default of column %I of %s', a.attname, h.name), h.owner, 'code'
+    FROM held AS h JOIN pg_catalog.pg_attribute AS a ON a.attrelid = h.oid AND a.atthasdef
+    UNION ALL
+    SELECT format('type of column %I of %s', a.attname, h.name), t.typowner, 'code'
+    FROM held AS h
+    JOIN pg_catalog.pg_attribute AS a ON a.attrelid = h.oid AND a.attnum > 0
+    JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+    -- Rows of chains have the types of their source, which is looked at by itself.
+    WHERE t.typnamespace <> 'pg_catalog'::regnamespace AND h.name !~ '^dbanon[.]chain_(row|value)_'
+    UNION ALL
+    SELECT format('constraint %I of %s', k.conname, k.conrelid::regclass), c.relowner, 'code'
+    FROM held AS h JOIN pg_catalog.pg_constraint AS k
+        ON k.conrelid = h.oid AND k.contype NOT IN ('p', 'u', 'n') OR k.confrelid = h.oid
+    JOIN pg_catalog.pg_class AS c ON c.oid = k.conrelid
+    WHERE NOT (
+        k.contype = 'c' AND k.conrelid = h.oid AND EXISTS (
+            SELECT FROM (VALUES {_OWN_CHECKS}) AS own(relname, conname, told)
+            WHERE own.relname = c.relname AND own.conname = k.conname
+              AND own.told = regexp_replace(pg_get_constraintdef(k.oid),
+                                            '[()" ]|::numeric', '', 'g'))
+        AND NOT EXISTS (
+            SELECT FROM pg_catalog.pg_depend AS d
+            WHERE d.classid = 'pg_constraint'::regclass AND d.objid = k.oid
+              AND d.refclassid <> 'pg_class'::regclass))
+    UNION ALL
+    SELECT format('child or parent %s of %s', c.oid::regclass, h.name), c.relowner, 'code'
+    FROM held AS h JOIN pg_catalog.pg_inherits AS i ON h.oid IN (i.inhparent, i.inhrelid)
+    JOIN pg_catalog.pg_class AS c
+        ON c.oid = CASE h.oid WHEN i.inhparent THEN i.inhrelid ELSE i.inhparent END
+    UNION ALL
+    SELECT format('index %s on %s', i.indexrelid::regclass, h.name), h.owner, 'code'
+    FROM held AS h JOIN pg_catalog.pg_index AS i ON i.indrelid = h.oid
+    WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
+    UNION ALL
+    SELECT format('statistics %I on %s', s.stxname, h.name), h.owner, 'code'
+    FROM held AS h JOIN pg_catalog.pg_statistic_ext AS s ON s.stxrelid = h.oid
+    WHERE to_jsonb(s) ->> 'stxexprs' IS NOT NULL
+    UNION ALL
+    SELECT format('the right %s on %s', lower(g.privilege_type), h.name), g.grantee, 'grant'
+    FROM held AS h CROSS JOIN LATERAL aclexplode(h.relacl) AS g
+    WHERE g.privilege_type IN ('TRIGGER', 'REFERENCES')
+      AND g.grantee NOT IN (SELECT oid FROM trusted)
+    UNION ALL
+    SELECT 'the right create on schema dbanon', g.grantee, 'grant'
+    FROM pg_catalog.pg_namespace AS n CROSS JOIN LATERAL aclexplode(n.nspacl) AS g
+    WHERE n.nspname = 'dbanon' AND g.privilege_type = 'CREATE'
+      AND g.grantee NOT IN (SELECT oid FROM trusted)
+)
+SELECT DISTINCT f.what, CASE f.owner WHEN 0 THEN 'PUBLIC'
+    ELSE pg_get_userbyid(f.owner)::text END AS owner, f.kind
+FROM found AS f ORDER BY 1, 2"""
+
+NOT_TRUSTED_HINT = (
+    "Its owner's code would run as this role. A ledger that a client made is for that role alone;"
+    " for several roles an administrator runs once: dbanon install, or dbanon install --sql-only."
+)
+
+# Of a ledger that is not there, the right to make it; of one that is, the rights to use it.
+RIGHTS_MISSING = f"""
+WITH writer AS (
+{WRITER}
+)
+SELECT 'CREATE on the database'
+WHERE to_regnamespace('dbanon') IS NULL
+  AND NOT has_database_privilege(current_database(), 'CREATE')
+UNION ALL
+SELECT 'USAGE on schema dbanon' FROM pg_namespace
+WHERE nspname = 'dbanon' AND NOT has_schema_privilege(oid, 'USAGE')
+UNION ALL
+SELECT 'CREATE on schema dbanon' FROM pg_namespace AS n
+WHERE nspname = 'dbanon' AND NOT has_schema_privilege(oid, 'CREATE') AND NOT EXISTS
+  (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = 'release')
+UNION ALL
+SELECT 'EXECUTE on function dbanon._record_release' FROM writer
+WHERE oid IS NOT NULL AND NOT has_function_privilege(oid, 'EXECUTE')
+UNION ALL
+SELECT wanted || ' on dbanon.' || relname
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN (VALUES ('release', 'SELECT'), ('release_column', 'SELECT'), ('alembic_version', 'SELECT'),
+             ('release', 'INSERT'), ('release', 'UPDATE'), ('release_column', 'INSERT'),
+             ('run', 'INSERT')) AS w(name, wanted) ON w.name = c.relname
+WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)
+  AND (wanted = 'SELECT' OR (SELECT oid FROM writer) IS NULL)"""
+
+# What the function that records takes from the catalog and the clock itself.
+_TAKEN = ("created_at", "output_schema", "output_name", "output_kind", "relation_name",
+          "published_by", "superseded_at")  # fmt: skip
+_JSON = tuple(name for name, kind, _ in RELEASE_COLUMNS if kind == "json")
+
+
+# As sql/functions/_record_release.sql refuses them: a terminal does what they say.
+_CONTROLS = re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f]")
+
+
+def told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a row of the ledger is the caller's to say, as the function that records takes it.
+
+    Raises
+    ------
+    InvalidName : it would hold a control character.
+    """
+    # A sentence that names columns.
+    row = {**row, "guarantee": printable(row["guarantee"])}
+    for name, value in row.items():
+        if isinstance(value, str) and _CONTROLS.search(value):
+            raise InvalidName(
+                f"The {name} of the ledger's entry would hold a control character.",
+                hint="Rename the table or column whose name has it, or release a view of it.",
+            )
+    return {
+        name: json.loads(value) if name in _JSON and isinstance(value, str) else value
+        for name, value in row.items()
+        if name not in _TAKEN and value is not None
+    }

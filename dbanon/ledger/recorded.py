@@ -1,0 +1,171 @@
+"""A release as the ledger remembers it: its report again, and what only the ledger knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from dbanon.data.counts import Counts, EntityCount, Recount
+from dbanon.data.schema import Role
+from dbanon.ledger import entries
+from dbanon.ledger.rows import rows_of_release
+from dbanon.ledger.tables import RELEASE_COLUMNS, LedgerEntry
+from dbanon.measures.models import CountedModel
+from dbanon.recoding import find_recoding
+from dbanon.release.findings import FewPersons, TellingColumn
+from dbanon.release.recode import ColumnLoss
+from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request
+from dbanon.release.words import time_text
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
+
+# Of a release of version 0.1.0, as the ledger may lack it.
+_UNKNOWN = "not recorded"
+
+
+@dataclass(frozen=True)
+class RecordedColumn:
+    """A column of a release: its name there, its role and its type; ``not_copied`` is a role."""
+
+    name: str
+    role: str
+    sql_type: str
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the ledger has of a release.
+
+    Parameters
+    ----------
+    report : as its run gave it, but for what ``missing`` names.
+    columns : of the relation, and those that were not copied.
+    published_by : the role, where there are roles.
+    superseded_at : when another release took its place; None while it is the current one.
+    missing : what a report of the run may have, and the ledger has not.
+    """
+
+    report: Report
+    columns: tuple[RecordedColumn, ...]
+    published_by: str | None
+    superseded_at: str | None
+    missing: tuple[str, ...]
+
+
+def read(session: Session, entry: LedgerEntry) -> Recorded:
+    """The release of an entry."""
+    # A ledger of version 0.1.0 has not all of the columns.
+    [known] = rows_of_release(session, "release", entry.release_id)
+    empty: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
+    row = empty | known
+    found = rows_of_release(session, "release_column", entry.release_id)
+    columns = tuple(RecordedColumn(one["name"], one["role"], one["sql_type"]) for one in found)
+    losses = {
+        one["name"]: ColumnLoss(
+            one["name"],
+            float(one["information_loss_before_rounding"]),
+            float(one["information_loss"]),
+        )
+        for one in found
+        if one["information_loss"] is not None
+        and one["information_loss_before_rounding"] is not None
+    }
+    arguments: Mapping[str, Any] = row["arguments"]
+    evaluation = row["evaluation"]
+    missing = ["the seconds of the commit", "which columns were lost completely"]
+    if evaluation is None:
+        missing.append("an evaluation")
+    if row["digest"] is None:
+        missing.append("the digest of the rows, which version 0.1.0 did not take")
+    made = MadeBy(
+        release_id=entry.release_id,
+        created_at=_time(row["created_at"]) or _UNKNOWN,
+        dbanon_version=str(row["dbanon_version"]),
+        relation=str(RelationName(row["output_schema"], row["relation_name"])),
+        seconds=row["seconds"],
+        digest=row["digest"],
+        seed_policy=str(row["seed_policy"]),
+        earlier_releases=str(row["earlier_releases"]),
+    )
+    report = Report(
+        _request(row, columns, entry),
+        _counted(row, entry),
+        Lost(
+            float(row["information_loss"]),
+            float(row["information_loss_before_rounding"]),
+            losses,
+            find_recoding(str(arguments.get("recoding", "mean"))).measure,
+            arguments.get("levels"),
+        ),
+        made,
+        Evaluated(evaluation),
+    )
+    published_by = None if row["published_by"] is None else str(row["published_by"])
+    superseded_at = _time(row["superseded_at"])
+    return Recorded(report, columns, published_by, superseded_at, tuple(missing))
+
+
+def _request(
+    row: Mapping[str, Any], columns: Sequence[RecordedColumn], entry: LedgerEntry
+) -> Request:
+    arguments = row["arguments"]
+
+    def of_role(role: str) -> tuple[str, ...]:
+        return tuple(column.name for column in columns if column.role == role)
+
+    strata = arguments.get("by", ())
+    made = of_role(Role.QUASI_IDENTIFIER.value)
+    return Request(
+        source=str(row["source"]),
+        output=str(entry.name),
+        output_kind=str(row["output_kind"]),
+        method=str(row["method"]),
+        arguments=arguments,
+        quasi_identifiers=tuple(name for name in made if name not in strata),
+        sensitive=of_role(Role.SENSITIVE.value),
+        kept=of_role(Role.INSENSITIVE.value),
+        not_copied=of_role(entries.NOT_COPIED),
+        k=entry.k_requested,
+        entity=entry.entity,
+        guarantee=entry.sentence,
+    )
+
+
+def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
+    arguments = row["arguments"]
+    histogram = {int(size): int(count) for size, count in entry.histogram.items()}
+    rows = Recount(int(row["rows_out"]), histogram, int(row["null_rows"]), arguments.get("k_rows"))
+    persons = {
+        name: EntityCount(int(arguments.get("persons", 0)), int(row["k_achieved"]), histogram)
+        for name in entry.guarantee.persons
+    }
+    levels = tuple(
+        CountedModel(str(model["model"]), float(model["counted"])) for model in entry.models
+    )
+    return Counted(
+        rows_in=int(row["rows_in"]),
+        suppressed=int(row["suppressed"]),
+        rows=rows,
+        verdict=entry.guarantee.verdict(Counts(rows, persons), levels),
+        telling=tuple(TellingColumn(**found) for found in arguments.get("telling", ())),
+        few_persons=tuple(FewPersons(**found) for found in arguments.get("few_persons", ())),
+    )
+
+
+def _time(value: Any) -> str | None:
+    """A time of the ledger in UTC, as a report has it; as it is where it cannot be read."""
+    if value is None:
+        return None
+    # PostgreSQL and DuckDB drop zeros at the end, and minutes of a zone; Python 3.10 wants all.
+    text = re.sub(r"\.(\d{1,6})", lambda found: f".{found[1]:0<6}", str(value))
+    text = re.sub(r"([+-]\d\d)$", r"\1:00", text) if ":" in text else text
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=timezone.utc)
+    return time_text(found.astimezone(timezone.utc))

@@ -1,0 +1,310 @@
+"""Releases in the ledger of a database: what became of each, all of one, and taking one away.
+
+The ledger's entries stay whatever happens to a relation. What became of a release is not written
+down: it is looked at, so that it is true also where somebody else dropped or renamed a relation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
+from dbanon.ledger import entries
+from dbanon.ledger.rows import rows_of_release
+from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing
+from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.sessions.session import Session
+
+CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "untied"
+
+_LISTED = "dbanon releases lists them."
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
+# What an older ledger has and never used, and the database's own numbers.
+_NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid")
+_OF_RUN = ("run_id", "door", "job", "started_at", "finished_at", "run_by", "application",
+           "server_version")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A release, as a list of them has it.
+
+    Parameters
+    ----------
+    created_at : when it was published, as text.
+    superseded : whether another release has its name since.
+    state : ``current``: its relation is there, marked and the one recorded; ``superseded``;
+        ``dropped``: there is no such relation; ``untied``: there is one with its mark, but not the
+        one recorded, as after a dump was restored: ``dbanon upgrade`` ties it again.
+    k_requested, k_achieved, information_loss : None of a release that has no classes.
+    epsilon, budget : what it spent of which; None of one that has classes.
+    """
+
+    release_id: str
+    created_at: str
+    output: str
+    method: str
+    k_requested: int | None
+    k_achieved: int | None
+    rows_out: int
+    information_loss: float | None
+    published_by: str | None
+    superseded: bool
+    state: str
+    epsilon: float | None = None
+    budget: str | None = None
+
+
+def listed(session: Session) -> list[Listed]:
+    """The releases of a ledger, newest first."""
+    if not session.has_ledger():
+        return []
+    session.require_trusted_ledger()
+    found = session.rows(
+        "SELECT CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)), output_schema,"
+        " output_name, output_kind, method, k_requested, k_achieved, rows_out, information_loss,"
+        f" published_by, superseded_at IS NOT NULL, {entries.newer(session, 'epsilon')},"
+        f" {entries.newer(session, 'budget')}"
+        f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
+    )
+    existing: dict[RelationName, Existing | None] = {}
+    releases = []
+    for (
+        release_id,
+        created_at,
+        schema,
+        output,
+        kind,
+        method,
+        k,
+        achieved,
+        rows,
+        loss,
+        by,
+        old,
+        epsilon,
+        budget,
+    ) in found:
+        name = RelationName(schema, output)
+        if name not in existing:
+            existing[name] = session.find_existing(name)
+        state = _state(session, name, existing[name], release_id, kind, by, bool(old))
+        told = (str(name), method, k, achieved, int(rows), loss, by, bool(old), state)
+        spent = None if epsilon is None else float(epsilon)
+        releases.append(Listed(release_id, created_at, *told, spent, budget))
+    return releases
+
+
+def _state(
+    session: Session,
+    name: RelationName,
+    existing: Existing | None,
+    release_id: str,
+    kind: str,
+    publisher: str | None,
+    superseded: bool,
+) -> str:
+    alike = (
+        existing is not None
+        and existing.mark == MARK + release_id
+        and existing.kind == kind
+        and existing.owner in (None, publisher)
+    )
+    if alike and entries.entry_of(session, name, existing) == release_id:
+        return CURRENT
+    if superseded:
+        return SUPERSEDED
+    return UNTIED if alike else DROPPED
+
+
+def shown(session: Session, release: str) -> dict[str, Any]:
+    """All that the ledger has of a release: its entry, its state, its columns, and its run.
+
+    Parameters
+    ----------
+    release : its id, or the name of its output; of several releases of a name the newest.
+
+    Raises
+    ------
+    ReleaseNotFound : the ledger has none.
+    """
+    name = None if _ID.fullmatch(release) else session.resolve_output(parse_relation(release))
+    found = next(
+        (
+            one
+            for one in listed(session)
+            if one.release_id == release.lower()
+            or (name is not None and session.same_name(parse_relation(one.output), name))
+        ),
+        None,
+    )
+    if found is None:
+        raise ReleaseNotFound("The ledger of this database has no such release.", hint=_LISTED)
+    id_ = found.release_id
+    [entry] = rows_of_release(session, "release", id_)
+    columns = rows_of_release(session, "release_column", id_)
+    runs = rows_of_release(session, "run", id_)
+    for column in columns:
+        del column["release_id"]
+    return {
+        **{name: value for name, value in entry.items() if name not in _NOT_SHOWN},
+        "state": found.state,
+        "columns": columns,
+        "run": {name: runs[0][name] for name in _OF_RUN if name in runs[0]} if runs else None,
+    }
+
+
+def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
+    """Drop the release that has this name now: its view, its table and its summary.
+
+    Its entry stays in the ledger, where its state is ``dropped`` then. Tables of earlier releases
+    that a view showed stay, too, until they are collected. Returns its id and what was dropped.
+
+    Raises
+    ------
+    ReleaseNotFound, TableNotFound : there is no such release, or its relation is not there.
+    InsufficientRights : a relation is another role's, or something else depends on it.
+    """
+    name = session.resolve_output(name)
+    entry = entries.find_release(session, name, hint=f"dbanon drops only what it made: {_LISTED}")
+    output = session.find_existing(name)
+    assert output is not None  # As find_release said.
+    [told] = rows_of_release(session, "release", entry.release_id)
+    beside = name.sibling(name.name + SUMMARY_SUFFIX)
+    summary = _of_release(session, beside, entry.release_id)
+    if summary is not None and not entries.is_summary_of(session, name, summary, output):
+        summary = None
+    dropped = [name]
+    _require_droppable(session, name, output)
+    if output.kind == "view":
+        released = name.sibling(told["relation_name"])
+        session.drop_view(name)
+        table = _of_release(session, released, entry.release_id)
+        if table is not None and _tied(table, told):
+            _require_droppable(session, released, table)
+            session.drop_table(released)
+            dropped.append(released)
+    else:
+        session.drop_table(name)
+    if summary is not None:
+        _require_droppable(session, beside, summary)
+        session.drop_table(beside)
+        dropped.append(beside)
+    return entry.release_id, [str(relation) for relation in dropped]
+
+
+def _of_release(session: Session, name: RelationName, release_id: str) -> Existing | None:
+    """The table of this name, where it bears the mark of a release."""
+    found = session.find_existing(name)
+    if found is None or found.kind != "table" or found.mark != MARK + release_id:
+        return None
+    return found
+
+
+def _tied(table: Existing, entry: Mapping[str, Any]) -> bool:
+    """Whether a table is the one that the entry recorded; a mark can be copied."""
+    recorded = entry.get("relation_oid")
+    if recorded is None or table.oid is None:
+        return table.owner in (None, entry["published_by"])
+    return bool(table.oid == recorded)
+
+
+def _require_droppable(session: Session, name: RelationName, existing: Existing) -> None:
+    if not session.may_drop(existing):
+        raise InsufficientRights(
+            f"{name} is not dropped: it belongs to role {existing.owner}, or something else shows"
+            " it.",
+            hint="Drop it as that role, and before it what depends on it.",
+        )
+
+
+def superseded_tables(
+    session: Session, keep_last: int, of: RelationName | None = None
+) -> list[RelationName]:
+    """Released tables that a view no longer shows, but for the newest ``keep_last``.
+
+    ``of`` is the one output that is looked at. What is not ours to drop, by entry, mark and rights,
+    is passed over.
+    """
+    if not session.has_ledger():
+        return []
+    session.require_trusted_ledger()
+    found = session.rows(
+        "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
+        f" {entries.newer(session, 'relation_oid')}, published_by"
+        f" FROM {session.ledger_name('release').quoted}"
+        " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
+        " ORDER BY superseded_at DESC, created_at DESC"
+    )
+    seen: dict[tuple[str | None, str], int] = {}
+    tables = []
+    wanted = None if of is None else session.resolve_output(of)
+    for schema, output, relation, release_id, oid, publisher in found:
+        if wanted is not None and not session.same_name(wanted, RelationName(schema, output)):
+            continue
+        seen[schema, output] = seen.get((schema, output), 0) + 1
+        if seen[schema, output] <= keep_last:
+            continue
+        mark = MARK + release_id
+        name = RelationName(schema, relation)
+        existing = session.find_existing(name)
+        if existing is None or existing.mark != mark or existing.kind != "table":
+            continue
+        tied = existing.owner == publisher if oid is None else existing.oid in (oid, None)
+        # The view shows it still, whatever the ledger says.
+        view = session.find_existing(RelationName(schema, output))
+        shown = view is not None and view.mark == mark
+        if tied and not shown and session.may_drop(existing):
+            tables.append(name)
+    return tables
+
+
+def clear_runs(session: Session, before: str) -> int:
+    """Delete what the ledger has of runs that began before a time and made no release: how many."""
+    if not session.has_ledger():
+        return 0
+    session.require_trusted_ledger()
+    relation = session.ledger_name("run")
+    if session.find_existing(relation) is None:
+        return 0
+    old = "release_id IS NULL AND started_at < ?"
+    moment = [session.timestamp(before)]
+    [(found,)] = session.rows(f"SELECT count(*) FROM {relation.quoted} WHERE {old}", moment)
+    session.run(f"DELETE FROM {relation.quoted} WHERE {old}", moment)
+    return int(found)
+
+
+def shown_table(session: Session, output: RelationName) -> list[RelationName]:
+    """The table that a view of ours shows now; none where the ledger has no such release."""
+    try:
+        entry = entries.find_release(session, output)
+    except (ReleaseNotFound, TableNotFound):
+        return []
+    [told] = rows_of_release(session, "release", entry.release_id)
+    return [entry.name.sibling(told["relation_name"])] if told["output_kind"] == "view" else []
+
+
+def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, Any]]]:
+    """Files of this role's releases of an output, the newest first: release, number, what it was.
+
+    An output of the name may have been another role's, who could name any file: it is not asked.
+    """
+    if not session.has_ledger():
+        return []
+    session.require_trusted_ledger()
+    wanted = session.resolve_output(parse_relation(output))
+    found = session.rows(
+        "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
+        f" FROM {session.ledger_name('release').quoted}"
+        " WHERE coalesce(published_by, '') = ? ORDER BY created_at DESC",
+        (session.current_user() or "",),
+    )
+    return [
+        (str(release_id), number, one)
+        for schema, name, release_id, arguments in found
+        if session.same_name(wanted, RelationName(schema, name))
+        for number, one in enumerate(entries.parsed(arguments).get("exports", ()))
+    ]

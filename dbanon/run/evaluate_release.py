@@ -1,0 +1,216 @@
+"""Looking at what a release is worth later: what the ledger holds, and what SQL can say again.
+
+A release has neither keys nor order, so nothing is ever paired by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dbanon.data.schema import Kind, Role
+from dbanon.errors import OriginalChanged
+from dbanon.ledger import entries, recorded
+from dbanon.ledger.recorded import Recorded
+from dbanon.ledger.rows import require_classes
+from dbanon.measures.alone import figures_alone
+from dbanon.measures.catalogue import LOSSES, RISKS
+from dbanon.release.report import Report
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
+from dbanon.sessions.store import Store
+from dbanon.stores.covariances import class_sizes, entropy_of, rows_of, side_of
+
+RECORDED, COUNTED = "recorded when it was released", "counted now, in rows"
+ALONE = "from source and release alone, without pairs"
+_OF_PAIRS = "needs the pairs of the run: release with evaluate"
+_WITHHELD = "rows were withheld: source and release hold different rows"
+_OF_NUMBERS = ("sse_loss", "moment_loss", "structure_loss", "covariance_loss", "correlation_loss")
+
+
+@dataclass(frozen=True)
+class FoundFigure:
+    """One figure of a release.
+
+    Parameters
+    ----------
+    measure : as in docs/evaluation.md.
+    attribute : the column; None for all.
+    value : None where it has no meaning; ``note`` says why.
+    note : where it is from.
+    """
+
+    measure: str
+    attribute: str | None
+    value: float | None
+    note: str
+
+
+@dataclass(frozen=True)
+class ReleaseEvaluation:
+    """What a release in a database lost and still risks.
+
+    Parameters
+    ----------
+    release_id, relation : the release.
+    original : the relation it was compared with; None where none was named.
+    evaluation : ``Evaluation.to_dict()`` as it was recorded; None where nobody asked for it.
+    figures : those of the ledger, then those that were counted or computed now.
+    """
+
+    release_id: str
+    relation: str
+    original: str | None
+    evaluation: Mapping[str, Any] | None
+    figures: tuple[FoundFigure, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The evaluation as plain values, for JSON."""
+        return asdict(self)
+
+
+def evaluated(
+    store: Store,
+    release: RelationName,
+    original: RelationName | None = None,
+    *,
+    changed_source: bool = False,
+) -> ReleaseEvaluation:
+    """What the ledger holds of a release, its classes counted now, and losses by SQL.
+
+    Parameters
+    ----------
+    original : the relation that it was made of, in the same database.
+    changed_source : True to compare it though its rows or columns are others than then.
+
+    Raises
+    ------
+    ReleaseNotFound : the ledger has no such release.
+    OriginalChanged : the original has other rows or columns than the release was made of.
+    """
+    with store.session(write=False) as session:
+        entry = entries.find_release(
+            session, release, hint="Data frames of any origin: dbanon.evaluate in Python."
+        )
+        require_classes(entry)
+        # Looked at as a source is: its owner may have made a view of it.
+        released = session.find_source(entry.name)
+        found = recorded.read(session, entry)
+        told = found.report
+        figures = [
+            *_recorded(told.evaluation),
+            *_counted(class_sizes(session, entry.name, entry.quasi_identifiers)),
+        ]
+        source = None if original is None else session.find_source(original)
+        if source is not None:
+            if not changed_source:
+                _require_original(session, source, found)
+            if told.suppressed:
+                names = (*_OF_NUMBERS, "entropy_change")
+                figures += [FoundFigure(name, None, None, _WITHHELD) for name in names]
+            else:
+                figures += _compared(session, released, source, entry.quasi_identifiers, told)
+    return ReleaseEvaluation(
+        entry.release_id,
+        str(entry.name),
+        None if source is None else str(source.name),
+        told.evaluation,
+        tuple(figures),
+    )
+
+
+def _recorded(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
+    if evaluation is None:
+        yield FoundFigure("linkage_risk", None, None, _OF_PAIRS)
+        return
+    notes = evaluation["notes"]
+    found = {**evaluation["losses"], **evaluation["risks"]}
+    for name in (*LOSSES, *RISKS):
+        if name in found:
+            yield FoundFigure(name, None, found[name], notes.get(name, RECORDED))
+    for column, own in evaluation["columns"].items():
+        for name, value in own.items():
+            yield FoundFigure(name, column, value, RECORDED)
+
+
+def _counted(sizes: Mapping[int, int]) -> Iterator[FoundFigure]:
+    rows = sum(size * classes for size, classes in sizes.items())
+    classes = sum(sizes.values())
+    squares = sum(size * size * number for size, number in sizes.items())
+    for name, value in (
+        ("class_risk", 1 / min(sizes) if sizes else None),
+        ("average_class_risk", classes / rows if rows else None),
+        ("average_class_size", rows / classes if rows else None),
+        ("discernibility", float(squares) if rows else None),
+    ):
+        yield FoundFigure(name, None, value, "no row is released" if value is None else COUNTED)
+
+
+def _require_original(session: Session, source: Relation, found: Recorded) -> None:
+    names = {attribute.name for attribute in source.schema.attributes}
+    missing = [
+        column.name
+        for column in found.columns
+        if column.role != Role.QUASI_IDENTIFIER.value and column.name not in names
+    ]
+    if missing:
+        raise OriginalChanged(
+            f"{source.name} is not what was released: it has no column "
+            + ", ".join(f'"{name}"' for name in missing)
+            + ".",
+            hint="Name the relation that the release was made of, as it was then.",
+        )
+    rows, then = rows_of(session, source.relation), found.report.rows_in
+    if rows != then:
+        raise OriginalChanged(
+            f"{source.name} is not what was released: it has {rows} rows, and had {then} then.",
+            hint="To compare it all the same: `changed_source`.",
+        )
+
+
+def _compared(
+    session: Session,
+    released: Relation,
+    source: Relation,
+    quasi_identifiers: Sequence[str],
+    told: Report,
+) -> Iterator[FoundFigure]:
+    """What follows from both relations; strata lose nothing, and ranks have an order of theirs."""
+    arguments = told.arguments
+    of_source = {attribute.name: attribute.kind for attribute in source.schema.attributes}
+    of_release = {attribute.name: attribute.kind for attribute in released.schema.attributes}
+    numbers, texts = [], []
+    for name in quasi_identifiers:
+        kinds = {of_source.get(name), of_release.get(name)}
+        if name in arguments.get("by", []):
+            continue
+        if kinds <= {Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT}:
+            numbers.append(name)
+        elif kinds == {Kind.CATEGORY} and name not in arguments.get("orders", {}):
+            texts.append(name)
+    if numbers:
+        sides = [side_of(session, one.relation, numbers) for one in (source, released)]
+        note = f"{ALONE}; of {', '.join(numbers)}"
+        for measure, figure in figures_alone(sides[0], sides[1], numbers).items():
+            yield FoundFigure(measure, None, figure.value, figure.note or note)
+            for name, value in figure.columns.items():
+                yield FoundFigure(measure, name, value, ALONE)
+    else:
+        for measure in _OF_NUMBERS:
+            yield FoundFigure(measure, None, None, "no column holds numbers in source and release")
+    before = [entropy_of(session, source.relation, name) for name in texts]
+    after = [entropy_of(session, released.relation, name) for name in texts]
+    yield FoundFigure(
+        "entropy_change",
+        None,
+        _change(sum(before), sum(after)) if texts else None,
+        f"percent; {ALONE}" if texts else "no column of text, without an order, is in both",
+    )
+    for name, one, other in zip(texts, before, after, strict=True):
+        yield FoundFigure("entropy_change", name, _change(one, other), f"percent; {ALONE}")
+
+
+def _change(before: float, after: float) -> float:
+    return 100 * abs(before - after) / before if before else 0.0

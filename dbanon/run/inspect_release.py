@@ -1,0 +1,151 @@
+"""Looking at a release: what the ledger has of it, and how its released values are distributed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+
+from dbanon.data.schema import Attribute, Kind, Role
+from dbanon.ledger import entries, recorded
+from dbanon.ledger.recorded import Recorded
+from dbanon.ledger.rows import require_classes
+from dbanon.ledger.tables import LedgerEntry
+from dbanon.release.distribution import (
+    Distribution,
+    bound_of,
+    not_drawn,
+    of_dates,
+    of_labels,
+    of_numbers,
+)
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
+from dbanon.sessions.statements import (
+    rare_values,
+    recount_for_people,
+    shared_values,
+    value_counts,
+)
+from dbanon.sessions.store import Store
+
+# A released value has k rows at least, so that there are not too many; more are not looked at.
+_MOST_VALUES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Look:
+    """A release as it stands in its database.
+
+    Parameters
+    ----------
+    recorded : what the ledger has of it.
+    counting : what anyone can count again: in words, and the query.
+    distributions : of the released quasi-identifiers and sensitive columns, in their order.
+    """
+
+    recorded: Recorded
+    counting: tuple[tuple[str, str], ...]
+    distributions: tuple[Distribution, ...]
+
+
+def look(store: Store, relation: RelationName) -> Look:
+    """Look at the release of this name. No original is read.
+
+    Raises
+    ------
+    ReleaseNotFound, TableNotFound, LedgerNotTrusted : as ``entries.find_release``.
+    InsufficientRights : it may not be read.
+    """
+    with store.session(write=False) as session:
+        entry = entries.find_release(session, relation)
+        require_classes(entry)
+        found = recorded.read(session, entry)
+        return Look(
+            found,
+            tuple(
+                (words, recount_for_people(entry.name, columns))
+                for words, columns in _counted_again(entry)
+            ),
+            _distributions(session, entry, found),
+        )
+
+
+def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
+    """What whoever has the release can count: in words, and by which columns."""
+    guarantee = entry.guarantee
+    questions = guarantee.questions(entry.quasi_identifiers)
+    within = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
+    for columns in questions.each:
+        yield f"{columns[0]} by itself{within}: k counts these.", columns
+    if questions.each:
+        yield "Whole rows: nothing is guaranteed of them.", questions.columns
+        return
+    counts = "k counts these."
+    for name in questions.persons:
+        counts = (
+            f'k counts persons, by "{name}", who are at most as many in a class. The release does'
+            " not hold whose a row is, so that only the run could count them."
+        )
+    yield f"Rows that share all quasi-identifiers{within}: {counts}", questions.columns
+
+
+def _distributions(
+    session: Session, entry: LedgerEntry, found: Recorded
+) -> tuple[Distribution, ...]:
+    """Of each quasi-identifier and sensitive column that is in the relation still."""
+    source = session.find_source(entry.name)
+    attributes = {attribute.name: attribute for attribute in source.schema.attributes}
+    wanted = (Role.QUASI_IDENTIFIER.value, Role.SENSITIVE.value)
+    return tuple(
+        _distribution(session, entry, attributes[column.name], column.role)
+        for column in found.columns
+        if column.role in wanted and column.name in attributes
+    )
+
+
+def _distribution(
+    session: Session, entry: LedgerEntry, attribute: Attribute, role: str
+) -> Distribution:
+    k, name = entry.k_requested, attribute.name
+    sensitive = role == Role.SENSITIVE.value
+    if entry.guarantee.persons and (sensitive or k < bound_of(k)):
+        # A bin of classes holds k persons; how many hold a value of the source is not known here.
+        return not_drawn(name, role, k, "Persons in a bin or value cannot be counted here.")
+    text = session.text_of(attribute)
+    if attribute.kind in _PLACED and not sensitive:
+        counted = session.rows(value_counts(entry.name, text))
+        if len(counted) > _MOST_VALUES:
+            return not_drawn(name, role, k, "It has too many values.")
+        return _placed(attribute, role, k, counted)
+    shared = session.rows(shared_values(entry.name, text, bound_of(k)))
+    others, rows = session.rows(rare_values(entry.name, text, bound_of(k)))[0]
+    labels = [("NULL" if value is None else str(value), int(size)) for value, size in shared]
+    return of_labels(name, role, k, labels, int(others), int(rows))
+
+
+_PLACED = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
+
+
+def _placed(
+    attribute: Attribute, role: str, k: int, counted: list[tuple[str | None, int]]
+) -> Distribution:
+    """The distribution of numbers or dates, which come as text; NULLs are in no bin."""
+    known = [(value, int(size)) for value, size in counted if value is not None]
+    if not known:
+        return not_drawn(attribute.name, role, k, "All rows have NULL.")
+    sizes = np.array([size for _, size in known], np.int64)
+    try:
+        if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
+            if any("BC" in str(value) for value, _ in known):
+                raise ValueError
+            days = np.array([str(value)[:10] for value, _ in known], "datetime64[D]")
+            return of_dates(attribute.name, role, k, days, sizes)
+        values = [float(value) for value, _ in known]
+        if not all(map(isfinite, values)):
+            raise ValueError
+    except ValueError:
+        return not_drawn(attribute.name, role, k, "Its values have no place on a common line.")
+    return of_numbers(attribute.name, role, k, np.array(values), sizes)

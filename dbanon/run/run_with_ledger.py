@@ -1,0 +1,120 @@
+"""Runs of jobs as clients make them: one that fails leaves a row in the ledger of its target."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from dbanon.errors import (
+    AccessRefused,
+    DatabaseNotFound,
+    DatabaseUnreachable,
+    MemoryLimit,
+    OutcomeUnknown,
+    TlsFailed,
+    error_code,
+    lacks_memory,
+)
+from dbanon.job.job import Job
+from dbanon.ledger import entries
+from dbanon.release.report import Report
+from dbanon.run.files import files_of, require_place
+from dbanon.run.run import PhaseProgress, run
+from dbanon.run.spilled import spilled
+from dbanon.run.time_limit import within
+from dbanon.sessions.ending import ending
+from dbanon.sessions.names import parse_relation
+from dbanon.sessions.store import Store
+from dbanon.stores.sql_source import SqlSource
+from dbanon.stores.sql_target import SqlTarget, described
+
+# Who cannot be reached is not asked again; what may have been done did not fail.
+Runner = Callable[[Job, Store, "Store | None", "PhaseProgress | None"], Report]
+
+NOT_ASKED = (AccessRefused, DatabaseNotFound, DatabaseUnreachable, OutcomeUnknown, TlsFailed)
+
+
+def run_with_ledger(
+    job: Job,
+    source: Store,
+    target: Store | None = None,
+    progress: PhaseProgress | None = None,
+    between: Runner | None = None,
+) -> Report:
+    """Run a job; when it fails, leave a row in the ledger of its target.
+
+    The row has a transaction of its own. Inside a database a call that fails takes all with it.
+
+    Parameters
+    ----------
+    between : what runs it; ``run_between`` when None.
+
+    Raises
+    ------
+    DbanonError : what the run raised, whether or not the row could be written.
+    """
+    started = time.perf_counter()
+    for name in (job.table, job.output):
+        parse_relation(name)
+    # Who was told to end has little time for that, too.
+    with ending().scope():
+        try:
+            with within(job.time_limit, progress) as watched:
+                return _within_memory(between or run_between, job, source, target, watched)
+        except (Exception, KeyboardInterrupt) as error:
+            if not isinstance(error, NOT_ASKED):
+                failed = described(job, time.perf_counter() - started, error_code(error))
+                entries.note_failure(target or source, failed)
+            raise
+
+
+def run_between(
+    job: Job, source: Store, target: Store | None = None, progress: PhaseProgress | None = None
+) -> Report:
+    """Run a job in one transaction, or in one on each of two databases.
+
+    Parameters
+    ----------
+    target : the database that is written to; the same one when None.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong; nothing was published then.
+    """
+    require_place(job, source, target)
+    # Outermost: what databases put there is gone before it goes.
+    with (
+        spilled(job, source, target) as disk,
+        files_of(job, target or source) as exporter,
+        ExitStack() as stack,
+    ):
+        if target is None or target.same_database(source):
+            writes = stack.enter_context(source.session(write=True))
+            reads = writes
+        else:
+            # Sessions end the other way round: the target's commit is the last that can fail.
+            writes = stack.enter_context(target.session(write=True, create=True))
+            reads = stack.enter_context(source.session(write=False))
+        started = time.perf_counter()
+        if exporter is not None:
+            exporter.require_places(writes)
+        report = run(job, SqlSource(reads, disk), SqlTarget(writes), progress, exporter)
+        before_commit = time.perf_counter()
+        if exporter is not None:
+            exporter.committing = True
+        stack.close()
+        spent = dict(report.seconds)
+        spent["write"] += time.perf_counter() - before_commit
+        return report.made(seconds=spent | {"total": time.perf_counter() - started})
+
+
+def _within_memory(
+    between: Runner, job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
+) -> Report:
+    try:
+        return between(job, source, target, progress)
+    except (MemoryError, ImportError) as error:
+        if not lacks_memory(error):
+            raise
+        raise MemoryLimit.of_process() from None

@@ -1,0 +1,145 @@
+"""What a session does for chains: tags under a key, rows in an order that nobody can foretell."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import ClassVar
+
+from dbanon.data.schema import Attribute
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation
+from dbanon.sessions.interface import SessionInterface
+from dbanon.sessions.names import RelationName, quote
+
+# Of chains: the key's blocks, whoever has a tag, who is in the source, who of the members is not,
+# and who is new, what becomes of each cell, rows put anew, how many of each cell's differ, where
+# these would break a model, what histories are refined to, and what rows are shuffled by.
+SECRET = "dbanon_secret"
+TAGGED = "dbanon_tagged"
+PRESENT = "dbanon_present"
+MISSING = "dbanon_missing"
+NEWCOMERS = "dbanon_newcomers"
+VERDICT = "dbanon_verdict"
+CURRENT = "dbanon_current"
+DIFFERING = "dbanon_differing"
+UNFIT = "dbanon_unfit"
+TRACES = "dbanon_traces"
+SHUFFLE = "dbanon_shuffle"
+# And of their recount alone: who is shown and not there, the rows that stood for them, histories.
+ABSENT = "dbanon_absent"
+SHOWN = "dbanon_shown"
+HISTORIES = "dbanon_histories"
+# And of two chains over the same persons: who is in which class of the earlier one.
+BEFORE = "dbanon_before"
+STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, VERDICT, CURRENT, DIFFERING, UNFIT, TRACES,
+           SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE)  # fmt: skip
+
+INNER, OUTER = "inner_block", "outer_block"
+
+
+class KeyedSession(SessionInterface):
+    """The part of a session that chains ask for."""
+
+    bytes_type: ClassVar[str] = "BLOB"
+    # What ends a subquery whose expressions shall be computed once a row, wherever they are used.
+    computed_once: ClassVar[str] = ""
+
+    @abstractmethod
+    def keyed_tag(self, text: str) -> str:
+        """SQL of the keyed tag, 16 bytes, of a text that SQL gives, once a key is staged."""
+
+    @abstractmethod
+    def shuffled(self, alias: str) -> str:
+        """SQL by which the rows of a table are ordered at random, as nobody can foretell."""
+
+    @contextmanager
+    def tagging(self) -> Iterator[None]:
+        """While SQL computes a tag for each of many rows."""
+        yield
+
+    def tagged(
+        self, persons: str, columns: Sequence[str], members: str
+    ) -> list[tuple[str, str, str]]:
+        """What is staged of who is in the source, and of members who are not: kind, name, query.
+
+        Parameters
+        ----------
+        persons : SQL of who is in the source: ``person``, ``tag`` and these further columns.
+        members : SQL of all members of the chain: ``tag``, ``cell`` and ``left_at``.
+        """
+        own = ", ".join(f"t.{name}" for name in ("person", "tag", *columns))
+        return [
+            ("TABLE", PRESENT,
+             f"SELECT {own}, m.cell, m.left_at FROM ({persons}) AS t"
+             f" LEFT JOIN ({members}) AS m ON m.tag = t.tag"),
+            ("TABLE", MISSING,
+             f"SELECT m.tag FROM ({members}) AS m WHERE m.left_at IS NULL"
+             f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag)"),
+        ]  # fmt: skip
+
+    def shuffled_by_cell(self, rows: str, values: str) -> tuple[str, str]:
+        """What FROM has for rows r of cells with the values v of each, and SQL as ``shuffled``.
+
+        Parameters
+        ----------
+        rows, values : the tables, quoted; both have a column ``cell``.
+        """
+        return f"{rows} AS r JOIN {values} AS v ON v.cell = r.cell", self.shuffled("r")
+
+    def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
+        """SQL of a hash of columns, of rows with the alias s, under a salt of its own.
+
+        Rows that differ in a byte have another one. None where the database has none.
+
+        Parameters
+        ----------
+        relation : whose columns of these names say of which types they are.
+        """
+        return None
+
+    def tells_all_apart(self, source: Relation, attribute: Attribute) -> bool:
+        """True where two values of a column of text are equal only if all of their bytes are."""
+        column = f"s.{quote(attribute.name)}"
+        [(wider,)] = self.rows(
+            f"SELECT count(*) FROM (SELECT {column} AS told FROM {source.name.quoted} AS s"
+            " WHERE 1 = 0 UNION ALL SELECT 'a') AS t WHERE t.told = 'A' OR t.told = 'a '"
+        )
+        return not wider
+
+    def told_apart(self, attribute: Attribute, column: str) -> str:
+        """SQL of a value as privacy models take it: numbers that are equal are one value.
+
+        Parameters
+        ----------
+        column : of the alias s, that holds the attribute's values.
+        """
+        if attribute.kind.is_numeric:
+            return f"s.{quote(column)}"
+        return self.text_of(replace(attribute, name=column))
+
+    def logarithm(self, number: str) -> str:
+        """SQL of the natural logarithm of a number above 0 that SQL gives."""
+        return f"ln({number})"
+
+    def keys_as_read(self, source: Relation) -> list[str]:
+        """SQL of the columns of a row's key, as numbers, as ``read`` gives them."""
+        return list(source.located.expressions)
+
+    def stage_key(self, inner: bytes, outer: bytes) -> None:
+        """Stage the two blocks of a keyed hash, in the way in which values are never logged."""
+        blocks = [(INNER, self.bytes_type), (OUTER, self.bytes_type)]
+        self.run(statements.create_staging(SECRET, blocks, self.staging_suffix))
+        self.insert_rows(RelationName(None, SECRET), [INNER, OUTER], [(inner, outer)])
+
+    def stage_other_key(self, inner: bytes, outer: bytes) -> None:
+        """Stage the blocks of another keyed hash in the place of those that were."""
+        self.run(f"DROP TABLE {quote(SECRET)}")
+        self.stage_key(inner, outer)
+
+
+def staged_block(name: str) -> str:
+    """SQL of a block of the key that is staged."""
+    return f"(SELECT {name} FROM {quote(SECRET)})"

@@ -1,0 +1,400 @@
+"""What every SQL session does in the same way.
+
+A session is one transaction with one snapshot. What it wrote becomes visible when it is committed,
+all at once, and is gone when it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.chunks import microdata_from_chunks, watched
+from dbanon.data.counts import EntityCount, Recount
+from dbanon.data.disk import Disk
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute, Role
+from dbanon.errors import DuplicateKeys, UnsupportedType, counted
+from dbanon.job.job import DEFAULT_CHUNK_ROWS
+from dbanon.recoding import ReleasedColumn
+from dbanon.sessions import statements
+from dbanon.sessions.base import OnSql, Relation, random_order
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.pseudonym_session import STAGING, KeyedSession
+
+Progress = Callable[[float], None]
+
+
+class Session(KeyedSession):
+    """One transaction on one database."""
+
+    def __init__(self, on_sql: OnSql | None = None) -> None:
+        self._on_sql = on_sql
+        self._staged: Partition | None = None
+        self._class_numbers: NDArray[np.int32] | None = None
+        self._value_tables: list[str] = []
+
+    def note(self, sql: str) -> None:
+        """Show a statement to those who asked to see the SQL."""
+        if self._on_sql is not None:
+            self._on_sql(sql)
+
+    def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
+        """Check that the values of these columns can be told apart.
+
+        Nothing to do where every type has an equality.
+
+        Raises
+        ------
+        UnsupportedType : a column's type has none.
+        """
+
+    def require_schema(self, name: RelationName) -> None:
+        """Check that tables may be made in the output's schema, and it itself where it is missing.
+
+        Nothing to check where there are no roles.
+
+        Raises
+        ------
+        InsufficientRights : the role may not.
+        """
+
+    def make_schema(self, name: RelationName) -> None:
+        """Make the output's schema, where there are schemas and this one is missing.
+
+        Raises
+        ------
+        SourceChanged : another session made it meanwhile.
+        """
+
+    def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
+        """The source as one snapshot has it, with these columns, until the transaction ends.
+
+        Nothing to do where the transaction has one snapshot, as clients' have.
+        """
+        return source
+
+    def read(
+        self,
+        source: Relation,
+        attributes: Sequence[Attribute],
+        *,
+        chunk_rows: int = DEFAULT_CHUNK_ROWS,
+        memory_limit: int | None = None,
+        progress: Progress | None = None,
+        disk: Disk | None = None,
+        carried: Sequence[Attribute] | None = None,
+    ) -> Microdata:
+        """Read the row keys and the given attributes, and nothing else, in record order.
+
+        Rows that have a NULL where the source may have none are counted, and not read. Values wait
+        on the disk, where there is one. Of ``carried`` columns as ``read_carrying`` says.
+        """
+        locator = source.located
+        if locator.mapped or locator.unchecked:
+            self._check_keys(source, locator.mapped or locator.unchecked)
+        if locator.mapped:
+            ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
+            self.run(
+                statements.create_key_map(
+                    source.keyed, locator.mapped, ordered, self.staging_suffix, locator.compared
+                )
+            )
+        categories = self.stage_values(source, attributes)
+        if carried is None:
+            chunks = self.read_chunks(source, attributes, chunk_rows)
+        else:
+            chunks = self.read_carrying(source, attributes, carried, chunk_rows, memory_limit)
+        if progress is not None:
+            chunks = watched(chunks, source.estimated_rows, progress)
+        microdata = microdata_from_chunks(
+            attributes,
+            chunks,
+            categories=categories,
+            key_width=len(locator.types),
+            memory_limit=memory_limit,
+            disk=disk,
+        )
+        return replace(microdata, withheld=self.count_withheld(source))
+
+    def count_withheld(self, source: Relation) -> int:
+        """The number of rows that are not read, for a NULL where none may be."""
+        if not source.required:
+            return 0
+        query = statements.count_incomplete(source.relation, source.complete)
+        return int(self.rows(query)[0][0])
+
+    def _check_keys(self, source: Relation, keys: Sequence[str]) -> None:
+        nulls, repeated = self.rows(statements.key_problems(source.relation, keys))[0]
+        if nulls or repeated:
+            raise DuplicateKeys(
+                f"The key of {source.name} is not unique: {counted(repeated, 'key')} more than"
+                f" once, {counted(nulls, 'row')} with NULL in the key.",
+                hint='Name columns that tell every row from every other: `key=["…"]`.',
+            )
+
+    def stage_values(
+        self, source: Relation, attributes: Sequence[Attribute]
+    ) -> list[tuple[str, ...]]:
+        """Number the values of every attribute that is no number; its dictionary, in order.
+
+        The database does the encoding: a row travels with codes, a value once, and that of an
+        identifier never.
+        """
+        dictionaries: list[tuple[str, ...]] = []
+        for position, attribute in enumerate(attributes):
+            if not attribute.kind.is_coded:
+                continue
+            table = statements.values_table(position)
+            self.run(
+                statements.create_values(
+                    f"{source.relation.quoted} AS s",
+                    position,
+                    self.value_of(attribute),
+                    f"s.{quote(attribute.name)}",
+                    self.staging_suffix,
+                    source.and_where,
+                )
+            )
+            self._value_tables.append(table)
+            if attribute.role is Role.IDENTIFIER:
+                dictionaries.append(())
+                continue
+            found = self.rows(f"SELECT value FROM {quote(table)} ORDER BY code")
+            dictionaries.append(tuple(value for (value,) in found))
+        return dictionaries
+
+    def value_joins(self, attributes: Sequence[Attribute]) -> str:
+        """The JOINs that ``stage_values`` prepared, for the FROM clause of a read."""
+        return "".join(
+            statements.join_values(position, self.value_of(attribute))
+            for position, attribute in enumerate(attributes)
+            if attribute.kind.is_coded
+        )
+
+    def value_of(self, attribute: Attribute) -> str:
+        """SQL of what a dictionary holds; identifiers are told apart as the database does."""
+        if attribute.role is Role.IDENTIFIER:
+            return f"s.{quote(attribute.name)}"
+        return self.text_of(attribute)
+
+    def kept_value(self, attribute: Attribute) -> str:
+        """SQL of a column that is released as it is, in the type that it has in the release."""
+        return f"s.{quote(attribute.name)}"
+
+    @property
+    def staging_tables(self) -> tuple[str, ...]:
+        """The temporary tables that this session may have made."""
+        return (*statements.STAGING, *STAGING, *self._value_tables)
+
+    def sort_key(self, attribute: Attribute) -> str:
+        """A key column as it is sorted: text by code point, whatever its collation."""
+        return f"s.{quote(attribute.name)}"
+
+    def stage_labels(
+        self, microdata: Microdata, partition: Partition, types: Sequence[str]
+    ) -> None:
+        """Write the class of every released record to staging, once, under random class numbers.
+
+        Rows go in key order, which the join with the source likes best; the random positions
+        beside them give the release its order.
+        """
+        if self._staged is partition:
+            return
+        self.unstage_labels()
+        released = np.flatnonzero(partition.labels >= 0)
+        self.load_labels(
+            microdata.keys[released],
+            self.class_numbers(partition)[partition.labels[released]],
+            random_order(len(released)).astype(np.int32),
+            types,
+        )
+        self._staged = partition
+
+    def unstage_labels(self) -> None:
+        """Drop the classes that were staged, so that others take their place."""
+        if self._staged is not None:
+            self.run(f"DROP TABLE {quote(statements.LABELS)}")
+            self._staged = self._class_numbers = None
+
+    def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
+        """What FROM has for the rows of a source that are released, with the alias s."""
+        if not (partition.n_suppressed or microdata.withheld):
+            return f"{source.relation.quoted} AS s"
+        self.stage_labels(microdata, partition, source.located.types)
+        return statements.released_rows(source.from_clause, source.located.expressions)
+
+    def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
+        """The number in staging of each class, int32 (n_classes,): random, the same all through."""
+        if self._class_numbers is None:
+            self._class_numbers = random_order(partition.n_classes).astype(np.int32)
+        return self._class_numbers
+
+    def classes_by_number(self, partition: Partition) -> NDArray[np.int64]:
+        """The class of each number, int64 (n_classes,)."""
+        classes = np.empty(partition.n_classes, np.int64)
+        classes[self.class_numbers(partition)] = np.arange(len(classes))
+        return classes
+
+    def stage(
+        self,
+        source: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        columns: Sequence[ReleasedColumn],
+    ) -> None:
+        """Bring what a release is written from: the classes of records, the values of classes."""
+        self.stage_labels(microdata, partition, source.located.types)
+        self.stage_classes(partition, columns)
+
+    def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
+        """Write the released values of every class to staging, in the order of its numbers."""
+        self.load_classes(self.by_number(partition, columns), partition.n_classes)
+
+    def by_number(
+        self, partition: Partition, columns: Sequence[ReleasedColumn]
+    ) -> list[ReleasedColumn]:
+        """What is staged of released columns, class by class in the order of their numbers."""
+        order = self.classes_by_number(partition)
+        return [part.take(order) for column in columns for part in column.parts]
+
+    def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
+        """The SQL type of ranges of a column's values, wide enough for these borders.
+
+        Raises
+        ------
+        UnsupportedType : this database has no range types.
+        """
+        raise UnsupportedType(
+            f'Column "{attribute.name}" cannot be released as ranges: this database has no range'
+            " types.",
+            hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
+        )
+
+    def exact_totals(
+        self,
+        source: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        attributes: Sequence[Attribute],
+    ) -> dict[str, NDArray[np.object_]]:
+        """The sums of wide attributes in each class, by exact arithmetic in SQL.
+
+        Object arrays (n_classes,) of Python integers, in units of 10**-scale; 0 where NULL.
+        """
+        self.stage_labels(microdata, partition, source.located.types)
+        parts = [self.wide_parts(attribute) for attribute in attributes]
+        totals = {a.name: np.zeros(partition.n_classes, object) for a in attributes}
+        query = statements.exact_sums(parts, source.from_clause, source.located.expressions)
+        labels = self.classes_by_number(partition)
+        for number, *sums in self.rows(query):
+            label = labels[number]
+            size = int(partition.sizes[label])
+            for position, attribute in enumerate(attributes):
+                quotient, remainder = sums[2 * position], sums[2 * position + 1]
+                if quotient is not None:
+                    totals[attribute.name][label] = int(quotient) * size + int(remainder)
+        return totals
+
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Add rows to a table of dbanon's own, with the values of these columns."""
+        values = [value for row in rows for value in row]
+        self.run(statements.insert_rows(relation, columns, len(rows)), values)
+
+    def timestamp(self, text: str) -> Any:
+        """A time as the ledger's column takes it."""
+        return datetime.fromisoformat(text)
+
+    def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
+        """Names and types of a relation's columns, in order, as the database's catalog has them."""
+        attributes = self.find_source(relation).schema.attributes
+        return [(attribute.name, attribute.sql_type) for attribute in attributes]
+
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation | None,
+        reads: Sequence[str] = (),
+        joins: str = "",
+    ) -> None:
+        """Fill a table from staging: one row for each that is released.
+
+        Parameters
+        ----------
+        values : SQL expression by column.
+        source, joins : where expressions take values from; None for the copies of another database.
+        reads : the columns of the source that expressions and joins name.
+        """
+        names, expressions = list(values), list(values.values())
+        if source is None:
+            self.run(statements.write_from_copies(table, names, expressions))
+        else:
+            self.run(
+                statements.write_from_source(
+                    table, names, expressions, source.from_clause, source.located.expressions, joins
+                )
+            )
+
+    def recount_entities(
+        self,
+        columns: Sequence[tuple[str, str]],
+        source: Relation | None,
+        person: str,
+        joins: str,
+        more: Sequence[tuple[str, str]] = (),
+        reads: Sequence[str] = (),
+    ) -> EntityCount:
+        """Count the persons in each class of released values, which staging has beside them.
+
+        The values are stored first, under the types that they have in the release: what readers see
+        as one class is one here.
+
+        Parameters
+        ----------
+        columns : SQL type and SQL expression of each column that a class shares.
+        source, person, joins, reads : SQL of a row's person, and where it comes from, as in
+            ``insert``.
+        more : columns that are staged beside them, under the next places.
+        """
+        staged = [*columns, *more]
+        names = [statements.value_column(position) for position in range(len(staged))]
+        types = [self.declared(sql_type) for sql_type, _ in staged]
+        self.run(
+            statements.create_staging(
+                statements.ENTITIES,
+                [*zip(names, types, strict=True), ("person", "integer")],
+                self.staging_suffix,
+            )
+        )
+        values = dict(zip(names, (expression for _, expression in staged), strict=True))
+        table = RelationName(None, statements.ENTITIES)
+        self.insert(table, values | {"person": person}, source, reads, joins)
+        found = self.rows(statements.recount_entities(len(columns)))
+        counted = EntityCount(
+            persons=int(self.rows(statements.count_entities())[0][0]),
+            smallest=min((int(persons) for _, _, persons in found), default=0),
+            histogram={int(size): int(count) for size, count, _ in found},
+        )
+        if not more:
+            return counted
+        in_class = np.zeros(sum(counted.histogram.values()), np.int64)
+        for number, persons in self.rows(statements.persons_in_classes(len(columns))):
+            in_class[int(number) - 1] = int(persons)
+        return replace(counted, in_class=in_class)
+
+    def declared(self, sql_type: str) -> str:
+        """A column's type as CREATE TABLE takes it."""
+        return sql_type
+
+    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
+        """Count the classes of a relation by GROUP BY over its quasi-identifiers."""
+        return Recount.of_sizes(self.rows(statements.recount(relation, quasi_identifiers)))
