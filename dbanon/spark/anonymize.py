@@ -19,7 +19,6 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected
 from dbanon.run.plan import Plan, plan
-from dbanon.spark.arrow_stages import PACKETS, Disks, mapped, told_in
 from dbanon.spark.dataframe import (
     NAME,
     DataFrameSource,
@@ -32,15 +31,13 @@ from dbanon.spark.dataframe import (
     with_unique,
 )
 from dbanon.spark.facts import Facts, measures_of, values_of
-from dbanon.spark.failures import translated
 from dbanon.spark.layout import FACTS, Layout
-from dbanon.spark.pieces import Known
-from dbanon.spark.recount import counted
+from dbanon.spark.pieces import TableContext
 from dbanon.spark.refusals import check_facts, check_job, check_known, check_method
-from dbanon.spark.report import lost_of, report_of
+from dbanon.spark.report import counted, lost_of, released_columns, report_of
 from dbanon.spark.session import require_session, warn_unless_private
-from dbanon.spark.shape import released_columns
 from dbanon.spark.stages import Stages, sample_limit
+from dbanon.spark.tasks import PACKETS, Disks, collect_facts, mapped, translated
 from dbanon.spark.trees import Stratum
 from dbanon.spark.workers import Look
 from dbanon.stores.ports import Source
@@ -200,7 +197,7 @@ def _look(
     at_once = None if layout.persons else AT_ONCE
     kept = disks.keep(mapped(laid.rows, work, PACKETS, at_once))
     found, sample = Facts(), []
-    for one in told_in(kept):
+    for one in collect_facts(kept):
         if isinstance(one, Facts):
             found.add(one)
         else:
@@ -208,7 +205,7 @@ def _look(
     return kept, found, sample
 
 
-def _known(facts: Facts, planned: Plan, layout: Layout) -> tuple[Known, list[Stratum]]:
+def _known(facts: Facts, planned: Plan, layout: Layout) -> tuple[TableContext, list[Stratum]]:
     """The measures of the table, its policy with its hierarchies, and its strata in an order."""
     persons = layout.persons
     attributes = layout.quasi_identifiers
@@ -220,7 +217,7 @@ def _known(facts: Facts, planned: Plan, layout: Layout) -> tuple[Known, list[Str
     policy = planned.policy_for(values)
     places = sorted({by for by, _ in facts.strata}, key=_with_null_first)
     number = {by: i for i, by in enumerate(places)}
-    known = Known(layout, policy, measured, clustered, number, frozenset(facts.wide))
+    known = TableContext(layout, policy, measured, clustered, number, frozenset(facts.wide))
     strata = [
         Stratum(number[by], pattern, rows, size)
         for (by, pattern), (rows, size) in facts.strata.items()

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dbanon.spark.arrow import whole
+from dbanon.spark.arrow import one_array
 from dbanon.spark.layout import BLOCK, KEY, LABEL, PLACE, SIZE, VALUES
-from dbanon.spark.trees import Forest, below
-from dbanon.spark.workers import sent
+from dbanon.spark.trees import Forest, hashes_up_to
+from dbanon.spark.workers import by_task
 
 # A class goes by its block and its number there, in one number.
 _BLOCK_AT = 32
@@ -47,10 +47,10 @@ class Classes:
         sizes = _numbers(rows, SIZE)
         blocks = _numbers(rows, BLOCK)
         firsts = np.array([tree.first for tree in forest.trees])
-        flat = whole(rows[PLACE]).flatten().to_numpy(zero_copy_only=False)
+        flat = one_array(rows[PLACE]).flatten().to_numpy(zero_copy_only=False)
         held = np.zeros(0, np.int64)
         if VALUES in rows.column_names:
-            held = whole(rows[VALUES]).flatten().to_numpy(zero_copy_only=False)
+            held = one_array(rows[VALUES]).flatten().to_numpy(zero_copy_only=False)
         return cls(
             (blocks << _BLOCK_AT) | _numbers(rows, LABEL),
             (np.searchsorted(firsts, blocks, "right") - 1).astype(np.int64),
@@ -89,7 +89,7 @@ def joined(parts: list[Classes]) -> Classes:
 
 
 def _numbers(rows: pa.Table, name: str) -> NDArray[np.int64]:
-    return np.asarray(whole(rows[name]).to_numpy(zero_copy_only=False)).astype(np.int64)
+    return np.asarray(one_array(rows[name]).to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class SampleClasses:
         classes = Classes.of(rows, self.forest)
         for number, places in classes.by_stratum():
             if number in self.limits:
-                taken = places[below(classes.keys[places], self.limits[number])]
+                taken = places[hashes_up_to(classes.keys[places], self.limits[number])]
                 if len(taken):
                     yield number, classes.take(taken)
 
@@ -166,4 +166,4 @@ class Move:
         own = (_numbers(rows, BLOCK) << _BLOCK_AT) | _numbers(rows, LABEL)
         owner = blocks[np.searchsorted(classes.ids, own)]
         at = rows.column_names.index(LABEL)
-        yield from sent(rows.set_column(at, LABEL, pa.array(own)), owner, self.following)
+        yield from by_task(rows.set_column(at, LABEL, pa.array(own)), owner, self.following)

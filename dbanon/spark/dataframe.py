@@ -29,10 +29,10 @@ from dbanon.job.job import Job
 from dbanon.recoding.columns import ReleasedColumn
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
-from dbanon.spark.arrow_stages import mapped
 from dbanon.spark.facts import MOST_VALUES, Facts, require_few
 from dbanon.spark.layout import KEY, ROWS, Layout
 from dbanon.spark.refusals import check_names
+from dbanon.spark.tasks import mapped
 
 NAME, KIND = "DataFrame", "spark"
 

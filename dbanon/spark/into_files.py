@@ -14,8 +14,8 @@ from dbanon.errors import DatabaseFailure, InvalidParameter, OutputExists
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.sessions.base import Relation
-from dbanon.spark.failures import translated
 from dbanon.spark.staging import counted_in, require_staged
+from dbanon.spark.tasks import translated
 from dbanon.stores.staged import staged_name
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from dbanon.run.run_with_ledger import NOT_ASKED
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.spark.dataframe import attribute_of
-from dbanon.spark.failures import telling, translated
 from dbanon.spark.staging import released_of, require_staged
+from dbanon.spark.tasks import errors_without_values, translated
 from dbanon.stores import digest
 from dbanon.stores.postgresql import pieces
 from dbanon.stores.postgresql.client import PsycopgSession
@@ -181,7 +181,7 @@ def _filler(
 
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
-        with telling(f"Piece {number} of the release"):
+        with errors_without_values(f"Piece {number} of the release"):
             fill_piece(url, made[number], batches)
         yield pyarrow.RecordBatch.from_pylist(
             [{"piece": number}], pyarrow.schema([("piece", pyarrow.int32())])

@@ -1,4 +1,7 @@
-"""Pieces of a table as microdata: some rows in record order, with the table's dictionaries."""
+"""Pieces of a table as microdata: some rows in record order, with the table's dictionaries.
+
+Privacy models are asked by the table's distribution, whatever a piece holds.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.job.policy import Policy
 from dbanon.partitioning.entities import Units, units_of
-from dbanon.spark.arrow import codes_of, integers_of, numbers_of, valid_of, whole
+from dbanon.partitioning.merge import Guard
+from dbanon.partitioning.protect import guard_of
+from dbanon.partitioning.sensitive import released_places
+from dbanon.spark.arrow import codes_of, integers_of, numbers_of, one_array, valid_of
 from dbanon.spark.layout import KEY, Layout
 
 # The texts of a stratum's columns, None where NULL.
@@ -23,7 +29,7 @@ By = tuple["str | None", ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class TableContext:
     """What is known of a table before its pieces are given classes; workers are sent it.
 
     Parameters
@@ -73,25 +79,25 @@ class Piece:
         places = {a.name: f"q{i}" for i, a in enumerate(self.microdata.attributes)}
         found = {}
         for attribute in attributes:
-            integers = integers_of(whole(self.rows[places[attribute.name]]), attribute)
+            integers = integers_of(one_array(self.rows[places[attribute.name]]), attribute)
             sums = np.add.reduceat(integers[partition.members], partition.starts)
             found[attribute.name] = np.asarray(sums, object)
         return found
 
 
-def piece_of(rows: pa.Table, layout: Layout, known: Known | None = None) -> Piece:
+def piece_of(rows: pa.Table, layout: Layout, known: TableContext | None = None) -> Piece:
     """Rows in any order as a piece of their table.
 
     Parameters
     ----------
     known : of the table; None where nothing is, and dictionaries are those of the rows.
     """
-    keys = whole(rows[KEY]).to_numpy(zero_copy_only=False).astype(np.int64)
+    keys = one_array(rows[KEY]).to_numpy(zero_copy_only=False).astype(np.int64)
     if not bool((keys[1:] >= keys[:-1]).all()):
         order = np.argsort(keys, kind="stable")
         rows, keys = rows.take(pa.array(order)), keys[order]
     attributes = layout.quasi_identifiers
-    columns = [whole(rows[f"q{i}"]) for i in range(len(attributes))]
+    columns = [one_array(rows[f"q{i}"]) for i in range(len(attributes))]
     valid = np.column_stack([valid_of(column) for column in columns])
     numbers, codes, categories = [], [], []
     unknown: dict[str, dict[str, int]] = {}
@@ -121,7 +127,7 @@ def piece_of(rows: pa.Table, layout: Layout, known: Known | None = None) -> Piec
         valid=None if bool(valid.all()) else valid,
         wide=frozenset(wide),
         strata=strata,
-        entities=codes_of(whole(rows["e0"]))[0] if layout.persons else None,
+        entities=codes_of(one_array(rows["e0"]))[0] if layout.persons else None,
         sensitive=_sensitive(rows, layout, known),
     )
     return Piece(rows, microdata, by, unknown)
@@ -154,12 +160,12 @@ def _ranks(column: pa.Array, attribute: Attribute) -> tuple[NDArray[np.float64],
 
 
 def _strata(
-    rows: pa.Table, layout: Layout, known: Known | None
+    rows: pa.Table, layout: Layout, known: TableContext | None
 ) -> tuple[NDArray[np.int32] | None, tuple[By, ...]]:
     """The stratum of each row by the columns that say it, int32 (n,), and what they hold."""
     if not layout.by:
         return None, ((),)
-    parts = [codes_of(whole(rows[name])) for name in layout.strata]
+    parts = [codes_of(one_array(rows[name])) for name in layout.strata]
     found, number = np.unique(
         np.column_stack([codes for codes, _ in parts]), axis=0, return_inverse=True
     )
@@ -175,9 +181,39 @@ def _strata(
     return numbers[number.reshape(-1)], tuple(known.by)
 
 
-def _sensitive(rows: pa.Table, layout: Layout, known: Known | None) -> dict[str, Coded]:
+def _sensitive(rows: pa.Table, layout: Layout, known: TableContext | None) -> dict[str, Coded]:
     found = {}
     for i, attribute in enumerate(layout.sensitive):
         own = None if known is None else known.released.sensitive[attribute.name].values
-        found[attribute.name] = Coded(*codes_of(whole(rows[f"s{i}"]), own))
+        found[attribute.name] = Coded(*codes_of(one_array(rows[f"s{i}"]), own))
     return found
+
+
+def guard_on(microdata: Microdata, partition: Partition, known: TableContext) -> Guard:
+    """The models, and what they look at, of records that all have classes."""
+    attributes = {attribute.name: attribute for attribute in known.layout.sensitive}
+    places, table = released_places(
+        microdata, partition, known.policy.models, attributes, known.released, None
+    )
+    return guard_of(microdata, known.policy, places, table)
+
+
+def guard_of_table(known: TableContext) -> Guard:
+    """The models as the driver asks them of counts: of no record."""
+    layout, none = known.layout, np.zeros(0, np.int32)
+    attributes = layout.quasi_identifiers
+    dictionaries = tuple(
+        known.released.categories[a.name].values for a in attributes if not a.kind.is_numeric
+    )
+    nobody = Microdata(
+        attributes,
+        np.zeros((0, 1), np.int64),
+        np.zeros((0, len(attributes) - len(dictionaries))),
+        np.zeros((0, len(dictionaries)), np.int32),
+        dictionaries,
+        entities=none if layout.persons else None,
+        sensitive={
+            a.name: Coded(none, known.released.sensitive[a.name].values) for a in layout.sensitive
+        },
+    )
+    return guard_on(nobody, Partition(none), known)

@@ -27,7 +27,7 @@ from dbanon.partitioning.strata import null_refused, too_few
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.run.plan import Plan
 from dbanon.spark.facts import Facts
-from dbanon.spark.pieces import Known
+from dbanon.spark.pieces import TableContext
 
 _ELSEWHERE = "Leave it out, or anonymize without Spark."
 
@@ -178,7 +178,7 @@ def infeasible_stratum(policy: Policy, rows: int, n_strata: int) -> ModelInfeasi
     )
 
 
-def check_known(known: Known) -> None:
+def check_known(known: TableContext) -> None:
     """Refuse what the values of a table do not allow.
 
     Raises

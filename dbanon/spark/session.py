@@ -20,7 +20,7 @@ from dbanon.errors import (
     WorkersNotPrivate,
     warn_caller,
 )
-from dbanon.spark.failures import translated
+from dbanon.spark.tasks import translated
 from dbanon.stores.scratch import held_among_others
 
 if TYPE_CHECKING:

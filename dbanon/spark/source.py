@@ -27,10 +27,10 @@ from dbanon.errors import (
 from dbanon.job.job import Job
 from dbanon.run.plan import require_roles
 from dbanon.sessions.base import Relation
-from dbanon.spark.columns import arrow_schema, spark_schema
+from dbanon.spark.arrow import arrow_schema, spark_schema
 from dbanon.spark.dataframe import NAME, DataFrameSource
-from dbanon.spark.failures import telling, translated
 from dbanon.spark.refusals import check_names
+from dbanon.spark.tasks import errors_without_values, translated
 from dbanon.stores.postgresql import scan
 from dbanon.stores.postgresql.store import PostgresqlStore
 from dbanon.stores.sql_source import SqlSource
@@ -128,7 +128,7 @@ def _reader(
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                with telling(f"Piece {number} of the source"):
+                with errors_without_values(f"Piece {number} of the source"):
                     yield from read_piece(url, snapshot, queries[number], schema)
 
     return read

@@ -22,12 +22,11 @@ from dbanon.partitioning.blocks import Blocks as Sizes
 from dbanon.partitioning.blocks import failing
 from dbanon.partitioning.cuts import Cuts, sample_size, sampled
 from dbanon.partitioning.refine import Turn, turns_of
-from dbanon.spark.arrow_stages import PACKETS, Disks, Through, mapped, shuffle, told_by, told_in
 from dbanon.spark.class_repartition import CountClasses, Move, SampleClasses, joined
-from dbanon.spark.guarding import guard_of_table
 from dbanon.spark.layout import CLASSES, FACTS, ROWS, Layout
-from dbanon.spark.pieces import Known
+from dbanon.spark.pieces import TableContext, guard_of_table
 from dbanon.spark.refusals import infeasible_stratum
+from dbanon.spark.tasks import PACKETS, Disks, Through, collect_facts, collect_from, mapped, shuffle
 from dbanon.spark.trees import EVERYTHING, Forest, Stratum, Tree, packed, threshold
 from dbanon.spark.workers import Assign, Blocks, Count, OfBlock, Sample
 
@@ -52,7 +51,7 @@ class Stages:
     tasks : how many work on blocks; None for as many as the cores, or more.
     """
 
-    known: Known
+    known: TableContext
     disks: Disks
     tasks: int | None = None
 
@@ -100,7 +99,7 @@ class Stages:
         if lacking:
             limits = {n: threshold(wanted[n], strata[n].size) for n in lacking}
             found = [one for one in found if one[0] not in limits]
-            found += told_by(rows, Sample(self.known, bare, limits), self._at_once, ROWS)
+            found += collect_from(rows, Sample(self.known, bare, limits), self._at_once, ROWS)
         for number, cut in parts.items():
             own = [one for one in found if one[0] == number]
             keys = np.concatenate([one[1] for one in own])
@@ -110,7 +109,7 @@ class Stages:
             chosen = sampled(keys, cut)
             trees[number] = Tree(cuts=Cuts.fit(points[chosen], cut, 0, keys[chosen]))
         bare = replace(bare, trees=tuple(trees))
-        counts = _added(told_by(rows, Count(self.known, bare), self._at_once, ROWS))
+        counts = _added(collect_from(rows, Count(self.known, bare), self._at_once, ROWS))
         return self._finished(bare, counts)
 
     @property
@@ -212,7 +211,7 @@ class Stages:
             if sizes.cut_at(members[number]) is not None
         }
         limits = {n: threshold(sample_size(cut), classes[n]) for n, cut in parts.items()}
-        told = told_by(held, SampleClasses(forest, limits), AT_ONCE, CLASSES)
+        told = collect_from(held, SampleClasses(forest, limits), AT_ONCE, CLASSES)
         trees = [Tree() for _ in forest.trees]
         across = turn.direction if isinstance(turn, Turn) else 0
         for number, cut in parts.items():
@@ -220,7 +219,7 @@ class Stages:
             chosen = sampled(own.keys, cut)
             trees[number] = Tree(cuts=Cuts.fit(own.places[chosen], cut, across, own.keys[chosen]))
         bare = replace(forest, trees=tuple(trees))
-        found = told_by(held, CountClasses(forest, bare), AT_ONCE, CLASSES)
+        found = collect_from(held, CountClasses(forest, bare), AT_ONCE, CLASSES)
         values = None
         if turn == GUARDS:
             values = dict[tuple[int, int], NDArray[np.int64]]()
@@ -267,7 +266,7 @@ class Stages:
         )
         shuffled = shuffle(assigned, forest.n_tasks)
         kept = self.disks.keep(mapped(shuffled, Through(work), schema, None))
-        facts = told_in(kept)
+        facts = collect_facts(kept)
         rows = kept.where(sql.col(FACTS).isNull())
         return rows, sorted(facts, key=lambda one: one.block)
 

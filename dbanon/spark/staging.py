@@ -19,7 +19,7 @@ from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.sessions.base import Relation
 from dbanon.spark.dataframe import column
-from dbanon.spark.failures import translated
+from dbanon.spark.tasks import translated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

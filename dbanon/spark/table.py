@@ -18,13 +18,13 @@ from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.sessions.names import parse_relation
 from dbanon.spark.anonymize import BLOCK_SIZE, released
-from dbanon.spark.failures import translated
 from dbanon.spark.into_files import ParquetTarget
 from dbanon.spark.into_postgresql import PostgresqlTarget
 from dbanon.spark.refusals import check_job, check_method
 from dbanon.spark.session import require_session, warn_unless_private
 from dbanon.spark.source import Pinned, of_frame, parquet, postgresql
 from dbanon.spark.staging import Target
+from dbanon.spark.tasks import translated
 from dbanon.stores.urls import read_url
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dbanon.job.policy import Policy
 from dbanon.partitioning.classes import space_of
 from dbanon.partitioning.cuts import Cuts, hashed
 from dbanon.partitioning.strata import strata_of
-from dbanon.spark.pieces import Known
+from dbanon.spark.pieces import TableContext
 
 Pattern = tuple[bool, ...]
 
@@ -29,8 +29,8 @@ class Stratum:
 
     Parameters
     ----------
-    by, pattern : what its columns hold, as the number in ``Known.by``; which quasi-identifiers are
-        not NULL.
+    by, pattern : what its columns hold, as the number in ``TableContext.by``; which
+        quasi-identifiers are not NULL.
     rows, size : its records, and what is clustered of them.
     """
 
@@ -123,7 +123,7 @@ def groups_of(
 
 
 def leaves_of(
-    microdata: Microdata, known: Known, forest: Forest
+    microdata: Microdata, known: TableContext, forest: Forest
 ) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
     """By stratum: its number, its records, and which block of its cuts each lies in, int64."""
     space = None
@@ -149,7 +149,7 @@ def threshold(wanted: int, count: int) -> int:
     return min(int(share * _HASHES), EVERYTHING)
 
 
-def below(keys: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
+def hashes_up_to(keys: NDArray[np.int64], limit: int) -> NDArray[np.bool_]:
     """Which keys have a hash up to this, bool (n,)."""
     return np.asarray(hashed(keys) <= np.uint64(limit))
 

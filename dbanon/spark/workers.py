@@ -20,14 +20,23 @@ from dbanon.partitioning.protect import protect_block, space_of_costs
 from dbanon.partitioning.refine import Turn, max_refined_size, refine_block
 from dbanon.release.recode import Release, lost_completely, recode
 from dbanon.sessions.base import random_order
-from dbanon.spark.arrow import released_array, whole
+from dbanon.spark.arrow import one_array, released_array
 from dbanon.spark.facts import look
-from dbanon.spark.guarding import guard_on
-from dbanon.spark.layout import BLOCK, CLASSES, FACTS, KEY, LABEL, PLACE, SIZE, VALUES, Layout
-from dbanon.spark.packets import Packet
-from dbanon.spark.pieces import Known, Piece, clustered_of, piece_of
-from dbanon.spark.task_results import Failed
-from dbanon.spark.trees import Forest, below, groups_of, leaves_of
+from dbanon.spark.layout import (
+    BLOCK,
+    CLASSES,
+    FACTS,
+    KEY,
+    LABEL,
+    PLACE,
+    SIZE,
+    VALUES,
+    Layout,
+    Packet,
+)
+from dbanon.spark.pieces import Piece, TableContext, clustered_of, guard_on, piece_of
+from dbanon.spark.tasks import Failed
+from dbanon.spark.trees import Forest, groups_of, hashes_up_to, leaves_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +81,7 @@ class Sample:
     limits : by stratum, the largest hash of a key that is taken.
     """
 
-    known: Known
+    known: TableContext
     forest: Forest
     limits: dict[int, int]
 
@@ -89,7 +98,7 @@ class Sample:
         keys = clustered.keys[:, 0]
         for number, records in groups_of(clustered, known.policy, self.forest):
             if number in self.limits:
-                taken = records[below(keys[records], self.limits[number])]
+                taken = records[hashes_up_to(keys[records], self.limits[number])]
                 if len(taken):
                     yield number, keys[taken], space(taken).coordinates
 
@@ -98,7 +107,7 @@ class Sample:
 class Count:
     """How much of a piece lies in each part of the cuts."""
 
-    known: Known
+    known: TableContext
     forest: Forest
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
@@ -117,7 +126,7 @@ class Count:
 class Assign:
     """The rows of a piece with their blocks, and who works on these."""
 
-    known: Known
+    known: TableContext
     forest: Forest
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
@@ -129,10 +138,10 @@ class Assign:
             blocks[records] = self.forest.trees[number].blocks(leaves)
         if units is not None:
             blocks = blocks[units.of_record]
-        yield from sent(piece.rows, blocks, self.forest)
+        yield from by_task(piece.rows, blocks, self.forest)
 
 
-def sent(rows: pa.Table, blocks: NDArray[np.int64], forest: Forest) -> Iterator[Packet]:
+def by_task(rows: pa.Table, blocks: NDArray[np.int64], forest: Forest) -> Iterator[Packet]:
     """Rows with their blocks, int64 (n,), packed for the tasks of these."""
     if BLOCK in rows.column_names:
         rows = rows.drop_columns([BLOCK])
@@ -148,8 +157,8 @@ def sent(rows: pa.Table, blocks: NDArray[np.int64], forest: Forest) -> Iterator[
 
 def _below(rows: pa.Table, limit: int) -> pa.Table:
     """The rows whose keys have a hash up to this."""
-    keys = whole(rows[KEY]).to_numpy(zero_copy_only=False)
-    return rows.filter(pa.array(below(keys, limit)))
+    keys = one_array(rows[KEY]).to_numpy(zero_copy_only=False)
+    return rows.filter(pa.array(hashes_up_to(keys, limit)))
 
 
 @dataclass
@@ -191,7 +200,7 @@ class Blocks:
     guarded : whether they are in the stage that follows.
     """
 
-    known: Known
+    known: TableContext
     forest: Forest
     schema: pa.Schema | None = None
     turn: Turn | None = None
@@ -200,7 +209,7 @@ class Blocks:
     guarded: bool = False
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
-        blocks = whole(rows[BLOCK]).to_numpy(zero_copy_only=False)
+        blocks = one_array(rows[BLOCK]).to_numpy(zero_copy_only=False)
         order = np.argsort(blocks, kind="stable")
         made = []
         for places in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1):
@@ -251,7 +260,7 @@ class Blocks:
     def _guarded(self, piece: Piece, number: int, stratum: int) -> tuple[pa.Table, OfBlock]:
         """The classes that moved here, merged until each keeps to the models."""
         known, microdata = self.known, piece.microdata
-        before = whole(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
+        before = one_array(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         part = Partition(np.unique(before, return_inverse=True)[1].reshape(-1))
         space = space_of_costs(microdata, known.released, known.policy)
         own = space(np.arange(microdata.n_records))
@@ -265,7 +274,7 @@ class Blocks:
         self, piece: Piece, space: Any, units: Any, stratum: int, in_stratum: int | None
     ) -> Partition:
         """The classes that moved here, refined; as they are where their stratum is not cut."""
-        before = whole(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
+        before = one_array(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
         if units is not None:
             first = np.unique(units.of_record, return_index=True)[1]
             before = before[first]
@@ -292,7 +301,7 @@ class Blocks:
         places = places_of_classes(space, part)
         count, width = places.shape
         columns = {
-            BLOCK: pa.array(np.full(count, whole(piece.rows[BLOCK])[0].as_py(), np.int64)),
+            BLOCK: pa.array(np.full(count, one_array(piece.rows[BLOCK])[0].as_py(), np.int64)),
             LABEL: pa.array(np.arange(count)),
             KEY: pa.array(first_keys(part, keys)),
             SIZE: pa.array(part.sizes.astype(np.int64)),
@@ -326,14 +335,14 @@ class Blocks:
             if one.name == FACTS:
                 arrays.append(pa.nulls(n, pa.binary()))
             elif one.name in piece.rows.column_names and one.name not in given:
-                arrays.append(whole(piece.rows[one.name]))
+                arrays.append(one_array(piece.rows[one.name]))
             else:
                 column = columns[given[one.name]]
                 arrays.append(released_array(column, partition.labels, one.type))
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
 
-def released_of(piece: Piece, partition: Partition, known: Known) -> Release:
+def released_of(piece: Piece, partition: Partition, known: TableContext) -> Release:
     """The released values of classes, and what they lose."""
     return recode(
         piece.microdata,
@@ -345,6 +354,3 @@ def released_of(piece: Piece, partition: Partition, known: Known) -> Release:
 
 def _silent(share: float) -> None:
     """A tick for tasks, which Spark watches."""
-
-
-__all__ = ["KEY", "Assign", "Blocks", "Count", "Look", "OfBlock", "Sample", "released_of", "sent"]

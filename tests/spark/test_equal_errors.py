@@ -10,7 +10,7 @@ import pytest
 import dbanon
 import dbanon.spark
 from dbanon.errors import DbanonError, DuplicateKeys, InvalidParameter, KeyRequired, SparkFailed
-from dbanon.spark.arrow_stages import told_by
+from dbanon.spark.tasks import collect_from
 from tests.spark.test_equal_local import in_files, table
 
 SECRET = "Wanne-Eickel"
@@ -162,12 +162,12 @@ class Refusing:
 def test_an_error_of_a_worker_is_data(spark, tmp_path, capfd):
     rows = in_files(spark, table(600), tmp_path)
     with pytest.raises(SparkFailed) as found:
-        told_by(rows, Broken(), None)
+        collect_from(rows, Broken(), None)
     assert found.value.message == "A piece failed on a worker; nothing was published."
     assert found.value.detail == "ValueError"
     assert SECRET not in repr(found.getrepr(chain=True))
     with pytest.raises(InvalidParameter) as refused:
-        told_by(rows, Refusing(), None)
+        collect_from(rows, Refusing(), None)
     assert refused.value.hint == "Leave it: block_size."
     written = capfd.readouterr()
     assert SECRET not in written.out + written.err

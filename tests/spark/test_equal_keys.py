@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
-from dbanon.spark.keys import Keys
+from dbanon.spark.facts import Keys
 
 WIDE = st.integers(-(2**63), 2**63 - 1)
 NEAR = st.integers(-70_000, 70_000)

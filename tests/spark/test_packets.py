@@ -8,9 +8,8 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from dbanon.spark import packets
-from dbanon.spark.layout import CLASSES, ROWS, TASK
-from dbanon.spark.packets import SCHEMA, Packet, opened, unpacked
+from dbanon.spark import layout
+from dbanon.spark.layout import CLASSES, ROWS, SCHEMA, TASK, Packet, opened, unpacked
 
 TABLE = pa.table(
     {
@@ -27,7 +26,7 @@ TABLE = pa.table(
 
 @pytest.mark.parametrize("most", [1 << 22, 4000, 1])
 def test_rows_go_through_packets(most, monkeypatch):
-    monkeypatch.setattr(packets, "MOST_BYTES", most)
+    monkeypatch.setattr(layout, "MOST_BYTES", most)
     # A part of a table holds no row of the rest.
     part = TABLE.slice(3, 150)
     batches = list(Packet(part, 7).batches())

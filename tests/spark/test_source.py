@@ -26,7 +26,7 @@ from dbanon.errors import (
 )
 from dbanon.job.job import Job
 from dbanon.spark import source
-from dbanon.spark.failures import translated
+from dbanon.spark.tasks import translated
 from tests.spark.statements import execute
 
 if TYPE_CHECKING:
@@ -198,10 +198,10 @@ def test_a_value_that_spark_has_not_is_told_of_without_it(
 
 def test_an_error_of_a_worker_holds_no_value(spark: SparkSession) -> None:
     def fails(batches: Any) -> Any:
-        from dbanon.spark.failures import telling
+        from dbanon.spark.tasks import errors_without_values
 
         for _ in batches:
-            with telling("Block 3"):
+            with errors_without_values("Block 3"):
                 raise ValueError(f"bad value {SECRET}")
             yield pa.RecordBatch.from_pylist([{"id": 1}])
 
