@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from dbanon.run.budgets import BudgetShown
     from dbanon.run.evaluate_release import ReleaseEvaluation
     from dbanon.run.outlook import Outlook
-    from dbanon.run.verify import Verification
-    from dbanon.run.verify_private import PrivateVerification
+    from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.stores.hierarchies import Stored
     from dbanon.synthesis.budget import Budget
 
@@ -79,7 +78,7 @@ _HOMES = {
     "Partition": "dbanon.data.partition",
     "Policy": "dbanon.job.policy",
     "PrivateReport": "dbanon.release.private_report",
-    "PrivateVerification": "dbanon.run.verify_private",
+    "PrivateVerification": "dbanon.run.verify",
     "ReleaseEvaluation": "dbanon.run.evaluate_release",
     "Report": "dbanon.release.report",
     "Stored": "dbanon.stores.hierarchies",

@@ -14,8 +14,7 @@ from dbanon.sessions.names import parse_relation
 
 if TYPE_CHECKING:
     from dbanon.run.evaluate_release import ReleaseEvaluation
-    from dbanon.run.verify import Verification
-    from dbanon.run.verify_private import PrivateVerification
+    from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.sessions.base import OnSql
 
 

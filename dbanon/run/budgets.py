@@ -78,7 +78,7 @@ class BudgetShown:
             ("total / spent / left", " / ".join(map(plain, (kept.total, kept.spent, kept.left)))),
             *([("raises", kept.raises)] if kept.raises else []),
             ("created", kept.created_at + (f" by {kept.created_by}" if kept.created_by else "")),
-            *((f"epsilon {plain(one.epsilon)}", _told(one)) for one in self.spendings),
+            *((f"epsilon {plain(one.epsilon)}", _spent_text(one)) for one in self.spendings),
             ("counts", "releases that name it; what was released elsewhere is not counted"),
         ]
 
@@ -126,7 +126,7 @@ def shown(store: Store, name: str) -> BudgetShown:
         return BudgetShown(found, tuple(budgets.spendings(session, name)))
 
 
-def _told(one: Spending) -> str:
+def _spent_text(one: Spending) -> str:
     by = f" by {one.spent_by}" if one.spent_by else ""
     came = f"release {one.release_id}" if one.release_id else "nothing was published of it"
     return f"{one.spent_at}{by}: {came}"

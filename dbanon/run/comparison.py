@@ -1,22 +1,33 @@
-"""A published relation beside what the ledger recorded of it: what is the same, and what is not."""
+"""A published relation beside what was recorded of it: what is the same, and what is not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import isclose
+from typing import Any
 
-from dbanon.data.counts import Recount
-from dbanon.errors import ReleaseChanged
+from dbanon.data.counts import Counts, Questions, Recount
+from dbanon.errors import DbanonError, RecountFailed, ReleaseChanged
+from dbanon.hierarchy.spec import parse
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.guarantee import PERSONS
 from dbanon.ledger.rows import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
+from dbanon.measures import HIERARCHICAL, Model
+from dbanon.measures.counted import levels_reached, trees_of_models
+from dbanon.partitioning.protect import with_null_leaves
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
+from dbanon.stores.hierarchies import resolve
+from dbanon.stores.sql_counts import cells_of
 
 # What can differ, in the words of messages.
 COLUMNS, TYPES, ROWS = "columns", "types", "rows (digest)"
 CLASS_SIZES, MODELS = "class sizes", "levels of privacy models"
+
+AGAIN = "Withdraw the relation, and release it again."
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,11 @@ class Comparison:
         """True when names, order or types do: then neither models nor rows can be compared."""
         return bool({COLUMNS, TYPES} & set(self._differing))
 
+    @property
+    def unchanged(self) -> bool | None:
+        """True where the rows are as released; None where they could not be compared."""
+        return True if self.digest == digest.UNCHANGED else None
+
     def require_columns(self, names: Sequence[str]) -> None:
         """Check that there is something to count.
 
@@ -136,3 +152,81 @@ class Comparison:
 
 def _quoted(names: Sequence[str]) -> list[str]:
     return [f'"{name}"' for name in names]
+
+
+def recount_models(
+    session: Session,
+    relation: RelationName,
+    names: Sequence[str],
+    then: Sequence[Mapping[str, Any]],
+    hierarchies: Mapping[str, Any],
+    recount: Recount,
+) -> tuple[ModelCount, ...]:
+    """The privacy models of a release, counted again where enough was recorded of them.
+
+    Parameters
+    ----------
+    names : its quasi-identifiers and strata.
+    then, hierarchies : the models and hierarchies as its ledger or file has them.
+
+    Raises
+    ------
+    RecountFailed : a class does not keep to one.
+    """
+    found: list[ModelCount] = []
+    models: dict[int, Model] = {}
+    for place, recorded in enumerate(then):
+        model = _recorded_model(session, recorded, hierarchies)
+        why_not = None
+        if isinstance(model, Model):
+            models[place] = model
+        else:
+            why_not = model
+        found.append(ModelCount(recorded["model"], float(recorded["counted"]), None, why_not))
+    if not models:
+        return tuple(found)
+    asked = with_null_leaves(list(models.values()))
+    relation_read = session.find_source(relation)
+    of_models = tuple(dict.fromkeys(model.attribute for model in asked))
+    looked_at = session.inspect(
+        relation_read, [relation_read.attribute(name) for name in of_models]
+    )
+    relation_read = relation_read.with_attributes(looked_at)
+    attributes = {attribute.name: attribute for attribute in looked_at}
+    questions = Questions(
+        tuple(names),
+        sensitive=of_models,
+        leaves=frozenset(trees_of_models(asked)),
+    )
+    try:
+        cells = cells_of(session, relation_read, relation, questions)
+        levels = levels_reached(asked, attributes, Counts(recount, cells=cells))
+    except RecountFailed as error:
+        error.hint = AGAIN
+        raise
+    for place, level in zip(models, levels, strict=True):
+        found[place] = replace(found[place], counted=level.achieved)
+    return tuple(found)
+
+
+def _recorded_model(
+    session: Session, recorded: Mapping[str, Any], hierarchies: Mapping[str, Any]
+) -> Model | str:
+    """The model of a ledger's entry, or why it cannot be known again."""
+    if "kind" not in recorded:
+        return "recorded by an earlier version, in words only"
+    if recorded.get("counted_in") == PERSONS:
+        return "it was counted in persons, whom the release does not tell apart"
+    distance: Any = recorded.get("distance", "equal")
+    if distance == HIERARCHICAL:
+        origin = hierarchies.get(recorded["attribute"], {})
+        if "sha256" not in origin:
+            return "its hierarchy is not stored with it"
+        try:
+            distance = resolve(session, parse(origin["from"], files=False))
+        except DbanonError:
+            return "its hierarchy is not in this database any more, or may not be read"
+        if not isinstance(distance, Hierarchy) or distance.sha256 != origin["sha256"]:
+            return "its hierarchy changed since"
+    kind, attribute = recorded["kind"], recorded["attribute"]
+    return Model(kind, attribute, recorded["level"], recorded.get("l", 2), distance)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -12,7 +11,7 @@ from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.job import Job
-from dbanon.run.changes import Changes, PlannedFile, changes
+from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
 from dbanon.sessions.base import AsWritten, Relation
@@ -21,8 +20,6 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.feasible import require_feasible
 from dbanon.stores.ports import Source
-from dbanon.stores.sql_source import SqlSource
-from dbanon.stores.sql_target import SqlTarget
 
 LEAVE = "leave the database for this program's memory, and come back"
 
@@ -235,21 +232,6 @@ def outlook(
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
     told = _outlook(planned, rows, withheld, memory, changed, found)
     return replace(told, chain=chain, file_columns=file_columns)
-
-
-@contextmanager
-def planning_ports(
-    source: Store, target: Store | None, staging: bool
-) -> Iterator[tuple[SqlSource, SqlTarget]]:
-    """What would be read and written, on transactions that change nothing."""
-    with ExitStack() as stack:
-        if target is None or target.same_database(source):
-            session = stack.enter_context(source.planning(staging=staging))
-            yield SqlSource(session), SqlTarget(session)
-        else:
-            writes = stack.enter_context(target.planning(staging=False, create=True))
-            reads = stack.enter_context(source.session(write=False))
-            yield SqlSource(reads), SqlTarget(writes)
 
 
 def _cluster(planned: Plan, source: Source, clock: Clock) -> Clustered:

@@ -2,43 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dbanon.data.counts import Counts, Questions, Recount
+from dbanon.data.counts import Recount
 from dbanon.data.schema import require_lists
 from dbanon.errors import (
-    DbanonError,
     InsufficientRights,
     InvalidParameter,
     RecountFailed,
     counted,
 )
-from dbanon.hierarchy.spec import parse
-from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.guarantee import PERSONS, Guarantee
+from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
 from dbanon.ledger.rows import require_classes
-from dbanon.measures import HIERARCHICAL, Model
-from dbanon.measures.counted import levels_reached, trees_of_models
-from dbanon.partitioning.protect import with_null_leaves
-from dbanon.run.comparison import Comparison, ModelCount
-from dbanon.run.verify_private import PrivateVerification, verify_private
+from dbanon.ledger.tables import LedgerEntry
+from dbanon.run.comparison import AGAIN, Comparison, ModelCount, recount_models
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import recount_for_people
 from dbanon.sessions.store import Store
-from dbanon.stores import digest
-from dbanon.stores.hierarchies import resolve
-from dbanon.stores.sql_counts import cells_of, count_classes
+from dbanon.stores.sql_counts import count_classes
+from dbanon.stores.synthetic import Kept
+from dbanon.stores.synthetic import recount as recount_synthetic
 
-_AGAIN = "Withdraw the relation, and release it again."
 _NO_RELEASE = (
     "The ledger has no release of this name: these are the rows as they are. What is to be"
     " published is a release of them, made with this k."
 )
+
+_COUNTED_PRIVATE = "rows, NULLs, bounds and lists; differential privacy cannot be counted"
+
+
+@dataclass(frozen=True)
+class PrivateVerification:
+    """What a recount of a differentially private release found.
+
+    Parameters
+    ----------
+    rows : counted now, all of them without NULL, within the bounds and of the lists.
+    release_id, guarantee, epsilon : of the ledger's entry.
+    unchanged, digest : as of ``Verification``.
+    counted : what was counted, in words, and what cannot be.
+    """
+
+    relation: str
+    columns: tuple[str, ...]
+    rows: int
+    release_id: str
+    epsilon: float
+    guarantee: str
+    unchanged: bool | None
+    digest: str | None
+    counted: str = _COUNTED_PRIVATE
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verification as plain values, for JSON."""
+        return asdict(self)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Pairs of label and text, for people."""
+        same = "yes: columns, types, rows, bounds"
+        if not self.unchanged:
+            same = f"columns and bounds, yes; rows not compared: digest {self.digest}"
+        return [
+            ("relation", self.relation),
+            ("release", self.release_id),
+            ("columns", ", ".join(self.columns)),
+            ("rows", str(self.rows)),
+            ("counted", self.counted),
+            ("guarantee", self.guarantee),
+            ("as released", same),
+        ]
 
 
 @dataclass(frozen=True)
@@ -81,16 +118,18 @@ class Verification:
     @classmethod
     def of(
         cls,
-        relation: str,
+        called: str,
+        relation: RelationName,
         names: Sequence[str],
         k: int,
+        guarantee: Guarantee,
         recount: Recount,
-        query: str,
-        **told: Any,
+        /,
+        **more: Any,
     ) -> Verification:
-        """What the recount of a relation found; ``told`` is what else is said of it."""
+        """What the recount found of ``relation``, which people call so, beside ``more`` fields."""
         return cls(
-            relation=relation,
+            relation=called,
             quasi_identifiers=tuple(names),
             rows=recount.rows,
             classes=recount.classes,
@@ -101,8 +140,12 @@ class Verification:
             k_requested=k,
             k_achieved=recount.smallest,
             k_rows=recount.k_rows,
-            recount_sql=query,
-            **told,
+            recount_sql="\n".join(
+                recount_for_people(relation, columns)
+                for columns in guarantee.questions(names).classes
+            ),
+            counted=guarantee.told_of(recount),
+            **more,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,7 +189,7 @@ def verify(
             if entry.epsilon is not None:
                 if k is not None:
                     require_classes(entry)
-                return verify_private(session, entry)
+                return _verify_private(session, entry)
             # Looked at as a source is: its owner may have made a view of it.
             session.find_source(entry.name)
             relation, names = entry.name, entry.quasi_identifiers
@@ -155,35 +198,30 @@ def verify(
         comparison.require_columns(names)
         guarantee = Guarantee(k) if entry is None else entry.guarantee
         with _read(relation):
-            recount, query = _recount(session, relation, names, guarantee)
-        if recount.smallest < k:
-            raise RecountFailed(
-                f"The smallest class of {relation} holds {counted(recount.smallest, 'row')}, fewer"
-                f" than k = {k}.",
-                hint=_AGAIN if entry else _NO_RELEASE,
-            )
+            recount = count_classes(session, relation, guarantee.questions(names))
+        require_smallest(recount, k, str(relation), AGAIN if entry else _NO_RELEASE)
         models: tuple[ModelCount, ...] = ()
         if entry is not None:
             comparison.compare_class_sizes(recount)
             if not comparison.columns_differ:
-                models = models_recounted(
+                models = recount_models(
                     session, relation, names, entry.models, entry.hierarchies, recount
                 )
                 comparison.compare_models(models)
         comparison.compare_rows()
     return Verification.of(
         str(relation),
+        relation,
         names,
         k,
+        guarantee,
         recount,
-        query,
         release_id=entry.release_id if entry else None,
-        unchanged=True if comparison.digest == digest.UNCHANGED else None,
+        unchanged=comparison.unchanged,
         guarantee=entry.sentence if entry else None,
         entity=entry.entity if entry else None,
         models=models,
         digest=comparison.digest,
-        counted=guarantee.told_of(recount),
     )
 
 
@@ -202,96 +240,52 @@ def _read(relation: RelationName) -> Iterator[None]:
         ) from None
 
 
-def _recount(
-    session: Session,
-    relation: RelationName,
-    names: Sequence[str],
-    guarantee: Guarantee,
-) -> tuple[Recount, str]:
-    """The classes of a relation as its release counts them, and the query that anyone can run."""
-    questions = guarantee.questions(names)
-    return count_classes(session, relation, questions), recount_sql(relation, names, guarantee)
-
-
-def recount_sql(relation: RelationName, names: Sequence[str], guarantee: Guarantee) -> str:
-    """The query with which anyone can recount a release of these quasi-identifiers and strata."""
-    questions = guarantee.questions(names)
-    return "\n".join(recount_for_people(relation, columns) for columns in questions.classes)
-
-
-def models_recounted(
-    session: Session,
-    relation: RelationName,
-    names: Sequence[str],
-    then: Sequence[Mapping[str, Any]],
-    hierarchies: Mapping[str, Any],
-    recount: Recount,
-) -> tuple[ModelCount, ...]:
-    """The privacy models of a release, counted again where enough was recorded of them.
-
-    Parameters
-    ----------
-    names : its quasi-identifiers and strata.
-    then, hierarchies : the models and hierarchies as its ledger or file has them.
+def require_smallest(recount: Recount, k: int, called: str, hint: str) -> None:
+    """Check the smallest class of what people call so.
 
     Raises
     ------
-    RecountFailed : a class does not keep to one.
+    RecountFailed : it holds fewer than k rows.
     """
-    found: list[ModelCount] = []
-    models: dict[int, Model] = {}
-    for place, recorded in enumerate(then):
-        model = _recorded_model(session, recorded, hierarchies)
-        why_not = None
-        if isinstance(model, Model):
-            models[place] = model
-        else:
-            why_not = model
-        found.append(ModelCount(recorded["model"], float(recorded["counted"]), None, why_not))
-    if not models:
-        return tuple(found)
-    asked = with_null_leaves(list(models.values()))
-    relation_read = session.find_source(relation)
-    of_models = tuple(dict.fromkeys(model.attribute for model in asked))
-    looked_at = session.inspect(
-        relation_read, [relation_read.attribute(name) for name in of_models]
-    )
-    relation_read = relation_read.with_attributes(looked_at)
-    attributes = {attribute.name: attribute for attribute in looked_at}
-    questions = Questions(
-        tuple(names),
-        sensitive=of_models,
-        leaves=frozenset(trees_of_models(asked)),
-    )
-    try:
-        cells = cells_of(session, relation_read, relation, questions)
-        levels = levels_reached(asked, attributes, Counts(recount, cells=cells))
-    except RecountFailed as error:
-        error.hint = _AGAIN
-        raise
-    for place, level in zip(models, levels, strict=True):
-        found[place] = replace(found[place], counted=level.achieved)
-    return tuple(found)
+    if recount.smallest < k:
+        raise RecountFailed(
+            f"The smallest class of {called} holds {counted(recount.smallest, 'row')}, fewer than"
+            f" k = {k}.",
+            hint=hint,
+        )
 
 
-def _recorded_model(
-    session: Session, recorded: Mapping[str, Any], hierarchies: Mapping[str, Any]
-) -> Model | str:
-    """The model of a ledger's entry, or why it cannot be known again."""
-    if "kind" not in recorded:
-        return "recorded by an earlier version, in words only"
-    if recorded.get("counted_in") == PERSONS:
-        return "it was counted in persons, whom the release does not tell apart"
-    distance: Any = recorded.get("distance", "equal")
-    if distance == HIERARCHICAL:
-        origin = hierarchies.get(recorded["attribute"], {})
-        if "sha256" not in origin:
-            return "its hierarchy is not stored with it"
-        try:
-            distance = resolve(session, parse(origin["from"], files=False))
-        except DbanonError:
-            return "its hierarchy is not in this database any more, or may not be read"
-        if not isinstance(distance, Hierarchy) or distance.sha256 != origin["sha256"]:
-            return "its hierarchy changed since"
-    kind, attribute = recorded["kind"], recorded["attribute"]
-    return Model(kind, attribute, recorded["level"], recorded.get("l", 2), distance)
+def _verify_private(session: Session, entry: LedgerEntry) -> PrivateVerification:
+    """Recount a release whose rows are synthetic."""
+    assert entry.epsilon is not None
+    # Looked at as a source is: its owner may have made a view of it.
+    relation = session.find_source(entry.name)
+    comparison = Comparison(session, entry.name, entry)
+    comparison.require_columns(entry.quasi_identifiers)
+    if not comparison.columns_differ:
+        kept = []
+        for name in entry.quasi_identifiers:
+            attribute = relation.attribute(name)
+            # Never by what the entry says of types: who published wrote it.
+            own = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
+            low, high = entry.between.get(name) or ("", "")
+            listed = tuple(entry.listed.get(name, ()))
+            kept.append(Kept(replace(attribute, sql_type=own), low, high, listed))
+        rows, wrong = recount_synthetic(session, entry.name, kept)
+        if rows != entry.rows or wrong:
+            raise RecountFailed(
+                f"{entry.name} has {rows} rows and was released with {entry.rows}; {wrong} of them"
+                " have a NULL, or a value outside of its bounds or list.",
+                hint="Withdraw the relation, and release it again: it spends again.",
+            )
+    comparison.compare_rows()
+    return PrivateVerification(
+        str(entry.name),
+        entry.quasi_identifiers,
+        entry.rows,
+        entry.release_id,
+        entry.epsilon,
+        entry.sentence,
+        unchanged=comparison.unchanged,
+        digest=comparison.digest,
+    )

@@ -11,15 +11,14 @@ from dbanon.errors import (
     ColumnNotFound,
     InsufficientRights,
     InvalidParameter,
-    RecountFailed,
     ReleaseNotFound,
     TableNotFound,
-    counted,
 )
 from dbanon.job.export import PARQUET
 from dbanon.job.guarantee import GUARANTEES, ROWS, recorded
 from dbanon.measures import Model
-from dbanon.run.verify import Verification, models_recounted, recount_sql
+from dbanon.run.comparison import recount_models
+from dbanon.run.verify import Verification, require_smallest
 from dbanon.sessions.names import RelationName
 from dbanon.stores.duckdb.file_counts import file_session
 from dbanon.stores.exports.formats import metadata_of
@@ -60,7 +59,7 @@ def verify_file(
     names = given = tuple(quasi_identifiers)
     arguments: Mapping[str, Any] = {}
     if not given:
-        names, k_requested, arguments = _told(path, said)
+        names, k_requested, arguments = _release_of(path, said)
         k = k_requested if k is None else k
     if k is None or k < 2:
         raise InvalidParameter("k must be a whole number, 2 or more.", hint="Add `k`.")
@@ -70,38 +69,27 @@ def verify_file(
                 raise ColumnNotFound(f'The file {path} has no column "{name}".')
         guarantee = recorded(k, arguments)
         recount = count_classes(session, relation.name, guarantee.questions(names))
-        if recount.smallest < k:
-            raise RecountFailed(
-                f"The smallest class of {path} holds {counted(recount.smallest, 'row')}, fewer than"
-                f" k = {k}.",
-                hint="Withdraw the file, and release it again.",
-            )
-        models = models_recounted(
+        require_smallest(recount, k, str(path), "Withdraw the file, and release it again.")
+        models = recount_models(
             session, relation.name, names, arguments.get("models", []), {}, recount
         )
     return Verification.of(
         str(path),
+        # DuckDB reads a file whose name stands where a relation's does.
+        RelationName(None, str(path)),
         names,
         k,
+        guarantee,
         recount,
-        # DuckDB reads a file whose name stands where a relation's does.
-        recount_sql(RelationName(None, str(path)), names, guarantee),
         release_id=None if given else said.get("release_id"),
         unchanged=None,
         guarantee=None if given else said.get("guarantee"),
         models=models,
-        counted=guarantee.told_of(recount),
     )
 
 
-def _told(path: Path, said: Mapping[str, str]) -> tuple[tuple[str, ...], int, dict[str, Any]]:
-    """Quasi-identifiers and strata, k and arguments, as a file says them.
-
-    Raises
-    ------
-    ReleaseNotFound : it says of no release.
-    InvalidParameter : what it says is not what dbanon writes; anyone can write into a file.
-    """
+def _release_of(path: Path, said: Mapping[str, str]) -> tuple[tuple[str, ...], int, dict[str, Any]]:
+    """Quasi-identifiers and strata, k and arguments, as a file says them."""
     hint = "Name the quasi-identifiers and k to recount it."
     if "quasi_identifiers" not in said or "k_requested" not in said:
         raise ReleaseNotFound(f"The file {path} says of no release.", hint=hint)
@@ -111,6 +99,7 @@ def _told(path: Path, said: Mapping[str, str]) -> tuple[tuple[str, ...], int, di
         arguments = json.loads(said.get("arguments", "{}"))
         models = arguments.get("models", [])
         by = arguments.get("by", [])
+        # Anyone can write into a file.
         fits = (
             _are_texts(names)
             and bool(names)

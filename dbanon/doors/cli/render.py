@@ -21,8 +21,7 @@ from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.release.words import printable
 from dbanon.run.inspect_release import Look
-from dbanon.run.verify import Verification
-from dbanon.run.verify_private import PrivateVerification
+from dbanon.run.verify import PrivateVerification, Verification
 
 # Wider than any line.
 _UNBROKEN = 1_000_000

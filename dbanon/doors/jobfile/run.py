@@ -28,10 +28,10 @@ from dbanon.job.private import PrivateJob
 from dbanon.job.reading import USUAL
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
+from dbanon.run.changes import unchanged_since
 from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
 from dbanon.run.outlook import Outlook
-from dbanon.run.skip_unchanged import unchanged_since
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.exports.places import place_for
