@@ -32,6 +32,7 @@ ERRORS = sorted(
     - {"error"}
 )
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
 RUNNABLE = re.compile(r"<!-- runnable -->\n```(python|bash)\n(.*?)```", re.DOTALL)
 
 
@@ -89,7 +90,7 @@ def test_changes_are_listed() -> None:
     assert "## " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", LINKED, ids=lambda path: path.name)
 def test_links_between_pages_lead_somewhere(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
