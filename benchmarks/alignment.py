@@ -12,9 +12,9 @@ import dbanon
 from benchmarks.markdown import table
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
-from dbanon.measures.alignment import unrelated
 from dbanon.measures.attributes import Numbers
 from dbanon.measures.pairs import Pairs
+from dbanon.release.alignment import unrelated
 
 Floats = NDArray[np.float64]
 ROWS = (6, 10, 20, 40, 100, 500, 2000)

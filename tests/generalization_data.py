@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.spaces.label_costs import LabelCosts
-from dbanon.spaces.mixed import UNIT, MixedSpace
+from dbanon.spaces.mixed import UNIT, LabelCosts, MixedSpace
 
 
 def random_tree(rng, leaves, shape):

@@ -10,10 +10,10 @@ from typing import cast
 
 import numpy as np
 
-from dbanon.chain import definition, recount, rows
+from dbanon.chain import cell_rows, definition, recount
 from dbanon.chain import state as chain_state
+from dbanon.chain.cell_rows import keep_out
 from dbanon.chain.membership import CellState, Presence
-from dbanon.chain.models import keep_out
 from dbanon.chain.newcomers import newcomers
 from dbanon.chain.state import ChainKept
 from dbanon.data.counts import Histories
@@ -231,7 +231,7 @@ def _advanced(
         defined = session.ledger_name("chain_definition")
         row = (chain.chain_id, state.k, definition.as_text(told))
         session.insert_rows(defined, ["chain_id", "k", "definition"], [row])
-        rows.make_tables(
+        cell_rows.make_tables(
             state,
             [*(column.attribute.sql_type for column in typed), *(a.sql_type for a in by)],
             [a.sql_type for a in kept],
@@ -241,13 +241,13 @@ def _advanced(
     models = planned.policy.models
     staged = 0 if chain.rules.changes == FREEZE else len(kept)
     state.decide(batches=not models, kept=staged)
-    changed = rows.compare(state, kept, models)
+    changed = cell_rows.compare(state, kept, models)
     state.apply()
     if microdata.n_records:
         came = relation
         first = state.admit(relation, microdata, release.partition, typed, by, many)
     recount.remember(state, len(kept))
-    rows.rewrite(state, kept, came, first, many)
+    cell_rows.rewrite(state, kept, came, first, many)
     changed["rewritten"] = recount.rewritten(state, len(kept))
     return changed, tuple((name, place, of) for name, place, of in columns), release
 

@@ -18,10 +18,10 @@ from dbanon.hierarchy.spec import Given, HierarchySpec, built, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.guarantee import recorded
 from dbanon.job.policy import Policy
-from dbanon.measures.alignment import unrelated
 from dbanon.measures.figure import Parameters
 from dbanon.measures.pairs import Pairs, joined
 from dbanon.recoding import ReleasedColumn
+from dbanon.release.alignment import unrelated
 from dbanon.release.evaluation import Evaluation, evaluation_of, pairs_of
 from dbanon.release.labels import ANY
 

@@ -2,7 +2,90 @@
 
 from __future__ import annotations
 
-from dbanon.errors import InvalidParameter
+from collections.abc import Sequence
+
+from dbanon.data.scales import MAHALANOBIS
+from dbanon.errors import ChainModel, InvalidParameter
+from dbanon.job.policy import Policy
+from dbanon.recoding import find_recoding
+
+
+def require_chained(policy: Policy, entity: str | None) -> None:
+    """Check what a release of a chain must and must not ask for.
+
+    Raises
+    ------
+    InvalidParameter : it has no entity, or an option that looks at the release alone.
+    ChainModel : it has a privacy model that compares classes with the whole table.
+    """
+    if not entity:
+        raise InvalidParameter(
+            "A chain follows persons: it needs the column that says whose a row is.",
+            hint="Name it: `entity`.",
+        )
+    if policy.guarantee != "rows":
+        raise InvalidParameter(
+            f"A chain keeps histories of rows, which guarantee={policy.guarantee} has not.",
+            hint="Leave out `guarantee`.",
+        )
+    if policy.evaluate:
+        raise InvalidParameter(
+            "A release of a chain is not evaluated: most of its classes are of earlier releases.",
+            hint="Leave out `evaluate`.",
+        )
+    if policy.certificate is not None:
+        raise InvalidParameter(
+            "A release of a chain has no certificate: its classes keep to earlier releases.",
+            hint="Leave out `certificate`.",
+        )
+    with_table = [model.describe() for model in policy.models if model.compares_with_table]
+    if with_table:
+        raise ChainModel(
+            "A chain keeps no model that compares classes with the whole table, which is another"
+            f" one at each release: {'; '.join(with_table)}.",
+            hint="Use distinct_l, entropy_l, recursive_cl or alpha_k, or release without a chain.",
+        )
+    if policy.models and policy.refine is not None:
+        raise InvalidParameter(
+            "In a chain with privacy models classes are not refined: records would move by their"
+            " sensitive values.",
+            hint="Leave out `refine`.",
+        )
+    if policy.options.get("suppression"):
+        raise InvalidParameter(
+            "In a chain nobody is withheld for others' sake: newcomers wait, or join a class.",
+            hint="Leave out what withholds records.",
+        )
+
+
+def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
+    """Check that no part of a job looks at all of a table's values at once.
+
+    Parameters
+    ----------
+    persons : the columns that say whose a row is, as ``Guarantee.persons``.
+
+    Raises
+    ------
+    InvalidParameter : one does.
+    """
+    _ = policy.records_at_once
+    asked = {
+        "an entity or a chain": bool(persons),
+        "privacy models": bool(policy.models),
+        "evaluate": policy.evaluate,
+        "a certificate": policy.certificate is not None,
+        "Mahalanobis distances": policy.standardize == MAHALANOBIS,
+        "an order": bool(policy.orders),
+        f"recoding {policy.recoding}": find_recoding(str(policy.recoding)).measure == "gower",
+    }
+    for what, is_asked in asked.items():
+        if is_asked:
+            raise InvalidParameter(
+                f"With values on a disk there is no room for {what}, which needs all of them.",
+                hint="Leave out `spill`, or that.",
+            )
+
 
 # Where kept columns are on their way from the source to the release.
 SERVER, CLIENT = KEPT_COLUMNS = ("server", "client")

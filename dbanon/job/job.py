@@ -13,14 +13,19 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain import Chain
-from dbanon.job.chained import require_chained
-from dbanon.job.client_passthrough import CLIENT, KEPT_COLUMNS, SERVER, require_carried
+from dbanon.job.client_passthrough import (
+    CLIENT,
+    KEPT_COLUMNS,
+    SERVER,
+    require_carried,
+    require_chained,
+    require_spillable,
+)
 from dbanon.job.condition import require_condition
 from dbanon.job.export import Export
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
-from dbanon.job.spill import require_spillable
 from dbanon.measures import Model
 
 OUTPUT_KINDS = ("table", "view")

@@ -7,12 +7,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.job.verdict import Caution
+from dbanon.measures.attributes import Floats
+from dbanon.measures.pairs import Pairs
+
+# Pairs that are tried, and what unrelated rows stay below.
+MOST, DEVIATIONS, SHARE = 1000, 3.0, 0.4
+# A spread of sums that is of rounding.
+_ROUNDING = 1e-9
+
+
+def unrelated(pairs: Pairs, seed: int = 0) -> bool:
+    """True where released rows are no nearer to their originals than rows paired at random.
+
+    False, too, where all pairings are alike, as in one class: there is nothing to tell then.
+    """
+    found = against_chance(pairs, seed)
+    return found is not None and found[0] < DEVIATIONS and found[1] < SHARE
+
+
+def against_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | None:
+    """``gain`` and ``share`` of the pairing; None where all pairings have one sum."""
+    records = np.arange(pairs.n)
+    if pairs.n > MOST:
+        records = np.random.default_rng(seed).choice(pairs.n, MOST, replace=False)
+    rows, n = pairs.rows[records], len(records)
+    if n < 2:
+        return None
+    apart: Floats = np.zeros((n, n))
+    for column in pairs.columns:
+        apart += column.apart(records[:, None], rows[None, :])
+    by_record, by_row = apart.mean(axis=1), apart.mean(axis=0)
+    chance, own = n * float(by_row.mean()), float(np.trace(apart))
+    # No pairing is below either: each record at its nearest row, each row at its nearest record.
+    least = max(float(apart.min(axis=1).sum()), float(apart.min(axis=0).sum()))
+    apart -= by_record[:, None]
+    apart -= by_row[None, :] - by_row.mean()
+    spread = sqrt(float(np.square(apart, out=apart).sum()) / (n - 1))
+    if spread <= _ROUNDING * chance or chance <= least:
+        return None
+    return (chance - own) / spread, (chance - own) / (chance - least)
+
 
 # How rows of a released frame stand, as its attrs and the arguments of its report say.
 SHUFFLED, INPUT = "shuffled", "input"

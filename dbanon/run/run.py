@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,10 +22,12 @@ from dbanon.errors import (
     TooFewPersons,
     warn_caller,
 )
+from dbanon.hierarchy.subset import only
 from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected, Verdict
+from dbanon.methods.registry import Tick
 from dbanon.partitioning.partition_for import joined_for, partition_for
 from dbanon.release.attribute_disclosure import Originals, telling
 from dbanon.release.findings import FewPersons, TellingColumn
@@ -39,12 +42,38 @@ from dbanon.release.report import (
     Report,
 )
 from dbanon.release.words import now
-from dbanon.run.certify import certify
-from dbanon.run.evaluate import evaluate
+from dbanon.run.evaluate import attempted, evaluate
 from dbanon.run.fingerprint import fingerprint
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
+
+
+def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) -> dict[str, Any]:
+    """The lower bound of the released records beside what they lost, or why there is none.
+
+    A failure of it fails nothing else; what ``tick`` raises does: a cancel, a time limit.
+
+    Parameters
+    ----------
+    microdata : all records that were read.
+    """
+    seconds = float(policy.certificate or 0.0)
+
+    def work(told: Tick) -> dict[str, Any]:
+        # A backend imports what bounds need only where they are asked for.
+        from dbanon.run.bound import bound
+
+        labels = release.partition.labels
+        records = np.flatnonzero(labels >= 0)
+        classes = Partition(labels[records])
+        found = bound(only(microdata, records), int(policy.k), seconds, told, [classes])
+        above = found.gap(release.loss)
+        return {**found.to_dict(), "above": above if math.isfinite(above) else None}
+
+    told, failed = attempted(work, tick)
+    return {"limit": seconds, **(told or {"failed": failed})}
+
 
 # ``evaluate`` and ``certificate`` stand beside them where they are asked for.
 PHASES = ("read", "cluster", "write", "verify", "digest")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
+from dbanon.data.disk import Disk
 from dbanon.errors import (
     AccessRefused,
     DatabaseNotFound,
@@ -21,13 +22,38 @@ from dbanon.ledger import entries
 from dbanon.release.report import Report
 from dbanon.run.files import files_of, require_place
 from dbanon.run.run import PhaseProgress, run
-from dbanon.run.spilled import spilled
 from dbanon.run.time_limit import within
 from dbanon.sessions.ending import ending
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
+from dbanon.stores.scratch import scratch_in
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, described
+
+
+@contextmanager
+def spilled(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
+    """The place where values wait, for the block; None where the job names no directory.
+
+    Databases that are opened for the run keep to half of the memory limit, and put the rest there.
+
+    Raises
+    ------
+    InvalidParameter, InsufficientRights, JobRunning : the directory is not ours alone.
+    """
+    if job.spill is None:
+        yield None
+        return
+    with scratch_in(job.spill) as scratch:
+        known = [store for store in stores if store is not None]
+        for store in known:
+            store.spill(scratch.path, job.memory_limit and job.memory_limit // 2)
+        try:
+            yield scratch
+        finally:
+            for store in known:
+                store.spill(None, None)
+
 
 # Who cannot be reached is not asked again; what may have been done did not fail.
 Runner = Callable[[Job, Store, "Store | None", "PhaseProgress | None"], Report]

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import dbanon
-from dbanon.chain import recount
-from dbanon.chain import rows as chain_rows
+from dbanon.chain import cell_rows, recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.membership import CellState
 from dbanon.errors import ChainModel, ChainModelBroken, InvalidParameter, ModelInfeasible
@@ -190,7 +189,7 @@ def test_a_class_that_breaks_a_model_is_found_by_the_recount(
         load(database, months.now)
     else:
         chained.release(models=[model])
-        monkeypatch.setattr(chain_rows, "hold_unfit", lambda *given: 0)
+        monkeypatch.setattr(cell_rows, "hold_unfit", lambda *given: 0)
         load(database, {one: (*v[:3], "flu", 0) for one, v in months.now.items()})
     before = chained.shown().sequence
     with pytest.raises(ChainModelBroken) as refused:

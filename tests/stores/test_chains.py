@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 import dbanon
+from dbanon.chain import cell_rows
 from dbanon.chain import membership as chain_cells
-from dbanon.chain import rows as chain_rows
 from dbanon.chain import target as chain_target
 from dbanon.doors.cli.main import main
 from dbanon.errors import (
@@ -154,7 +154,7 @@ def test_the_recount_sees_rows_that_are_not_as_they_must_be(
     load(database, months.now)
     chained = Chained.made(database, tmp_path, changes="show")
     run_months(chained, months, 2)
-    before, rewrite = released(database), chain_rows.rewrite
+    before, rewrite = released(database), cell_rows.rewrite
 
     def damaged(state: chain_cells.CellState, *given: Any) -> dict[str, int]:
         told = rewrite(state, *given)
@@ -162,7 +162,7 @@ def test_the_recount_sees_rows_that_are_not_as_they_must_be(
         state.session.run(damage.format(rows=state.rows, values=state.values, held=held))
         return told
 
-    monkeypatch.setattr(chain_rows, "rewrite", damaged)
+    monkeypatch.setattr(cell_rows, "rewrite", damaged)
     with pytest.raises(RecountFailed):
         run_months(chained, months, 1)
     assert released(database) == before

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from dbanon.doors import hierarchies as stored_hierarchies
 from dbanon.doors.cli.main import main
 from dbanon.errors import CommitConfirmed, ConnectionLost, OutcomeUnknown
-from dbanon.stores.postgresql import commit as postgresql_commit
+from dbanon.stores.postgresql import store as postgresql_store
 from tests.postgres_server import Server
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.people import load_people
@@ -95,7 +95,7 @@ def test_a_server_that_still_waits_is_told_to_end(
     pg_server: Server, people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may wait for hours for a client that is cut off: then nobody would know for hours."""
-    monkeypatch.setattr(postgresql_commit, "PATIENCE", 0.2)
+    monkeypatch.setattr(postgresql_store, "PATIENCE", 0.2)
     before = people.state()
     with TcpProxy(pg_server.host, pg_server.port, cut("hold")) as proxy:
         with pytest.raises(ConnectionLost, match="nothing was published"):
@@ -132,7 +132,7 @@ def test_a_network_that_stays_down_leaves_it_open(
     pg_server: Server, people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch, how: How,
     published: bool,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(postgresql_commit, "SECONDS", 0.5)
+    monkeypatch.setattr(postgresql_store, "SECONDS", 0.5)
     [(old, _)] = current(people)
     with TcpProxy(pg_server.host, pg_server.port, cut(how, down=True)) as proxy:
         with pytest.raises(OutcomeUnknown) as caught:
@@ -153,7 +153,7 @@ def test_the_command_says_the_same(
     pg_server: Server, people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch, how: How,
     down: bool, code: int,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(postgresql_commit, "SECONDS", 1.0)
+    monkeypatch.setattr(postgresql_store, "SECONDS", 1.0)
     with TcpProxy(pg_server.host, pg_server.port, cut(how, down=down)) as proxy:
         done = CliRunner().invoke(
             main,

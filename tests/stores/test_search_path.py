@@ -11,7 +11,7 @@ import sqlalchemy
 
 import dbanon
 from dbanon.doors import install
-from dbanon.stores.postgresql import commit as postgresql_commit
+from dbanon.stores.postgresql import store as postgresql_store
 from tests.postgres.kept import close_kept
 from tests.postgres_server import Server, conninfo
 
@@ -119,12 +119,12 @@ def test_asking_whether_a_release_was_committed(trapped: Callable[[], bool], pg_
         driver: Any = connection.connection.driver_connection
         driver.execute("SET search_path = evil, pg_catalog, public")
         driver.commit()
-        [(number,)] = postgresql_commit._rows(
+        [(number,)] = postgresql_store._rows(
             connection, "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text"
         )
         driver.commit()
         asked = "SELECT pg_catalog.pg_xact_status(%s::text::xid8)"
-        assert postgresql_commit._rows(connection, asked, number) == [("committed",)]
+        assert postgresql_store._rows(connection, asked, number) == [("committed",)]
         driver.rollback()
     engine.dispose()
     assert not trapped()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,9 @@ from typing import Any
 
 import click
 
-from dbanon.data.option import Parameter, all_parameters
+from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.chains import chain_of, with_parts
-from dbanon.doors.cli.engine import engine_of, with_engine
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.report_file import needs_evaluation, write_report
@@ -21,13 +21,69 @@ from dbanon.doors.cli.support import (
     common,
     errors,
     lasting,
+    pair,
     show,
     signals,
     sql_printer,
 )
+from dbanon.doors.engines import ENGINES, Engine
 from dbanon.doors.machine import half_of_memory
+from dbanon.errors import PrivacyWarning
 from dbanon.job.job import Job
-from dbanon.job.private import METHOD, own_options
+from dbanon.job.private import METHOD, own_options, refused
+from dbanon.job.reading import Reading
+
+_OPTIONS = (
+    click.option(
+        "--engine",
+        type=click.Choice(ENGINES),
+        help="Run on a cluster: URL and --target are PostgreSQL, or directories of Parquet files."
+        " See docs/scale-out.md.",
+    ),
+    click.option("--master", metavar="URL", help="The cluster's master, as spark://host:7077."),
+    click.option(
+        "--tasks",
+        type=click.IntRange(min=1),
+        help="How many work on blocks; as many as the cluster has cores, or more, by default.",
+    ),
+    click.option(
+        "--conf",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A setting of Spark; repeatable. Secrets belong into its own files: others on this"
+        " machine see the command line.",
+    ),
+)
+
+
+def with_engine(command: Any) -> Any:
+    """Give a command the options of an engine."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def engine_of(given: Mapping[str, Any]) -> Engine | None:
+    """The engine that was asked for; None for this process.
+
+    Raises
+    ------
+    UsageError : it has no master, or is not named and has one.
+    InvalidParameter : the method is not Spark's.
+    """
+    name, master = given["engine"], given["master"]
+    if name is None:
+        if master is not None or given["tasks"] is not None or given["conf"]:
+            raise click.UsageError("--master, --tasks and --conf are of an engine: --engine spark.")
+        return None
+    if given["method"] == METHOD:
+        raise refused("engine")
+    if given["print_sql"]:
+        raise click.UsageError("--print-sql is not for --engine: its statements are the workers'.")
+    if master is None:
+        raise click.UsageError("--engine spark needs its master: --master spark://host:7077.")
+    return Engine(name, master, given["tasks"], dict(map(pair, given["conf"])))
+
 
 OPTIONS = all_parameters(Job)
 # What method dp_ranks has beside them; it has no k.
@@ -129,3 +185,70 @@ def anonymize(url: str, **given: Any) -> None:
         if path is not None:
             write_report(report, path, given["target"] or url)
         show(form, report.to_dict(), lambda: report_table(report))
+
+
+@click.command(epilog=ROWS_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@with_options(OPTIONS)
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Also read the quasi-identifiers, find the classes and tell what they lose.",
+)
+@common
+def plan(url: str, **given: Any) -> None:
+    """Say what anonymize would do with these options, or refuse it as anonymize would.
+
+    Rows are counted, names, types and rights are looked at. Nothing is changed.
+    """
+    form = given["form"]
+    with errors(form), signals():
+        from dbanon.doors import python as api
+        from dbanon.doors.cli.render import pairs_table
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            found = api.plan(
+                url,
+                **asked(given),
+                cluster=given["cluster"],
+                on_sql=sql_printer(given["print_sql"]),
+            )
+        show(form, found.to_dict(), lambda: pairs_table("Plan", found.pairs()))
+
+
+_TAKEN = ("table", "quasi_identifiers", "k", "key", "orders", "memory_limit")
+_BOUND_OPTIONS = tuple(one for one in OPTIONS if one.name in _TAKEN or one in parameters(Reading))
+
+
+@click.command(epilog=ROWS_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@with_options(_BOUND_OPTIONS)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="A limit for the linear programs; the best bound until then is told.",
+)
+@common
+def bound(url: str, **given: Any) -> None:
+    """Say what no release of a table in classes of k or more rows can lose less than.
+
+    The quasi-identifiers are read, and nothing is written. Up to 10,000 rows the bound is that of
+    linear programs, which need the extra dbanon[bound].
+    """
+    form = given["form"]
+    with errors(form), signals():
+        from dbanon.doors import bound as api
+        from dbanon.doors.cli.render import pairs_table
+
+        wanted = values(_BOUND_OPTIONS, given)
+        wanted["quasi_identifiers"] += given["single_q"]
+        wanted["orders"] = with_files(wanted["orders"], given["order_files"])
+        if wanted["memory_limit"] is None:
+            wanted["memory_limit"] = half_of_memory()
+        found = api.certificate(
+            url, **wanted, seconds=given["seconds"], on_sql=sql_printer(given["print_sql"])
+        )
+        show(form, found.to_dict(), lambda: pairs_table("Lower bound", found.pairs()))

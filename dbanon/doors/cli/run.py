@@ -17,6 +17,7 @@ from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.report_file import write_report
 from dbanon.doors.cli.support import common, errors, lasting, show, signals, sql_printer
 from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
+from dbanon.stores.exports.places import make_directories, place_for
 
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob, JobFile
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
     from dbanon.doors.jobfile.run import Published
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
+
+
+def place_of(path: str, job: str, release_id: str) -> Path:
+    """The file that a path with ``{job}`` and ``{release}`` means; directories are made, 0700.
+
+    Raises
+    ------
+    InsufficientRights, InvalidParameter : a directory cannot be made.
+    """
+    place = place_for(path.replace("{job}", job), release_id)
+    make_directories(place.parent)
+    return place
 
 
 @click.command()
@@ -234,7 +247,7 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
 
 def _save(job: FileJob, report: Report | PrivateReport) -> None:
     """Write the report where the job says, in directories that are made for it."""
-    from dbanon.doors.jobfile.paths import place_of
+    from dbanon.doors.cli.run import place_of
 
     if job.report is not None:
         place = place_of(job.report, job.name, report.release_id)

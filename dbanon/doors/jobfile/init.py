@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from dbanon.advice.answer import entity_told
 from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS, Wishes, are_numbers, usual_methods
-from dbanon.advice.roles import QUASI_IDENTIFIER, Role
-from dbanon.doors.jobfile.proposals import proposal
+from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, Role
+from dbanon.data.schema import Attribute
 from dbanon.doors.jobfile.shapes import is_name
 from dbanon.doors.jobfile.variables import written_password
 from dbanon.doors.starts import PLACE
@@ -27,6 +27,37 @@ from dbanon.stores.sql_source import SqlSource
 if TYPE_CHECKING:
     from dbanon.data.schema import Attribute
     from dbanon.sessions.base import OnSql
+
+
+# What advice proposes, as job files have it; all else is not released until somebody says so.
+_ROLES = (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE)
+_DROP = "drop"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A role for a column.
+
+    Parameters
+    ----------
+    role : as job files have it.
+    comment : what there is to know before it is changed.
+    """
+
+    attribute: Attribute
+    role: str
+    comment: str
+
+
+def proposal(attribute: Attribute, role: Role | None) -> Proposal:
+    """The role of a column; None for one of a table without rows, of which nothing can be said."""
+    kind = attribute.sql_type or attribute.kind.value
+    if role is None:
+        return Proposal(attribute, _DROP, kind)
+    also = f" or {role.also}" if role.also else ""
+    proposed = role.role if role.role in _ROLES else _DROP
+    return Proposal(attribute, proposed, f"{kind}{also}: {REASONS[role.reason]}")
+
 
 _HEAD = """\
 # dbanon init made this of the columns of {table}. Roles are proposals: decide on each, then:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -14,7 +16,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.names import quote
+from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb import columns
 
 _INTEGERS = {
@@ -194,3 +196,86 @@ def type_of(attribute: Attribute) -> str:
             hint="Cast it to text or to a number in a view, and anonymize the view.",
         )
     return {Kind.DATE: "DATE", Kind.BOOLEAN: "BOOLEAN", Kind.CATEGORY: "VARCHAR"}[attribute.kind]
+
+
+DIGEST_WAY = "duckdb1"
+
+# Its manual does not promise that ``hash`` stays the same. Short and long text, and other kinds.
+DIGEST_PROBE = (
+    "SELECT hash(hash('a', 'longer than what stands in place', 7, 123456789012345, 1.5::DOUBLE,"
+    " 2.5::FLOAT, 1.50::DECIMAL(10,2), 1.5::DECIMAL(38,2), DATE '2001-02-03', true, NULL,"
+    " TIMESTAMP '2001-02-03 04:05:06', [1, 2], {'a': 'b'}, 'ab'::BLOB, 1::HUGEINT,"
+    " '12345678-9abc-def0-1234-56789abcdef0'::UUID))"
+)
+
+
+def digest_statement(relation: RelationName, columns: Sequence[Attribute], salt: int) -> str:
+    """The number of rows, and the sum of their hashes."""
+    total = f"coalesce(sum({row_hash(columns, salt)}), 0)"
+    return f"SELECT count(*), {total} FROM {relation.quoted} AS s"
+
+
+def row_hash(columns: Sequence[Attribute], salt: int) -> str:
+    """The hash of these columns of a row with the alias s."""
+    terms = [f"{salt}::BIGINT"]
+    for column in columns:
+        name = f"s.{quote(column.name)}"
+        if column.sql_type in ("FLOAT", "DOUBLE"):
+            terms += [name, f"signbit({name})"]
+        elif column.sql_type == "INTERVAL" or column.sql_type.startswith("ENUM"):
+            terms.append(f"CAST({name} AS VARCHAR)")
+        else:
+            terms.append(name)
+    # Hashed again: the last column's hash is otherwise in the row's as it is.
+    return f"hash(hash({', '.join(terms)}))"
+
+
+_MEANT = """
+SELECT current_database(), EXISTS (
+  SELECT 1 FROM duckdb_databases() WHERE lower(database_name) = lower($schema)
+) OR EXISTS (
+  SELECT 1 FROM duckdb_tables() WHERE temporary
+  AND lower(schema_name) = lower($schema) AND lower(table_name) = lower($name)
+) OR EXISTS (
+  SELECT 1 FROM duckdb_views() WHERE temporary AND NOT internal
+  AND lower(schema_name) = lower($schema) AND lower(view_name) = lower($name)
+)
+"""
+
+
+def placed(connection: duckdb.DuckDBPyConnection, schema: str, name: str) -> RelationName:
+    """A relation of the connection's database, named so that nothing else can be meant."""
+    found = connection.execute(_MEANT, {"schema": schema, "name": name}).fetchall()
+    [(catalog, another)] = found
+    return RelationName(schema, name, catalog=catalog if another else None)
+
+
+def create_view(name: RelationName, columns: str, shown: RelationName, *, replaces: bool) -> str:
+    """CREATE of a view that shows a relation of the same schema, where ``within`` says."""
+    view, relation = (
+        one.quoted if name.catalog is None else quote(one.name) for one in (name, shown)
+    )
+    create = "CREATE OR REPLACE" if replaces else "CREATE"
+    return f"{create} VIEW {view} ({columns}) AS SELECT {columns} FROM {relation}"
+
+
+@contextmanager
+def within(connection: duckdb.DuckDBPyConnection, name: RelationName) -> Iterator[None]:
+    """Have names without a schema mean this one's, where it cannot be named in a view.
+
+    DuckDB keeps a view's text without its database, and finds the schema ambiguous then.
+    """
+    if name.catalog is None:
+        yield
+        return
+    [(before,)] = connection.execute("SELECT current_setting('search_path')").fetchall()
+    connection.execute(f"USE {quote(name.catalog)}.{quote(str(name.schema))}")
+    back = f"SET search_path = {literal(before)}"
+    try:
+        yield
+    except BaseException:
+        # It takes no statement before the transaction has ended, which has failed.
+        connection.execute("ROLLBACK")
+        connection.execute(back)
+        raise
+    connection.execute(back)

@@ -38,10 +38,9 @@ from dbanon.sessions.base import (
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect as types
-from dbanon.stores.duckdb import digest
 from dbanon.stores.duckdb.columns import column_of, table_of, values_of
+from dbanon.stores.duckdb.dialect import create_view, placed, within
 from dbanon.stores.duckdb.errors import translated
-from dbanon.stores.duckdb.places import create_view, placed, within
 from dbanon.stores.file_session import FileSession
 
 _INCOMING = "dbanon_incoming"
@@ -50,7 +49,7 @@ _INCOMING = "dbanon_incoming"
 class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
-    digest_way = digest.WAY
+    digest_way = types.DIGEST_WAY
     temporary = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID", "timestamp": "TIMESTAMP WITH TIME ZONE", "text": "VARCHAR",
@@ -347,18 +346,18 @@ class DuckdbSession(FileSession):
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
         columns = self.find_source(relation).schema.attributes
-        [(rows, total)] = self.rows(digest.statement(relation, columns, salt))
+        [(rows, total)] = self.rows(types.digest_statement(relation, columns, salt))
         return int(rows), int(total)
 
     def digest_columns(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[int, int]:
         columns = [relation.attribute(name) for name in names]
-        [(rows, total)] = self.rows(digest.statement(relation.relation, columns, salt))
+        [(rows, total)] = self.rows(types.digest_statement(relation.relation, columns, salt))
         return int(rows), int(total)
 
     def digest_probe(self) -> str:
-        return str(self.rows(digest.PROBE)[0][0])
+        return str(self.rows(types.DIGEST_PROBE)[0][0])
 
     def keyed_tag(self, text: str) -> str:
         inside = f"unhex(sha256({staged_block(INNER)} || encode({text})))"
@@ -367,7 +366,7 @@ class DuckdbSession(FileSession):
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         held = self.find_source(relation)
         columns = [held.attribute(name) for name in names]
-        return digest.row_hash(columns, secrets.randbits(62) + 1)
+        return types.row_hash(columns, secrets.randbits(62) + 1)
 
     def shuffled(self, alias: str) -> str:
         # Its own random functions can be steered by setseed.

@@ -19,6 +19,7 @@ from dbanon.stores.postgresql.settings import CALLER_PATH, PINNED
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
+
 # Of the client's socket, as libpq knows them, and of the server's. A peer that is gone is noticed
 # after a minute. The server waits longer: a client that is busy with rows does not read more.
 _CLIENT = {

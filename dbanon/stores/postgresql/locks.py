@@ -7,8 +7,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from dbanon.errors import DatabaseBusy
-from dbanon.sessions.base import Holder
+from dbanon.errors import (
+    DatabaseBusy,
+    InsufficientRights,
+    JobRunning,
+    OutputExists,
+    SourceChanged,
+)
+from dbanon.sessions.base import Holder, job_running
 from dbanon.sessions.names import RelationName
 
 # How long a relation that is replaced or dropped is asked for; other locks have the same by
@@ -118,3 +124,146 @@ def _kept(
         hint="End these transactions (pg_stat_activity shows them; pg_terminate_backend ends one),"
         " or try again.",
     )
+
+
+class LedgerSession(Undoing, Protocol):
+    """A transaction that asks about the ledger."""
+
+    def has_ledger(self) -> bool:
+        """True when this database has a ledger."""
+
+    def ledger_is_current(self) -> bool:
+        """True when the ledger is of this version."""
+
+    def require_trusted_ledger(self) -> None:
+        """Check that nobody else's code runs when the ledger is read or written."""
+
+
+# Everybody sees the application's name of a session, and nobody but it can change it.
+_NAME = "'dbanon job ' || left(md5(?), 16)"
+_NOTE = (
+    f"SELECT set_config('application_name', {_NAME} || ' since ' ||"
+    " to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), true)"
+)
+
+# By the catalog, which answers roles without rights on the schema, too.
+_FUNCTION = """
+    SELECT has_function_privilege(p.oid, 'EXECUTE') AND has_schema_privilege(n.oid, 'USAGE')
+    FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'dbanon' AND p.proname = '_hold_job'
+      AND oidvectortypes(p.proargtypes) = 'text'"""
+_TABLE = """
+    SELECT has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'DELETE')
+       AND has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE')
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'dbanon' AND c.relname = 'run'"""
+
+# As in sql/functions/_hold_job.sql.
+_KEY = "overlay(md5('dbanon job ' || ?) PLACING '8' FROM 13 FOR 1)::uuid"
+_ROW = (
+    f"DELETE FROM dbanon.run WHERE run_id = {_KEY} AND state = 'lock'",
+    "INSERT INTO dbanon.run (run_id, door, method, source, output_name, started_at, state, run_by)"
+    f" VALUES ({_KEY}, 'job', '', '', '', clock_timestamp(), 'lock', session_user)",
+)
+_ADVISORY = "hashtextextended('dbanon job ' || ?, 0)"
+
+# Who has a lock, since when, and whether that role may run jobs where there is a ledger. Only
+# whoever may write the table has this lock of it.
+_HOLDERS = f"""
+    SELECT l.pid, a.usename::text,
+           CASE WHEN a.application_name LIKE {_NAME} || ' since %'
+                THEN substr(a.application_name, 35) || ' UTC' END,
+           a.usename = current_user OR EXISTS (
+               SELECT FROM pg_namespace AS n
+               WHERE n.nspname = 'dbanon' AND pg_has_role(a.usesysid, n.nspowner, 'MEMBER'))
+           OR EXISTS (
+               SELECT FROM pg_roles AS r
+               WHERE r.rolname IN ('dbanon_runner', 'dbanon_admin')
+                 AND pg_has_role(a.usesysid, r.oid, 'MEMBER'))
+    FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
+    WHERE l.granted AND l.pid <> pg_backend_pid()
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+_OF_ROW = (
+    f"{_HOLDERS} AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'"
+    " AND l.relation = (SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n"
+    " ON n.oid = c.relnamespace WHERE n.nspname = 'dbanon' AND c.relname = 'run')"
+    f" AND a.application_name LIKE {_NAME} || ' since %' ORDER BY a.application_name DESC"
+)
+_OF_ADVISORY = (
+    f"{_HOLDERS} AND l.locktype = 'advisory' AND l.objsubid = 1"
+    f" AND (l.classid::bigint << 32 | l.objid::bigint) = {_ADVISORY}"
+)
+_TRIES = 3
+
+
+def hold_job(session: LedgerSession, job: str) -> None:
+    """Hold the lock of a job until the transaction of ``session`` ends.
+
+    Raises
+    ------
+    JobRunning : another transaction holds it.
+    LedgerNotTrusted : holding it could run somebody else's code.
+    DatabaseBusy : the ledger is being upgraded.
+    """
+    session.rows(_NOTE, (job,))
+    of_runners = session.has_ledger() and _hold_row(session, job)
+    for _ in range(_TRIES):
+        if session.rows(f"SELECT pg_try_advisory_xact_lock({_ADVISORY})", (job,))[0][0]:
+            return
+        found = session.rows(_OF_ADVISORY, (job, job))
+        if found and of_runners and not any(may_run for *_, may_run in found):
+            return
+        if found:
+            raise _running(job, found)
+    raise job_running(job)
+
+
+def _hold_row(session: LedgerSession, job: str) -> bool:
+    """Hold the lock that only runners can; False for a role that is none, and will be told."""
+    session.require_trusted_ledger()
+    # The run itself brings an older ledger up to date, and wants its tables alone for that.
+    if not _is_current(session):
+        return False
+    by_function = session.rows(_FUNCTION)
+    if by_function == [(True,)]:
+        held = session.rows("SELECT dbanon._hold_job(?)", (job,))[0][0]
+    elif session.rows(_TABLE) == [(True,)]:
+        session.run("LOCK TABLE ONLY dbanon.run IN ROW EXCLUSIVE MODE")
+        held = _hold_directly(session, job)
+    else:
+        return False
+    if not held:
+        raise _running(job, session.rows(_OF_ROW, (job, job)))
+    return True
+
+
+def _is_current(session: LedgerSession) -> bool:
+    """True when the ledger is of this version, and this role may ask; no table stays locked."""
+    session.run("SAVEPOINT dbanon_look")
+    try:
+        return session.ledger_is_current()
+    except InsufficientRights:
+        return False
+    finally:
+        session.run("ROLLBACK TO SAVEPOINT dbanon_look")
+
+
+def _hold_directly(session: Undoing, job: str) -> bool:
+    """What ``dbanon._hold_job`` does, in a ledger of this role's own."""
+    try:
+        with session.savepoint():
+            session.run("SET LOCAL lock_timeout = 200")
+            for statement in _ROW:
+                session.run(statement, (job,))
+            session.run(f"SET LOCAL lock_timeout = {int(LOCK_SECONDS * 1000)}")
+    except (DatabaseBusy, OutputExists, SourceChanged):
+        return False
+    return True
+
+
+def _running(job: str, found: Sequence[tuple[Any, ...]]) -> JobRunning:
+    if not found:
+        return job_running(job)
+    pid, role, since, _ = found[0]
+    ends = f" SELECT pg_terminate_backend({pid}) ends one that hangs, and lets go of it."
+    return job_running(job, Holder(pid, role, since), ends)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import marshal
+import math
 import re
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -15,8 +19,9 @@ from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
-from dbanon.sessions.base import cannot_travel
+from dbanon.sessions.base import OnSql, cannot_travel
 from dbanon.sessions.names import quote
+from dbanon.stores.file_session import FileSession
 
 _CONSTRAINTS = frozenset(
     [
@@ -295,3 +300,89 @@ def type_of(attribute: Attribute) -> str:
         Kind.BOOLEAN: "BOOLEAN",
         Kind.CATEGORY: "TEXT",
     }[attribute.kind]
+
+
+DIGEST_WAY = "sqlite1"
+BITS = 128
+
+# The bytes of a row: a format that has stayed the same since Python 2.5. A text is a tuple of its
+# bytes, so that it is no BLOB, and need not be valid.
+_FORMAT = 2
+_PROBE = (1, -(2**40), 2.5, None, (b"text",), b"blob")
+
+
+def digest_of_query(connection: sqlite3.Connection, query: str, salt: int) -> tuple[int, int]:
+    """The number of rows that a query gives, and the sum of their hashes."""
+    before = connection.text_factory
+    connection.text_factory = _text
+    try:
+        return of_rows(connection.execute(query), salt)
+    finally:
+        connection.text_factory = before
+
+
+def of_rows(rows: Iterable[tuple[Any, ...]], salt: int) -> tuple[int, int]:
+    """The number of rows, and the sum of their hashes."""
+    # Looked up once, not once a row.
+    start = hashlib.blake2b(salt.to_bytes(8, "little"), digest_size=BITS // 8)
+    copy, dumps, number = start.copy, marshal.dumps, int.from_bytes
+    count = total = 0
+    for row in rows:
+        hashed = copy()
+        hashed.update(dumps(row, _FORMAT))
+        total += number(hashed.digest(), "little")
+        count += 1
+    return count, total % 2**BITS
+
+
+def digest_probe() -> str:
+    """The hash of fixed values."""
+    return str(of_rows([_PROBE], 1)[1])
+
+
+def _text(value: bytes) -> tuple[bytes]:
+    return (value,)
+
+
+# The function that tags persons, for as long as a key is staged.
+_TAG = "dbanon_keyed_tag"
+_LOGARITHM = "dbanon_ln"
+
+
+class SqliteKeyed(FileSession):
+    """The part of a session that chains ask for."""
+
+    def __init__(self, driver: sqlite3.Connection, on_sql: OnSql | None = None) -> None:
+        super().__init__(on_sql)
+        self._driver = driver
+        self._tags = False
+
+    def stage_key(self, inner: bytes, outer: bytes) -> None:
+        def tag(text: str | None) -> bytes | None:
+            if text is None:
+                return None
+            inside = hashlib.sha256(inner + text.encode()).digest()
+            return hashlib.sha256(outer + inside).digest()[:16]
+
+        self._driver.create_function(_TAG, 1, tag, deterministic=True)
+        self._tags = True
+
+    def drop_staging(self) -> None:
+        super().drop_staging()
+        if self._tags:
+            # A connection that the caller keeps would keep the key.
+            self._driver.create_function(_TAG, 1, None)
+
+    def stage_other_key(self, inner: bytes, outer: bytes) -> None:
+        self.stage_key(inner, outer)
+
+    def logarithm(self, number: str) -> str:
+        # Not every SQLite is built with one.
+        self._driver.create_function(_LOGARITHM, 1, math.log, deterministic=True)
+        return f"{_LOGARITHM}({number})"
+
+    def keyed_tag(self, text: str) -> str:
+        return f"{_TAG}({text})"
+
+    def shuffled(self, alias: str) -> str:
+        return "randomblob(16)"

@@ -42,9 +42,8 @@ from dbanon.sessions.base import (
 )
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.sqlite import dialect as types
-from dbanon.stores.sqlite import digest
+from dbanon.stores.sqlite.dialect import DIGEST_WAY, SqliteKeyed, digest_of_query, digest_probe
 from dbanon.stores.sqlite.errors import translated
-from dbanon.stores.sqlite.pseudonyms import SqliteKeyed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -55,7 +54,7 @@ _ROWIDS = ("rowid", "_rowid_", "oid")
 class SqliteSession(SqliteKeyed):
     """One transaction on SQLite."""
 
-    digest_way = digest.WAY
+    digest_way = DIGEST_WAY
     # It calls them column1 and so on, however they are named.
     never_in_views = frozenset(["true", "false"])
 
@@ -357,10 +356,10 @@ class SqliteSession(SqliteKeyed):
         query = f"SELECT {quote_list(names, 's.')} FROM {relation.quoted} AS s"
         self.note(query)
         with translated():
-            return digest.of_query(self._driver, query, salt)
+            return digest_of_query(self._driver, query, salt)
 
     def digest_probe(self) -> str:
-        return digest.probe()
+        return digest_probe()
 
     # -- ledger -----------------------------------------------------------------------------------
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from dbanon import kernels
 from dbanon.hierarchy.tree import flat
-from dbanon.spaces.label_costs import LabelCosts
-from dbanon.spaces.mixed import UNIT, MixedSpace
+from dbanon.spaces.mixed import UNIT, LabelCosts, MixedSpace
 from tests.generalization_data import draw_costs, draw_space, spaces
 from tests.reference import generalization as reference
 from tests.reference import refine_loss

@@ -10,9 +10,9 @@ import pytest
 from benchmarks.alignment import KINDS, columns, means, taken_for_unrelated
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
-from dbanon.measures.alignment import against_chance
 from dbanon.measures.attributes import Numbers
 from dbanon.measures.pairs import Pairs
+from dbanon.release.alignment import against_chance
 
 
 def paired(before: np.ndarray, after: np.ndarray) -> Pairs:

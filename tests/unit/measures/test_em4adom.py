@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import dbanon
+from dbanon.advice.recommend import bend
 from dbanon.data.chunks import encode
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
@@ -20,7 +21,6 @@ from dbanon.measures.attributes import Categories, Numbers
 from dbanon.measures.catalogue import evaluate
 from dbanon.measures.figure import Task
 from dbanon.measures.pairs import Pairs
-from dbanon.measures.risk.tradeoff import bend
 from tests.reference import methods as reference
 from tests.reference.em4adom import ADULT, ADULT_MDAV, EXPECTED, NAMES, WEAK
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.measures.risk.tradeoff import bend, frontier
+from dbanon.advice.recommend import bend, frontier
 
 some = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)
 

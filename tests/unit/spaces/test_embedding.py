@@ -13,7 +13,7 @@ from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.hierarchy.leaves import leaf_codes
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.attributes import Categories, Nodes
-from dbanon.spaces import embedding
+from dbanon.spaces import numeric
 from dbanon.spaces.numeric import numeric_space
 
 # Of uneven depth, with a way of one child only and leaves that do not occur.
@@ -122,9 +122,9 @@ def test_values_that_are_all_the_same_have_no_coordinate() -> None:
 def test_too_many_coordinates_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = table()
     width = points(data).points.shape[1]
-    monkeypatch.setattr(embedding, "MOST_COORDINATES", 60 * width)
+    monkeypatch.setattr(numeric, "MOST_COORDINATES", 60 * width)
     points(data)
-    monkeypatch.setattr(embedding, "MOST_COORDINATES", 60 * width - 1)
+    monkeypatch.setattr(numeric, "MOST_COORDINATES", 60 * width - 1)
     with pytest.raises(MemoryLimit, match="coordinates") as refused:
         points(data)
     assert '"place"' in str(refused.value.detail)

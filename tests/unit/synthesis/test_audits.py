@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from scipy.stats import beta, chi2
 
 from dbanon.hierarchy.tree import flat
-from dbanon.synthesis import edges
+from dbanon.synthesis import ranks
 from dbanon.synthesis.dcmdp import centroids, dense, noise_scale
-from dbanon.synthesis.edges import counts_between, noisy_edges
 from dbanon.synthesis.leaves import TRUTHS
 from dbanon.synthesis.margins import counts_of_leaves, sums_of_ranks
 from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.residuals import agreements
+from dbanon.synthesis.ranks import agreements, counts_between, dp_ranks, noisy_edges
 from dbanon.synthesis.shares import GRID, Edges, shares
 from tests.reference.synthesis import (
     CHAIN,
@@ -209,7 +207,7 @@ def test_counts_keep_their_claim_and_half_their_noise_is_caught(counted, noise):
 
 def test_quantiles_keep_their_claim_and_half_their_noise_is_caught(noise, monkeypatch):
     """A row goes from below two candidates to above them: one halves better for it, one worse."""
-    monkeypatch.setattr(edges, "CANDIDATES", 16)
+    monkeypatch.setattr(ranks, "CANDIDATES", 16)
     one, other = (
         np.sort(np.array([*[0] * low, *[GRID // 2] * 2, *[GRID] * (8 - low)])) for low in (5, 4)
     )

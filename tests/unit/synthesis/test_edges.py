@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon import errors
-from dbanon.synthesis import edges as module
-from dbanon.synthesis.edges import counts_between, halving_scores, noisy_edges
+from dbanon.synthesis import ranks as module
 from dbanon.synthesis.noise import OpenDpNoise
+from dbanon.synthesis.ranks import counts_between, halving_scores, noisy_edges
 from dbanon.synthesis.shares import GRID, shares
 from tests.reference.private_calls import (
     mean_measures,

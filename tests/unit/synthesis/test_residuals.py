@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from dbanon.synthesis.dependence import Edge, drawn, noisy_tree
 from dbanon.synthesis.margins import Listed, Quantiles
-from dbanon.synthesis.ranks import dp_ranks
-from dbanon.synthesis.residuals import agreements, noisy_correlations, normals, open_places
+from dbanon.synthesis.ranks import agreements, dp_ranks, noisy_correlations, normals, open_places
 from dbanon.synthesis.shares import GRID, shares
 from tests.reference.private_calls import mean_measures
 from tests.reference.synthesis import OF_A_TREE, Recording, Seeded
