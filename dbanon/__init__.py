@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from dbanon.advice.answer import Advice
     from dbanon.bounds.certificate import Certificate
     from dbanon.chain.manage import ChainShown, Measured
-    from dbanon.data.partition import AttributePartition, Partition
-    from dbanon.data.synthesis import Synthesis
+    from dbanon.data.partition import AttributePartition, Partition, Synthesis
     from dbanon.doors.advise import advise
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
     from dbanon.doors.bound import certificate, lower_bound
-    from dbanon.doors.budgets import budgets, create_budget, show_budget
     from dbanon.doors.chains import (
         chains,
         close_chain,
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from dbanon.doors.jobfile.run import run_job
     from dbanon.doors.python import anonymize, plan
     from dbanon.doors.releases import attempts, drop, evaluate_release, releases, show, verify
-    from dbanon.doors.synthesis import synthesize
+    from dbanon.doors.synthesis import budgets, create_budget, show_budget, synthesize
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.job.chain import Chain
@@ -82,17 +80,17 @@ _HOMES = {
     "ReleaseEvaluation": "dbanon.run.evaluate_release",
     "Report": "dbanon.release.report",
     "Stored": "dbanon.stores.hierarchies",
-    "Synthesis": "dbanon.data.synthesis",
+    "Synthesis": "dbanon.data.partition",
     "Verification": "dbanon.run.verify",
     "advise": "dbanon.doors.advise",
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
     "attempts": "dbanon.doors.releases",
-    "budgets": "dbanon.doors.budgets",
+    "budgets": "dbanon.doors.synthesis",
     "certificate": "dbanon.doors.bound",
     "chains": "dbanon.doors.chains",
     "close_chain": "dbanon.doors.chains",
-    "create_budget": "dbanon.doors.budgets",
+    "create_budget": "dbanon.doors.synthesis",
     "create_chain": "dbanon.doors.chains",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.hierarchies",
@@ -109,7 +107,7 @@ _HOMES = {
     "releases": "dbanon.doors.releases",
     "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
-    "show_budget": "dbanon.doors.budgets",
+    "show_budget": "dbanon.doors.synthesis",
     "show_chain": "dbanon.doors.chains",
     "store_hierarchy": "dbanon.doors.hierarchies",
     "synthesize": "dbanon.doors.synthesis",

@@ -28,11 +28,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.bounds.program import NEAR_ENOUGH, Program
-from dbanon.bounds.rounding import SLACK
 from dbanon.bounds.subset_duals import MOST, SIZE, Around, Tolls, no_tolls, taken_too_often
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from dbanon.methods.registry import Tick
+
+# Far more than the rounding of a few operations, and of the measures that bounds stand beside.
+SLACK = 2.0**-40
+
+
+def error_of(terms: int) -> float:
+    """The relative error of a sum of so many products of numbers that are 0 or more, and more."""
+    return float((terms + 64) * 2.0**-50)
+
+
+def lowered(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
+    """Below the exact values, whose terms were so many."""
+    return np.asarray(values - (SLACK + error_of(terms)) * np.abs(values))
+
+
+def raised(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
+    """Above the exact values, whose terms were so many."""
+    return -lowered(-values, terms)
 
 
 class Pool:

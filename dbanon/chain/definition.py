@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
+
 from dbanon.chain.state import ChainKept, require_entity
-from dbanon.data import frozen
-from dbanon.data.measures import Measures
+from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Microdata
+from dbanon.data.scales import Scale, Whitening
 from dbanon.errors import ChainChanged, InvalidParameter
 from dbanon.hierarchy.leaves import by_value, column_texts
 from dbanon.hierarchy.spec import ENUM, HierarchySpec, build
@@ -22,6 +25,80 @@ from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import SqlSource
+
+
+def to_plain(measures: Measures) -> dict[str, Any]:
+    """Scales, dictionaries and whitenings as plain values; not the shares of sensitive columns."""
+    return {
+        "numbers": {name: asdict(scale) for name, scale in measures.numbers.items()},
+        "categories": {
+            name: {"values": list(known.values), "counts": known.counts.tolist()}
+            for name, known in measures.categories.items()
+        },
+        "whitenings": [
+            {"present": list(present), "factor": found.factor.tolist()}
+            for present, found in measures.whitenings.items()
+        ],
+    }
+
+
+def of_plain(plain: Mapping[str, Any]) -> Measures:
+    """The measures that ``to_plain`` told."""
+    return Measures(
+        {name: Scale(**scale) for name, scale in plain["numbers"].items()},
+        {
+            name: Distribution(np.array(known["counts"], np.int64), tuple(known["values"]))
+            for name, known in plain["categories"].items()
+        },
+        {},
+        {
+            tuple(one["present"]): Whitening(np.array(one["factor"], np.float64))
+            for one in plain["whitenings"]
+        },
+    )
+
+
+def as_part(
+    microdata: Microdata, measures: Measures, with_trees: Collection[str]
+) -> tuple[Microdata, Measures]:
+    """Records as a part of the table that was measured: with the codes of its dictionaries.
+
+    Sensitive columns are measured by these records alone: models that may be kept to here look at
+    classes, and at nothing else.
+
+    Parameters
+    ----------
+    with_trees : columns with a hierarchy, which may have leaves that the table did not hold.
+
+    Raises
+    ------
+    ChainChanged : a column without one holds a value that the table did not.
+    """
+    codes, categories = microdata.codes.copy(), []
+    known = dict(measures.categories)
+    for place, attribute in enumerate(microdata.categorical):
+        values, name = microdata.categories[place], attribute.name
+        before = known[name]
+        new = sorted(set(values) - set(before.values))
+        if new and name not in with_trees:
+            raise ChainChanged(
+                f'Column "{name}" holds {len(new)} values that it did not hold when the chain'
+                " began, and no hierarchy says what they are released as.",
+                hint="Bring them under known ones in a view, or begin another chain, with a"
+                " hierarchy of all values that may come.",
+            )
+        together = (*before.values, *new)
+        counts = np.append(before.counts, np.zeros(len(new), np.int64))
+        known[name] = Distribution(counts, together)
+        categories.append(together)
+        place_of = {value: number for number, value in enumerate(together)}
+        # One more place for the code -1 of NULL.
+        places = np.array([*(place_of[value] for value in values), -1], np.int32)
+        codes[:, place] = places[codes[:, place]]
+    remapped = replace(microdata, codes=codes, categories=tuple(categories))
+    own = {name: Distribution.of_column(column) for name, column in microdata.sensitive.items()}
+    return remapped, Measures(measures.numbers, known, own, measures.whitenings)
+
 
 # What a later release may say otherwise: it shapes no class, or only those of newcomers.
 _FREE = ("max_suppression", "seed", "strict", "evaluate", "refine_seconds", "hierarchies", "orders")
@@ -110,7 +187,7 @@ def made(job: Job, planned: Plan, release: Release) -> dict[str, Any]:
     assert release.measures is not None
     return {
         "job": told(job, planned),
-        "measures": frozen.to_plain(release.measures),
+        "measures": to_plain(release.measures),
         "trees": {
             name: {"labels": list(tree.labels), "parents": tree.parents.tolist()}
             for name, tree in release.hierarchies.items()
@@ -156,7 +233,7 @@ def trees(chain: ChainKept, planned: Plan, microdata: Microdata) -> dict[str, Hi
 def measures(chain: ChainKept) -> Measures:
     """What the first release measured its table by."""
     assert chain.definition is not None
-    return frozen.of_plain(chain.definition["measures"])
+    return of_plain(chain.definition["measures"])
 
 
 def as_text(told: Mapping[str, Any]) -> str:

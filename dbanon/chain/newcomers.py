@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from dbanon.chain import definition
 from dbanon.chain.membership import CellState
-from dbanon.data import frozen
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
@@ -105,7 +104,7 @@ def _as_known(
     if measures is None:
         return microdata, replace(policy, hierarchies=planned.trees(microdata)), None
     policy = replace(policy, hierarchies=definition.trees(state.chain, planned, microdata))
-    microdata, measures = frozen.as_part(microdata, measures, policy.hierarchies)
+    microdata, measures = definition.as_part(microdata, measures, policy.hierarchies)
     return microdata, policy, measures
 
 

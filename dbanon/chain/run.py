@@ -12,18 +12,21 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from dbanon.chain import recount, traces
+from dbanon.chain import recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import read_key
+from dbanon.chain.membership import CellState
 from dbanon.chain.pair import pair_sizes
+from dbanon.chain.recount import ChainTarget
 from dbanon.chain.step import Advanced, Begun, advance, begin
-from dbanon.chain.target import ChainTarget
 from dbanon.data.counts import Counts, Histories, Questions, Recount
+from dbanon.data.microdata import Microdata
 from dbanon.errors import ChainChanged, DbanonError, InvalidParameter, SourceChanged
 from dbanon.job.chain import MEASURE
 from dbanon.job.chain_guarantee import OfChain
 from dbanon.job.job import Job
 from dbanon.job.verdict import Expected
+from dbanon.release.recode import Release, combinations
 from dbanon.release.report import Report
 from dbanon.run.files import files_of, require_place
 from dbanon.run.run import (
@@ -36,11 +39,46 @@ from dbanon.run.run import (
     report_of,
     tell,
 )
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import quote
+from dbanon.sessions.pseudonym_session import PRESENT, TRACES
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.ports import Draft
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, SqlWritten
+
+
+def refine(state: CellState, relation: Relation, microdata: Microdata, release: Release) -> None:
+    """Refine everybody's history by the combination that they have in this release."""
+    session, member, partition = state.session, state.name("chain_member"), release.partition
+    session.stage_labels(microdata, partition, relation.located.types)
+    combined = combinations(microdata, release)
+    numbers = session.class_numbers(partition)
+    session.load_rows([], [(numbers, combined, [()] * len(numbers))])
+    rows = statements.released_rows(relation.from_clause, relation.located.expressions)
+    now = (
+        f"SELECT p.tag, p.cell, c.position AS combination FROM {rows}"
+        f" JOIN {quote(statements.ROWS)} AS c ON c.class = l.class"
+        f" JOIN {quote(PRESENT)} AS p ON p.person = s.{quote(state.chain.entity)}"
+    )
+    state.make(
+        TRACES,
+        "SELECT tag, known, dense_rank() OVER (ORDER BY cell, combination) AS cell FROM"
+        " (SELECT m.tag, 1 AS known, m.cell, coalesce(n.combination, -1) AS combination"
+        f" FROM {member} AS m LEFT JOIN ({now}) AS n ON n.tag = m.tag WHERE m.{state.of_chain}"
+        f" UNION ALL SELECT n.tag, 0, 0, n.combination FROM ({now}) AS n WHERE n.cell IS NULL"
+        ") AS histories",
+    )
+    session.run(
+        f"UPDATE {member} AS m SET cell = t.cell FROM {quote(TRACES)} AS t"
+        f" WHERE m.{state.of_chain} AND m.tag = t.tag AND t.known = 1"
+    )
+    session.run(
+        f"INSERT INTO {member} (chain_id, tag, cell) SELECT {int(state.chain.chain_id)}, t.tag,"
+        f" t.cell FROM {quote(TRACES)} AS t WHERE t.known = 0"
+    )
 
 
 @dataclass(frozen=True)
@@ -82,7 +120,7 @@ def advance_measured(begun: Begun, clock: Clock) -> Advanced:
     with clock.phase("write"):
         release = recoded(planned, policy, source, microdata, found)
     with clock.phase("verify"):
-        traces.refine(state, planned.relation, microdata, release)
+        refine(state, planned.relation, microdata, release)
         sizes = recount.sizes(state)
         exposed = recount.exposed(sizes, state.k)
         histories = Histories(

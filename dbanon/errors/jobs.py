@@ -5,6 +5,40 @@ from __future__ import annotations
 from dbanon.errors.base import DbanonError
 
 
+class MemoryLimit(DbanonError):
+    """The job needs more memory than allowed."""
+
+    code = "memory_limit"
+    exit_code = 9
+    sqlstate = "54000"
+
+    @classmethod
+    def over(cls, what: str, limit: int, *, detail: str | None = None, hint: str) -> MemoryLimit:
+        """``what`` needs more than ``limit`` bytes."""
+        size, unit = limit, "bytes"
+        for larger in ("KiB", "MiB"):
+            if size >= 2**10:
+                size, unit = size // 2**10, larger
+        return cls(f"{what} more than {size} {unit} of memory.", detail=detail, hint=hint)
+
+    @classmethod
+    def of_process(cls) -> MemoryLimit:
+        """The limit is the machine's, or of its administrator."""
+        return cls(
+            "The process has no more memory; a run that was not finished is rolled back.",
+            hint="Give it more, or anonymize in blocks; a limit says so before it begins:"
+            " `memory_limit`.",
+        )
+
+
+class TimeLimit(DbanonError):
+    """The run took longer than it may."""
+
+    code = "time_limit"
+    exit_code = 9
+    sqlstate = "54000"
+
+
 class JobRunning(DbanonError):
     """The job is running already."""
 

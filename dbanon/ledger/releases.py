@@ -13,7 +13,7 @@ from typing import Any
 
 from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
 from dbanon.ledger import entries
-from dbanon.ledger.rows import rows_of_release
+from dbanon.ledger.recorded import rows_of_release
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session

@@ -9,11 +9,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition
+from dbanon.errors import InvalidParameter
 from dbanon.job.policy import Policy
-from dbanon.methods.registry import Tick
-from dbanon.partitioning import refine_generalized, refine_points
+from dbanon.kernels import Models, RefineLoss
+from dbanon.methods.registry import Tick, drive
 from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.merge import Guard
+from dbanon.partitioning.refine_points import max_points_size, refine_points
+from dbanon.spaces.mixed import MixedSpace
+
+# Rounds for each class of k records that the table could hold; under models, which make classes
+# larger, for each class that there is.
+ROUNDS = {"pass": 4, "fast": 42, "thorough": 1200}
+
+
+def refine_generalized(
+    space: MixedSpace,
+    partition: Partition,
+    k: int,
+    effort: str,
+    *,
+    tick: Tick,
+    seed: int = 0,
+    iterations: int | None = None,
+    seconds: float | None = None,
+    share: float = 1.0,
+    guard: Guard | None = None,
+) -> Partition:
+    """Classes of k or more with no larger loss; suppressed records stay suppressed.
+
+    Parameters
+    ----------
+    effort : ``pass``, ``fast`` or ``thorough``.
+    iterations : rounds; None for as many as the effort says.
+    share : of these, where records are a block of several and this is one turn of several.
+    guard : privacy models that the classes keep to, and still do afterwards.
+
+    Raises
+    ------
+    InvalidParameter : a limit in seconds, which this search has not.
+    """
+    if seconds is not None:
+        raise InvalidParameter(
+            "The refinement of generalization counts rounds, not seconds.",
+            hint="Give `refine_iterations`.",
+        )
+    if iterations is None:
+        # Classes of equal records, of which many hold more than k, were joined before a later turn.
+        counted = guard is not None or share < 1
+        classes = partition.n_classes if counted else space.n_records // k
+        iterations = int(ROUNDS[effort] * classes * share)
+    models = Models(np.empty(0, np.int32)) if guard is None else guard.models
+    table = space.table(None if guard is None else guard.values)
+    costs = space.label_costs.arrays()
+    labels, seed = partition.labels, seed % 2**64
+    return drive(RefineLoss(table, labels, k, iterations, seed, models, *costs), tick)
 
 
 class Refine(Protocol):
@@ -36,8 +86,8 @@ class Refine(Protocol):
 
 # By the names that ``Method.refine`` has.
 _REFINEMENTS: dict[str, Refine] = {
-    "points": refine_points.refine,
-    "generalized": refine_generalized.refine,
+    "points": refine_points,
+    "generalized": refine_generalized,
 }
 
 
@@ -63,7 +113,7 @@ _DIRECTIONS = {"points": (1, 0), "generalized": (0, 1)}
 
 def max_refined_size(name: str, k: int) -> int | None:
     """The largest class that the refinement leaves; None where there is no such bound."""
-    return refine_points.max_refined_size(k) if name == "points" else None
+    return max_points_size(k) if name == "points" else None
 
 
 def turns_of(name: str) -> tuple[Turn, ...]:

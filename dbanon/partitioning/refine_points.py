@@ -62,12 +62,12 @@ _EFFORTS = {
 }
 
 
-def max_refined_size(k: int) -> int:
+def max_points_size(k: int) -> int:
     """The largest class that refinement leaves."""
     return 2 * k - 1
 
 
-def refine(
+def refine_points(
     space: Space,
     partition: Partition,
     k: int,

@@ -11,7 +11,7 @@ from typing import Any
 from dbanon.errors import DbanonError, ReleaseChanged, ReleaseNotFound, TableNotFound
 from dbanon.job.job import Job
 from dbanon.ledger import entries, job_history, releases
-from dbanon.ledger.rows import rows_of_release
+from dbanon.ledger.recorded import rows_of_release
 from dbanon.run.comparison import Comparison
 from dbanon.run.export import Exporter
 from dbanon.run.fingerprint import fingerprint, salt_of

@@ -12,7 +12,7 @@ from dbanon.errors import DbanonError, RecountFailed, ReleaseChanged
 from dbanon.hierarchy.spec import parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import PERSONS
-from dbanon.ledger.rows import recorded_digest, released_columns
+from dbanon.ledger.recorded import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import HIERARCHICAL, Model
 from dbanon.measures.counted import levels_reached, trees_of_models

@@ -12,8 +12,7 @@ from typing import Any
 from dbanon.data.schema import Kind, Role
 from dbanon.errors import OriginalChanged
 from dbanon.ledger import entries, recorded
-from dbanon.ledger.recorded import Recorded
-from dbanon.ledger.rows import require_classes
+from dbanon.ledger.recorded import Recorded, require_classes
 from dbanon.measures.alone import figures_alone
 from dbanon.measures.catalogue import LOSSES, RISKS
 from dbanon.release.report import Report
@@ -21,7 +20,7 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
-from dbanon.stores.covariances import class_sizes, entropy_of, rows_of, side_of
+from dbanon.stores.sql_counts import class_sizes, entropy_of, rows_of, side_of
 
 RECORDED, COUNTED = "recorded when it was released", "counted now, in rows"
 ALONE = "from source and release alone, without pairs"

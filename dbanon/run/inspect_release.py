@@ -10,8 +10,7 @@ import numpy as np
 
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.ledger import entries, recorded
-from dbanon.ledger.recorded import Recorded
-from dbanon.ledger.rows import require_classes
+from dbanon.ledger.recorded import Recorded, require_classes
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.release.distribution import (
     Distribution,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.synthesis import Synthesis
+from dbanon.data.partition import Synthesis
 from dbanon.errors import InvalidParameter, SourceChanged, error_code
 from dbanon.job.private import METHOD, PrivateJob
 from dbanon.ledger import budgets, entries

@@ -17,7 +17,7 @@ from dbanon.errors import (
 )
 from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
-from dbanon.ledger.rows import require_classes
+from dbanon.ledger.recorded import require_classes
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.run.comparison import AGAIN, Comparison, ModelCount, recount_models
 from dbanon.sessions.names import RelationName

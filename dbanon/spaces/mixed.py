@@ -22,7 +22,33 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.kernels import MixedTable
-from dbanon.spaces.codes import number_codes
+
+# Up to this many steps between minimum and maximum whole numbers keep equal distances equal.
+_GRID_STEPS = 1 << 17
+
+
+def number_codes(
+    values: NDArray[np.float64], valid: NDArray[np.bool_] | None, scale: Scale, unit: int
+) -> NDArray[np.int32]:
+    """Numbers as whole steps from 0 at the minimum to ``unit`` at the maximum; 0 where NULL.
+
+    A number beyond them is at the end that it is nearest to.
+    """
+    if scale.constant:
+        return np.zeros(len(values), np.int32)
+    low, high = scale.least, scale.most
+    with np.errstate(invalid="ignore", over="ignore"):
+        if scale.whole and high - low <= _GRID_STEPS:
+            codes = (values - low) * (unit // int(high - low))
+        else:
+            # A power of two first, so that the width of huge numbers does not overflow.
+            start, end = np.ldexp([low, high], -scale.exponent)
+            codes = np.rint((np.ldexp(values, -scale.exponent) - start) / (end - start) * unit)
+    if valid is not None:
+        codes = np.where(valid, codes, 0.0)
+    # Records that came later may be beyond the range that the table had.
+    return np.clip(codes, 0, unit).astype(np.int32)
+
 
 # With more pieces labels are so narrow that own ranges tell their loss.
 MOST_PIECES = 256

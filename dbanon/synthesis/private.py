@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dbanon.data.synthesis import Synthesis
+from dbanon.data.partition import Synthesis
 from dbanon.errors import RecountFailed
 from dbanon.job.synthesis import Private
 from dbanon.synthesis.columns import PublicColumn, public_columns

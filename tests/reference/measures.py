@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbanon.spaces.codes import _GRID_STEPS
+from dbanon.spaces.mixed import _GRID_STEPS
 
 
 def standardized(numbers, how, valid=None):

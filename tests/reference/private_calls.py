@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dbanon
-from dbanon.data.synthesis import Synthesis
+from dbanon.data.partition import Synthesis
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import GRID, Shares
 from tests.reference.data import data_directory, load_casc, load_magic

@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 import dbanon
-from dbanon.chain import cell_rows
+from dbanon.chain import cell_rows, recount
 from dbanon.chain import membership as chain_cells
-from dbanon.chain import target as chain_target
 from dbanon.doors.cli.main import main
 from dbanon.errors import (
     ChainBehind,
@@ -175,9 +174,9 @@ def test_the_recount_sees_a_release_that_is_not_the_state(
     months = Months()
     load(database, months.now)
     chained = Chained.made(database, tmp_path, changes="show")
-    write = chain_target.ChainTarget.write
+    write = recount.ChainTarget.write
 
-    def moved(target: chain_target.ChainTarget, *given: Any) -> Any:
+    def moved(target: recount.ChainTarget, *given: Any) -> Any:
         written = write(target, *given)
         # A whole class under other values: as many rows as before, all shared by k.
         table = written.relation.quoted
@@ -185,7 +184,7 @@ def test_the_recount_sees_a_release_that_is_not_the_state(
         target.session.run(f"UPDATE {table} SET age = age + 0.5 WHERE age IN ({one})")
         return written
 
-    monkeypatch.setattr(chain_target.ChainTarget, "write", moved)
+    monkeypatch.setattr(recount.ChainTarget, "write", moved)
     with pytest.raises(RecountFailed, match="combinations"):
         chained.release()
 

@@ -15,7 +15,7 @@ from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.chains import chain_of, with_parts
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
-from dbanon.doors.cli.report_file import needs_evaluation, write_report
+from dbanon.doors.cli.report import needs_evaluation, write_report
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     common,

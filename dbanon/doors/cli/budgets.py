@@ -36,11 +36,11 @@ def create_budget(url: str, name: str, **given: Any) -> None:
     """Make a budget; one that is there already is never changed, but for what is spent."""
     form = given["form"]
     with errors(form), signals(), lasting() as committed:
-        from dbanon.doors import budgets as api
+        from dbanon.doors import synthesis
         from dbanon.doors.cli.render import pairs_table
 
         wanted = {one.name: given[one.name] for one in _OPTIONS}
-        made = api.create_budget(url, name, **wanted, on_sql=sql_printer(given["print_sql"]))
+        made = synthesis.create_budget(url, name, **wanted, on_sql=sql_printer(given["print_sql"]))
         committed()
         show(form, made.to_dict(), lambda: pairs_table("Budget", made.pairs()))
 
@@ -51,10 +51,10 @@ def create_budget(url: str, name: str, **given: Any) -> None:
 def list_budgets(url: str, form: str, print_sql: bool) -> None:
     """List the budgets of a database."""
     with errors(form), signals():
-        from dbanon.doors import budgets as api
+        from dbanon.doors import synthesis
         from dbanon.doors.cli.render import rows_table
 
-        found = [one.to_dict() for one in api.budgets(url, on_sql=sql_printer(print_sql))]
+        found = [one.to_dict() for one in synthesis.budgets(url, on_sql=sql_printer(print_sql))]
         header = ["name", "state", "source", "unit", "total", "spent", "left", "created_by"]
         rows = [["" if one[key] is None else one[key] for key in header] for one in found]
         show(form, found, lambda: rows_table("Budgets", header, rows))
@@ -67,8 +67,8 @@ def list_budgets(url: str, form: str, print_sql: bool) -> None:
 def show_budget(url: str, name: str, form: str, print_sql: bool) -> None:
     """Show a budget, and all that was spent of it."""
     with errors(form), signals():
-        from dbanon.doors import budgets as api
+        from dbanon.doors import synthesis
         from dbanon.doors.cli.render import pairs_table
 
-        found = api.show_budget(url, name, on_sql=sql_printer(print_sql))
+        found = synthesis.show_budget(url, name, on_sql=sql_printer(print_sql))
         show(form, found.to_dict(), lambda: pairs_table("Budget", found.pairs()))

@@ -16,7 +16,7 @@ from dbanon.doors.cli.render import (
     tell,
     verification_table,
 )
-from dbanon.doors.cli.report_file import write_report
+from dbanon.doors.cli.report import write_report
 from dbanon.doors.machine import half_of_memory
 from dbanon.doors.python import anonymize
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs

@@ -13,7 +13,7 @@ import click
 from dbanon.data.option import make, parameters
 from dbanon.doors.cli.anonymize import with_options
 from dbanon.doors.cli.log import current, log_format
-from dbanon.doors.cli.report_file import needs_evaluation
+from dbanon.doors.cli.report import needs_evaluation
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     Names,

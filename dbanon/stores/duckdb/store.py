@@ -14,8 +14,7 @@ from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.files import DUCKDB, file_for, will_be_made
-from dbanon.stores.idle import transaction_open
-from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.interrupts import held_once_committed, transaction_open
 
 
 class DuckdbStore:

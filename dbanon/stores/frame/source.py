@@ -41,8 +41,8 @@ from dbanon.stores.frame.microdata import (
     candidates,
     microdata_from_frame,
     require_columns,
+    units,
 )
-from dbanon.stores.frame.objects import units
 from dbanon.stores.ports import Draft, Progress
 
 # What a frame is called, and what kind of relation it is.

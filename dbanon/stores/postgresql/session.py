@@ -39,10 +39,9 @@ from dbanon.sessions.base import (
 from dbanon.sessions.names import RelationName, check_length, quote, quote_list
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
-from dbanon.stores.postgresql.digest import PostgresqlKeyed
+from dbanon.stores.postgresql.digest import PostgresqlKeyed, PostgresqlPrivate
 from dbanon.stores.postgresql.locks import LOCK_SECONDS, run_patiently
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
-from dbanon.stores.postgresql.private import PostgresqlPrivate
 from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
 from dbanon.stores.postgresql.writing import PostgresqlWriting
 from dbanon.version import share_path

@@ -21,8 +21,7 @@ from dbanon.errors import (
 )
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.ending import CUT, LEAST, OVER, ending
-from dbanon.stores.idle import shared_driver, transaction_open
-from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.interrupts import held_once_committed, shared_driver, transaction_open
 from dbanon.stores.postgresql.client import FOUND, PsycopgSession
 from dbanon.stores.postgresql.connecting import (
     Backend,

@@ -13,8 +13,7 @@ from sqlalchemy import URL, Engine, NullPool, StaticPool, create_engine
 from dbanon.ledger.job_locks import job_lock
 from dbanon.sessions.base import OnSql
 from dbanon.stores.files import SQLITE, file_for, will_be_made
-from dbanon.stores.idle import shared_driver, transaction_open
-from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.interrupts import held_once_committed, shared_driver, transaction_open
 from dbanon.stores.sqlite.errors import translated
 from dbanon.stores.sqlite.session import SqliteSession
 

@@ -11,7 +11,7 @@ from dbanon import kernels
 from dbanon.data.partition import Partition
 from dbanon.errors import ModelInfeasible
 from dbanon.measures import Model, sensitive_counts
-from dbanon.partitioning import refine_generalized
+from dbanon.partitioning import refine
 from dbanon.partitioning.merge import Guard, merge
 from dbanon.partitioning.protect import compiled
 from dbanon.spaces.mixed import UNIT, MixedSpace
@@ -171,7 +171,7 @@ def test_refinement_keeps_to_the_models(case, seed, rounds):
     def loss(labels):
         return sum(records.loss(np.flatnonzero(labels == c)) for c in range(labels.max() + 1))
 
-    found = refine_generalized.refine(
+    found = refine.refine_generalized(
         space, start, k, "fast", tick=lambda share: None, seed=seed, iterations=rounds, guard=guard
     )
     counts = {name: sensitive_counts(found, codes[name], len(w)) for name, w in wholes.items()}

@@ -9,7 +9,7 @@ import dbanon
 from dbanon.data.partition import SUPPRESSED, Partition
 from dbanon.job.policy import Policy
 from dbanon.methods.mdav import mdav
-from dbanon.partitioning import refine_points
+from dbanon.partitioning import refine
 from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.classes import find_classes
 from dbanon.spaces.numeric import Space
@@ -173,7 +173,7 @@ def _plain_passes(points, k, size, how):
             own = Space(np.ascontiguousarray(points[block]), ("a",) * points.shape[1])
             part = Partition(np.unique(before.labels[block], return_inverse=True)[1])
             seed = np.random.SeedSequence([3, turn, number]).generate_state(1, np.uint64)[0]
-            found = refine_points.refine(
+            found = refine.refine_points(
                 own, part, k, how, tick=lambda share: None, seed=int(seed), share=0.5
             )
             labels[block] = 10**6 * number + found.labels

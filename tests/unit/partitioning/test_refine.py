@@ -20,8 +20,8 @@ from dbanon.errors import InvalidParameter
 from dbanon.job.policy import REFINEMENTS
 from dbanon.measures import centroid_loss
 from dbanon.methods import METHODS
-from dbanon.partitioning import refine_generalized, refine_points
-from dbanon.partitioning.refine_points import refine
+from dbanon.partitioning import refine
+from dbanon.partitioning import refine_points as points_module
 from dbanon.spaces.numeric import Space
 
 
@@ -292,7 +292,7 @@ def test_seconds_end_thorough_with_classes_of_k(seconds):
 
 
 def test_every_refinement_knows_the_efforts_that_a_policy_knows():
-    assert ("pass", *refine_points._EFFORTS) == tuple(refine_generalized.ROUNDS) == REFINEMENTS
+    assert ("pass", *points_module._EFFORTS) == tuple(refine.ROUNDS) == REFINEMENTS
     for method in METHODS.values():
         assert method.refine in (None, "points", "generalized")
         assert (method.refine is None) is (method.gives is not Partition)
