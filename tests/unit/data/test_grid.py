@@ -138,6 +138,7 @@ def test_the_loss_is_that_of_the_values_held(least, spread, unit):
     low, high = np.array([least, least]), np.array([least + unit, least + 2 * spread + unit])
     found = held_width(low, high, scale, unit)
     # The sums are rounded to the digits of their place, which a small spread feels.
-    rounded = 0.0 if spread == 0 else 8 * np.spacing(least + 2 * spread + unit) / spread
+    last = np.spacing(least + 2 * spread + unit)
+    rounded = 8 * last / max(spread, last)
     assert found[0] == pytest.approx(0, abs=1e-9 if spread == 0 else max(1e-4, rounded))
     assert found[1] == (0 if scale.constant else 1)
