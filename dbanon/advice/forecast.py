@@ -198,7 +198,7 @@ def _advice(
     return tuple(words)
 
 
-def told(found: Forecast) -> list[tuple[str, str]]:
+def describe_forecast(found: Forecast) -> list[tuple[str, str]]:
     """A forecast as pairs of label and text, for people."""
     rates = found.rates
     return [

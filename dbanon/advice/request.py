@@ -1,4 +1,4 @@
-"""Wishes: what advice is asked for. Values alone, no database."""
+"""What advice is asked for. Values alone, no database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_CATEGORIES = ("gaa_cp", "gaa_cp+fast")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class AdviceRequest:
     """What advice is asked for.
 
     Raises

@@ -100,7 +100,7 @@ class Singling:
         }
 
 
-def told(columns: Sequence[str], sizes: Mapping[int, int], small: int) -> SetOfColumns:
+def describe_set(columns: Sequence[str], sizes: Mapping[int, int], small: int) -> SetOfColumns:
     """What columns tell whose groups of equal rows have these sizes."""
     rows = sum(size * groups for size, groups in sizes.items())
     same = sum((size * size - size) * groups for size, groups in sizes.items())
@@ -126,12 +126,12 @@ def singling(
     small : the smallest number of rows that are no few.
     most_sets : how many sets are counted; those of fewer columns first.
     """
-    chosen = told(columns, sizes(columns), small)
+    chosen = describe_set(columns, sizes(columns), small)
     without = {}
     if len(columns) > 1:
         for name in columns:
             rest = [other for other in columns if other != name]
-            without[name] = told(rest, sizes(rest), small)
+            without[name] = describe_set(rest, sizes(rest), small)
     known: dict[tuple[str, ...], SetOfColumns] = {}
     grows: set[tuple[str, ...]] = {()}
     cut = False
@@ -143,7 +143,7 @@ def singling(
             if len(known) == most_sets:
                 cut = True
                 break
-            found = known[names] = told(names, sizes(names), small)
+            found = known[names] = describe_set(names, sizes(names), small)
             level.append(found)
         grows = {f.columns for f in level if f.alone.count <= ENOUGH * f.alone.of}
     ordered = sorted(known.values(), key=lambda f: (-f.alone.count, len(f.columns), f.columns))

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from dbanon.bounds import classes
 from dbanon.bounds.classes import SLACK, error_of, lowered, raised
 from dbanon.bounds.program import NEAR_ENOUGH, Program, solved_here
-from dbanon.bounds.subset_duals import Tolls, no_tolls
+from dbanon.bounds.tolls import Tolls, no_tolls
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.bounds.program import NEAR_ENOUGH, Program
-from dbanon.bounds.subset_duals import MOST, SIZE, Around, Tolls, no_tolls, taken_too_often
+from dbanon.bounds.tolls import MOST, SIZE, Around, Tolls, no_tolls, taken_too_often
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from dbanon.methods.registry import Tick

@@ -104,7 +104,7 @@ def as_part(
 _FREE = ("max_suppression", "seed", "strict", "evaluate", "refine_seconds", "hierarchies", "orders")
 
 
-def told(job: Job, planned: Plan) -> dict[str, Any]:
+def definition_of(job: Job, planned: Plan) -> dict[str, Any]:
     """What a job says of a release, as far as all releases of a chain have it alike."""
     relation, policy = planned.relation, job.policy
 
@@ -186,7 +186,7 @@ def made(job: Job, planned: Plan, release: Release) -> dict[str, Any]:
     """What is kept of the first release: how it was made, its measures, trees and columns."""
     assert release.measures is not None
     return {
-        "job": told(job, planned),
+        "job": definition_of(job, planned),
         "measures": to_plain(release.measures),
         "trees": {
             name: {"labels": list(tree.labels), "parents": tree.parents.tolist()}

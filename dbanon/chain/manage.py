@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from dbanon.advice.forecast import Forecast, forecast, told
+from dbanon.advice.forecast import Forecast, describe_forecast, forecast
 from dbanon.chain import pair as chain_pair
 from dbanon.chain import recount
 from dbanon.chain import state as chain_state
@@ -21,7 +21,7 @@ from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 
-__all__ = ["ChainShown", "Measured", "Rules", "close", "create", "listed", "measured", "shown",
+__all__ = ["ChainShown", "Measured", "Rules", "close", "create", "list_chains", "measured", "shown",
            "withdraw"]  # fmt: skip
 
 
@@ -64,9 +64,9 @@ class ChainShown:
             ("created", self.created_at + (f" by {self.created_by}" if self.created_by else "")),
         ]
         for one in self.releases:
-            found.append((f"release {one['sequence']}", _told(one)))
+            found.append((f"release {one['sequence']}", _describe_release(one)))
         if self.forecast is not None:
-            found += told(self.forecast)
+            found += describe_forecast(self.forecast)
         return found
 
 
@@ -159,10 +159,10 @@ def create(
         return shown_of(chain_state.create(session, name, relation, entity, rules, key))
 
 
-def listed(store: Store) -> list[ChainShown]:
+def list_chains(store: Store) -> list[ChainShown]:
     """All chains, by name."""
     with store.session(write=False) as session:
-        return [shown_of(chain) for chain in chain_state.listed(session)]
+        return [shown_of(chain) for chain in chain_state.list_chains(session)]
 
 
 def shown(store: Store, name: str) -> ChainShown:
@@ -229,7 +229,7 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         return state.withdraw(chain_state.tags(secret, chain.identity, given))
 
 
-def _told(one: Mapping[str, Any]) -> str:
+def _describe_release(one: Mapping[str, Any]) -> str:
     """What is told of a release of a chain, in a line."""
     words = [f"{one['persons']} persons", f"{one['joined']} joined"]
     words += [

@@ -86,7 +86,7 @@ def planned_chain(job: Job, planned: Plan, session: Session) -> PlannedChain:
     chain_state.require_asked(session, chain, job.chain, secret)
     definition.require_source(chain, job, session, planned.relation)
     if chain.definition is not None and chain.rules.mode != MEASURE:
-        definition.require_same(chain, definition.told(job, planned))
+        definition.require_same(chain, definition.definition_of(job, planned))
     history = chain_state.history(session, chain)
     shown = shown_of(chain, history)
     told: dict[str, Any] = {one.name: getattr(shown, one.name) for one in fields(ChainShown)}

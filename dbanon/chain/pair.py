@@ -33,7 +33,7 @@ def require_alone(
     if earlier is None:
         known = [
             chain.name
-            for chain in chain_state.listed(session)
+            for chain in chain_state.list_chains(session)
             if chain.source == source
             and chain.name != name
             and (chain.sequence or chain.closed_at is None)

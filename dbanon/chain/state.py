@@ -145,7 +145,7 @@ def require_entity(session: Session, relation: Relation, attribute: Attribute) -
         )
 
 
-def listed(session: Session) -> list[ChainKept]:
+def list_chains(session: Session) -> list[ChainKept]:
     """All chains, by name."""
     if not _has_chains(session):
         return []

@@ -104,7 +104,7 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
             planned = _with_target(job, planned, SqlTarget(looked), chain)
         measures = chain.rules.mode == MEASURE
         if chain.definition is not None and not measures:
-            definition.require_same(chain, definition.told(job, planned))
+            definition.require_same(chain, definition.definition_of(job, planned))
         state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
         # Where none is ever shown anew, or rows are written as of any release, none is staged.
         still = measures or chain.rules.changes == FREEZE

@@ -13,7 +13,7 @@ from dbanon.data.schema import Attribute
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ColumnRoles:
     """The columns that are read, by what they are read for; no column has two roles.
 
     Parameters

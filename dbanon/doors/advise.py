@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dbanon.advice.request import KS, Wishes
+from dbanon.advice.request import KS, AdviceRequest
 from dbanon.data.option import make, parameters
 from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter
@@ -85,12 +85,12 @@ def advise(
             "A data frame has no table." if framed else "The table is missing.",
             hint="Give a database with a table, or a data frame alone.",
         )
-    asked = {one.name: given[one.name] for one in parameters(Wishes)}
+    asked = {one.name: given[one.name] for one in parameters(AdviceRequest)}
     asked |= {
         "table": NAME if table is None else table,
         "hierarchies": parse_all(hierarchies, files=True),
     }
-    wishes = make(Wishes, asked)
+    wishes = make(AdviceRequest, asked)
     written = make(Reading, reading)
     if framed:
         written.require_none()

@@ -71,7 +71,7 @@ def create_chain(
 
 def chains(database: Any, *, on_sql: OnSql | None = None) -> list[ChainShown]:
     """The chains of a database, by name."""
-    return run.listed(open_store(database, on_sql))
+    return run.list_chains(open_store(database, on_sql))
 
 
 def show_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> ChainShown:

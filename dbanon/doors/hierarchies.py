@@ -73,7 +73,7 @@ def drop_hierarchy(database: Any, name: str, *, on_sql: OnSql | None = None) -> 
 def list_hierarchies(database: Any, *, on_sql: OnSql | None = None) -> list[Stored]:
     """What a database has stored, by name."""
     with _reading(database, on_sql) as session:
-        return hierarchies.listed(session)
+        return hierarchies.list_hierarchies(session)
 
 
 def _reading(database: Any, on_sql: OnSql | None) -> AbstractContextManager[Session]:

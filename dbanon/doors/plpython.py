@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dbanon.advice.request import Wishes
+from dbanon.advice.request import AdviceRequest
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
@@ -124,7 +124,7 @@ def advise(plpy: Any, sql_version: str, given: str) -> str:
             "hierarchies": parse_all(trees, files=False),
             "memory_limit": wanted.get("memory_limit") or half_of_memory(),
         }
-        found = run_advise(make(Wishes, wished), StableSource(session), progress)
+        found = run_advise(make(AdviceRequest, wished), StableSource(session), progress)
         progress.restore()
         rows = list(found.table_rows())
         if found.start:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dbanon.advice.request import Wishes
+from dbanon.advice.request import AdviceRequest
 from dbanon.data.option import Option, Parameter, all_parameters, parameters
 from dbanon.errors import InvalidParameter, NotBuilt, UnknownOption, nearest_names
 from dbanon.job.job import Job
@@ -79,7 +79,7 @@ def keys_of_private(given: Mapping[str, Any], arguments: Collection[str]) -> dic
 
 def wish_keys() -> dict[str, Parameter]:
     """The keys of ``options`` that advice takes."""
-    known = [one for one in parameters(Wishes) if one.option.sql]
+    known = [one for one in parameters(AdviceRequest) if one.option.sql]
     return {one.name: one for one in (*known, PROGRESS) if one.name != "quasi_identifiers"}
 
 
@@ -88,7 +88,7 @@ def wishes(given: Any) -> dict[str, Any]:
     return _given(wish_keys(), given)
 
 
-def told(one: Parameter) -> str:
+def describe_option(one: Parameter) -> str:
     """A key's value in words, and what it does."""
     default = f" ({one.by_default} by default)" if one.by_default else ""
     return f"{one.expected}{default}. {one.help}{_MODEL_HELP if one.item is Model else ''}"

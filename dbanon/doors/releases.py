@@ -30,7 +30,7 @@ def releases(database: Any, *, on_sql: OnSql | None = None) -> list[Listed]:
     LedgerNotTrusted : the ledger is somebody else's.
     """
     with open_store(database, on_sql).session(write=False) as session:
-        return kept.listed(session)
+        return kept.list_releases(session)
 
 
 def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:

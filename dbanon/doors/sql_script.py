@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dbanon.doors.plpython_options import keys, told, wish_keys
+from dbanon.doors.plpython_options import describe_option, keys, wish_keys
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.ledger.postgresql import OWNER, UNTRUSTED
@@ -142,7 +142,7 @@ def manual(method: Method, job: type[Any] = Job) -> str:
         f"Guarantee: {method.sentence}. Reference: {method.reference}.",
         'Columns named nowhere are not copied. output is "schema.table".',
         "Keys of options:",
-        *(f"  {name}: {told(one)}" for name, one in known.items()),
+        *(f"  {name}: {describe_option(one)}" for name, one in known.items()),
     ]
     if not method.takes_categories and method.takes_points:
         lines.append(
@@ -160,7 +160,7 @@ def advice_manual() -> str:
         "What columns may be, what singles rows out, and which release to start from.",
         "Roles are proposals, never decisions. Nothing is written; no value of the data is told.",
         "Keys of options:",
-        *(f"  {name}: {told(one)}" for name, one in wish_keys().items()),
+        *(f"  {name}: {describe_option(one)}" for name, one in wish_keys().items()),
     ]
     return "\n".join(lines)
 

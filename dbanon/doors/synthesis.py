@@ -73,7 +73,7 @@ def create_budget(
 
 def budgets(database: Any, *, on_sql: OnSql | None = None) -> list[BudgetShown]:
     """The privacy budgets of a database, the oldest first."""
-    return run.listed(open_store(database, on_sql))
+    return run.list_budgets(open_store(database, on_sql))
 
 
 def show_budget(database: Any, name: str, *, on_sql: OnSql | None = None) -> BudgetShown:

@@ -312,7 +312,8 @@ class Policy:
         """The policy as plain values, for the ledger."""
         secret = [one.name for one in parameters(type(self)) if one.option.secret]
         return {
-            one.name: _told(getattr(self, one.name), one.name in secret) for one in fields(self)
+            one.name: _plain_value(getattr(self, one.name), one.name in secret)
+            for one in fields(self)
         }
 
     @property
@@ -347,14 +348,14 @@ def _check_refinement(policy: Policy, method: Method) -> None:
         )
 
 
-def _told(value: Any, secret: bool) -> Any:
+def _plain_value(value: Any, secret: bool) -> Any:
     """A value of a policy as the ledger has it; of a secret one no more than its numbers."""
     if isinstance(value, Hierarchy):
         return {"leaves": value.n_leaves, "height": value.height}
     if isinstance(value, Model):
         return value.describe()
     if isinstance(value, Mapping):
-        return {name: _told(part, secret) for name, part in value.items()}
+        return {name: _plain_value(part, secret) for name, part in value.items()}
     if isinstance(value, tuple):
-        return {"values": len(value)} if secret else [_told(part, secret) for part in value]
+        return {"values": len(value)} if secret else [_plain_value(part, secret) for part in value]
     return value

@@ -145,7 +145,7 @@ class PrivateJob:
         Not the hierarchies, of which the ledger keeps what they are once they are read.
         """
         return {
-            one.name: _told(getattr(self.wished, one.name))
+            one.name: _plain_value(getattr(self.wished, one.name))
             for one in parameters(Private)
             if one.name != "hierarchies"
         }
@@ -225,9 +225,9 @@ def _by_default(one: Parameter, value: Any) -> bool:
     return isinstance(value, (tuple, list, Mapping)) and not value and not one.default
 
 
-def _told(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _told(part) for name, part in value.items()}
+        return {name: _plain_value(part) for name, part in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_told(part) for part in value]
+        return [_plain_value(part) for part in value]
     return value.isoformat() if isinstance(value, date) else value

@@ -109,7 +109,7 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
     """
     session.ensure_ledger()
     session.require_trusted_ledger()
-    known = listed(session)
+    known = list_budgets(session)
     spent, total = Decimal(0), Decimal(repr(wanted.epsilon)).quantize(_PART, ROUND_FLOOR)
     open_now = [b for b in known if not b.closed and b.source == str(source)]
     same = [b for b in open_now if b.unit == wanted.unit]
@@ -182,7 +182,7 @@ def _not_the_owner() -> InsufficientRights:
     )
 
 
-def listed(session: Session) -> list[KeptBudget]:
+def list_budgets(session: Session) -> list[KeptBudget]:
     """The budgets of a ledger, the oldest first."""
     if not _there(session):
         return []
@@ -204,7 +204,7 @@ def find(session: Session, name: str) -> KeptBudget:
     ------
     BudgetNotFound : there is none.
     """
-    known = listed(session)
+    known = list_budgets(session)
     for budget in known:
         if budget.name == name:
             return budget

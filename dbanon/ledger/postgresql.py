@@ -189,7 +189,7 @@ _JSON = tuple(name for name, kind, _ in RELEASE_COLUMNS if kind == "json")
 _CONTROLS = re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f]")
 
 
-def told(row: Mapping[str, Any]) -> dict[str, Any]:
+def entry_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
     """What of a row of the ledger is the caller's to say, as the function that records takes it.
 
     Raises

@@ -58,7 +58,7 @@ class Listed:
     budget: str | None = None
 
 
-def listed(session: Session) -> list[Listed]:
+def list_releases(session: Session) -> list[Listed]:
     """The releases of a ledger, newest first."""
     if not session.has_ledger():
         return []
@@ -135,7 +135,7 @@ def shown(session: Session, release: str) -> dict[str, Any]:
     found = next(
         (
             one
-            for one in listed(session)
+            for one in list_releases(session)
             if one.release_id == release.lower()
             or (name is not None and session.same_name(parse_relation(one.output), name))
         ),

@@ -158,7 +158,7 @@ def of_labels(
     """
     bound = bound_of(k)
     # By what is told: the order of equal ones tells nothing more.
-    ordered = sorted(labels, key=lambda one: (-_told(one[1], bound), one[0]))
+    ordered = sorted(labels, key=lambda one: (-_rounded_count(one[1], bound), one[0]))
     shown, left = ordered[:MOST_LABELS], ordered[MOST_LABELS:]
     other_values += len(left)
     other_rows += sum(rows for _, rows in left)
@@ -168,9 +168,13 @@ def of_labels(
     others = ""
     if other_values:
         values = "1 value" if other_values == 1 else f"{other_values:,} values"
-        rows = f"about {_told(other_rows, bound):,}" if other_rows >= bound else f"under {bound}"
+        rows = (
+            f"about {_rounded_count(other_rows, bound):,}"
+            if other_rows >= bound
+            else f"under {bound}"
+        )
         others = f"other ({values}): {rows} rows"
-    bars = tuple(Bar(label, _told(rows, bound)) for label, rows in shown)
+    bars = tuple(Bar(label, _rounded_count(rows, bound)) for label, rows in shown)
     found = Distribution(name, role, "label", bound, bars, others=others)
     require_shown(found, [rows for _, rows in shown])
     return found
@@ -203,7 +207,7 @@ def _binned(
             label = f"before {high}" if unit == "date" else f"under {high}"
         elif end == len(rows):
             label = f"{low} or later" if unit == "date" else f"{low} or more"
-        bars.append(Bar(label, _told(count, bound), begin, end - begin))
+        bars.append(Bar(label, _rounded_count(count, bound), begin, end - begin))
     # Outer bins are open.
     edges = ("", *(edge(first + step) for step in range(1, len(rows))), "")
     found = Distribution(name, role, unit, bound, tuple(bars), edges)
@@ -230,7 +234,7 @@ def merged(counts: Sequence[int], bound: int) -> list[tuple[int, int, int]]:
     return bins
 
 
-def _told(rows: int, bound: int) -> int:
+def _rounded_count(rows: int, bound: int) -> int:
     """Rows as they are told."""
     return (2 * rows + bound) // (2 * bound) * bound
 

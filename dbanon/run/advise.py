@@ -16,7 +16,7 @@ from dbanon.advice.answer import Advice, ColumnAdvice
 from dbanon.advice.persons import coarsest
 from dbanon.advice.profile import SMALL, Profile
 from dbanon.advice.recommend import Point, recommend
-from dbanon.advice.request import Wishes
+from dbanon.advice.request import AdviceRequest
 from dbanon.advice.roles import QUASI_IDENTIFIER, SENSITIVE, Role, propose
 from dbanon.advice.singling import singling, sizes_of
 from dbanon.data.microdata import Microdata
@@ -35,7 +35,7 @@ AdviceProgress = Callable[[str, float], None]
 OUTPUT_SCHEMA = "release"
 
 
-def advise(wishes: Wishes, source: Source, progress: AdviceProgress | None = None) -> Advice:
+def advise(wishes: AdviceRequest, source: Source, progress: AdviceProgress | None = None) -> Advice:
     """Look at a table and advise on its release; nothing is changed, and no run is noted.
 
     Columns are counted, not read; quasi-identifiers are read as a run reads them.
@@ -135,7 +135,7 @@ class Proposed:
     entity: str | None
 
 
-def proposed(wishes: Wishes, source: Source) -> Proposed:
+def proposed(wishes: AdviceRequest, source: Source) -> Proposed:
     """What is proposed for the columns of a table.
 
     Raises
@@ -148,7 +148,7 @@ def proposed(wishes: Wishes, source: Source) -> Proposed:
     return Proposed(profile, roles, _entity(wishes, profile, persons))
 
 
-def _profile(wishes: Wishes, source: Source) -> tuple[Profile, Mapping[str, str]]:
+def _profile(wishes: AdviceRequest, source: Source) -> tuple[Profile, Mapping[str, str]]:
     """The columns, counted, after all checks of rights and key, and those that number persons."""
     named = (*wishes.quasi_identifiers, *wishes.sensitive)
     job = Job(
@@ -166,7 +166,7 @@ def _profile(wishes: Wishes, source: Source) -> tuple[Profile, Mapping[str, str]
     return profile, source.numbers_of_persons(relation)
 
 
-def _entity(wishes: Wishes, profile: Profile, persons: Mapping[str, str]) -> str | None:
+def _entity(wishes: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> str | None:
     """The column that says whose a row is, where persons have several; one that has no NULL.
 
     A run refuses an entity that is NULL somewhere.
@@ -179,7 +179,7 @@ def _entity(wishes: Wishes, profile: Profile, persons: Mapping[str, str]) -> str
     )
 
 
-def _roles(wishes: Wishes, profile: Profile, persons: Mapping[str, str]) -> dict[str, Role]:
+def _roles(wishes: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> dict[str, Role]:
     """The roles that are proposed; where quasi-identifiers are named, they and no others."""
     roles = propose(profile, persons)
     if wishes.quasi_identifiers:
@@ -191,7 +191,7 @@ def _roles(wishes: Wishes, profile: Profile, persons: Mapping[str, str]) -> dict
 
 
 def _job(
-    wishes: Wishes, chosen: tuple[str, ...], profile: Profile, entity: str | None = None
+    wishes: AdviceRequest, chosen: tuple[str, ...], profile: Profile, entity: str | None = None
 ) -> Job:
     """What is read: all rows, those with a NULL, too."""
     holes = any(profile.column(name).present < profile.rows for name in chosen)
@@ -228,7 +228,7 @@ def _null_policy(microdata: Microdata, policy: Policy, k: int) -> tuple[Microdat
 
 
 def _start(
-    planned: Plan, wishes: Wishes, roles: Mapping[str, Role], point: Point
+    planned: Plan, wishes: AdviceRequest, roles: Mapping[str, Role], point: Point
 ) -> dict[str, Any]:
     """Arguments of ``anonymize`` that make this release; hierarchies are those of the caller."""
     name, policy = planned.relation.name, planned.policy

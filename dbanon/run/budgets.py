@@ -113,10 +113,10 @@ def create(store: Store, wanted: NewBudget) -> BudgetShown:
             ) from None
 
 
-def listed(store: Store) -> list[BudgetShown]:
+def list_budgets(store: Store) -> list[BudgetShown]:
     """The budgets of a database, the oldest first."""
     with store.session(write=False) as session:
-        return [BudgetShown(one) for one in budgets.listed(session)]
+        return [BudgetShown(one) for one in budgets.list_budgets(session)]
 
 
 def shown(store: Store, name: str) -> BudgetShown:

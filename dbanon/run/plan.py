@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dbanon.data.column_roles import Wanted
+from dbanon.data.column_roles import ColumnRoles
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind, with_orders
 from dbanon.errors import ColumnUnclassified, TableChanged
@@ -50,7 +50,7 @@ class Plan:
     job: Job
     policy: Policy
     relation: Relation
-    wanted: Wanted
+    wanted: ColumnRoles
     given: GivenHierarchies
     release_id: str
     output: Output | None
@@ -196,7 +196,7 @@ def plan(
         carried = tuple(relation.attribute(a.name) for a in relation.schema.attributes
                         if a.name in job.kept)  # fmt: skip
         target.require_carrying(source, relation, carried)
-    wanted = Wanted(
+    wanted = ColumnRoles(
         attributes,
         # Whatever their types are, these are told apart by their values' texts.
         by=_as_texts(relation, job.by),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dbanon.advice.answer import LeftOut, Sweep
 from dbanon.advice.profile import Count
 from dbanon.advice.recommend import BENDS, Point, with_frontier
-from dbanon.advice.request import Wishes, are_numbers, curve, usual_methods
+from dbanon.advice.request import AdviceRequest, are_numbers, curve, usual_methods
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -38,7 +38,9 @@ class _TimeUp(Exception):
     """The time that there was is over. Never leaves this module."""
 
 
-def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told: Tick) -> Sweep:
+def sweep(
+    wishes: AdviceRequest, planned: Plan, microdata: Microdata, small: int, told: Tick
+) -> Sweep:
     """Try releases with every method and k that is wished for, the cheapest first.
 
     Methods without refinement come before those with, large classes before small ones, and those
@@ -116,7 +118,7 @@ def sweep(wishes: Wishes, planned: Plan, microdata: Microdata, small: int, told:
     )
 
 
-def _drawn(microdata: Microdata, wishes: Wishes) -> NDArray[np.int64]:
+def _drawn(microdata: Microdata, wishes: AdviceRequest) -> NDArray[np.int64]:
     """The records of a sample, int64 in their order; where persons have several, whole persons."""
     rng = np.random.default_rng(wishes.seed)
     persons = microdata.entities

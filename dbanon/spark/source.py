@@ -238,7 +238,7 @@ def parquet(session: SparkSession, directory: str, job: Job) -> Pinned:
     """
     from pyspark.errors import AnalysisException
 
-    files = listed(session, directory)
+    files = list_files(session, directory)
     if not files:
         raise TableNotFound(
             "There is no Parquet file in the directory that was to be read.",
@@ -259,7 +259,7 @@ def parquet(session: SparkSession, directory: str, job: Job) -> Pinned:
             raise
 
     def settled() -> None:
-        now = listed(session, directory)
+        now = list_files(session, directory)
         if any(now.get(name) != known for name, known in files.items()):
             raise SourceChanged(
                 "A file of the source was changed or removed while it was read.", hint="Try again."
@@ -295,7 +295,7 @@ def of_frame(
     )
 
 
-def listed(session: SparkSession, directory: str) -> dict[str, tuple[int, int]]:
+def list_files(session: SparkSession, directory: str) -> dict[str, tuple[int, int]]:
     """Bytes and time of the Parquet files below a directory, by name, in order.
 
     Files that are hidden, as those of writers at work, are none.

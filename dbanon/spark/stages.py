@@ -193,7 +193,7 @@ class Stages:
             held, facts = self._blocks(moved, forest, turn, turns[place + 1 :], released)
             for one in facts:
                 one.told = {}
-            facts[0].told = dict(_told(before))
+            facts[0].told = dict(_count_facts(before))
         return held, facts, forest
 
     def _moved(
@@ -306,7 +306,7 @@ def _added(parts: Iterable[Counter[tuple[int, int]]]) -> Counter[tuple[int, int]
     return found
 
 
-def _told(facts: Sequence[OfBlock]) -> Counter[str]:
+def _count_facts(facts: Sequence[OfBlock]) -> Counter[str]:
     found: Counter[str] = Counter()
     for one in facts:
         found.update(one.told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbanon.data.column_roles import Wanted
+from dbanon.data.column_roles import ColumnRoles
 from dbanon.data.microdata import null_in_entity
 from dbanon.data.schema import Attribute
 from dbanon.job.policy import Policy
@@ -14,7 +14,12 @@ from dbanon.sessions.session import Session
 
 
 def require_feasible(
-    session: Session, relation: Relation, wanted: Wanted, policy: Policy, rows: int, withheld: int
+    session: Session,
+    relation: Relation,
+    wanted: ColumnRoles,
+    policy: Policy,
+    rows: int,
+    withheld: int,
 ) -> None:
     """Refuse what a run would refuse of NULLs and strata, in its words; nothing is read.
 
@@ -49,7 +54,7 @@ def _nulls(session: Session, relation: Relation, columns: tuple[Attribute, ...])
 def _require_strata(
     session: Session,
     relation: Relation,
-    wanted: Wanted,
+    wanted: ColumnRoles,
     k: int,
     holed: list[Attribute],
     withheld: int,

@@ -209,7 +209,7 @@ def drop(session: Session, name: str) -> None:
     _delete(session, name)
 
 
-def listed(session: Session) -> list[Stored]:
+def list_hierarchies(session: Session) -> list[Stored]:
     """The stored hierarchies, by name."""
     if not _has_table(session):
         return []

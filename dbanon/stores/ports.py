@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
-from dbanon.data.column_roles import Wanted
+from dbanon.data.column_roles import ColumnRoles
 from dbanon.data.counts import Counts, Questions
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
@@ -49,7 +49,7 @@ class Draft:
     job: Job
     output: Output
     relation: Relation
-    wanted: Wanted
+    wanted: ColumnRoles
     microdata: Microdata
     release: Release
     fingerprint: str | None = None
@@ -129,7 +129,9 @@ class Source(Protocol):
     def numbers_of_persons(self, relation: Relation) -> Mapping[str, str]:
         """The columns that look like numbers of persons, and why, as ``advice.persons`` says it."""
 
-    def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
+    def read(
+        self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
+    ) -> Microdata:
         """The wanted columns and nothing else, in record order, within the job's memory limit."""
 
     def exact_totals(

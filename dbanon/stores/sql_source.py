@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
 from dbanon.data.chunks import bytes_per_record
-from dbanon.data.column_roles import Wanted
+from dbanon.data.column_roles import ColumnRoles
 from dbanon.data.disk import Disk
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
@@ -187,7 +187,9 @@ class SqlSource:
         """The number of rows that are withheld for a NULL."""
         return self.session.count_withheld(relation)
 
-    def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
+    def read(
+        self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
+    ) -> Microdata:
         """The wanted columns of the rows; raises as ``microdata_from_chunks``."""
         microdata = wanted.by_role(
             self.session.read(

@@ -37,7 +37,7 @@ def guarantee(shares: Shares, unit: str, source: str, budget: str) -> str:
     )
 
 
-def told(shares: Shares) -> tuple[str, ...]:
+def describe_shares(shares: Shares) -> tuple[str, ...]:
     """How it was made."""
     dependence = (
         f"Dependence: a tree of {shares.p - 1} two-way counts of up to {shares.bins} bins a column,"
@@ -106,7 +106,7 @@ def private_rows(
         method="dp_ranks",
         guarantee=guarantee(divided, unit, table.source, budget.told),
         epsilon=wished.epsilon,
-        told=told(divided),
+        told=describe_shares(divided),
     )
     _recount(released, table.n, columns)
     return released

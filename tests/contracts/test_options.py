@@ -28,7 +28,7 @@ from dbanon.doors import frame as frames
 from dbanon.doors.cli.anonymize import OPTIONS, with_options
 from dbanon.doors.cli.main import main
 from dbanon.doors.cli.options import flag, values
-from dbanon.doors.plpython_options import keys, parse, told
+from dbanon.doors.plpython_options import describe_option, keys, parse
 from dbanon.doors.signature import lists
 from dbanon.doors.sql_script import arguments, manual
 from dbanon.errors import InvalidParameter, UnknownOption
@@ -258,7 +258,7 @@ def test_the_own_parameters_of_methods_are_told_alike() -> None:
         # dbanon.partition takes both by name.
         assert one.name not in policy_names
         assert one.check(one.default) == one.default
-        assert f"  {one.name}: {told(one)}" in manual(method)
+        assert f"  {one.name}: {describe_option(one)}" in manual(method)
         for value in wrong(one):
             with pytest.raises(InvalidParameter) as refused:
                 Policy(k=3, method=method.name, options={one.name: value})

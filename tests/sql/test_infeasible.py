@@ -1,4 +1,4 @@
-"""Wishes that nothing can meet, through every door: the code, what would be feasible, no trace."""
+"""What nothing can meet, asked through every door: the code, what would be feasible, no trace."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def door(
         yield request.param, (url, execute)
 
 
-# Wishes that are made together: what a column is ordered by is one order.
+# AdviceRequest that are made together: what a column is ordered by is one order.
 TOGETHER = (
     ("distinct_l", "equal", "ordered"),
     ("entropy_l", "hierarchical", "alpha_k"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbanon.advice.request import KS, Wishes
+from dbanon.advice.request import KS, AdviceRequest
 from dbanon.data.option import parameters
 from dbanon.doors.cli.options import click_option, values
 from dbanon.doors.cli.support import (
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from dbanon.advice.answer import Advice
 
-OPTIONS = (*parameters(Wishes), *parameters(Reading))
+OPTIONS = (*parameters(AdviceRequest), *parameters(Reading))
 
 _SETS_SHOWN = 10
 

@@ -37,7 +37,7 @@ def losses(evaluation: Mapping[str, Any]) -> Row:
         for name, value in evaluation["losses"].items()
         if name in LOSSES
     ]
-    return _told(rows)
+    return _describe_rows(rows)
 
 
 def risks(evaluation: Mapping[str, Any], guarantee: Guarantee) -> Row:
@@ -51,10 +51,10 @@ def risks(evaluation: Mapping[str, Any], guarantee: Guarantee) -> Row:
             row["limit"] = f"1/{k} = {figure(1 / k)}"
             row["bar"] = share_bar(value, 1 / k)
         rows.append(row)
-    return _told(rows)
+    return _describe_rows(rows)
 
 
-def _told(rows: list[Row]) -> Row:
+def _describe_rows(rows: list[Row]) -> Row:
     """Rows with a figure; of the others their names by the reason why there is none."""
     left: dict[str, list[str]] = {}
     for row in rows:

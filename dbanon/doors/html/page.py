@@ -82,7 +82,7 @@ def _file(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def _told(value: Any) -> Any:
+def _text_of(value: Any) -> Any:
     """What the page says of a value: text of others without control characters."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable_on_page(value)
@@ -97,7 +97,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=_told,
+        finalize=_text_of,
     )
     # Pictures come from one module, which escapes what it is given.
     environment.filters["picture"] = Markup

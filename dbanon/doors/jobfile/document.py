@@ -77,7 +77,7 @@ class Document:
 
     def refuse(self, path: Path_, text: str, line: int | None = None) -> None:
         """Note what is wrong at a path."""
-        self.problems.append(Problem(line or self.line(path), told(path), text))
+        self.problems.append(Problem(line or self.line(path), describe_path(path), text))
 
     def line(self, path: Path_) -> int:
         """The line of a path, or of the nearest thing around it."""
@@ -96,7 +96,7 @@ class Document:
             raise JobFileInvalid.of(self.file, sorted(set(self.problems)))
 
 
-def told(path: Sequence[str | int]) -> str:
+def describe_path(path: Sequence[str | int]) -> str:
     """A path as people read it; a key stands in quotes where a dot or space is in it."""
     return ".".join(
         part if isinstance(part, str) and re.fullmatch(r"[\w$-]+", part)

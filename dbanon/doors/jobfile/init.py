@@ -11,7 +11,13 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from dbanon.advice.answer import entity_told
-from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS, Wishes, are_numbers, usual_methods
+from dbanon.advice.request import (
+    OF_CATEGORIES,
+    OF_NUMBERS,
+    AdviceRequest,
+    are_numbers,
+    usual_methods,
+)
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, Role
 from dbanon.data.schema import Attribute
 from dbanon.doors.jobfile.shapes import is_name
@@ -181,7 +187,7 @@ def _seen(
     url: str, table: str, key: Sequence[str], on_sql: OnSql | None, reading: Reading
 ) -> _Seen:
     """What is seen of a table; of one without rows its columns alone."""
-    wishes = Wishes(table=table, key=tuple(key))
+    wishes = AdviceRequest(table=table, key=tuple(key))
     store = open_store(url, on_sql, reading=reading, table=table)
     with store.planning(staging=True) as session:
         source = SqlSource(session)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from dbanon.doors.jobfile.chain import ChainSpec
 from dbanon.doors.jobfile.columns import COLUMN_KINDS, ROLES, ModelSpec
-from dbanon.doors.jobfile.document import NO_KEY, Document, told
+from dbanon.doors.jobfile.document import NO_KEY, Document, describe_path
 from dbanon.doors.jobfile.models import (
     Defaults,
     ExportSpec,
@@ -60,7 +60,7 @@ def note_refusals(document: Document, error: ValidationError) -> None:
     known = {problem.path for problem in document.problems}
     for one in error.errors(include_input=False, include_url=False):
         path = _path(document, one["loc"], one["type"])
-        if told(path) not in known and not (path and str(path[-1]).startswith(NO_KEY)):
+        if describe_path(path) not in known and not (path and str(path[-1]).startswith(NO_KEY)):
             document.refuse(path, _text(document, path, one))
 
 
@@ -69,7 +69,7 @@ def note_nulls(document: Document) -> None:
     known = {problem.path for problem in document.problems}
     for path in _nulls(document.value, ()):
         is_option = len(path) in (2, 3) and path[0] in ("defaults", "jobs")
-        if told(path) not in known and not (is_option and path[-1] in NULLABLE):
+        if describe_path(path) not in known and not (is_option and path[-1] in NULLABLE):
             document.refuse(path, "has no value")
 
 
@@ -170,5 +170,5 @@ def note_misfits(document: Document, job: Any, place: int) -> None:
     known = {(problem.path, problem.text) for problem in document.problems}
     for text in misfits(roles, whose, named, chained="chain" in job):
         path = ("jobs", place)
-        if (told(path), text) not in known:
+        if (describe_path(path), text) not in known:
             document.refuse(path, text)

@@ -23,7 +23,7 @@ from dbanon.advice.persons import (
 )
 from dbanon.advice.profile import Column, Profile
 from dbanon.data.chunks import encode
-from dbanon.data.column_roles import Wanted
+from dbanon.data.column_roles import ColumnRoles
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
@@ -164,7 +164,9 @@ class FrameSource:
         persons = np.bincount(pairs[:, 0], minlength=partition.n_classes)
         return partition.n_classes, int((persons < int(draft.job.policy.k)).sum())
 
-    def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
+    def read(
+        self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
+    ) -> Microdata:
         """The wanted columns of the rows that may be released."""
         rows = self._rows(relation)
         names = [attribute.name for attribute in wanted.quasi_identifiers]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
-from dbanon.data.column_roles import Wanted
+from dbanon.data.column_roles import ColumnRoles
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition, places_of
 from dbanon.data.schema import Attribute
@@ -36,7 +36,9 @@ class StableSource(SqlSource):
             self.session.check_keys(relation)
         return relation
 
-    def read(self, relation: Relation, wanted: Wanted, job: Job, progress: Progress) -> Microdata:
+    def read(
+        self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
+    ) -> Microdata:
         """The wanted columns of the rows; raises as ``microdata_from_chunks``."""
         microdata = wanted.by_role(
             microdata_from_chunks(

@@ -370,7 +370,7 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
         if not self.rows(postgresql_ledger.WRITER):
             return None
         own = [{key: c[key] for key in c if key != "release_id"} for c in columns]
-        told = postgresql_ledger.told(row), own, run
+        told = postgresql_ledger.entry_arguments(row), own, run
         recorded = self.call("dbanon._record_release", [json.dumps(part) for part in told])
         return str(json.loads(recorded)["created_at"])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dbanon.advice.forecast import Rates, forecast, told
+from dbanon.advice.forecast import Rates, describe_forecast, forecast
 from dbanon.job.chain import Rules
 
 
@@ -66,7 +66,7 @@ def test_advice_is_given_where_it_helps() -> None:
     little = forecast(Rules(changes="show"), 5, two_releases(0.0, 0.05, 0.0))
     assert little is not None
     assert (little.advice, little.held) == ((), 0)
-    assert [label for label, _ in told(much)].count("advice") == len(much.advice)
+    assert [label for label, _ in describe_forecast(much)].count("advice") == len(much.advice)
 
 
 def test_with_models_nobody_leaves_in_a_group_and_no_wider_class_is_advised() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.advice.profile import Count
-from dbanon.advice.singling import ENOUGH, MOST_COLUMNS, singling, sizes_of, told
+from dbanon.advice.singling import ENOUGH, MOST_COLUMNS, describe_set, singling, sizes_of
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
 
@@ -78,10 +78,10 @@ def test_sets_grow_until_nearly_all_are_alone(rows: list[tuple[int | None, ...]]
 
 def test_distinction_and_separation() -> None:
     # Sizes 1, 1, 2: 4 rows, 6 pairs, one of them not told apart.
-    found = told(["a"], {1: 2, 2: 1}, 3)
+    found = describe_set(["a"], {1: 2, 2: 1}, 3)
     assert (found.alone.count, found.few.count) == (2, 4)
     assert (found.distinction, found.separation) == (0.75, 0.8333)
-    assert told(["a"], {1: 1}, 3).separation == 0.0
+    assert describe_set(["a"], {1: 1}, 3).separation == 0.0
 
 
 def test_a_budget_of_sets_is_kept_and_said() -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import dbanon
 from dbanon.bounds import certificate as bounds
-from dbanon.bounds.subset_duals import Tolls
+from dbanon.bounds.tolls import Tolls
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from tests.reference.bounds import (
