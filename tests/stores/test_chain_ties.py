@@ -33,7 +33,7 @@ def classes(chained: Chained, monkeypatch: pytest.MonkeyPatch, **more: Any) -> A
         found.extend(map(frozenset, together.values()))
         raise Looked
 
-    monkeypatch.setattr(chain_step.rows, "rewrite", look)
+    monkeypatch.setattr(chain_step.cell_rows, "rewrite", look)
     with pytest.raises(Looked):
         chained.release(**more)
     assert found
