@@ -31,7 +31,7 @@ def space_of(points):
 
 
 def run(points, labels, k, how="fast", **budget):
-    return refine(space_of(points), Partition(labels), k, how, tick=lambda share: None, **budget)
+    return refine_points(space_of(points), Partition(labels), k, how, tick=lambda share: None, **budget)
 
 
 def loss(points, partition):
