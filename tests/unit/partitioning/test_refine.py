@@ -22,6 +22,7 @@ from dbanon.measures import centroid_loss
 from dbanon.methods import METHODS
 from dbanon.partitioning import refine
 from dbanon.partitioning import refine_points as points_module
+from dbanon.partitioning.refine import refine_points
 from dbanon.spaces.numeric import Space
 
 
@@ -31,7 +32,9 @@ def space_of(points):
 
 
 def run(points, labels, k, how="fast", **budget):
-    return refine_points(space_of(points), Partition(labels), k, how, tick=lambda share: None, **budget)
+    return refine_points(
+        space_of(points), Partition(labels), k, how, tick=lambda share: None, **budget
+    )
 
 
 def loss(points, partition):
