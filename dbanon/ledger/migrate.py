@@ -1,18 +1,53 @@
-"""Bringing the ledger to this version by its Alembic history."""
+"""Making the ledger, or bringing it to this version by its Alembic history."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dbanon.ledger.tables import HEAD, TABLES, VERSION_TABLE, ledger_ddl
 from dbanon.version import share_path
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from dbanon.sessions.session import Session
+
+
+def make_or_migrate(session: Session, connection: Connection) -> None:
+    """Bring the ledger of ``session`` to this version, inside the transaction of ``connection``.
+
+    A new one is made by a statement a table: its whole history takes many times as long.
+    """
+    version = session.ledger_name(VERSION_TABLE)
+    if session.has_ledger() or session.find_existing(version) is not None:
+        migrate(connection)
+        return
+    session.make_schema(version)
+    for statement in _new_ledger(session, connection.dialect.name == "postgresql"):
+        connection.exec_driver_sql(statement)
+
+
+def _new_ledger(session: Session, on_postgresql: bool) -> list[str]:
+    version = session.ledger_name(VERSION_TABLE)
+    statements = [
+        *ledger_ddl(session.ledger_types, session.ledger_name, {}),
+        f"CREATE TABLE {version.quoted} (version_num VARCHAR(32) NOT NULL,"
+        f" CONSTRAINT {version.name}_pkc PRIMARY KEY (version_num))",
+        f"INSERT INTO {version.quoted} VALUES ('{HEAD}')",
+    ]
+    if not on_postgresql:
+        return statements
+    names = ", ".join(session.ledger_name(table).quoted for table in TABLES)
+    return [
+        *statements,
+        "REVOKE ALL ON SCHEMA dbanon FROM PUBLIC",
+        f"REVOKE ALL ON {names} FROM PUBLIC",
+    ]
+
 
 def migrate(connection: Connection, revision: str = "head") -> None:
     """Bring the ledger behind ``connection`` to a revision, inside its open transaction."""
-    # Alembic is needed by the first release in a database only.
+    # Alembic is needed by ledgers of earlier versions only.
     from alembic import command
     from alembic.config import Config
 

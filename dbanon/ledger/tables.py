@@ -1,17 +1,21 @@
 """The tables of the ledger, their columns, and what an entry says.
 
-The columns are the same on every database; only the names of their types differ. PostgreSQL and
-SQLite get them by the Alembic history in ``migrations/``, DuckDB by ``ledger_ddl``.
+The columns are the same on every database; only the names of their types differ. ``ledger_ddl``
+makes them where there are none. An older ledger is brought to this version by the Alembic history
+in ``migrations/`` on PostgreSQL and SQLite, and by ``ledger_ddl`` on DuckDB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbanon.job.guarantee import Guarantee
 from dbanon.sessions.names import RelationName, quote
+
+if TYPE_CHECKING:
+    from dbanon.sessions.interface import SessionInterface
 
 LEDGER_SCHEMA = "dbanon"
 
@@ -227,8 +231,9 @@ _CAME_WITHOUT = "epsilon"
 # Columns that earlier versions had, and never used.
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
-# The newest revision in migrations/.
+# The newest revision in migrations/, and the table in which Alembic keeps it.
 HEAD = "0007"
+VERSION_TABLE = "alembic_version"
 
 
 def ledger_ddl(
@@ -236,7 +241,7 @@ def ledger_ddl(
     name_of: Callable[[str], RelationName],
     existing: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """Statements that bring the ledger to this version, for a dialect without Alembic.
+    """Statements that make the ledger, or bring it to this version in a dialect without Alembic.
 
     Parameters
     ----------
@@ -268,10 +273,22 @@ def ledger_ddl(
             for name, kind, nullable in columns
         ]
         lines.append("PRIMARY KEY (" + ", ".join(map(quote, key)) + ")")
-        lines += [f"UNIQUE ({columns})" for columns in UNIQUE.get(table, {}).values()]
-        lines += [f"CHECK ({held})" for held in CHECKS.get(table, {}).values()]
+        lines += [
+            f"CONSTRAINT {name} UNIQUE ({unique})" for name, unique in UNIQUE.get(table, {}).items()
+        ]
+        lines += [
+            f"CONSTRAINT {name} CHECK ({held})" for name, held in CHECKS.get(table, {}).items()
+        ]
         statements.append(f"CREATE TABLE {relation.quoted} (\n  " + ",\n  ".join(lines) + "\n)")
     return statements
+
+
+def ledger_is_current(session: SessionInterface) -> bool:
+    """True when the ledger, of a dialect with Alembic, is of this version."""
+    version = session.ledger_name(VERSION_TABLE)
+    if session.find_existing(version) is None:
+        return False
+    return session.rows(f"SELECT version_num FROM {version.quoted}") == [(HEAD,)]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Three ways to the same catalog; adoption, upgrade, removal."""
+"""Four ways to the same catalog; adoption, upgrade, removal."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import InsufficientRights, PythonNotUsable
 from dbanon.ledger.migrate import migrate
 from dbanon.methods import METHODS
+from dbanon.run.open import open_store
 from tests.postgres_server import Server
 
 Execute = Callable[..., list[tuple[Any, ...]]]
@@ -54,23 +55,27 @@ def _migrated(url: str, revision: str = "head") -> None:
         migrate(connection, revision)
 
 
-def test_three_ways_give_the_same_catalog(
+def test_four_ways_give_the_same_catalog(
     sql_server: Server, backend_path: Path, fresh: Callable[[], str], extension_files: Path
 ) -> None:
     paths = [str(backend_path)]
-    by_script, by_extension, by_alembic = fresh(), fresh(), fresh()
+    by_script, by_extension, by_alembic, by_client = fresh(), fresh(), fresh(), fresh()
     install.install(by_script, python_paths=paths)
     install.install(by_extension, python_paths=paths, extension=True)
     _migrated(by_alembic)
+    with open_store(by_client).session(write=True) as session:
+        session.ensure_ledger()
 
     def catalog(url: str, *queries: str) -> list[Any]:
         return [sql_server.execute(query, url=url) for query in queries]
 
-    assert catalog(by_script, TABLES, CONSTRAINTS) == catalog(by_alembic, TABLES, CONSTRAINTS)
+    of_ledger = (TABLES, CONSTRAINTS, GRANTS)
+    assert catalog(by_script, *of_ledger[:2]) == catalog(by_alembic, *of_ledger[:2])
+    assert catalog(by_client, *of_ledger) == catalog(by_alembic, *of_ledger)
     everything = (TABLES, CONSTRAINTS, FUNCTIONS, TYPES, GRANTS)
     assert catalog(by_script, *everything) == catalog(by_extension, *everything)
     # A client takes the ledger of either for its own.
-    for url in (by_script, by_extension):
+    for url in (by_script, by_extension, by_client):
         _migrated(url)
 
 

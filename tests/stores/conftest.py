@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgres_server import Server
+from tests.stores import kept_duckdb
 from tests.stores.databases import (
     NAMES,
     Database,
@@ -55,8 +56,11 @@ def postgresql(_shared_url: str) -> PostgresqlDatabase:
 
 
 @pytest.fixture
-def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Database]:
+def make_database(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Callable[[str], Database]]:
     """`make_database("sqlite")`: an empty database of that kind, one of each kind a test."""
+    kept_duckdb.keep_files()
 
     def make(name: str) -> Database:
         if name == "duckdb":
@@ -66,7 +70,8 @@ def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[s
         found: PostgresqlDatabase = request.getfixturevalue("postgresql")
         return found
 
-    return make
+    yield make
+    kept_duckdb.close_kept()
 
 
 @pytest.fixture

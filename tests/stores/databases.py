@@ -11,12 +11,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
-import duckdb
 import psycopg
 
 import dbanon
 from tests.postgres.kept import kept
 from tests.postgres_server import conninfo
+from tests.stores import kept_duckdb
 
 Rows = list[tuple[Any, ...]]
 
@@ -123,15 +123,16 @@ class DuckdbDatabase(Database):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.url = f"duckdb:///{path}"
-        duckdb.connect(str(path)).close()
+        with kept_duckdb.kept(path):
+            pass
 
     def execute(self, *statements: str) -> None:
-        with duckdb.connect(str(self.path)) as connection:
+        with kept_duckdb.kept(self.path) as connection:
             for statement in statements:
                 connection.execute(statement)
 
     def rows(self, sql: str) -> Rows:
-        with duckdb.connect(str(self.path)) as connection:
+        with kept_duckdb.kept(self.path) as connection:
             return connection.execute(sql).fetchall()
 
     def ledger_rows(self, table: str) -> Rows:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections import Counter
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -15,12 +17,13 @@ import sqlalchemy
 import dbanon
 from dbanon.errors import OutputExists, OutputNotOurs
 from dbanon.ledger import tables as ledger_tables
+from dbanon.ledger.migrate import migrate
 from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
 from dbanon.version import share_path
-from tests.stores.databases import Database, PostgresqlDatabase, make_ledger_older
+from tests.stores.databases import Database, PostgresqlDatabase, SqliteDatabase, make_ledger_older
 from tests.stores.people import (
     QUASI_IDENTIFIERS,
     frame_of_people,
@@ -339,6 +342,27 @@ def test_a_ledger_without_the_newest_columns_gets_them(database: Database) -> No
         "SELECT CAST(release_id AS VARCHAR(36)), relation_oid IS NOT NULL, output_oid IS NOT NULL"
         f" FROM {database.ledger()} ORDER BY created_at"
     ) == [(first.release_id, tied, tied), (second.release_id, tied, tied)]
+
+
+def test_a_new_ledger_is_that_of_the_history(tmp_path: Path) -> None:
+    """On SQLite; tests/sql/test_install.py has PostgreSQL."""
+    new, migrated = (SqliteDatabase(tmp_path / name) for name in ("new.db", "migrated.db"))
+    with open_store(new.url).session(write=True) as session:
+        session.ensure_ledger()
+    with sqlalchemy.create_engine(migrated.url).begin() as connection:
+        migrate(connection)
+    tables = sorted(name for _, name in new.relations())
+    assert tables == sorted(name for _, name in migrated.relations())
+    for table in tables:
+        for facts in (f"PRAGMA table_info({table})", f"PRAGMA index_list({table})"):
+            assert new.rows(facts) == migrated.rows(facts)
+    assert new.rows("SELECT * FROM dbanon_alembic_version") == [("0007",)]
+    # What it holds back, too.
+    for database in (new, migrated):
+        with pytest.raises(sqlite3.IntegrityError, match="spending_only_adds"):
+            database.execute(
+                "INSERT INTO dbanon_spending VALUES ('a', 'b', '', 0, 'spent', '', '')"
+            )
 
 
 def test_the_history_of_the_ledger_has_one_head() -> None:

@@ -5,9 +5,9 @@ A session is one REPEATABLE READ transaction: the reads, the join and the recoun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
-from dbanon.ledger.tables import HEAD
+from dbanon.ledger.tables import ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql, Output, Relation
@@ -47,6 +47,12 @@ class PsycopgSession(PostgresqlCarrying):
     ----------
     beside : opens another session, whose transaction begins then; None where there is none.
     """
+
+    ledger_types: ClassVar[Mapping[str, str]] = {
+        "uuid": "uuid", "timestamp": "timestamp with time zone", "text": "text", "json": "jsonb",
+        "integer": "integer", "bigint": "bigint", "double": "double precision", "bytes": "bytea",
+        "amount": "numeric",
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -285,16 +291,13 @@ class PsycopgSession(PostgresqlCarrying):
 
     def ledger_is_current(self) -> bool:
         """True when the ledger is of this version."""
-        if self.find_existing(self.ledger_name("alembic_version")) is None:
-            return False
-        version = self.ledger_name("alembic_version").quoted
-        return self.rows(f"SELECT version_num FROM {version}") == [(HEAD,)]
+        return ledger_is_current(self)
 
     def ensure_ledger(self) -> None:
         # Nearly always: then nobody's lock on the making of ledgers keeps a release waiting.
-        if self.ledger_is_current():
+        if ledger_is_current(self):
             return
-        from dbanon.ledger.migrate import migrate
+        from dbanon.ledger.migrate import make_or_migrate
 
         self.require_trusted_ledger()
         # Two first releases at once: the second waits here and finds the ledger made.
@@ -303,7 +306,7 @@ class PsycopgSession(PostgresqlCarrying):
             # What asks for a table waits behind whoever reads it, and all others behind that.
             lock_schema(self, "dbanon", self.lock_seconds)
             with translated():
-                migrate(self._connection)
+                make_or_migrate(self, self._connection)
         except OutputExists:
             raise SourceChanged(
                 "Another session made the ledger meanwhile; nothing was published.",

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
+from dbanon.ledger.tables import ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
@@ -54,6 +55,10 @@ _ROWIDS = ("rowid", "_rowid_", "oid")
 class SqliteSession(SqliteKeyed):
     """One transaction on SQLite."""
 
+    ledger_types: ClassVar[Mapping[str, str]] = {
+        "uuid": "TEXT", "timestamp": "TEXT", "text": "TEXT", "json": "TEXT", "integer": "INTEGER",
+        "bigint": "BIGINT", "double": "REAL", "bytes": "BLOB", "amount": "NUMERIC",
+    }  # fmt: skip
     digest_way = DIGEST_WAY
     # It calls them column1 and so on, however they are named.
     never_in_views = frozenset(["true", "false"])
@@ -364,10 +369,12 @@ class SqliteSession(SqliteKeyed):
     # -- ledger -----------------------------------------------------------------------------------
 
     def ensure_ledger(self) -> None:
-        from dbanon.ledger.migrate import migrate
+        if ledger_is_current(self):
+            return
+        from dbanon.ledger.migrate import make_or_migrate
 
         with translated():
-            migrate(self._connection)
+            make_or_migrate(self, self._connection)
 
     def ledger_name(self, table: str) -> RelationName:
         return RelationName(None, f"dbanon_{table}")
