@@ -54,10 +54,18 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Asked(Protocol):
-    """What is asked of a source before anything is read, whatever is made of it; as of ``Job``."""
+    """What every job has, whatever is made of its source; as of ``Job``."""
 
     @property
     def table(self) -> str: ...
+    @property
+    def output(self) -> str: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def door(self) -> str: ...
+    @property
+    def run_id(self) -> str: ...
     @property
     def named(self) -> tuple[str, ...]: ...
     @property
@@ -277,6 +285,11 @@ class Job:
         if self.chain is not None:
             return policy.chained(self.by, str(self.entity), self.chain.name)
         return policy.guaranteed(self.by, self.entity)
+
+    @property
+    def method(self) -> str:
+        """The method that finds the classes."""
+        return self.policy.method
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -108,6 +108,11 @@ class PrivateJob:
         check_entity(self.wished.entity, self.named)
 
     @property
+    def method(self) -> str:
+        """The method that draws the rows."""
+        return METHOD
+
+    @property
     def named(self) -> tuple[str, ...]:
         """The columns that a release tells something of."""
         return self.quasi_identifiers

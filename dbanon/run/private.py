@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import Synthesis
 from dbanon.errors import InvalidParameter, SourceChanged, error_code
-from dbanon.job.private import METHOD, PrivateJob
+from dbanon.job.private import PrivateJob
 from dbanon.ledger import budgets, entries
 from dbanon.ledger.budgets import KeptBudget
 from dbanon.ledger.outputs import plan_output
@@ -35,6 +35,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores import digest
 from dbanon.stores.enumerated_column import ListedColumn
+from dbanon.stores.sql_target import run_of
 from dbanon.stores.synthetic import Kept, dtype_of, read_figures, require_recount, write_rows
 from dbanon.synthesis.noise import Noise, OpenDpNoise
 from dbanon.synthesis.private import private_rows
@@ -213,27 +214,11 @@ def _published(
         }
         for position, name in enumerate([*types, *report.not_copied])
     ]
-    run = described(begun.job, elapsed)
-    if begun.job.name is not None:
-        run = replace(run, source_types=source)
+    run = run_of(begun.job, elapsed, read=begun.relation.schema.attributes)
     noted = entries.record_row(session, row, columns, output, run)
     if session.writes_own_ledger():
         budgets.published(session, begun.release_id)
     return report.made(created_at=noted)
-
-
-def described(job: PrivateJob, elapsed: float, error_code: str | None = None) -> entries.Run:
-    """The run of a job as the ledger keeps it; ``elapsed`` in seconds."""
-    return entries.Run(
-        job.door,
-        METHOD,
-        str(parse_relation(job.table)),
-        parse_relation(job.output),
-        elapsed,
-        job.run_id,
-        error_code=error_code,
-        job=job.name,
-    )
 
 
 # -- in a database of a client --------------------------------------------------------------------
@@ -262,7 +247,7 @@ def run_private(
             with within(job.time_limit, progress) as watched:
                 return _run(job, store, watched)
         except (Exception, KeyboardInterrupt) as error:
-            failed = described(job, time.perf_counter() - started, error_code(error))
+            failed = run_of(job, time.perf_counter() - started, error_code(error))
             entries.note_failure(store, failed)
             raise
 

@@ -28,7 +28,7 @@ from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
 from dbanon.stores.scratch import scratch_in
 from dbanon.stores.sql_source import SqlSource
-from dbanon.stores.sql_target import SqlTarget, described
+from dbanon.stores.sql_target import SqlTarget, run_of
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def run_with_ledger(
                 return _within_memory(between or run_between, job, source, target, watched)
         except (Exception, KeyboardInterrupt) as error:
             if not isinstance(error, NOT_ASKED):
-                failed = described(job, time.perf_counter() - started, error_code(error))
+                failed = run_of(job, time.perf_counter() - started, error_code(error))
                 entries.note_failure(target or source, failed)
             raise
 

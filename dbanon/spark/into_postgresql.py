@@ -28,7 +28,7 @@ from dbanon.stores import digest
 from dbanon.stores.postgresql import pieces
 from dbanon.stores.postgresql.client import PsycopgSession
 from dbanon.stores.postgresql.store import PostgresqlStore
-from dbanon.stores.sql_target import SqlTarget, described, put_in_place
+from dbanon.stores.sql_target import SqlTarget, publish_table, run_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ class PostgresqlTarget:
     def failed(self, elapsed: float, error: BaseException) -> None:
         """Note the run in the ledger, where there is one."""
         if not isinstance(error, NOT_ASKED):
-            run = described(self.job, elapsed, error_code(error))
+            run = run_of(self.job, elapsed, error_code(error))
             entries.note_failure(PostgresqlStore(self.url), run)
 
     def publish(self, rows: DataFrame, report: Report, elapsed: Callable[[], float]) -> Report:
@@ -150,18 +150,11 @@ class PostgresqlTarget:
         elapsed: Callable[[], float],
     ) -> Report:
         """The release in its place and in the ledger."""
-        job, released = self.job, session.columns_of(output.written)
-        put_in_place(session, output, [name for name, _ in released], job)
-        session.ensure_ledger()
-        sql_types = dict(released)
-        sql_types |= {n: a.sql_type for n, a in self._source.items() if n not in sql_types}
-        stands_for = released_of(job, [name for name, _ in released])
-        stands_for += [(name, name) for name in job.by]
-        run = described(job, elapsed())
-        if job.name is not None:
-            run = replace(run, source_types={n: a.sql_type for n, a in self._source.items()})
-        report = report.made(seconds={**report.seconds, "total": elapsed()})
-        noted = entries.record(session, report, output, recount, sql_types, stands_for, run)
+        job, read = self.job, list(self._source.values())
+        made = released_of(job, [name for name, _ in session.columns_of(output.written)])
+        run = run_of(job, elapsed(), read=read)
+        report = report.made(seconds={**report.seconds, "total": run.elapsed})
+        noted = publish_table(session, job, output, report, recount, read, made, run)
         return report.made(created_at=noted)
 
     def _cleared(self, store: PostgresqlStore, made: Sequence[RelationName]) -> None:

@@ -319,33 +319,39 @@ class SqlTarget:
 
     def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:
         """Put the table in its place, and note it in the ledger; raises as ``ports.Target``."""
-        draft, session = written.draft, self.session
-        job, output = draft.job, draft.output
-        released = session.columns_of(written.relation)
-        put_in_place(session, output, [name for name, _, _ in written.columns], job)
-        session.ensure_ledger()
-        types = dict(released)
-        types |= {
-            a.name: a.sql_type for a in draft.relation.schema.attributes if a.name not in types
-        }
+        draft = written.draft
         made = [(column.attribute.name, column.source) for column in draft.release.columns]
-        made += [(name, name) for name in job.by]
-        run = described(job, elapsed)
-        if job.name is not None:
-            types_read = {a.name: a.sql_type for a in draft.relation.schema.attributes}
-            run = replace(run, source_types=types_read, fingerprint=draft.fingerprint)
-        return entries.record(session, report, output, counts.rows, types, made, run)
+        read = draft.relation.schema.attributes
+        run = run_of(draft.job, elapsed, read=read, fingerprint=draft.fingerprint)
+        return publish_table(
+            self.session, draft.job, draft.output, report, counts.rows, read, made, run
+        )
 
 
-def put_in_place(session: Session, output: Output, columns: Sequence[str], job: Job) -> None:
-    """Give the written table its place.
+def publish_table(
+    session: Session,
+    job: Job,
+    output: Output,
+    report: Report,
+    recount: Recount,
+    read: Sequence[Attribute],
+    made: Sequence[tuple[str, str]],
+    run: entries.Run,
+) -> str:
+    """Give the written table its place and note it in the ledger; the time that it was noted with.
+
+    Parameters
+    ----------
+    read : the columns of the source.
+    made : pairs of a released quasi-identifier and the column that it stands for.
 
     Raises
     ------
     OutputExists, SourceChanged : something else has its place now.
     """
+    types = dict(session.columns_of(output.written))
     try:
-        session.publish(output, columns)
+        session.publish(output, list(types))
     except OutputExists:
         if job.if_exists == "error":
             raise
@@ -353,26 +359,36 @@ def put_in_place(session: Session, output: Output, columns: Sequence[str], job: 
             f"Another session made {output.name} meanwhile; nothing was published.",
             hint="Try again: it is replaced then.",
         ) from None
+    session.ensure_ledger()
+    # The released columns come first, with the types that they have now.
+    types |= {a.name: a.sql_type for a in read if a.name not in types}
+    stand_for = [*made, *((name, name) for name in job.by)]
+    return entries.record(session, report, output, recount, types, stand_for, run)
 
 
-def described(job: Job, elapsed: float, error_code: str | None = None) -> entries.Run:
+def run_of(
+    job: Asked,
+    elapsed: float,
+    error_code: str | None = None,
+    read: Sequence[Attribute] = (),
+    fingerprint: str | None = None,
+) -> entries.Run:
     """The run of a job as the ledger keeps it; ``elapsed`` in seconds.
+
+    Parameters
+    ----------
+    read : the columns of the source, which the ledger keeps for a job of a file.
 
     Raises
     ------
     InvalidName : the job's table or output has none that is valid.
     """
     table, output = str(parse_relation(job.table)), parse_relation(job.output)
+    types = {a.name: a.sql_type for a in read} if job.name is not None and read else None
     return entries.Run(
-        job.door,
-        job.policy.method,
-        table,
-        output,
-        elapsed,
-        job.run_id,
-        error_code=error_code,
-        job=job.name,
-    )
+        job.door, job.method, table, output, elapsed, job.run_id, None, error_code, job.name,
+        types, fingerprint,
+    )  # fmt: skip
 
 
 def _person(draft: Draft) -> list[Attribute]:
