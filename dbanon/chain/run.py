@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from dbanon.chain import recount
@@ -23,21 +24,19 @@ from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.data.microdata import Microdata
 from dbanon.errors import ChainChanged, DbanonError, InvalidParameter, SourceChanged
 from dbanon.job.chain import MEASURE
-from dbanon.job.chain_guarantee import OfChain
 from dbanon.job.job import Job
 from dbanon.job.verdict import Expected
 from dbanon.release.recode import Release, combinations
-from dbanon.release.report import Report
+from dbanon.release.report import Counted, Report
 from dbanon.run.files import files_of, require_place
 from dbanon.run.run import (
     Clock,
     ExportFiles,
     PhaseProgress,
-    questions_of,
+    publish,
     read_and_cluster,
     recoded,
-    report_of,
-    tell,
+    telling_columns,
 )
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
@@ -45,7 +44,6 @@ from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import PRESENT, TRACES
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
-from dbanon.stores.ports import Draft
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, SqlWritten
 
@@ -133,16 +131,11 @@ def advance_measured(begun: Begun, clock: Clock) -> Advanced:
                   "alone": sizes.get(1, 0), "members": begun.presence.members,
                   "absent": begun.presence.absent, "joined": begun.presence.newcomers},
         )  # fmt: skip
-        guarantee = begun.guarantee
-        assert isinstance(guarantee, OfChain)
-        guarantee.require_histories(histories)
-        draft = Draft(planned.job, planned.place, planned.relation, planned.wanted, microdata,
-                      release)  # fmt: skip
-        tells = tell(draft, source, {})
-    return Advanced(
-        state, replace(planned, policy=policy), guarantee, policy, microdata, found, release, (),
-        histories, tells, begun.presence,
-    )  # fmt: skip
+        begun.guarantee.require_histories(histories)
+        tells = telling_columns(planned.draft(microdata, release), source, {})
+    planned = replace(planned, policy=policy)
+    return Advanced(state, planned, begun.guarantee, microdata, found, release, (), histories,
+                    tells, begun.presence)  # fmt: skip
 
 
 def run_chained(
@@ -170,7 +163,7 @@ def run_chained(
         if not elsewhere and not job.exports:
             with database.session(write=True) as session:
                 made = _go_on(job, session, key, clock)
-                report = publish(job, made, session, session, clock)
+                report = _publish(job, made, session, session, clock)
             return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
         to = cast(ClientStore, target) if elsewhere else database
         return _in_two(job, database, to, key, clock)
@@ -191,7 +184,7 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
         with ExitStack() as stack:
             writes = stack.enter_context(target.session(write=True, create=not same))
             reads = writes if same else stack.enter_context(source.session(write=False))
-            report = publish(job, made, reads, writes, clock, exporter)
+            report = _publish(job, made, reads, writes, clock, exporter)
             if exporter is not None:
                 exporter.committing = True
             stack.close()
@@ -238,7 +231,7 @@ def _with_earlier(made: Advanced, begun: Begun, key: bytes) -> Advanced:
     return replace(made, histories=histories)
 
 
-def publish(
+def _publish(
     job: Job,
     made: Advanced,
     reads: Session,
@@ -261,55 +254,47 @@ def publish(
             " published, and is not.",
             hint="Run it again.",
         )
-    guarantee = made.guarantee
+    histories = made.histories
     target: ChainTarget | FreshTarget = ChainTarget(
-        writes, state, made.columns, made.histories, reads is made.state.session
+        writes, state, made.columns, histories, reads is made.state.session
     )
-    if guarantee.only_measured:
-        target = FreshTarget(writes, made.histories)
+    if made.guarantee.only_measured:
+        target = FreshTarget(writes, histories)
     with clock.phase("write") as tick:
         tick(0.0)
-        output = target.plan(job, made.planned.release_id)
-        whole = made.planned.relation
-        draft = Draft(job, output, whole, made.planned.wanted, made.microdata, made.release)
-        written = target.write(draft, SqlSource(reads), tick)
-        tick(1.0)
-    with clock.phase("verify") as tick:
-        tick(0.0)
-        questions = questions_of(made.planned, made.release)
-        counts = target.count(written, questions)
-        histories = counts.histories
-        assert histories is not None
+        planned = replace(made.planned, output=target.plan(job, made.planned.release_id))
+
+    def check(written: SqlWritten, counts: Counts) -> Counted:
         nulls = counts.rows.null_rows if job.policy.nulls == "category" else 0
-        holds = guarantee.check(counts, Expected(histories.persons, nulls, made.planned.sensitive))
-    with clock.phase("digest"):
-        report = report_of(
-            made.planned,
-            made.policy,
-            draft,
-            made.found,
-            counts,
-            holds,
-            made.tells,
+        expected = Expected(histories.persons, nulls, planned.sensitive)
+        return Counted(
+            rows_in=made.presence.rows,
+            suppressed=max(made.presence.rows - histories.persons, 0),
+            rows=counts.rows,
+            verdict=made.guarantee.check(counts, expected),
+            telling=made.tells,
         )
-        report = told_of_chain(report, made, histories)
-        report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))
-    if export is not None:
-        with clock.phase("export") as tick:
-            tick(0.0)
-            files = export(target, written, questions, counts, guarantee, report)
-            report = report.exported(files, dict(clock.seconds))
-    with clock.phase("write"):
-        noted = target.publish(written, report, counts, clock.elapsed)
-        if reads is writes:
-            chain_state.confirmed(reads, state.chain, state.sequence)
-    clock.tell("verify", 1.0)
-    return report.made(created_at=noted, seconds=clock.seconds | {"total": clock.elapsed})
+
+    report = publish(
+        planned,
+        made.found,
+        planned.draft(made.microdata, made.release),
+        SqlSource(reads),
+        target,
+        clock,
+        check,
+        partial(told_of_chain, made),
+        export,
+    )
+    if reads is writes:
+        chain_state.confirmed(reads, state.chain, state.sequence)
+    return report
 
 
-def told_of_chain(report: Report, made: Advanced, histories: Histories) -> Report:
+def told_of_chain(made: Advanced, report: Report) -> Report:
     """The report with what the chain has to say, and the rows of all its persons."""
-    state, k, few = made.state, made.state.k, made.guarantee.few
+    state, histories = made.state, made.histories
+    k, few = state.k, made.guarantee.few
     chain: dict[str, Any] = {
         "name": state.chain.name,
         "chain_id": state.chain.identity,
@@ -343,6 +328,4 @@ def told_of_chain(report: Report, made: Advanced, histories: Histories) -> Repor
             line += f"; {chain[name]} {word}"
     request = replace(report.request, arguments={**report.request.arguments, "chain": chain})
     request = replace(request, guarantee=made.guarantee.sentence(made.release.names))
-    counted = replace(report.counts, rows_in=made.presence.rows,
-                      suppressed=max(made.presence.rows - histories.persons, 0))  # fmt: skip
-    return replace(report, request=request, counts=counted).made(earlier_releases=line)
+    return replace(report, request=request).made(earlier_releases=line)

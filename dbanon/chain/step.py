@@ -25,19 +25,13 @@ from dbanon.errors import InvalidParameter
 from dbanon.job.chain import FREEZE, MEASURE
 from dbanon.job.chain_guarantee import OfChain
 from dbanon.job.job import Job
-from dbanon.job.policy import Policy
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.findings import TellingColumn
 from dbanon.release.recode import Release
 from dbanon.run.plan import Plan, plan
-from dbanon.run.run import (
-    Clock,
-    recoded,
-    tell,
-)
+from dbanon.run.run import Clock, recoded, telling_columns
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
-from dbanon.stores.ports import Draft
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 
@@ -48,8 +42,8 @@ class Advanced:
 
     Parameters
     ----------
-    planned : with the rows of newcomers as what was read.
-    policy : with the hierarchies that they were recoded by.
+    planned : with the rows of newcomers as what was read, and the hierarchies that they were
+        recoded by.
     release : the classes of those who were admitted; its columns are those of all.
     columns : of the release: name, place in the state, and what it stands for.
     """
@@ -57,7 +51,6 @@ class Advanced:
     state: CellState
     planned: Plan
     guarantee: OfChain
-    policy: Policy
     microdata: Microdata
     found: Found
     release: Release
@@ -157,13 +150,12 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
             # Of the few who come later a column tells what it tells of nobody else.
             # Rows of those who wait are in the relation, and not looked at.
             seen = replace(microdata, withheld=presence.newcomers - microdata.n_records)
-            draft = Draft(job, planned.place, planned.relation, planned.wanted, seen, release)
             # What an exchange inside a cell changes is told to nobody, not even by a refusal.
-            tells = tell(draft, source, {}, of_itself=True)
-    return Advanced(
-        state, planned, begun.guarantee, replace(policy, k=state.k), microdata, came.found, release,
-        columns, histories, tells, presence,
-    )  # fmt: skip
+            draft = planned.draft(seen, release)
+            tells = telling_columns(draft, source, {}, only_unique=True)
+    planned = replace(planned, policy=replace(policy, k=state.k))
+    return Advanced(state, planned, begun.guarantee, microdata, came.found, release, columns,
+                    histories, tells, presence)  # fmt: skip
 
 
 def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Plan:
@@ -224,8 +216,8 @@ def _advanced(
     release = replace(release, columns=typed)
     came, first = None, 0
     if chain.definition is None:
-        target.columns(Draft(job, planned.place, whole, planned.wanted, microdata, release),
-                       typed, False)  # fmt: skip
+        draft = replace(planned, relation=whole).draft(microdata, release)
+        target.columns(draft, typed, False)
         told = definition.made(job, planned, release)
         columns = told["columns"]
         defined = session.ledger_name("chain_definition")

@@ -283,6 +283,12 @@ class Report(InWords):
         """The report with other values in ``made_by``."""
         return replace(self, made_by=replace(self.made_by, **changes))
 
+    def after(self, earlier: int) -> Report:
+        """The report of a release whose source had so many releases before."""
+        if not earlier:
+            return self
+        return self.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
+
     def aligned(self, alignment: Alignment) -> Report:
         """The report, which knows in memory which row became which: see ``Alignment``."""
         found = replace(self)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
+
 from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
 from dbanon.errors import DbanonError, lacks_memory
+from dbanon.hierarchy.subset import only
+from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.release.recode import Release
 from dbanon.release.report import Evaluated
@@ -34,6 +40,32 @@ def evaluate(microdata: Microdata, release: Release, tick: Tick) -> Evaluated:
         return evaluation_of(pairs, tick=told).to_dict()
 
     return Evaluated(*attempted(work, tick))
+
+
+def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) -> dict[str, Any]:
+    """The lower bound of the released records beside what they lost, or why there is none.
+
+    A failure of it fails nothing else; what ``tick`` raises does: a cancel, a time limit.
+
+    Parameters
+    ----------
+    microdata : all records that were read.
+    """
+    seconds = float(policy.certificate or 0.0)
+
+    def work(told: Tick) -> dict[str, Any]:
+        # A backend imports what bounds need only where they are asked for.
+        from dbanon.run.bound import bound
+
+        labels = release.partition.labels
+        records = np.flatnonzero(labels >= 0)
+        classes = Partition(labels[records])
+        found = bound(only(microdata, records), int(policy.k), seconds, told, [classes])
+        above = found.gap(release.loss)
+        return {**found.to_dict(), "above": above if math.isfinite(above) else None}
+
+    told, failed = attempted(work, tick)
+    return {"limit": seconds, **(told or {"failed": failed})}
 
 
 def attempted(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dbanon.data.column_roles import ColumnRoles
+from dbanon.data.counts import Questions
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind, with_orders
 from dbanon.errors import ColumnUnclassified, TableChanged
@@ -24,10 +25,11 @@ from dbanon.methods import find_method
 from dbanon.partitioning.entities import as_identifier
 from dbanon.partitioning.protect import with_null_leaves
 from dbanon.recoding import RANGE, find_recoding
+from dbanon.release.recode import Release
 from dbanon.release.report import Request
 from dbanon.run.hierarchies import GivenHierarchies, read_hierarchies
 from dbanon.sessions.base import Output, Relation
-from dbanon.stores.ports import Source, Target
+from dbanon.stores.ports import Draft, Source, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +122,19 @@ class Plan:
             k=int(policy.k),
             entity=job.entity,
             guarantee=self.guarantee.sentence(released),
+        )
+
+    def questions(self, released: Sequence[str]) -> Questions:
+        """What has to be counted on a release with quasi-identifiers of these names."""
+        sensitive = tuple(attribute.name for attribute in self.wanted.sensitive)
+        return self.guarantee.questions(released, sensitive, self.wanted.leaves)
+
+    def draft(
+        self, microdata: Microdata, release: Release, fingerprint: str | None = None
+    ) -> Draft:
+        """The release of these records, which is written to the planned place."""
+        return Draft(
+            self.job, self.place, self.relation, self.wanted, microdata, release, fingerprint
         )
 
     @property

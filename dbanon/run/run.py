@@ -2,78 +2,43 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dbanon.data.counts import Counts, Questions
+from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.errors import (
     ColumnLost,
+    DbanonError,
     KeptColumnTells,
     PersonsBelowK,
+    PrivacyWarning,
     TellingColumnRefused,
     TooFewPersons,
     warn_caller,
 )
-from dbanon.hierarchy.subset import only
 from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.job.verdict import Expected, Verdict
-from dbanon.methods.registry import Tick
+from dbanon.job.verdict import Expected
 from dbanon.partitioning.partition_for import joined_for, partition_for
 from dbanon.release.attribute_disclosure import Originals, telling
 from dbanon.release.findings import FewPersons, TellingColumn
 from dbanon.release.recode import Release, combinations, lost_completely, recode
-from dbanon.release.report import (
-    EARLIER,
-    NOT_CHECKED,
-    Counted,
-    Evaluated,
-    Lost,
-    MadeBy,
-    Report,
-)
+from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report
 from dbanon.release.words import now
-from dbanon.run.evaluate import attempted, evaluate
+from dbanon.run.evaluate import certify, evaluate
 from dbanon.run.fingerprint import fingerprint
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
-
-
-def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) -> dict[str, Any]:
-    """The lower bound of the released records beside what they lost, or why there is none.
-
-    A failure of it fails nothing else; what ``tick`` raises does: a cancel, a time limit.
-
-    Parameters
-    ----------
-    microdata : all records that were read.
-    """
-    seconds = float(policy.certificate or 0.0)
-
-    def work(told: Tick) -> dict[str, Any]:
-        # A backend imports what bounds need only where they are asked for.
-        from dbanon.run.bound import bound
-
-        labels = release.partition.labels
-        records = np.flatnonzero(labels >= 0)
-        classes = Partition(labels[records])
-        found = bound(only(microdata, records), int(policy.k), seconds, told, [classes])
-        above = found.gap(release.loss)
-        return {**found.to_dict(), "above": above if math.isfinite(above) else None}
-
-    told, failed = attempted(work, tick)
-    return {"limit": seconds, **(told or {"failed": failed})}
-
 
 # ``evaluate`` and ``certificate`` stand beside them where they are asked for.
 PHASES = ("read", "cluster", "write", "verify", "digest")
@@ -112,45 +77,84 @@ def run(
     with clock.phase("write") as tick:
         tick(0.0)
         release = recoded(planned, policy, source, microdata, found)
-        draft = Draft(
-            job, planned.place, planned.relation, planned.wanted, microdata, release, taken
+        draft = planned.draft(microdata, release, taken)
+    planned = replace(planned, policy=policy)
+
+    def check(written: W, counts: Counts) -> Counted:
+        expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
+        return Counted(
+            rows_in=microdata.n_read,
+            suppressed=microdata.withheld + release.partition.n_suppressed,
+            rows=counts.rows,
+            verdict=planned.guarantee.check(counts, expected),
+            telling=telling_columns(draft, source, target.sampled(written, job.kept)),
+            few_persons=few_persons(planned, draft, source, counts),
         )
+
+    def complete(report: Report) -> Report:
+        report = report.after(target.earlier(report.source))
+        for text in report.lost_told():
+            warn_caller(ColumnLost(f"Column {text}."))
+        return report
+
+    return publish(planned, found, draft, source, target, clock, check, complete, export)
+
+
+def publish(
+    planned: Plan,
+    found: Found,
+    draft: Draft,
+    source: Source,
+    target: Target[W],
+    clock: Clock,
+    check: Callable[[W, Counts], Counted],
+    complete: Callable[[Report], Report],
+    export: ExportFiles | None = None,
+) -> Report:
+    """Write a release and count it; publish it when ``check`` accepts the counts.
+
+    Parameters
+    ----------
+    planned : with the policy whose hierarchies the records were recoded by.
+    check : gives the verdict on what was written, and raises when it must not be published.
+    complete : adds to the report what only this kind of run knows.
+    export : as of ``run``.
+
+    The caller has opened the target and commits it.
+
+    Raises
+    ------
+    DbanonError : of the class that says what went wrong; nothing was published then.
+    """
+    with clock.phase("write") as tick:
         written = target.write(draft, source, tick)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
-        counts = target.count(written, questions_of(planned, release))
-        expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
-        holds = planned.guarantee.check(counts, expected)
-        tells = tell(draft, source, target.sampled(written, job.kept))
-        few = few_persons(planned, draft, source, counts)
-    evaluated = Evaluated()
-    if job.policy.evaluate:
+        questions = planned.questions(draft.release.names)
+        counts = target.count(written, questions)
+        counted = check(written, counts)
+    evaluated, certified = Evaluated(), {}
+    if planned.policy.evaluate:
         with clock.phase("evaluate") as tick:
-            evaluated = evaluate(microdata, release, tick)
-    certified: dict[str, Any] = {}
-    if job.policy.certificate is not None:
+            evaluated = evaluate(draft.microdata, draft.release, tick)
+    if planned.policy.certificate is not None:
         with clock.phase("certificate") as tick:
-            certified = {"certificate": certify(microdata, release, policy, tick)}
+            certificate = certify(draft.microdata, draft.release, planned.policy, tick)
+            certified = {"certificate": certificate}
     with clock.phase("digest"):
-        report = report_of(planned, policy, draft, found, counts, holds, tells, few)
-        report = replace(report, evaluated=evaluated).found(**certified)
-        if earlier := target.earlier(report.source):
-            report = report.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
-        for text in report.lost_told():
-            warn_caller(ColumnLost(f"Column {text}."))
+        report = report_of(planned, draft, found, counted)
+        report = complete(replace(report, evaluated=evaluated).found(**certified))
         report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))
     if export is not None:
         with clock.phase("export") as tick:
             tick(0.0)
-            questions = questions_of(planned, release)
-            made = export(target, written, questions, counts, planned.guarantee, report)
-            report = report.exported(made, dict(clock.seconds))
+            files = export(target, written, questions, counts, planned.guarantee, report)
+            report = report.exported(files, dict(clock.seconds))
     with clock.phase("write"):
         noted = target.publish(written, report, counts, clock.elapsed)
     clock.tell("verify", 1.0)
-    seconds = clock.seconds | {"total": clock.elapsed}
-    return report.made(created_at=noted, seconds=seconds)
+    return report.made(created_at=noted, seconds=clock.seconds | {"total": clock.elapsed})
 
 
 class Clock:
@@ -244,24 +248,18 @@ def recoded(
     )
 
 
-def questions_of(planned: Plan, release: Release) -> Questions:
-    """What has to be counted on what was written."""
-    return planned.guarantee.questions(
-        release.names,
-        tuple(attribute.name for attribute in planned.wanted.sensitive),
-        planned.wanted.leaves,
-    )
-
-
-def tell(
-    draft: Draft, source: Source, proved: Mapping[str, TellingColumn], of_itself: bool = False
+def telling_columns(
+    draft: Draft, source: Source, proved: Mapping[str, TellingColumn], only_unique: bool = False
 ) -> tuple[TellingColumn, ...]:
-    """What columns that are released as they are tell; warns with ``KeptColumnTells``.
+    """The findings on columns that are released as they are: what the values of each disclose.
+
+    Warns with ``KeptColumnTells``.
 
     Parameters
     ----------
-    proved : those of which a sample said enough.
-    of_itself : nothing that depends on who has which value, as what tells quasi-identifiers does.
+    proved : findings that a sample of the release has proved; these columns are not counted again.
+    only_unique : True to find only columns whose values are nearly unique, and to leave out which
+        quasi-identifier a column determines.
 
     Raises
     ------
@@ -273,18 +271,16 @@ def tell(
     for name in draft.job.kept:
         if name in proved:
             found.append(proved[name])
-        else:
-            told = telling(name, source.groups(draft, name), originals, k)
-            found += [one for one in told if one.determines is None or not of_itself]
-    words = [column.describe(k) for column in found]
-    if draft.job.policy.strict and found:
-        raise TellingColumnRefused(
-            "A column that would be released as it is tells too much; nothing was published.",
-            detail="Column " + "; column ".join(words) + ".",
-            hint="Do not copy it, name it as a quasi-identifier, or leave strict out.",
-        )
-    for text in words:
-        warn_caller(KeptColumnTells(f"Column {text}."))
+            continue
+        for finding in telling(name, source.groups(draft, name), originals, k):
+            if finding.determines is None or not only_unique:
+                found.append(finding)
+    refused = partial(
+        TellingColumnRefused,
+        "A column that would be released as it is tells too much; nothing was published.",
+        hint="Do not copy it, name it as a quasi-identifier, or leave strict out.",
+    )
+    _warn_or_refuse(found, draft.job.policy, KeptColumnTells, refused)
     return tuple(found)
 
 
@@ -301,7 +297,7 @@ def few_persons(
     """
     if not planned.numbers:
         return ()
-    partition, k = draft.release.partition, int(draft.job.policy.k)
+    partition = draft.release.partition
     if counts.rows.classes != partition.n_classes:
         # Readers see classes that are released alike as one.
         alike = combinations(draft.microdata, draft.release)
@@ -311,34 +307,36 @@ def few_persons(
         classes, below = source.classes_below(draft, partition, name)
         if below:
             found.append(FewPersons.of(name, classes, below))
-    words = [column.describe(k) for column in found]
-    if draft.job.policy.strict and found:
-        raise TooFewPersons(
-            "Classes would hold fewer persons than k; nothing was published.",
-            detail="Column " + "; column ".join(words) + ".",
-            hint="Name the column that says whose a row is as `entity`, so that k counts persons,"
-            " or leave strict out.",
-        )
-    for text in words:
-        warn_caller(PersonsBelowK(f"Column {text}."))
+    refused = partial(
+        TooFewPersons,
+        "Classes would hold fewer persons than k; nothing was published.",
+        hint="Name the column that says whose a row is as `entity`, so that k counts persons,"
+        " or leave strict out.",
+    )
+    _warn_or_refuse(found, draft.job.policy, PersonsBelowK, refused)
     return tuple(found)
 
 
-def report_of(
-    planned: Plan,
+def _warn_or_refuse(
+    found: Sequence[TellingColumn | FewPersons],
     policy: Policy,
-    draft: Draft,
-    found: Found,
-    counts: Counts,
-    holds: Verdict,
-    tells: tuple[TellingColumn, ...],
-    few: tuple[FewPersons, ...] = (),
-) -> Report:
+    warning: type[PrivacyWarning],
+    refused: Callable[..., DbanonError],
+) -> None:
+    """Warn of each finding; a strict policy raises one error for all of them instead."""
+    words = [column.describe(int(policy.k)) for column in found]
+    if policy.strict and words:
+        raise refused(detail="Column " + "; column ".join(words) + ".")
+    for text in words:
+        warn_caller(warning(f"Column {text}."))
+
+
+def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Report:
     """What is said of a release that was counted."""
     job, output = planned.job, draft.output
-    more: dict[str, Any] = {"telling": [vars(column) for column in tells]}
-    if few:
-        more["few_persons"] = [vars(column) for column in few]
+    more: dict[str, Any] = {"telling": [vars(column) for column in counted.telling]}
+    if counted.few_persons:
+        more["few_persons"] = [vars(column) for column in counted.few_persons]
     if job.where is not None:
         more["where"] = job.where
     if job.reading.asked:
@@ -350,27 +348,18 @@ def report_of(
         more["levels"] = levels
     if found.told:
         more["told"] = dict(found.told)
-    release, microdata = draft.release, draft.microdata
-    losses = {column.name: column for column in release.losses}
-    nothing_left = lost_completely(release.columns, policy.hierarchies)
+    release, policy = draft.release, planned.policy
     place = str(planned.relation.name), str(output.name), output.kind
     return Report(
-        planned.request(policy, holds, release.names, place, more),
-        Counted(
-            rows_in=microdata.n_read,
-            suppressed=microdata.withheld + release.partition.n_suppressed,
-            rows=counts.rows,
-            verdict=holds,
-            telling=tells,
-            few_persons=few,
-        ),
+        planned.request(policy, counted.verdict, release.names, place, more),
+        counted,
         Lost(
             release.loss,
             release.loss_before_rounding,
-            losses,
+            {column.name: column for column in release.losses},
             release.measure,
             levels,
-            nothing_left,
+            lost_completely(release.columns, policy.hierarchies),
         ),
         MadeBy(
             release_id=output.release_id,

@@ -16,7 +16,7 @@ from dbanon.errors import UnsupportedType, error_code
 from dbanon.job.job import Job
 from dbanon.ledger import entries
 from dbanon.ledger.outputs import plan_output
-from dbanon.release.report import EARLIER, NOT_CHECKED, Report
+from dbanon.release.report import Report
 from dbanon.run.plan import require_types
 from dbanon.run.run_with_ledger import NOT_ASKED
 from dbanon.sessions.base import Output, Relation
@@ -137,9 +137,7 @@ class PostgresqlTarget:
             relation=str(output.relation),
             digest=digest.take(session, output.written),
         )
-        if earlier := entries.count_of(session, report.source):
-            report = report.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
-        return report, recount
+        return report.after(entries.count_of(session, report.source)), recount
 
     def _shown(
         self,
