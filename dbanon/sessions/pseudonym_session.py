@@ -14,25 +14,36 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 
-# Of chains: the key's blocks, whoever has a tag, who is in the source, who of the members is not,
-# and who is new, what becomes of each cell, rows put anew, how many of each cell's differ, where
-# these would break a model, what histories are refined to, and what rows are shuffled by.
+# The staging tables of a chain's release. A cell is a class of the chain.
+# The two blocks of the key that tags are computed with.
 SECRET = "dbanon_secret"
+# Every person in the source or in the chain, with the tag; only PostgreSQL has this table.
 TAGGED = "dbanon_tagged"
+# The persons in the source, with their tags, and with the cells of those who are members.
 PRESENT = "dbanon_present"
+# The members who are not in the source.
 MISSING = "dbanon_missing"
+# The persons in the source who are not members yet.
 NEWCOMERS = "dbanon_newcomers"
+# The next state of every cell.
 VERDICT = "dbanon_verdict"
+# The rows that the release writes anew.
 CURRENT = "dbanon_current"
+# The number of rows in each cell that differ from those of the last release.
 DIFFERING = "dbanon_differing"
+# The cells whose rows in the source would break a privacy model.
 UNFIT = "dbanon_unfit"
+# The history of every person, this release included, where a chain only measures.
 TRACES = "dbanon_traces"
+# The random secret that rows are sorted by.
 SHUFFLE = "dbanon_shuffle"
-# And of their recount alone: who is shown and not there, the rows that stood for them, histories.
+# The recount of a release adds three: cells that show persons who are not in the source,
 ABSENT = "dbanon_absent"
+# the rows that these cells showed before,
 SHOWN = "dbanon_shown"
+# and the number of persons who share each history.
 HISTORIES = "dbanon_histories"
-# And of two chains over the same persons: who is in which class of the earlier one.
+# The members of the chain that this one follows, with their cells there.
 BEFORE = "dbanon_before"
 STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, VERDICT, CURRENT, DIFFERING, UNFIT, TRACES,
            SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE)  # fmt: skip
