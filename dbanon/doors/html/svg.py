@@ -183,18 +183,13 @@ def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int)
 
 
 def _labels(
-    spots: Sequence[Spot],
-    at: Callable[[Spot], tuple[float, float]],
-    room: _Box,
+    spots: Sequence[Spot], at: Callable[[Spot], tuple[float, float]], room: _Box
 ) -> list[str]:
-    """Labels of the points that have room for one; the chosen, first and last go first."""
-    left, top, right, bottom = room
-    ends = {
-        id(own[place])
-        for curve in {spot.curve for spot in spots}
-        for own in [[spot for spot in spots if spot.curve == curve]]
-        for place in (0, -1)
-    }
+    """The labels of the points, each at the first place near its point that is free.
+
+    This release and both ends of each curve come first, and nearly always get a label. Any other
+    point goes without one where its label would cover something.
+    """
     points = [at(spot) for spot in spots]
     dots = [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
     lines = [
@@ -203,39 +198,51 @@ def _labels(
         if one.curve == other.curve
         for box in _along(a, b)
     ]
+    curves = [spot.curve for spot in spots]
+    last = {curve: index for index, curve in enumerate(curves)}
+    ends = {*map(curves.index, curves), *last.values()}
+    ranked = sorted(range(len(spots)), key=lambda i: (not spots[i].chosen, i not in ends))
     placed: list[_Box] = []
     drawn = []
-    ranked = sorted(
-        range(len(spots)), key=lambda i: (not spots[i].chosen, id(spots[i]) not in ends)
-    )
-    for place in ranked:
-        spot, (x, y) = spots[place], points[place]
+    for index in ranked:
+        spot, (x, y) = spots[index], points[index]
         wide = _LETTER * len(spot.label) + 4
-        near = [(12, 4), (8, -9), (-8 - wide, 19), (-12 - wide, 4), (8, 19), (-8 - wide, -9)]
+        offsets = [(12, 4), (8, -9), (-8 - wide, 19), (-12 - wide, 4), (8, 19), (-8 - wide, -9)]
         avoided = [[*placed, *dots, *lines]]
-        if spot.chosen or id(spot) in ends:
-            # Always told: further away, then over lines, then over points.
-            near += [(dx, dy) for dy in (33, -23, 47, -37) for dx in (8, -8 - wide)]
+        if spot.chosen or index in ends:
+            # It may stand further away; if that does not help, over lines, and then over points.
+            offsets += [(dx, dy) for dy in (33, -23, 47, -37) for dx in (8, -8 - wide)]
             avoided += [[*placed, *dots], placed]
-        found = next(
-            (
-                (x + dx, y + dy)
-                for obstacles in avoided
-                for dx, dy in near
-                for box in [(x + dx - 2, y + dy - 12, x + dx + wide + 2, y + dy + 4)]
-                if left < box[0] and box[2] < right and top - 14 < box[1] and box[3] < bottom
-                if not any(_meet(box, other) for other in obstacles)
-            ),
-            None,
+        places = [(x + dx, y + dy) for dx, dy in offsets]
+        inside = [place for place in places if _is_inside(_text_box(place, wide), room)]
+        free = (
+            place
+            for obstacles in avoided
+            for place in inside
+            if not any(_meet(_text_box(place, wide), obstacle) for obstacle in obstacles)
         )
-        if found is not None:
-            placed.append((found[0] - 2, found[1] - 12, found[0] + wide + 2, found[1] + 4))
-            kind = ' class="strong"' if spot.chosen else ""
-            drawn.append(
-                f'<text{kind} x="{found[0]:.1f}" y="{found[1]:.1f}">'
-                f"{escape(printable(spot.label))}</text>"
-            )
+        chosen = next(free, None)
+        if chosen is None:
+            continue
+        placed.append(_text_box(chosen, wide))
+        kind = ' class="strong"' if spot.chosen else ""
+        drawn.append(
+            f'<text{kind} x="{chosen[0]:.1f}" y="{chosen[1]:.1f}">'
+            f"{escape(printable(spot.label))}</text>"
+        )
     return drawn
+
+
+def _text_box(place: tuple[float, float], wide: float) -> _Box:
+    """The box that a label covers; its text starts at this place, on the base line."""
+    x, y = place
+    return (x - 2, y - 12, x + wide + 2, y + 4)
+
+
+def _is_inside(box: _Box, room: _Box) -> bool:
+    """True where a label lies between the axes and the right end; it may stand above the top."""
+    left, top, right, bottom = room
+    return left < box[0] and box[2] < right and top - 14 < box[1] and box[3] < bottom
 
 
 def _along(one: tuple[float, float], other: tuple[float, float]) -> list[_Box]:
