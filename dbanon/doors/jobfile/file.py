@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -115,58 +115,78 @@ class JobFile:
         ------
         JobFileInvalid : a variable has no value.
         """
-        held = of_day(day or datetime.now().astimezone().date())
-        held |= os.environ if environment is None else environment
-        document = Document(self.file)
-
-        def value(text: str | None, what: str) -> str | None:
-            if text is None:
-                return None
-            try:
-                return expanded(text, held)
-            except InvalidParameter as error:
-                document.refuse((what,), error.message)
-                return text
-
-        def beside(text: str | None, what: str) -> Any:
-            """A path, from where the job file is."""
-            found = value(text, what)
-            if found is None:
-                return None
-            return os.path.join(self.file.resolve().parent, os.path.expanduser(found))
-
-        def webhook(text: str | None) -> str | None:
-            found = value(text, "webhook")
-            if found is not None and found != text and not found.startswith("https://"):
-                document.refuse(("webhook",), "must be an https URL in the environment")
-            return found
-
-        def placed(engine: Engine | None) -> Engine | None:
-            if engine is None:
-                return None
-            conf = {name: str(value(text, "engine")) for name, text in engine.conf.items()}
-            return replace(engine, master=str(value(engine.master, "engine")), conf=conf)
-
-        jobs = tuple(
-            replace(
-                job,
-                engine=placed(job.engine),
-                notices=tuple(replace(one, webhook=webhook(one.webhook)) for one in job.notices),
-                source=f"file:{beside(job.source, 'source')}"
-                if job.of_file
-                else str(value(job.source, "source")),
-                of_file=False,
-                target=value(job.target, "target"),
-                report=beside(job.report, "report"),
-                job=job.job.placed(
-                    lambda path: str(beside(path, "export")), lambda text: str(value(text, "chain"))
-                ),
-            )
-            for job in self.jobs
-        )
-        metrics = beside(self.metrics, "metrics")
-        document.require()
+        values = of_day(day or datetime.now().astimezone().date())
+        values |= os.environ if environment is None else environment
+        expansion = _Expansion(Document(self.file), values)
+        jobs = tuple(map(expansion.job, self.jobs))
+        metrics = expansion.path(self.metrics, "metrics")
+        expansion.document.require()
         return replace(self, jobs=jobs, metrics=metrics)
+
+
+# A text of a file, or one that may be missing: what comes back is of the same type.
+_Text = TypeVar("_Text", str, "str | None")
+
+
+@dataclass(frozen=True)
+class _Expansion:
+    """Replaces the variables of a job file; a variable without a value is noted as a problem.
+
+    Parameters
+    ----------
+    values : of the variables, by name.
+
+    The ``key`` of each method is that of the file which a problem is noted with.
+    """
+
+    document: Document
+    values: Mapping[str, str]
+
+    def text(self, text: _Text, key: str) -> _Text:
+        """The text with the values of its variables."""
+        if text is None:
+            return text
+        try:
+            return expanded(text, self.values)
+        except InvalidParameter as error:
+            self.document.refuse((key,), error.message)
+            return text
+
+    def path(self, text: _Text, key: str) -> _Text:
+        """The path with the values of its variables, seen from the directory of the job file."""
+        found = self.text(text, key)
+        if found is None:
+            return found
+        return os.path.join(self.document.file.resolve().parent, os.path.expanduser(found))
+
+    def notice(self, notice: Notice) -> Notice:
+        """The notice with its webhook; a URL that holds a variable must become an https URL."""
+        found = self.text(notice.webhook, "webhook")
+        if found is not None and found != notice.webhook and not found.startswith("https://"):
+            self.document.refuse(("webhook",), "must be an https URL in the environment")
+        return replace(notice, webhook=found)
+
+    def engine(self, engine: Engine) -> Engine:
+        """The cluster with its master and settings."""
+        conf = {name: self.text(text, "engine") for name, text in engine.conf.items()}
+        return replace(engine, master=self.text(engine.master, "engine"), conf=conf)
+
+    def job(self, job: FileJob) -> FileJob:
+        """The job with all of its texts; a source that is a file becomes a URL."""
+        return replace(
+            job,
+            engine=None if job.engine is None else self.engine(job.engine),
+            notices=tuple(map(self.notice, job.notices)),
+            source=f"file:{self.path(job.source, 'source')}"
+            if job.of_file
+            else self.text(job.source, "source"),
+            of_file=False,
+            target=self.text(job.target, "target"),
+            report=self.path(job.report, "report"),
+            job=job.job.placed(
+                lambda path: self.path(path, "export"), lambda text: self.text(text, "chain")
+            ),
+        )
 
 
 def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile:
