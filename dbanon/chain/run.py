@@ -326,6 +326,5 @@ def told_of_chain(made: Advanced, report: Report) -> Report:
     for name, word in words:
         if chain[name]:
             line += f"; {chain[name]} {word}"
-    request = replace(report.request, arguments={**report.request.arguments, "chain": chain})
-    request = replace(request, guarantee=made.guarantee.sentence(made.release.names))
-    return replace(report, request=request).made(earlier_releases=line)
+    report = report.requested(guarantee=made.guarantee.sentence(made.release.names))
+    return report.found(chain=chain).made(earlier_releases=line)

@@ -54,18 +54,10 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Asked(Protocol):
-    """What every job has, whatever is made of its source; as of ``Job``."""
+    """What is asked of a source before anything is read, whatever is made of it; as of ``Job``."""
 
     @property
     def table(self) -> str: ...
-    @property
-    def output(self) -> str: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def door(self) -> str: ...
-    @property
-    def run_id(self) -> str: ...
     @property
     def named(self) -> tuple[str, ...]: ...
     @property

@@ -295,10 +295,13 @@ class Report(InWords):
         object.__setattr__(found, "alignment", alignment)
         return found
 
+    def requested(self, **changes: Any) -> Report:
+        """The report with other values in ``request``."""
+        return replace(self, request=replace(self.request, **changes))
+
     def found(self, **arguments: Any) -> Report:
         """The report with what was found of arguments."""
-        arguments = {**self.request.arguments, **arguments}
-        return replace(self, request=replace(self.request, arguments=arguments))
+        return self.requested(arguments={**self.request.arguments, **arguments})
 
     def exported(self, files: Sequence[Mapping[str, Any]], seconds: Mapping[str, float]) -> Report:
         """The report with the files that were made of the release, and the seconds until then."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -81,10 +81,7 @@ class ParquetTarget:
                 self._system(staged).mkdirs(self._path(staged), self._permission("700"))
                 rows.write.mode("append").option("compression", "zstd").parquet(staged)
             self._require_same(staged, rows, report)
-            report = replace(
-                report,
-                request=replace(report.request, output=self.directory, output_kind="parquet"),
-            ).made(
+            report = report.requested(output=self.directory, output_kind="parquet").made(
                 release_id=self.release_id,
                 relation=self.directory,
                 seconds={**report.seconds, "total": elapsed()},

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
 
 from sqlalchemy import URL
 
-from dbanon.data.counts import Recount
 from dbanon.data.schema import Attribute
 from dbanon.errors import UnsupportedType, error_code
 from dbanon.job.job import Job
@@ -90,10 +89,7 @@ class PostgresqlTarget:
             self._fill(rows, made)
             with store.session(write=True) as session:
                 pieces.lock(session, made)
-                output = self._planned(session)
-                report, recount = self._written(session, output, made, columns, rows, report)
-                pieces.drop(session, made)
-                return self._shown(session, output, recount, report, elapsed)
+                return self._published(session, made, columns, rows, report, elapsed)
 
     def _columns(self, session: PsycopgSession, rows: DataFrame) -> list[tuple[str, str]]:
         """Names and SQL types: a column keeps the type that it has in the source."""
@@ -111,48 +107,37 @@ class PostgresqlTarget:
             # What each wrote is counted where it lies: a task's own word is not asked for.
             rows.mapInArrow(work, "piece int").collect()
 
-    def _written(
+    def _published(
         self,
         session: PsycopgSession,
-        output: Output,
         made: Sequence[RelationName],
         columns: Sequence[tuple[str, str]],
         rows: DataFrame,
         report: Report,
-    ) -> tuple[Report, Recount]:
-        """The pieces in one table, in random order, after its recount, which comes with it."""
-        names = [name for name, _ in columns]
+        elapsed: Callable[[], float],
+    ) -> Report:
+        """Gather the pieces in one table, in random order, count it, and give it its place."""
+        job, read = self.job, list(self._source.values())
+        output, names = self._planned(session), [name for name, _ in columns]
         session.create_released(output, columns, self.release_id)
         pieces.gather(session, output, made, names)
         session.analyze(output.written)
         recount = require_staged(
-            self.job, rows, report, lambda asked, _: session.recount(output.written, asked)
+            job, rows, report, lambda asked, _: session.recount(output.written, asked)
         )
-        report = replace(
-            report,
-            request=replace(report.request, output=str(output.name), output_kind=output.kind),
-        )
+        report = report.requested(output=str(output.name), output_kind=output.kind)
+        report = report.after(entries.count_of(session, report.source))
+        taken = digest.take(session, output.written)
+        pieces.drop(session, made)
+        run = run_of(job, elapsed(), read=read)
         report = report.made(
             release_id=self.release_id,
             relation=str(output.relation),
-            digest=digest.take(session, output.written),
+            digest=taken,
+            seconds={**report.seconds, "total": run.elapsed},
         )
-        return report.after(entries.count_of(session, report.source)), recount
-
-    def _shown(
-        self,
-        session: PsycopgSession,
-        output: Output,
-        recount: Recount,
-        report: Report,
-        elapsed: Callable[[], float],
-    ) -> Report:
-        """The release in its place and in the ledger."""
-        job, read = self.job, list(self._source.values())
-        made = released_of(job, [name for name, _ in session.columns_of(output.written)])
-        run = run_of(job, elapsed(), read=read)
-        report = report.made(seconds={**report.seconds, "total": run.elapsed})
-        noted = publish_table(session, job, output, report, recount, read, made, run)
+        of = released_of(job, names)
+        noted = publish_table(session, job, output, report, recount, read, of, run)
         return report.made(created_at=noted)
 
     def _cleared(self, store: PostgresqlStore, made: Sequence[RelationName]) -> None:

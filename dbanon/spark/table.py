@@ -164,15 +164,10 @@ def _made(job: Job, pinned: Pinned, to: Target, tasks: int | None, started: floa
                 " published.",
                 hint="A DataFrame has to give the same rows each time: write it to files first.",
             )
-        telling = {} if job.where is None else {"where": job.where}
-        report = replace(
-            report,
-            request=replace(
-                report.request,
-                source=pinned.name,
-                not_copied=tuple(a.name for a in pinned.attributes if a.name not in job.named),
-            ),
-        ).found(**telling)
+        not_copied = tuple(a.name for a in pinned.attributes if a.name not in job.named)
+        report = report.requested(source=pinned.name, not_copied=not_copied)
+        if job.where is not None:
+            report = report.found(where=job.where)
         return to.publish(found.rows, report, lambda: time.perf_counter() - started)
     finally:
         with suppress(Exception):

@@ -15,6 +15,7 @@ from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.job import Asked, Job
+from dbanon.job.private import PrivateJob
 from dbanon.ledger import entries, job_history
 from dbanon.ledger.outputs import plan_output
 from dbanon.recoding import ReleasedColumn
@@ -367,7 +368,7 @@ def publish_table(
 
 
 def run_of(
-    job: Asked,
+    job: Job | PrivateJob,
     elapsed: float,
     error_code: str | None = None,
     read: Sequence[Attribute] = (),
