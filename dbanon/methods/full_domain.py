@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.option import Option, Parameter
-from dbanon.data.partition import SUPPRESSED, Levels
-from dbanon.data.shares import most_of
+from dbanon.data.partition import SUPPRESSED, Levels, most_of
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.methods.registry import MixedMethod, Tick
 from dbanon.spaces.mixed import MixedSpace

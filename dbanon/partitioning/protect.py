@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition, combine
-from dbanon.data.shares import most_of
+from dbanon.data.partition import Partition, combine, most_of
 from dbanon.errors import ModelInfeasible
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dbanon.data.column_roles import ColumnRoles
-from dbanon.data.microdata import Microdata
+from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, with_orders
 from dbanon.errors import ColumnUnclassified, TableChanged
 from dbanon.hierarchy.edges import Pulse, no_pulse

@@ -9,9 +9,8 @@ import numpy as np
 
 from dbanon.data.chunks import non_finite
 from dbanon.data.microdata import Microdata, null_in_entity
-from dbanon.data.ranks import not_in_order
 from dbanon.data.scales import MAHALANOBIS
-from dbanon.data.schema import Kind
+from dbanon.data.schema import Kind, not_in_order
 from dbanon.errors import (
     InvalidParameter,
     ModelInfeasible,

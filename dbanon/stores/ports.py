@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
-from dbanon.data.column_roles import ColumnRoles
 from dbanon.data.counts import Counts, Questions
-from dbanon.data.microdata import Microdata
+from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.hierarchy.edges import Pulse
