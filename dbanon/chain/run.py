@@ -22,8 +22,7 @@ from dbanon.chain.step import Advanced, Begun, advance, begin
 from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.data.microdata import Microdata
 from dbanon.errors import ChainChanged, DbanonError, InvalidParameter, SourceChanged
-from dbanon.job.chain import MEASURE
-from dbanon.job.chain_guarantee import OfChain
+from dbanon.job.chain import MEASURE, OfChain
 from dbanon.job.job import Job
 from dbanon.job.verdict import Expected
 from dbanon.release.recode import Release, combinations

@@ -22,8 +22,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.job.chain import FREEZE, MEASURE
-from dbanon.job.chain_guarantee import OfChain
+from dbanon.job.chain import FREEZE, MEASURE, OfChain
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.recoding import ReleasedColumn

@@ -16,7 +16,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.hierarchy.spec import parse_all
-from dbanon.job.budget import ROW, NewBudget
+from dbanon.job.private import ROW, NewBudget
 from dbanon.job.synthesis import AsPublished, wish
 from dbanon.run import budgets as run
 from dbanon.run.budgets import BudgetShown

@@ -23,9 +23,9 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.hierarchy.subset import only
-from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
+from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Expected, Verdict
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.partition_for import joined_for, partition_for

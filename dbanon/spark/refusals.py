@@ -16,10 +16,10 @@ from dbanon.errors import (
     ModelInfeasible,
     UnsupportedType,
 )
-from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.private import METHOD, refused
+from dbanon.job.requirements import CLIENT
 from dbanon.methods import find_method
 from dbanon.partitioning.classes import require_budget
 from dbanon.partitioning.strata import null_refused, too_few

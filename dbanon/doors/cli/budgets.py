@@ -10,7 +10,7 @@ from dbanon.data.option import parameters
 from dbanon.doors.cli.commands import Commands
 from dbanon.doors.cli.options import click_option
 from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
-from dbanon.job.budget import NewBudget
+from dbanon.job.private import NewBudget
 
 _OPTIONS = parameters(NewBudget)
 _NAME = click.argument("name")

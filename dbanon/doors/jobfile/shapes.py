@@ -22,9 +22,9 @@ from dbanon.data.option import REQUIRED, Parameter, all_parameters
 from dbanon.doors.jobfile.variables import require_form
 from dbanon.doors.spelling import bytes_of
 from dbanon.errors import DbanonError
-from dbanon.job.condition import require_condition
 from dbanon.job.job import Job
 from dbanon.job.private import METHOD, own_options
+from dbanon.job.reading import require_condition
 from dbanon.methods import METHODS
 from dbanon.sessions.names import parse_relation
 
