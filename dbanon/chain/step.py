@@ -26,7 +26,7 @@ from dbanon.job.chain import FREEZE, MEASURE, OfChain
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.findings import TellingColumn
+from dbanon.release.attribute_disclosure import TellingColumn
 from dbanon.release.recode import Release
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import (

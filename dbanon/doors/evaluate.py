@@ -22,8 +22,7 @@ from dbanon.measures.figure import Parameters
 from dbanon.measures.pairs import Pairs, joined
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.alignment import unrelated
-from dbanon.release.evaluation import Evaluation, evaluation_of, pairs_of
-from dbanon.release.labels import ANY
+from dbanon.release.evaluation import ANY, Evaluation, evaluation_of, pairs_of
 
 if TYPE_CHECKING:
     import pandas as pd

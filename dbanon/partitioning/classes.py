@@ -22,7 +22,7 @@ from dbanon.data.partition import (
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget, warn_caller
-from dbanon.hierarchy.subset import Trees, only
+from dbanon.hierarchy.leaves import Trees, only
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.methods import find_method

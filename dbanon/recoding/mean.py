@@ -20,8 +20,14 @@ from dbanon.data.partition import Partition
 from dbanon.data.pieces import by_column
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
-from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings
-from dbanon.recoding.occurring import class_medians, occurring
+from dbanon.recoding.columns import (
+    ExactTotals,
+    Recoding,
+    ReleasedColumn,
+    Settings,
+    class_medians,
+    occurring,
+)
 
 
 def class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:

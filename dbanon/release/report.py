@@ -11,7 +11,7 @@ from dbanon.data.counts import Recount
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import INPUT, ROWS_LINK, Alignment
-from dbanon.release.findings import FewPersons, TellingColumn
+from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import InWords, carried, nearness, plain, told_by_method, told_figure
 

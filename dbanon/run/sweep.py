@@ -18,7 +18,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, TooFewRecords, counted
-from dbanon.hierarchy.subset import only
+from dbanon.hierarchy.leaves import only
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.measures.figure import Parameters

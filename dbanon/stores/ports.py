@@ -22,8 +22,7 @@ from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
-from dbanon.release.attribute_disclosure import ValueGroups
-from dbanon.release.findings import TellingColumn
+from dbanon.release.attribute_disclosure import TellingColumn, ValueGroups
 from dbanon.release.recode import Release
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation
