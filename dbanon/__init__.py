@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from dbanon.run.outlook import Outlook
     from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.stores.hierarchies import Stored
-    from dbanon.synthesis.budget import Budget
+    from dbanon.synthesis.private import Budget
 
 _HOMES = {
     "Advice": "dbanon.advice.answer",
     "Attempt": "dbanon.ledger.job_history",
     "AttributePartition": "dbanon.data.partition",
-    "Budget": "dbanon.synthesis.budget",
+    "Budget": "dbanon.synthesis.private",
     "BudgetShown": "dbanon.run.budgets",
     "Certificate": "dbanon.bounds.certificate",
     "Chain": "dbanon.job.chain",

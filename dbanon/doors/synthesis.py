@@ -21,11 +21,10 @@ from dbanon.job.synthesis import AsPublished, wish
 from dbanon.run import budgets as run
 from dbanon.run.budgets import BudgetShown
 from dbanon.run.open import open_store
-from dbanon.synthesis.budget import Budget
+from dbanon.synthesis.columns import table_of
 from dbanon.synthesis.dcmdp import SENTENCE, dcmdp, dense, worth
 from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.private import private_rows
-from dbanon.synthesis.table import table_of
+from dbanon.synthesis.private import Budget, private_rows
 
 if TYPE_CHECKING:
     import pandas as pd

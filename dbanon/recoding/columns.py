@@ -1,6 +1,7 @@
 """What recodings take and give: settings, and one value per class and quasi-identifier.
 
-Of classes, some are released with values that occur in them.
+Some recodings release values that occur in their class. Each attribute is recoded by the classes
+that it has: those of rows, or its own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Levels, Partition
+from dbanon.data.partition import Levels, MethodResult, Partition
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
@@ -232,3 +233,35 @@ def occurring(
         return ReleasedColumn(attribute, values, missing, values)
     scale = 10.0**attribute.scale if attribute.kind is Kind.DECIMAL else 1.0
     return ReleasedColumn(attribute, np.rint(values * scale).astype(np.int64), missing, values)
+
+
+def recode_attributes(
+    microdata: Microdata,
+    classes: MethodResult,
+    run: Callable[[Microdata, Partition, ExactTotals], tuple[ReleasedColumn, ...]],
+    exact_totals: Callable[[Sequence[Attribute]], Mapping[str, NDArray[np.object_]]],
+) -> tuple[ReleasedColumn, ...]:
+    """The released columns, with one value for each set of rows that are released alike.
+
+    Parameters
+    ----------
+    run : a recoding, which gives the columns of the attributes that it sees.
+    exact_totals : of sets of rows that are released alike; they are added up here.
+    """
+    names = [attribute.name for attribute in microdata.attributes]
+    _, places = classes.rows()
+    columns: list[ReleasedColumn] = []
+    for (own_names, own), of_rows in zip(classes.by_columns(names), places.T, strict=True):
+
+        def totals(
+            own: Partition, attributes: Sequence[Attribute], of_rows: NDArray[np.int32] = of_rows
+        ) -> Mapping[str, NDArray[np.object_]]:
+            found = {}
+            for name, parts in exact_totals(attributes).items():
+                found[name] = np.zeros(own.n_classes, object)
+                np.add.at(found[name], of_rows, parts)
+            return found
+
+        seen = microdata if len(own_names) == len(names) else microdata.of_attributes(own_names)
+        columns += [column.take(of_rows.astype(np.int64)) for column in run(seen, own, totals)]
+    return tuple(columns)
