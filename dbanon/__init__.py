@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from dbanon.bounds.certificate import Certificate
     from dbanon.chain.manage import ChainShown, Measured
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
-    from dbanon.doors.advise import advise
+    from dbanon.doors.advise import advise, certificate, lower_bound
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
-    from dbanon.doors.bound import certificate, lower_bound
     from dbanon.doors.chains import (
         chains,
         close_chain,
@@ -28,15 +27,20 @@ if TYPE_CHECKING:
     )
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
-    from dbanon.doors.hierarchies import (
-        drop_hierarchy,
-        list_hierarchies,
-        load_hierarchy,
-        store_hierarchy,
-    )
     from dbanon.doors.jobfile.run import run_job
     from dbanon.doors.python import anonymize, plan
-    from dbanon.doors.releases import attempts, drop, evaluate_release, releases, show, verify
+    from dbanon.doors.releases import (
+        attempts,
+        drop,
+        drop_hierarchy,
+        evaluate_release,
+        list_hierarchies,
+        load_hierarchy,
+        releases,
+        show,
+        store_hierarchy,
+        verify,
+    )
     from dbanon.doors.synthesis import budgets, create_budget, show_budget, synthesize
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
@@ -87,20 +91,20 @@ _HOMES = {
     "anonymize_frame": "dbanon.doors.frame",
     "attempts": "dbanon.doors.releases",
     "budgets": "dbanon.doors.synthesis",
-    "certificate": "dbanon.doors.bound",
+    "certificate": "dbanon.doors.advise",
     "chains": "dbanon.doors.chains",
     "close_chain": "dbanon.doors.chains",
     "create_budget": "dbanon.doors.synthesis",
     "create_chain": "dbanon.doors.chains",
     "drop": "dbanon.doors.releases",
-    "drop_hierarchy": "dbanon.doors.hierarchies",
+    "drop_hierarchy": "dbanon.doors.releases",
     "evaluate": "dbanon.doors.evaluate",
     "evaluate_release": "dbanon.doors.releases",
     "generalization_loss": "dbanon.doors.arrays",
     "information_loss": "dbanon.doors.arrays",
-    "list_hierarchies": "dbanon.doors.hierarchies",
-    "load_hierarchy": "dbanon.doors.hierarchies",
-    "lower_bound": "dbanon.doors.bound",
+    "list_hierarchies": "dbanon.doors.releases",
+    "load_hierarchy": "dbanon.doors.releases",
+    "lower_bound": "dbanon.doors.advise",
     "measure_chain": "dbanon.doors.chains",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
@@ -109,7 +113,7 @@ _HOMES = {
     "show": "dbanon.doors.releases",
     "show_budget": "dbanon.doors.synthesis",
     "show_chain": "dbanon.doors.chains",
-    "store_hierarchy": "dbanon.doors.hierarchies",
+    "store_hierarchy": "dbanon.doors.releases",
     "synthesize": "dbanon.doors.synthesis",
     "verify": "dbanon.doors.releases",
     "withdraw": "dbanon.doors.chains",

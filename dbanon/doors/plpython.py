@@ -18,10 +18,8 @@ from dbanon.advice.request import AdviceRequest
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
-from dbanon.doors.machine import half_of_memory
-from dbanon.doors.plpython_errors import refusal_of, require_version
-from dbanon.doors.spelling import in_sql, in_sql_classes
-from dbanon.doors.starts import statement
+from dbanon.doors.plpython_options import refusal_of, require_version
+from dbanon.doors.spelling import half_of_memory, in_sql, in_sql_classes, statement
 from dbanon.errors import (
     ColumnLost,
     HierarchyBroken,

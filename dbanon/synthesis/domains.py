@@ -1,8 +1,9 @@
 """What is public of a column: the bounds of numbers, dates and times, or a list of values.
 
 Numbers, dates and times become whole numbers between the bounds, and back. Text, enumerated types
-and truths have a list, by their hierarchy. The list is what anybody may know: never the values that a column holds. What is in no list is the
-leaf ``other``, so that no value ends a run or adds itself to the release.
+and truths have a list, by their hierarchy. The list is what anybody may know: never the values that
+a column holds. What is in no list is the leaf ``other``, so that no value ends a run or adds itself
+to the release.
 """
 
 from __future__ import annotations

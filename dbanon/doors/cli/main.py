@@ -8,18 +8,17 @@ import click
 
 from dbanon.doors.cli.advise import advise
 from dbanon.doors.cli.anonymize import anonymize, bound, plan
-from dbanon.doors.cli.budgets import budget
-from dbanon.doors.cli.chains import chain
-from dbanon.doors.cli.commands import Commands, OnDatabase
+from dbanon.doors.cli.chains import budget, chain
 from dbanon.doors.cli.hierarchy import hierarchy
 from dbanon.doors.cli.jobs import check, init, of_file, plan_file, schema, verify_file
 from dbanon.doors.cli.log import current, log_format, say
-from dbanon.doors.cli.releases import drop, evaluate, releases, show_release
-from dbanon.doors.cli.report import report
+from dbanon.doors.cli.releases import drop, evaluate, releases, report, show_release
 from dbanon.doors.cli.run import run
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     URL_HELP,
+    Commands,
+    OnDatabase,
     common,
     errors,
     lasting,

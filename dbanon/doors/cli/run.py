@@ -14,7 +14,7 @@ import click
 from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.jobs import FILE, JOBS, PASSWORD, opened
 from dbanon.doors.cli.log import current, say
-from dbanon.doors.cli.report import write_report
+from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.support import common, errors, lasting, show, signals, sql_printer
 from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
 from dbanon.stores.exports.places import make_directories, place_for

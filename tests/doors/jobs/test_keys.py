@@ -14,6 +14,7 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.columns import COLUMN_KINDS, ROLES, ModelSpec
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.models import (
+    FILE,
     Defaults,
     ExportSpec,
     JobFileSpec,
@@ -22,8 +23,9 @@ from dbanon.doors.jobfile.models import (
     Output,
     Source,
     Target,
+    json_schema,
+    schema_text,
 )
-from dbanon.doors.jobfile.schema import FILE, json_schema, schema_text
 from dbanon.doors.jobfile.shapes import OF_COLUMNS, OF_FILES, OF_JOBS
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
