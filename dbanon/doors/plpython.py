@@ -224,12 +224,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _call(given: str) -> dict[str, Any]:
-    """The arguments of a call.
-
-    Raises
-    ------
-    InvalidParameter : a number is larger than what arrays and kernels hold.
-    """
+    """The arguments of a call."""
 
     def whole(digits: str) -> int:
         if len(digits) > _DIGITS:

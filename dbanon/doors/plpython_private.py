@@ -127,13 +127,7 @@ class _Call:
         return kept, session
 
     def _commit(self) -> None:
-        """End the transaction.
-
-        Raises
-        ------
-        TransactionOpen : it is the caller's, who could roll it back.
-        SourceChanged : others changed the same.
-        """
+        """End the transaction."""
         try:
             self._plpy.commit()
         except Exception as error:

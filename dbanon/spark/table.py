@@ -194,12 +194,7 @@ def _pinned(session: SparkSession, job: Job, source: Any, tasks: int | None) -> 
 
 
 def _database(place: Any) -> URL | None:
-    """The URL of a PostgreSQL database; None for a DataFrame or files.
-
-    Raises
-    ------
-    InvalidParameter : it is another database, or nothing of this kind.
-    """
+    """The URL of a PostgreSQL database; None for a DataFrame or files."""
     if isinstance(place, DataFrame):
         return None
     if not isinstance(place, str) or not place:

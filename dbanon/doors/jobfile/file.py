@@ -322,12 +322,7 @@ def _made(wanted: dict[str, Any]) -> Job:
 
 
 def _private(spec: JobFileSpec, given: JobSpec, wanted: dict[str, Any]) -> PrivateJob:
-    """A job of dp_ranks.
-
-    Raises
-    ------
-    InvalidParameter : it asks for what dp_ranks does not have.
-    """
+    """A job of dp_ranks."""
     if given.retries or given.engine:
         raise refused("retries" if given.retries else "engine")
     if given.report is not None and given.report.endswith(".html"):
