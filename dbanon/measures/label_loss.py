@@ -42,6 +42,4 @@ MEASURE = Measure(
     run=label_loss,
     summary="How much a released label leaves open of its column: 0 one value, 1 any value",
     range="0 to 1",
-    cost="n p",
-    needs="pairs",
 )
