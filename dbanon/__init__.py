@@ -17,29 +17,27 @@ if TYPE_CHECKING:
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
     from dbanon.doors.advise import advise, certificate, lower_bound
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
-    from dbanon.doors.chains import (
-        chains,
-        close_chain,
-        create_chain,
-        measure_chain,
-        show_chain,
-        withdraw,
-    )
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
     from dbanon.doors.jobfile.run import run_job
     from dbanon.doors.python import anonymize, plan
     from dbanon.doors.releases import (
         attempts,
+        chains,
+        close_chain,
+        create_chain,
         drop,
         drop_hierarchy,
         evaluate_release,
         list_hierarchies,
         load_hierarchy,
+        measure_chain,
         releases,
         show,
+        show_chain,
         store_hierarchy,
         verify,
+        withdraw,
     )
     from dbanon.doors.synthesis import budgets, create_budget, show_budget, synthesize
     from dbanon.errors import DbanonError
@@ -92,10 +90,10 @@ _HOMES = {
     "attempts": "dbanon.doors.releases",
     "budgets": "dbanon.doors.synthesis",
     "certificate": "dbanon.doors.advise",
-    "chains": "dbanon.doors.chains",
-    "close_chain": "dbanon.doors.chains",
+    "chains": "dbanon.doors.releases",
+    "close_chain": "dbanon.doors.releases",
     "create_budget": "dbanon.doors.synthesis",
-    "create_chain": "dbanon.doors.chains",
+    "create_chain": "dbanon.doors.releases",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.releases",
     "evaluate": "dbanon.doors.evaluate",
@@ -105,18 +103,18 @@ _HOMES = {
     "list_hierarchies": "dbanon.doors.releases",
     "load_hierarchy": "dbanon.doors.releases",
     "lower_bound": "dbanon.doors.advise",
-    "measure_chain": "dbanon.doors.chains",
+    "measure_chain": "dbanon.doors.releases",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
     "releases": "dbanon.doors.releases",
     "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
     "show_budget": "dbanon.doors.synthesis",
-    "show_chain": "dbanon.doors.chains",
+    "show_chain": "dbanon.doors.releases",
     "store_hierarchy": "dbanon.doors.releases",
     "synthesize": "dbanon.doors.synthesis",
     "verify": "dbanon.doors.releases",
-    "withdraw": "dbanon.doors.chains",
+    "withdraw": "dbanon.doors.releases",
 }
 
 __all__ = [

@@ -100,7 +100,7 @@ def create(url: str, name: str, **given: Any) -> None:
     """Make a chain: its rules, which stay, and its key."""
     form = given["form"]
     with errors(form), signals(), lasting() as committed:
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
         rules = {one.name: given[one.name] for one in _OF_RULES}
@@ -124,7 +124,7 @@ def create(url: str, name: str, **given: Any) -> None:
 def list_chains(url: str, form: str, print_sql: bool) -> None:
     """List the chains of a database."""
     with errors(form), signals():
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import rows_table
 
         found = [one.to_dict() for one in api.chains(url, on_sql=sql_printer(print_sql))]
@@ -140,7 +140,7 @@ def list_chains(url: str, form: str, print_sql: bool) -> None:
 def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
     """Show a chain: rules, releases, and what is to be expected of twelve more."""
     with errors(form), signals():
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
         found = api.show_chain(url, name, on_sql=sql_printer(print_sql))
@@ -155,7 +155,7 @@ def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
 def measure(url: str, name: str, key: str, form: str, print_sql: bool) -> None:
     """Count how many persons share each joint history over the releases of a chain."""
     with errors(form), signals():
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
         found = api.measure_chain(url, name, key=key, on_sql=sql_printer(print_sql))
@@ -181,7 +181,7 @@ def withdraw(
     The answer to a request for erasure: a person cannot leave without their class.
     """
     with errors(form), signals(), lasting() as committed:
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
 
         if not entity_from_stdin:
             raise InvalidParameter("Who it is comes from stdin.", hint="Add --entity-from-stdin.")
@@ -199,7 +199,7 @@ def withdraw(
 def close(url: str, name: str, form: str, print_sql: bool) -> None:
     """End a chain: there is no further release of it, and its state stays."""
     with errors(form), signals(), lasting() as committed:
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
         found = api.close_chain(url, name, on_sql=sql_printer(print_sql))

@@ -118,7 +118,7 @@ def run(
 
 def _metrics_of(file: JobFile, asked: Path | None) -> Callable[..., None]:
     """What writes outcomes, and which job begins, for monitoring; nothing where nobody asked."""
-    from dbanon.doors.jobfile.metrics import write_metrics
+    from dbanon.doors.jobfile.outcome import write_metrics
 
     place = asked or file.metrics
     if place is None:
